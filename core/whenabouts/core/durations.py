@@ -1,0 +1,109 @@
+"""Durations as people write them, to whole microseconds, exactly.
+
+The arithmetic is on `Fraction`, so that "0.1 s" is 100,000 microseconds and nothing near it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from fractions import Fraction
+from typing import TypeAlias
+
+from whenabouts.core.errors import Code, QueryError
+
+Duration: TypeAlias = str | int | timedelta
+
+MAX_DURATION_US = 2**58
+"""Longest duration taken (about 9,100 years): sums of a few of them and of any two times fit int64."""
+
+_UNIT_US: dict[str, Fraction] = {
+    name: Fraction(microseconds)
+    for names, microseconds in (
+        ("us µs μs microsecond microseconds", 1),
+        ("ms millisecond milliseconds", 1_000),
+        ("s sec secs second seconds", 1_000_000),
+        ("m min mins minute minutes", 60_000_000),
+        ("h hr hrs hour hours", 3_600_000_000),
+        ("d day days", 86_400_000_000),
+        ("w week weeks", 604_800_000_000),
+    )
+    for name in names.split()
+} | {name: Fraction(1, 1000) for name in ("ns", "nanosecond", "nanoseconds")}
+
+_NUMBER = r"\d+(?:\.\d*)?|\.\d+"
+_PART = re.compile(rf"\s*({_NUMBER})\s*([a-zµμ]+)")
+_ISO = re.compile(
+    rf"p(?:({_NUMBER})w)?(?:({_NUMBER})d)?(?:t(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?)?"
+)
+_ISO_UNITS = ("w", "d", "h", "m", "s")
+
+
+def parse_duration(value: Duration, *, name: str = "duration") -> int:
+    """Microseconds of a duration: text (`500ms`, `1h30m`, `0.5 s`, ISO 8601 `PT1.5S`), `timedelta`, or an `int`.
+
+    An `int` is taken as microseconds already. `name` is what the error calls the value.
+
+    Raises: QueryError WA-2002 for anything unreadable, not a whole number of microseconds, or over 9,100 years.
+
+    >>> parse_duration("1h30m"), parse_duration("0.5 s"), parse_duration("-PT1.5S")
+    (5400000000, 500000, -1500000)
+    """
+    microseconds = _exact(value, name)
+    if microseconds.denominator != 1:
+        raise _bad(value, name, "the resolution is one microsecond")
+    if abs(microseconds) > MAX_DURATION_US:
+        raise _bad(value, name, "durations end at about 9,100 years")
+    return int(microseconds)
+
+
+def parse_non_negative(value: Duration, *, name: str) -> int:
+    """As `parse_duration`, refusing what is below zero with QueryError WA-2003.
+
+    >>> parse_non_negative("2 s", name="lateness")
+    2000000
+    """
+    microseconds = parse_duration(value, name=name)
+    if microseconds < 0:
+        raise QueryError(Code.NEGATIVE_DURATION, f"{name} is negative: {value!r}", "give a duration of zero or more")
+    return microseconds
+
+
+def _exact(value: Duration, name: str) -> Fraction:
+    if isinstance(value, timedelta):
+        return Fraction((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Fraction(value)
+    if not isinstance(value, str):
+        raise _bad(value, name, "give text such as '500ms', a timedelta, or whole microseconds as an int")
+    text = value.strip().lower()
+    sign = -1 if text.startswith("-") else 1
+    text = text.removeprefix("-").removeprefix("+").strip()
+    return sign * (_iso(text, value, name) if text.startswith("p") else _sum_of_parts(text, value, name))
+
+
+def _sum_of_parts(text: str, value: str, name: str) -> Fraction:
+    total, position = Fraction(0), 0
+    while position < len(text):
+        part = _PART.match(text, position)
+        if part is None or part[2] not in _UNIT_US:
+            raise _bad(value, name, "write a number and a unit (us, ms, s, m, h, d, w), e.g. '1h30m' or '0.5 s'")
+        total += Fraction(part[1]) * _UNIT_US[part[2]]
+        position = part.end()
+    if not text:
+        raise _bad(value, name, "it is empty")
+    return total
+
+
+def _iso(text: str, value: str, name: str) -> Fraction:
+    match = _ISO.fullmatch(text)
+    if match is None or not any(match.groups()) or text.endswith("t"):
+        raise _bad(value, name, "ISO 8601 durations look like 'PT1H30M' or 'P1DT0.5S' (no months or years)")
+    return sum(
+        (Fraction(n) * _UNIT_US[unit] for n, unit in zip(match.groups(), _ISO_UNITS, strict=True) if n),
+        Fraction(0),
+    )
+
+
+def _bad(value: object, name: str, hint: str) -> QueryError:
+    return QueryError(Code.BAD_DURATION, f"{name} cannot be read: {value!r}", hint)

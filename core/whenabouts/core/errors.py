@@ -1,0 +1,87 @@
+"""Every error and every reject reason of the package, with its stable code.
+
+`WA-1xxx` speaks of input rows and files, `WA-2xxx` of the query, `WA-3xxx` of the engine underneath. A problem of
+a whole column, file or query is raised; a problem of one row sends that row to the rejects with the same code.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """Stable codes; a code never changes its meaning and is never used again."""
+
+    MISSING_COLUMN = "WA-1001"
+    WRONG_TYPE = "WA-1002"
+    NULL_TIME = "WA-1003"
+    REVERSED_INTERVAL = "WA-1004"
+    TOO_UNCERTAIN = "WA-1005"
+    TOO_CERTAIN = "WA-1006"
+    TIME_OUT_OF_RANGE = "WA-1007"
+    UNREADABLE_FILE = "WA-1008"
+    UNPARSABLE_TIME = "WA-1009"
+    LATE = "WA-1010"
+    RESERVED_COLUMN = "WA-1011"
+
+    BAD_CONFIDENCE = "WA-2001"
+    BAD_DURATION = "WA-2002"
+    NEGATIVE_DURATION = "WA-2003"
+    ONE_SIDED_ON_STREAM = "WA-2004"
+    EMPTY_CONDITION = "WA-2005"
+    BAD_OPTION = "WA-2006"
+    NOT_AVAILABLE = "WA-2007"
+    KEY_TYPES_DIFFER = "WA-2008"
+    COLUMN_CLASH = "WA-2009"
+    UNBOUNDED_STATE = "WA-2010"
+
+    NO_JAVA = "WA-3001"
+    ENGINE_VERSION = "WA-3002"
+    STATE_FORMAT = "WA-3003"
+    MIXED_INPUTS = "WA-3004"
+    ENGINE_FAILED = "WA-3005"
+
+
+REASONS: dict[Code, str] = {
+    Code.NULL_TIME: "a time is null",
+    Code.REVERSED_INTERVAL: "t_min is after t_max",
+    Code.TOO_UNCERTAIN: "the interval is longer than the declared max_uncertainty",
+    Code.TOO_CERTAIN: "the interval is shorter than the declared min_uncertainty",
+    Code.TIME_OUT_OF_RANGE: "a time lies outside the years 1 to 9999",
+    Code.UNPARSABLE_TIME: "a time could not be read",
+    Code.LATE: "t_max is behind the watermark",
+}
+"""What a rejected row is told, by code (the codes that can strike a single row)."""
+
+
+class WhenaboutsError(Exception):
+    """Base of all errors raised on purpose: `code`, the problem with the offending value, and a hint.
+
+    >>> print(QueryError(Code.BAD_CONFIDENCE, "confidence is 1.5", "give a number in (0, 1]"))
+    WA-2001: confidence is 1.5 (hint: give a number in (0, 1])
+    """
+
+    def __init__(self, code: Code, problem: str, hint: str = "") -> None:
+        super().__init__(code, problem, hint)
+        self.code = code
+        self.problem = problem
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.problem}" + (f" (hint: {self.hint})" if self.hint else "")
+
+
+class InputError(WhenaboutsError, ValueError):
+    """A column, file or table cannot be used (`WA-1xxx`)."""
+
+
+class QueryError(WhenaboutsError, ValueError):
+    """The query itself is wrong, or asks for something that cannot be had (`WA-2xxx`)."""
+
+
+class EngineError(WhenaboutsError, RuntimeError):
+    """The engine underneath is missing, unfit or failed (`WA-3xxx`)."""
+
+
+class RejectedRowsWarning(UserWarning):
+    """Some input rows were rejected; the message counts them by code."""

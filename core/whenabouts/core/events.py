@@ -1,0 +1,199 @@
+"""Where rows enter: raw Arrow batches become blocks with int64 microsecond times, and bad rows become rejects.
+
+A *block* is a record batch whose first two columns are the times (`T_MIN`, `T_MAX`), followed by the user's columns
+unchanged but for dictionary columns, which are decoded (state and other processes do not share dictionaries).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.errors import REASONS, Code, InputError, QueryError
+from whenabouts.core.protocol import Rejected
+from whenabouts.core.timestamps import TimeSpec
+
+PREFIX = "_wa_"
+T_MIN = PREFIX + "t_min"
+T_MAX = PREFIX + "t_max"
+
+FIRST_US = -62_135_596_800_000_000
+"""0001-01-01 UTC. With `LAST_US` it keeps every difference of times far inside int64."""
+LAST_US = 253_402_300_799_999_999
+"""9999-12-31T23:59:59.999999 UTC."""
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+IntArray = NDArray[np.int64]
+
+
+class Events(NamedTuple):
+    """What a raw batch became: rows in = block rows + rejected rows."""
+
+    block: pa.RecordBatch
+    rejected: list[Rejected]
+
+
+class EventReader:
+    """Turns raw batches of one input into blocks.
+
+    Raises at once for what no row can mend: a missing column (InputError WA-1001), a type that is no time (WA-1002),
+    a column name beginning with `_wa_` (WA-1011), a name that stands twice (QueryError WA-2009).
+
+    >>> from whenabouts.core.timestamps import Interval
+    >>> reader = EventReader(0, "left", pa.schema({"a": pa.int64(), "b": pa.int64()}), Interval("a", "b"))
+    >>> block, rejected = reader.read(pa.record_batch({"a": [1, 5, None], "b": [2, 3, 4]}))
+    >>> block.to_pylist(), [(r.code, r.rows.num_rows) for r in rejected]
+    ([{'_wa_t_min': 1, '_wa_t_max': 2, 'a': 1, 'b': 2}], [(<Code.NULL_TIME: 'WA-1003'>, 1), \
+(<Code.REVERSED_INTERVAL: 'WA-1004'>, 1)])
+    """
+
+    def __init__(self, input: int, name: str, schema: pa.Schema, time: TimeSpec) -> None:
+        self.input = input
+        self.name = name
+        self.time = time
+        _check_names(schema, name)
+        for column in time.columns:
+            _check_time_column(schema, column, name)
+        self.schema = pa.schema([field.with_type(_plain(field.type)) for field in schema])
+        self.block_schema = pa.schema([pa.field(T_MIN, pa.int64()), pa.field(T_MAX, pa.int64()), *self.schema])
+
+    def read(self, rows: pa.RecordBatch) -> Events:
+        """Split a raw batch into a block (times in microseconds) and rejects with their codes. O(rows)."""
+        rows = self._conform(rows)
+        ends = [_microseconds(rows.column(name)) for name in self.time.columns]
+        (t_min, min_null, min_range), (t_max, max_null, max_range) = ends[0], ends[-1]
+        length = t_max - t_min
+        longest = self.time.max_uncertainty_us
+        faults = [
+            (Code.NULL_TIME, min_null | max_null),
+            (Code.TIME_OUT_OF_RANGE, min_range | max_range),
+            (Code.REVERSED_INTERVAL, length < 0),
+            (Code.TOO_CERTAIN, length < self.time.min_uncertainty_us),
+        ]
+        if longest is not None:
+            faults.append((Code.TOO_UNCERTAIN, length > longest))
+        good = np.ones(rows.num_rows, bool)
+        rejected = []
+        for code, fault in faults:
+            struck = good & fault
+            if struck.any():
+                rejected.append(Rejected(self.input, code, rows.filter(pa.array(struck))))
+                good &= ~struck
+        columns = [pa.array(t_min), pa.array(t_max), *rows.columns]
+        block = pa.RecordBatch.from_arrays(columns, schema=self.block_schema)
+        return Events(block if good.all() else block.filter(pa.array(good)), rejected)
+
+    def raw(self, block: pa.RecordBatch) -> pa.RecordBatch:
+        """The user's columns of a block."""
+        return pa.RecordBatch.from_arrays(block.columns[2:], schema=self.schema)
+
+    def _conform(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if rows.schema.names != self.schema.names:
+            rows = rows.select(self.schema.names)
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(rows.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def times(block: pa.RecordBatch | pa.Table) -> tuple[IntArray, IntArray]:
+    """The two time columns of a block (or of a table of blocks) as int64 arrays, without a copy where it has one chunk.
+
+    >>> times(pa.record_batch({T_MIN: [1], T_MAX: [2]}))
+    (array([1]), array([2]))
+    """
+    return np.asarray(block.column(T_MIN).to_numpy()), np.asarray(block.column(T_MAX).to_numpy())
+
+
+def rejects_schema(schemas: list[pa.Schema] | tuple[pa.Schema, ...]) -> pa.Schema:
+    """Schema of a rejects table: `input`, `code`, `reason`, then the inputs' columns.
+
+    Columns of equal name and type are shared; one whose type differs between inputs is followed by its input's number.
+    """
+    fields = [pa.field("input", pa.string()), pa.field("code", pa.string()), pa.field("reason", pa.string())]
+    for place, schema in enumerate(schemas):
+        names = {field.name: field.type for field in fields}
+        for field, name in zip(schema, _reject_names(schemas, place), strict=True):
+            if name not in names:
+                fields.append(pa.field(name, field.type))
+    return pa.schema(fields)
+
+
+def reject_rows(rejected: Rejected, schemas: list[pa.Schema] | tuple[pa.Schema, ...], inputs: tuple[str, ...]) -> pa.RecordBatch:
+    """Rejected rows in the `rejects_schema` of all inputs; the columns of other inputs are null."""
+    schema, n = rejects_schema(schemas), rejected.rows.num_rows
+    columns: dict[str, pa.Array] = {
+        "input": pa.repeat(inputs[rejected.input], n),
+        "code": pa.repeat(str(rejected.code), n),
+        "reason": pa.repeat(REASONS[rejected.code], n),
+    }
+    columns |= dict(zip(_reject_names(schemas, rejected.input), rejected.rows.columns, strict=True))
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(n, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _reject_names(schemas: list[pa.Schema] | tuple[pa.Schema, ...], place: int) -> list[str]:
+    taken = {"input", "code", "reason"}
+    types: dict[str, pa.DataType] = {}
+    for schema in schemas[:place]:
+        for field in schema:
+            types.setdefault(field.name, field.type)
+    return [
+        f"{field.name}_{place}" if field.name in taken or types.get(field.name, field.type) != field.type else field.name
+        for field in schemas[place]
+    ]
+
+
+def _check_names(schema: pa.Schema, name: str) -> None:
+    for column in schema.names:
+        if column.startswith(PREFIX):
+            raise InputError(
+                Code.RESERVED_COLUMN, f"the {name} input has a column {column!r}", f"names in {PREFIX}* are ours: rename it"
+            )
+        if schema.names.count(column) > 1:
+            raise QueryError(Code.COLUMN_CLASH, f"the {name} input has two columns {column!r}", "rename one")
+
+
+def _check_time_column(schema: pa.Schema, column: str, name: str) -> None:
+    if column not in schema.names:
+        raise InputError(
+            Code.MISSING_COLUMN, f"the {name} input has no time column {column!r}", f"it has {', '.join(schema.names)}"
+        )
+    type_ = schema.field(column).type
+    if not (pa.types.is_timestamp(type_) or pa.types.is_int64(type_) or pa.types.is_null(type_)):
+        hint = "floats cannot hold a time exactly: " if pa.types.is_floating(type_) else ""
+        raise InputError(
+            Code.WRONG_TYPE,
+            f"time column {column!r} of the {name} input is {type_}",
+            hint + "make it a TIMESTAMP, or int64 microseconds since 1970",
+        )
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _microseconds(column: pa.Array) -> tuple[IntArray, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Times in microseconds, which are null, and which lie outside the calendar (those two read 0)."""
+    null = np.asarray(column.is_null())
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64), null, np.zeros(len(column), bool)
+    ticks = np.asarray(column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    per_second = _PER_SECOND[column.type.unit] if pa.types.is_timestamp(column.type) else _PER_SECOND["us"]
+    first, last = _scaled(FIRST_US, per_second), _scaled(LAST_US, per_second)
+    outside = ~null & ((ticks < first) | (ticks > last))
+    ticks = np.where(outside, 0, ticks) if outside.any() else ticks
+    if per_second > 1_000_000:
+        return ticks // (per_second // 1_000_000), null, outside
+    return (ticks if per_second == 1_000_000 else ticks * (1_000_000 // per_second)), null, outside
+
+
+def _scaled(microseconds: int, per_second: int) -> int:
+    """A calendar end in another unit, inside int64."""
+    scaled = microseconds * per_second // 1_000_000
+    return max(min(scaled, 2**63 - 1), -(2**63))

@@ -1,0 +1,176 @@
+"""Key columns: which rows may meet, in which bucket they live, and dense codes to join on.
+
+Equality is that of SQL joins with two refinements that users of pandas and Spark know: a null never equals anything,
+NaN equals NaN, and -0.0 equals 0.0. Keys are canonical before they are compared or hashed, so that an int32 on one
+side meets an int64 on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.errors import Code, InputError, QueryError
+
+NULL_KEY = -1
+"""The code of a key with a null in it: it matches nothing."""
+
+IntArray = NDArray[np.int64]
+
+
+class Keys:
+    """The key columns `names` of every input, with the type in which they are compared.
+
+    Without names every row has the same key. Raises InputError WA-1001 for a missing column and QueryError WA-2008
+    where two inputs' types cannot be compared.
+
+    >>> keys = Keys(("k",), [pa.schema({"k": pa.int32()}), pa.schema({"k": pa.int64()})], ("left", "right"))
+    >>> left, right = pa.record_batch({"k": pa.array([1, 7], pa.int32())}), pa.record_batch({"k": [7, None]})
+    >>> [codes.tolist() for codes in keys.codes([left, right])]
+    [[0, 6], [6, -1]]
+    """
+
+    def __init__(self, names: Sequence[str], schemas: Sequence[pa.Schema], inputs: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._types = tuple(_common_type(name, schemas, inputs) for name in self.names)
+
+    def buckets(self, rows: pa.RecordBatch, n: int) -> IntArray:
+        """The bucket 0..n-1 of each row: a function of the key's value alone, the same in every process.
+
+        Rows with a null key go to bucket 0. O(rows), and one hash per distinct text.
+        """
+        hashes = np.zeros(rows.num_rows, np.uint64)
+        if not self.names or n == 1:
+            return hashes.astype(np.int64)
+        missing = np.zeros(rows.num_rows, bool)
+        for name, type_ in zip(self.names, self._types, strict=True):
+            column = _canonical(rows.column(name), type_)
+            hashes = _mix(hashes + np.uint64(0x9E3779B97F4A7C15) + _hash_values(column))
+            missing |= np.asarray(column.is_null())
+        return np.where(missing, 0, hashes % np.uint64(n)).astype(np.int64)
+
+    def codes(self, tables: Sequence[pa.RecordBatch | pa.Table]) -> list[IntArray]:
+        """One int64 code per row of every table: equal codes mean equal keys, `NULL_KEY` means no key.
+
+        Codes are small (below about four times the number of rows), so that counting sorts on them are cheap.
+        """
+        lengths = [table.num_rows for table in tables]
+        combined = np.zeros(sum(lengths), np.int64)
+        for place, (name, type_) in enumerate(zip(self.names, self._types, strict=True)):
+            column = pa.chunked_array([_canonical(chunk, type_) for t in tables for chunk in _chunks(t, name)], type_)
+            combined = _dense(column) if place == 0 else _combine(combined, _dense(column))
+        return list(np.split(combined, np.cumsum(lengths)[:-1]))
+
+
+def _chunks(table: pa.RecordBatch | pa.Table, name: str) -> list[pa.Array]:
+    column = table.column(name)
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def _common_type(name: str, schemas: Sequence[pa.Schema], inputs: Sequence[str]) -> pa.DataType:
+    types = []
+    for schema, input_name in zip(schemas, inputs, strict=True):
+        if name not in schema.names:
+            raise InputError(
+                Code.MISSING_COLUMN,
+                f"the {input_name} input has no key column {name!r}",
+                f"it has {', '.join(schema.names)}",
+            )
+        types.append(_canonical_type(schema.field(name).type, name, input_name))
+    if any(type_ != types[0] for type_ in types):
+        raise QueryError(
+            Code.KEY_TYPES_DIFFER,
+            f"key {name!r} is {' and '.join(str(type_) for type_ in types)}",
+            "cast one side: keys are compared in one type",
+        )
+    return types[0]
+
+
+def _canonical_type(type_: pa.DataType, name: str, input_name: str) -> pa.DataType:
+    """The type in which values of `type_` are compared; a refusal (WA-2008) where equality means nothing."""
+    if pa.types.is_dictionary(type_):
+        return _canonical_type(type_.value_type, name, input_name)
+    if pa.types.is_uint64(type_):
+        return type_
+    if pa.types.is_integer(type_):
+        return pa.int64()
+    if pa.types.is_floating(type_):
+        return pa.float64()
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return pa.string()
+    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
+        return pa.binary()
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp("us", None if type_.tz is None else "UTC")
+    if pa.types.is_boolean(type_) or pa.types.is_date(type_) or pa.types.is_decimal(type_) or pa.types.is_null(type_):
+        return type_
+    raise QueryError(
+        Code.KEY_TYPES_DIFFER,
+        f"key {name!r} of the {input_name} input is {type_}, which has no equality to join on",
+        "use integers, text, dates, timestamps, decimals or booleans",
+    )
+
+
+def _canonical(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    column = column.cast(type_, safe=False) if column.type != type_ else column
+    if not pa.types.is_floating(type_):
+        return column
+    values = column.to_numpy(zero_copy_only=False) + 0.0  # -0.0 + 0.0 is 0.0
+    values = np.where(np.isnan(values), np.nan, values)  # one NaN of all its bit patterns
+    return pa.array(values, type_, mask=np.asarray(column.is_null()))
+
+
+def _as_int64(column: pa.Array | pa.ChunkedArray) -> IntArray | None:
+    """The values as int64 where the type is a whole number of 8 bytes; None elsewhere. Nulls read 0."""
+    if not (pa.types.is_int64(column.type) or pa.types.is_timestamp(column.type)):
+        return None
+    numbers = column.cast(pa.int64())
+    filled = numbers.fill_null(0) if numbers.null_count else numbers
+    return np.asarray(filled.to_numpy(), np.int64)
+
+
+def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
+    numbers = _as_int64(column)
+    if numbers is not None:
+        return _mix(numbers.view(np.uint64))
+    if pa.types.is_floating(column.type):
+        return _mix(column.fill_null(0.0).to_numpy(zero_copy_only=False).view(np.uint64))
+    encoded = column.dictionary_encode()
+    distinct = encoded.dictionary.cast(pa.string()) if not pa.types.is_binary(column.type) else encoded.dictionary
+    raw = [value if isinstance(value, bytes) else str(value).encode() for value in distinct.to_pylist()]
+    hashes = np.array([crc32(value) for value in raw] or [0], np.uint64)
+    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    return _mix(hashes)[indices] if len(indices) else np.zeros(0, np.uint64)
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014): every input bit reaches every output bit."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _dense(column: pa.ChunkedArray) -> IntArray:
+    numbers = _as_int64(column)
+    if numbers is not None and len(numbers):
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low < 4 * len(numbers):  # a narrow range of integers is its own code
+            codes = numbers - low
+            return codes if not column.null_count else np.where(np.asarray(column.is_null()), NULL_KEY, codes)
+    indices = column.combine_chunks().dictionary_encode() if column.num_chunks != 1 else column.chunk(0).dictionary_encode()
+    if isinstance(indices, pa.ChunkedArray):
+        indices = indices.combine_chunks()
+    codes = indices.indices.fill_null(NULL_KEY)
+    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _combine(first: IntArray, second: IntArray) -> IntArray:
+    """Codes of pairs of codes, dense again; a null on either side is a null."""
+    width = int(second.max(initial=0)) + 1
+    pairs = pa.chunked_array([pa.array(first * width + second)])
+    codes = _dense(pairs)
+    return np.where((first == NULL_KEY) | (second == NULL_KEY), NULL_KEY, codes)

@@ -1,0 +1,248 @@
+"""The local engine: the operators over Arrow tables, in this process.
+
+It is the embedded default of the command line, the engine of the doctests, and the base of differential tests. It
+hosts operators as every engine does (`protocol`), over dict stores.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.conditions import Condition
+from whenabouts.core.errors import RejectedRowsWarning
+from whenabouts.core.events import reject_rows, rejects_schema, times
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, Operator, Query, Rejected, Step
+from whenabouts.core.stores import DictStore
+from whenabouts.core.timestamps import Lateness, TimeSpec
+from whenabouts.core.timing_join import TimingJoin
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that a run gave: output rows, rejected rows with their reasons, and the counts of `metrics.py`."""
+
+    output: pa.Table
+    rejects: pa.Table
+    metrics: Counter[str] = field(default_factory=Counter)
+
+
+def timing_join(
+    left: pa.Table,
+    right: pa.Table,
+    *,
+    left_time: TimeSpec,
+    right_time: TimeSpec,
+    condition: Condition,
+    on: str | Sequence[str] | None = None,
+    how: str = "inner",
+    strategy: str = "auto",
+    lateness: Lateness | None = None,
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    probability: bool = True,
+) -> pa.Table:
+    """Pairs of a left and a right row for which `P(condition) >= confidence`, as an Arrow table.
+
+    Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), and `probability` (float64) unless
+    `probability=False`, which saves one kernel call per pair. Row order is not promised. Rows that cannot be used are
+    warned of (`RejectedRowsWarning`) and are to be had from `rejects(pairs)`.
+
+    Cost: sorting both sides, then O(rows + pairs). Source: ITC section 4, PTJoin section 3; `strategy` picks the
+    algorithm, all give the same rows. `lateness` is taken so that a call reads the same on every engine; finite
+    input needs none.
+
+    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options.
+
+    >>> from whenabouts.core import Interval, within
+    >>> left = pa.table({"id": [1, 2], "from": [0, 100], "to": [10, 110]})
+    >>> right = pa.table({"name": ["a", "b"], "t0": [12, 300], "t1": [20, 310]})
+    >>> timing_join(left, right, left_time=Interval("from", "to"), right_time=Interval("t0", "t1"),
+    ...             condition=within("15us", confidence=0.8)).select(["id", "name", "probability"]).to_pylist()
+    [{'id': 1, 'name': 'a', 'probability': 0.890625}]
+    """
+    query = TimingJoin(
+        left_time=left_time,
+        right_time=right_time,
+        condition=condition,
+        on=on,
+        how=how,
+        strategy=strategy,
+        lateness=lateness,
+        suffixes=suffixes,
+        probability=probability,
+    )
+    return _remembering_rejects(run(query, [left, right]))
+
+
+def rejects(result: pa.Table) -> pa.Table:
+    """The rejected rows of the call that gave `result`: `input`, `code`, `reason`, and the original columns.
+
+    Raises KeyError if `result` did not come from a function of this module.
+
+    >>> from whenabouts.core import Point, within
+    >>> table = pa.table({"t": pa.array([5, None], pa.int64())})
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     pairs = timing_join(table, table, left_time=Point("t"), right_time=Point("t"),
+    ...                         condition=within(0, confidence=1))
+    >>> rejects(pairs).select(["input", "code"]).to_pylist()
+    [{'input': 'left', 'code': 'WA-1003'}, {'input': 'right', 'code': 'WA-1003'}]
+    """
+    return _rejects[id(result)]
+
+
+def run(query: Query, tables: Sequence[pa.Table], *, buckets: int = 1) -> Outcome:
+    """Run a query over finite tables, one for each of its inputs.
+
+    `buckets` splits the keys as a parallel engine would; the rows do not depend on it.
+    """
+    host = _Host(query, [table.schema for table in tables], buckets, streaming=False)
+    for bucket, arrivals in enumerate(host.arrivals([table.to_batches() for table in tables])):
+        host.step(arrivals, NO_WATERMARK, Demand.END, bucket)
+    return host.outcome()
+
+
+def run_stream(
+    query: Query,
+    files: Sequence[Sequence[pa.Table]],
+    *,
+    buckets: int = 1,
+    restart_after: int | None = None,
+    demand: Demand = Demand.NOTHING,
+    progress: Callable[[int], None] | None = None,
+) -> Outcome:
+    """Run a query as a stream: file n of every input arrives in step n, the watermark follows, state is kept.
+
+    The watermark in force in a step is the least over the inputs of (greatest `t_max` of the earlier steps - the
+    input's lateness), and no input holds it back once its files are used up; after the last step the input has ended.
+    `restart_after=n` runs step n, throws its results and state away as a crash before the commit does, and replays it.
+    `progress` is told the number of rows taken in so far.
+    """
+    host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True)
+    steps = max(map(len, files))
+    for number in range(steps):
+        batches = [tables[number].to_batches() if number < len(tables) else [] for tables in files]
+        if number == restart_after:
+            before = host.commit()
+            host.take_in(batches, demand)
+            host.restore(before)
+        host.take_in(batches, demand)
+        host.advance(ended=[number + 1 >= len(tables) for tables in files])
+        if progress is not None:
+            progress(host.metrics[metrics.ROWS_IN])
+    host.finish()
+    return host.outcome()
+
+
+class _Host:
+    """Drives one operator per bucket, as `protocol` asks of every engine."""
+
+    def __init__(self, query: Query, schemas: Sequence[pa.Schema], buckets: int, *, streaming: bool) -> None:
+        self._query = query
+        self.operator: Operator = query.operator(schemas, streaming=streaming)
+        self._stores = [DictStore() for _ in range(buckets)]
+        self._timers: list[int | None] = [None] * buckets
+        self._greatest = [NO_WATERMARK] * len(schemas)
+        self._watermark = NO_WATERMARK
+        self._output: list[pa.RecordBatch] = []
+        self._rejected: list[Rejected] = []
+        self.metrics: Counter[str] = Counter()
+
+    def arrivals(self, batches: Sequence[Sequence[pa.RecordBatch]]) -> Iterator[list[Arrival]]:
+        """Raw batches of every input, read and sent to buckets: the arrivals of each bucket in turn."""
+        per_bucket: list[list[Arrival]] = [[] for _ in self._stores]
+        for reader, raw in zip(self.operator.readers, batches, strict=True):
+            for batch in raw:
+                block, rejected = reader.read(batch)
+                self._count_rejects(batch.num_rows, rejected)
+                if block.num_rows:
+                    self._greatest[reader.input] = max(self._greatest[reader.input], int(times(block)[1].max()))
+                for bucket, rows in self._split(block):
+                    per_bucket[bucket].append(Arrival(reader.input, rows))
+        yield from per_bucket
+
+    def take_in(self, batches: Sequence[Sequence[pa.RecordBatch]], demand: Demand) -> None:
+        """One step of a stream in every bucket that has rows or whose timer is due."""
+        for bucket, arrivals in enumerate(self.arrivals(batches)):
+            timer = self._timers[bucket]
+            if arrivals or (timer is not None and timer <= self._watermark):
+                self._timers[bucket] = self.step(arrivals, self._watermark, demand, bucket).timer_us
+
+    def advance(self, ended: Sequence[bool]) -> None:
+        """Let the watermark follow the rows seen so far; an input that has ended holds nothing back."""
+        behind = [
+            END_OF_TIME if done else greatest if greatest == NO_WATERMARK else greatest - lateness
+            for done, greatest, lateness in zip(ended, self._greatest, self._query.lateness_us, strict=True)
+        ]
+        if min(behind) != END_OF_TIME:
+            self._watermark = max(self._watermark, min(behind))
+
+    def finish(self) -> None:
+        """The input has ended: every bucket gives what is still to come."""
+        for bucket in range(len(self._stores)):
+            self.step([], self._watermark, Demand.END, bucket)
+
+    def step(self, arrivals: list[Arrival], watermark_us: int, demand: Demand, bucket: int = 0) -> Step:
+        """One step of one bucket's operator."""
+        step = self.operator.step(self._stores[bucket], arrivals, watermark_us, demand)
+        self._output += step.output
+        self._rejected += step.rejected
+        self.metrics += step.metrics
+        return step
+
+    def commit(self) -> tuple[object, ...]:
+        """All that a checkpoint would hold."""
+        stores = [store.copy() for store in self._stores]
+        return stores, list(self._timers), list(self._greatest), len(self._output), len(self._rejected), self.metrics.copy()
+
+    def restore(self, committed: tuple[object, ...]) -> None:
+        """Go back to a commit."""
+        self._stores, self._timers, self._greatest, outputs, rejects, self.metrics = committed  # type: ignore[assignment]  # what commit packed
+        del self._output[outputs:], self._rejected[rejects:]  # type: ignore[misc]  # as above
+
+    def outcome(self) -> Outcome:
+        """Everything given so far, as tables."""
+        schemas, inputs = [reader.schema for reader in self.operator.readers], self._query.inputs
+        rejected = [reject_rows(r, schemas, inputs) for r in self._rejected]
+        return Outcome(
+            pa.Table.from_batches(self._output, self.operator.output_schema),
+            pa.Table.from_batches(rejected, rejects_schema(schemas)),
+            self.metrics,
+        )
+
+    def _split(self, block: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if len(self._stores) == 1:
+            if block.num_rows:
+                yield 0, block
+            return
+        buckets = self.operator.keys.buckets(block, len(self._stores))
+        for bucket in np.unique(buckets).tolist():
+            yield bucket, block.filter(pa.array(buckets == bucket))
+
+    def _count_rejects(self, rows_in: int, rejected: list[Rejected]) -> None:
+        self._rejected += rejected
+        self.metrics[metrics.ROWS_IN] += rows_in
+        self.metrics[metrics.REJECTED] += sum(r.rows.num_rows for r in rejected)
+
+
+_rejects: dict[int, pa.Table] = {}
+
+
+def _remembering_rejects(outcome: Outcome) -> pa.Table:
+    key = id(outcome.output)
+    _rejects[key] = outcome.rejects
+    weakref.finalize(outcome.output, _rejects.pop, key, None)
+    if outcome.rejects.num_rows:
+        counts = Counter(outcome.rejects.column("code").to_pylist())
+        told = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()))
+        warnings.warn(
+            f"{outcome.rejects.num_rows} rows were rejected ({told}); see rejects(result)", RejectedRowsWarning, stacklevel=3
+        )
+    return outcome.output

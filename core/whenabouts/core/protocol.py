@@ -1,0 +1,140 @@
+"""The one contract between operators and the engines that host them.
+
+A *query* (frozen, validated, serialisable) builds an *operator*: a deterministic state machine without wall clock,
+randomness or I/O. A host - a Spark or Flink adapter, or the local engine - does the same for every operator:
+
+1. reads raw batches with `operator.readers[i]` into blocks, and rows that cannot be used into rejects;
+2. sends each block to a bucket, `operator.keys.buckets(block, n)`; rows of one key never part;
+3. per bucket calls `step` with the blocks that arrived, the watermark in force when they entered, and a `SegmentStore`
+   that holds that bucket's state;
+4. emits `output` and `rejected`, and calls `step` again, without blocks, once the watermark reaches `timer_us`.
+
+A host knows nothing else of an operator. If a new kind of operator needs a new branch in a host, this file is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from whenabouts.core.errors import Code
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from whenabouts.core.events import EventReader
+    from whenabouts.core.keys import Keys
+
+NO_WATERMARK = -(2**63)
+"""Nothing is known of the future: no row is late, nothing can be dropped."""
+
+END_OF_TIME = 2**63 - 1
+"""The watermark when the input has ended."""
+
+
+class SegmentStore(Protocol):
+    """State of one bucket, held by the host: bytes by (input, slot), where a slot is a stretch of event time.
+
+    An operator reads and writes only the segments that a step touches. Negative inputs are the operator's own
+    book-keeping; to a host they are keys like any other.
+    """
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        """The segment's bytes, or None where there is none."""
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        """Create or replace the segment."""
+
+    def delete(self, input: int, slot: int) -> None:
+        """Drop the segment; dropping one that does not exist does nothing."""
+
+
+class Demand(Enum):
+    """What the host wants of a step besides taking in the blocks."""
+
+    NOTHING = "nothing"
+    """Rows may wait until a block is full or their time is up (the lazy strategies)."""
+    FLUSH = "flush"
+    """Nothing may wait: the host's own batch is the block (a Spark micro-batch)."""
+    END = "end"
+    """The input has ended: final results come out and no state is written."""
+
+
+class Arrival(NamedTuple):
+    """A block of one input: an Arrow record batch in `EventReader.block_schema`, rows in arrival order."""
+
+    input: int
+    block: pa.RecordBatch
+
+
+class Rejected(NamedTuple):
+    """Rows of one input that were not processed, and why; `rows` has the input's original columns."""
+
+    input: int
+    code: Code
+    rows: pa.RecordBatch
+
+
+@dataclass(slots=True)
+class Step:
+    """What a step gives back: output in the operator's `output_schema`, rejects, and the next call it wants.
+
+    `timer_us`: the least watermark at which the operator has work to do without new rows, None if there is none.
+    `metrics`: additive counts of this step (names in `metrics.py`).
+    """
+
+    output: list[pa.RecordBatch] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    timer_us: int | None = None
+    metrics: Counter[str] = field(default_factory=Counter)
+
+
+class Operator(Protocol):
+    """A deterministic state machine over blocks; see the module's text for how a host drives it."""
+
+    @property
+    def readers(self) -> tuple[EventReader, ...]:
+        """One per input: raw batches to blocks and rejects."""
+
+    @property
+    def keys(self) -> Keys:
+        """The key columns: where a row's bucket comes from."""
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """Schema of every output batch."""
+
+    @property
+    def event_time(self) -> str | None:
+        """The output column that carries event time, where there is one (on streams)."""
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
+    ) -> Step:
+        """Take in `arrivals` under `watermark_us`: no row that is not late has `t_max` below it, now or later.
+
+        A row with `t_max < watermark_us` is late and rejected (WA-1010). The watermark never goes back between the
+        calls for one store. Equal calls on equal stores give equal results: a host may replay a step.
+        """
+
+
+class Query(Protocol):
+    """What a user registers: immutable, validated when made, and without any engine in it."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs, in order: what rejects and errors call them."""
+
+    @property
+    def lateness_us(self) -> tuple[int, ...]:
+        """Per input, how far behind its greatest `t_max` the watermark follows."""
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> Operator:
+        """The operator for inputs of these schemas. Raises InputError or QueryError for what cannot work."""
