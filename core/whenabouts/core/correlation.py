@@ -1,0 +1,213 @@
+"""The five correlation strategies of the ITC paper and ``auto``, over arrays of times.
+
+A strategy says two things: in which order the rows of the two sides stand, and, for each base row, four indices
+``outer_lo <= sure_lo <= sure_hi <= outer_hi`` into the ordered targets of its key. What lies in the sure range matches, what lies elsewhere in
+the outer range is *probed* with the canonical kernel, the rest cannot match. One fill kernel writes the pairs of all
+strategies, in bounded chunks.
+
+| strategy | base rows | targets | ranges |
+| --- | --- | --- | --- |
+| ``simple`` (ITC Alg. 1) | as they arrive | as they arrive | all targets are probed |
+| ``ssort`` (ITC SSort) | as they arrive | by t_max | all targets are probed |
+| ``eager`` (ITC Alg. 2, PTJoin) | as they arrive | by t_max | LH, LL, RL, RH, each by binary search |
+| ``lazy`` (ITC Alg. 4-5) | by t_max | by t_max | the same, by pointers that move with the base block |
+| ``lazy_lookup`` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
+| ``auto`` | as they arrive | by midpoint | quantile ranges, by moving pointers |
+
+Rows of one key never meet rows of another, so all strategies work key by key; within a key the order is as in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whenabouts.core.anchored_ranges import fill_anchored_ranges
+from whenabouts.core.confidence_bounds import NEVER_US, fill_confidence_bounds, is_wide
+from whenabouts.core.pair_fill import (
+    EVERYTHING,
+    HITS,
+    LEFT_PROBE,
+    PASSED,
+    PROBED,
+    RIGHT_PROBE,
+    STATE_SLOTS,
+    SURE,
+    TAKEN,
+    fill_pairs,
+    length_extremes,
+    locate,
+    part_extent,
+    probe_all,
+)
+from whenabouts.core.row_order import Axis, OrderedRows, Times, order_rows
+from whenabouts.core.satisfaction_probability import FARTHEST_US
+
+__all__ = ["STRATEGIES", "Counters", "Times", "correlate"]
+
+STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
+
+Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+_BASE_AXIS: dict[str, Axis] = {"lazy": "t_max", "lazy_lookup": "t_max"}
+_TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a correlation did; all fields add up over blocks.
+
+    ``probed``: kernel calls that decided membership. ``sure``: pairs taken from sure ranges, without the kernel. ``lookup_hits``: pairs
+    taken from the look-up table, without the kernel. ``matched``: pairs put out. ``correlations``: blocks correlated.
+    """
+
+    probed: int = 0
+    sure: int = 0
+    matched: int = 0
+    lookup_hits: int = 0
+    correlations: int = 0
+
+
+def correlate(
+    base: Times,
+    target: Times,
+    lo: int,
+    hi: int,
+    confidence: float,
+    *,
+    strategy: str,
+    base_lengths: tuple[int, int],
+    target_lengths: tuple[int, int],
+    counters: Counters,
+    chunk_pairs: int = 1 << 24,
+) -> Iterator[Pairs]:
+    """The pairs of equal key with ``P(lo <= X_target - X_base <= hi) >= confidence``, each exactly once.
+
+    Times are int64 microseconds; ``base_lengths`` and ``target_lengths`` are the declared ``(rho, pi)`` of the sides (``auto`` uses
+    the lengths it sees). Yields int32 arrays (base positions, target positions) of at most ``chunk_pairs`` pairs; all strategies and
+    chunk sizes give the same set of pairs, in an order that is theirs. ``counters`` is added to as chunks are taken.
+
+    Cost, n base rows and m targets: ``simple`` and ``ssort`` O(n m) kernel calls; the others O(n + m) for rows nearly in time order
+    (``eager``: n log m), plus one copy per sure pair and a kernel call per probed pair. Memory: 60 bytes a row and 8 bytes per pair of a chunk.
+    Source: ITC (Lee and Lee 2010) Algorithms 1-7; ``auto``: docs of :mod:`whenabouts.core.anchored_ranges`.
+
+    Raises ValueError for an unknown strategy, a confidence outside (0, 1], an empty window, a length outside the declared ones,
+    a time out of range, negative key codes, or keys on one side only.
+
+    >>> base, target = Times(np.array([0, 50]), np.array([10, 60])), Times(np.array([5, 50]), np.array([15, 70]))
+    >>> [(b.tolist(), t.tolist()) for b, t in correlate(base, target, -5, 5, 0.5, strategy="auto",
+    ...     base_lengths=(0, 20), target_lengths=(0, 20), counters=Counters())]
+    [([0], [0])]
+    """
+    if strategy not in STRATEGIES:
+        raise ValueError(f"unknown strategy {strategy!r}; known are {', '.join(STRATEGIES)}")
+    if not 0.0 < confidence <= 1.0:
+        raise ValueError(f"confidence must be in (0, 1], got {confidence}")
+    if lo > hi:
+        raise ValueError(f"the window [{lo}, {hi}] is empty")
+    if (base.key is None) != (target.key is None):
+        raise ValueError("either both sides have keys or neither has")
+    if chunk_pairs < 1:
+        raise ValueError(f"chunk_pairs must be at least 1, got {chunk_pairs}")
+    base, target = _checked(base, base_lengths, "base"), _checked(target, target_lengths, "target")
+    return _pairs(_Join(base, target, lo, hi, confidence, strategy, base_lengths, target_lengths), counters, chunk_pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    base: Times
+    target: Times
+    lo: int
+    hi: int
+    confidence: float
+    strategy: str
+    base_lengths: tuple[int, int]
+    target_lengths: tuple[int, int]
+
+
+def _checked(times: Times, declared: tuple[int, int], side: str) -> Times:
+    """``times`` as contiguous int64 arrays that no kernel can overrun."""
+    t_min, t_max = np.ascontiguousarray(times.t_min, np.int64), np.ascontiguousarray(times.t_max, np.int64)
+    key = None if times.key is None else np.ascontiguousarray(times.key, np.int64)
+    if t_min.shape != t_max.shape or (key is not None and key.shape != t_min.shape):
+        raise ValueError(f"the {side} arrays differ in length")
+    if t_min.size >= 2**31:
+        raise ValueError(f"the {side} has {t_min.size} rows; positions are int32")
+    if t_min.size:
+        if min(t_min.min(), t_max.min()) < -FARTHEST_US or max(t_min.max(), t_max.max()) > FARTHEST_US:
+            raise ValueError(f"{side} times must lie within +-{FARTHEST_US} us")
+        shortest, longest = length_extremes(t_min, t_max)
+        if shortest < max(declared[0], 0) or longest > declared[1]:
+            raise ValueError(f"{side} lengths {shortest}..{longest} us are outside the declared {declared}")
+        if key is not None and key.min() < 0:
+            raise ValueError(f"{side} key codes must be >= 0, got {key.min()}")
+    return Times(t_min, t_max, key)
+
+
+def _pairs(join: _Join, counters: Counters, chunk_pairs: int) -> Iterator[Pairs]:
+    counters.correlations += 1
+    if not len(join.base) or not len(join.target):
+        return
+    keys = 1
+    if join.base.key is not None and join.target.key is not None:
+        keys = int(max(join.base.key.max(), join.target.key.max())) + 1
+    base = order_rows(join.base, _BASE_AXIS.get(join.strategy, "arrival"), keys)
+    target = order_rows(join.target, _TARGET_AXIS.get(join.strategy, "t_max"), keys)
+    ranges = _ranges(join, base, target)
+    parts = (EVERYTHING,)
+    lengths = join.base_lengths[1] + join.target_lengths[1]
+    # Corollary 2 compares one tail of D. In a narrow window both tails count and dominance proves nothing.
+    if join.strategy == "lazy_lookup" and is_wide(join.lo, join.hi, lengths):
+        parts = (SURE, LEFT_PROBE, RIGHT_PROBE)
+    for part in parts:
+        yield from _fill(join, base, target, ranges, part, counters, chunk_pairs)
+
+
+def _ranges(join: _Join, base: OrderedRows, target: OrderedRows) -> NDArray[np.int32]:
+    """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each ordered base row, half-open indices into the targets."""
+    ranges = np.empty((base.t_min.size, 4), np.int32)
+    if join.strategy in ("simple", "ssort"):
+        probe_all(base.starts, target.starts, ranges)
+        return ranges
+    bounds = np.empty(ranges.shape, np.int64)
+    if join.strategy == "auto":
+        lengths, fill_bounds = length_extremes(target.t_min, target.t_max), fill_anchored_ranges
+    else:
+        lengths, fill_bounds = join.target_lengths, fill_confidence_bounds
+    fill_bounds(base.t_min, base.t_max, join.lo, join.hi, *lengths, join.confidence, bounds)
+    locate(bounds, base.starts, target.axis, target.starts, join.strategy != "eager", ranges)
+    return ranges
+
+
+def _fill(
+    join: _Join,
+    base: OrderedRows,
+    target: OrderedRows,
+    ranges: NDArray[np.int32],
+    part: int,
+    counters: Counters,
+    chunk_pairs: int,
+) -> Iterator[Pairs]:
+    """Yield one part of the pairs, resuming the fill kernel after each full chunk."""
+    candidates, first, last = part_extent(ranges, part)
+    table = np.full(last - first if part in (LEFT_PROBE, RIGHT_PROBE) else 0, NEVER_US)
+    state = np.zeros(STATE_SLOTS, np.int64)
+    while (remaining := candidates - int(state[PASSED])) > 0:
+        # The candidates bound the pairs from above. Memory that is not written is never mapped, so a loose bound costs nothing.
+        capacity = min(remaining, chunk_pairs)
+        out_base, out_target = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+        before = state.copy()
+        count = fill_pairs(
+            part, join.lo, join.hi, join.confidence, base.t_min, base.t_max, base.position,
+            target.t_min, target.t_max, target.position, ranges, table, first, state, out_base, out_target,
+        )  # fmt: skip
+        done = state - before
+        counters.sure += int(done[TAKEN])
+        counters.probed += int(done[PROBED])
+        counters.lookup_hits += int(done[HITS])
+        counters.matched += count
+        if count:
+            yield out_base[:count], out_target[:count]

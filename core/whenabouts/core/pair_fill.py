@@ -1,0 +1,296 @@
+"""From index ranges to pairs: the fill kernel that all strategies share, and the search that makes the ranges.
+
+A base row's ranges are four half-open indices ``outer_lo <= sure_lo <= sure_hi <= outer_hi`` into the ordered targets: left probe, sure
+run, right probe. The fill copies sure runs and decides the rest with the canonical kernel. It stops when the output is full
+and goes on from there at the next call, so its output is bounded whatever the input.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from whenabouts.core.compiled import (
+    BOOL,
+    FLOAT64,
+    INT32,
+    INT64,
+    READ_INT32,
+    READ_INT32_2D,
+    READ_INT64,
+    READ_INT64_2D,
+    WRITE_INT32,
+    WRITE_INT32_2D,
+    WRITE_INT64,
+    compiled,
+)
+from whenabouts.core.confidence_bounds import ALWAYS_US
+from whenabouts.core.satisfaction_probability import KERNEL_ERROR, pair_probability
+
+# Which ranges a fill writes. The two probe parts go through the look-up table (ITC Alg. 6).
+EVERYTHING, SURE, LEFT_PROBE, RIGHT_PROBE = range(4)
+
+# Slots of the fill's state: where to go on (row, candidates of it already seen), and what was done so far.
+ROW, SEEN, PASSED, PROBED, TAKEN, HITS = range(6)
+STATE_SLOTS = 6
+
+_INDICES = types.UniTuple(INT64, 4)
+
+
+@compiled(types.UniTuple(INT64, 2)(READ_INT64, READ_INT64))
+def length_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int]:
+    """Least and greatest ``t_max - t_min`` of at least one row."""
+    least = greatest = t_max[0] - t_min[0]
+    for i in range(t_min.size):
+        length = t_max[i] - t_min[i]
+        least, greatest = min(least, length), max(greatest, length)
+    return least, greatest
+
+
+@compiled(INT64(READ_INT64, INT64, INT64, INT64))
+def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
+    """The first index in ``[first, last]`` from which on ``axis >= value``."""
+    while first < last:
+        middle = (first + last) >> 1
+        if axis[middle] < value:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64))
+def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: int) -> int:
+    """As :func:`_bisect`, in steps that double away from ``start``: cheap when the answer is near.
+
+    It goes both ways: bounds of successive rows are not monotone when lengths vary, even if the rows are sorted.
+    """
+    step = 1
+    if start < last and axis[start] < value:
+        first = start + 1
+        while start + step < last and axis[start + step] < value:
+            first = start + step + 1
+            step *= 2
+        return _bisect(axis, first, min(last, start + step), value)
+    last = start
+    while start - step >= first and axis[start - step] >= value:
+        last = start - step
+        step *= 2
+    return _bisect(axis, max(first, start - step), last, value)
+
+
+@compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT32_2D))
+def locate(
+    bounds: NDArray[np.int64],
+    base_starts: NDArray[np.int64],
+    axis: NDArray[np.int64],
+    target_starts: NDArray[np.int64],
+    gallop: bool,
+    out: NDArray[np.int32],
+) -> None:
+    """Indices of the four bounds (ends inclusive) among the targets of the same key, for each base row.
+
+    Both sides are grouped by key (``base_starts``, ``target_starts``); ``axis`` is ascending within a key. ``gallop`` starts each search where the
+    row before ended; otherwise each is a binary search over the key. O(n) for rows nearly in order, else O(n log m).
+    """
+    for k in range(base_starts.size - 1):
+        first, last = target_starts[k], target_starts[k + 1]
+        i0 = i1 = i2 = i3 = first
+        for i in range(base_starts[k], base_starts[k + 1]):
+            # Inclusive ends: searched as the start of what lies beyond; ALWAYS_US is beyond everything and has no successor.
+            after_sure, after_outer = bounds[i, 2], bounds[i, 3]
+            after_sure += after_sure < ALWAYS_US
+            after_outer += after_outer < ALWAYS_US
+            if gallop:
+                i0 = _gallop(axis, first, last, i0, bounds[i, 0])
+                i1 = _gallop(axis, first, last, i1, bounds[i, 1])
+                i2 = _gallop(axis, first, last, i2, after_sure)
+                i3 = _gallop(axis, first, last, i3, after_outer)
+            else:
+                i0 = _bisect(axis, first, last, bounds[i, 0])
+                i1 = _bisect(axis, first, last, bounds[i, 1])
+                i2 = _bisect(axis, first, last, after_sure)
+                i3 = _bisect(axis, first, last, after_outer)
+            outer_hi = max(i0, i3)
+            sure_lo = min(i1, outer_hi)
+            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, min(max(i2, sure_lo), outer_hi), outer_hi
+
+
+@compiled((READ_INT64, READ_INT64, WRITE_INT32_2D))
+def probe_all(
+    base_starts: NDArray[np.int64], target_starts: NDArray[np.int64], out: NDArray[np.int32]
+) -> None:
+    """The ranges of a strategy without bounds: every target of the key is probed."""
+    for k in range(base_starts.size - 1):
+        for i in range(base_starts[k], base_starts[k + 1]):
+            out[i, 0] = target_starts[k]
+            out[i, 1] = out[i, 2] = out[i, 3] = target_starts[k + 1]
+
+
+@compiled(_INDICES(READ_INT32_2D, INT64, INT64))
+def _part_of(ranges: NDArray[np.int32], row: int, part: int) -> tuple[int, int, int, int]:
+    a, b, c, d = ranges[row, 0], ranges[row, 1], ranges[row, 2], ranges[row, 3]
+    if part == SURE:
+        return b, b, c, c
+    if part == LEFT_PROBE:
+        return a, b, b, b
+    if part == RIGHT_PROBE:
+        return c, c, c, d
+    return a, b, c, d
+
+
+@compiled(types.UniTuple(INT64, 3)(READ_INT32_2D, INT64))
+def part_extent(ranges: NDArray[np.int32], part: int) -> tuple[int, int, int]:
+    """How many candidates a part has, and the span of target indices they lie in."""
+    count, first, last = 0, np.int64(2**62), 0
+    for i in range(ranges.shape[0]):
+        start, _, _, end = _part_of(ranges, i, part)
+        if start < end:
+            count += end - start
+            first, last = min(first, start), max(last, end)
+    return count, min(first, last), last
+
+
+@compiled(INT64(
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, INT64, INT64, WRITE_INT32, WRITE_INT32, INT64
+))  # fmt: skip
+def _probe(
+    lo: int,
+    hi: int,
+    confidence: float,
+    base_min: int,
+    base_max: int,
+    base_position: int,
+    target_min: NDArray[np.int64],
+    target_max: NDArray[np.int64],
+    target_position: NDArray[np.int32],
+    first: int,
+    last: int,
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    written: int,
+) -> int:
+    """Put out the targets ``first..last`` that the kernel accepts (ITC Alg. 3); returns the new ``written``."""
+    for j in range(first, last):
+        # Written first, counted after: no branch to mispredict.
+        out_base[written] = base_position
+        out_target[written] = target_position[j]
+        written += pair_probability(base_min, base_max, target_min[j], target_max[j], lo, hi) >= confidence
+    return written
+
+
+@compiled(INT64(
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, INT64, INT64, WRITE_INT32, WRITE_INT32, INT64,
+    INT64, WRITE_INT64, INT64, WRITE_INT64,
+))  # fmt: skip
+def _probe_with_table(
+    lo: int,
+    hi: int,
+    confidence: float,
+    base_min: int,
+    base_max: int,
+    base_position: int,
+    target_min: NDArray[np.int64],
+    target_max: NDArray[np.int64],
+    target_position: NDArray[np.int32],
+    first: int,
+    last: int,
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    written: int,
+    sign: int,
+    table: NDArray[np.int64],
+    table_first: int,
+    state: NDArray[np.int64],
+) -> int:
+    """As :func:`_probe`, through the look-up table (ITC Alg. 7)."""
+    mark = sign * base_min
+    hits = 0
+    for j in range(first, last):
+        out_base[written] = base_position
+        out_target[written] = target_position[j]
+        if mark <= table[j - table_first]:
+            written += 1
+            hits += 1
+            continue
+        p = pair_probability(base_min, base_max, target_min[j], target_max[j], lo, hi)
+        written += p >= confidence
+        # Only a value that proves the dominated pairs' kernel values, rounding included, may be reused.
+        if p == 1.0 or p >= confidence + KERNEL_ERROR:
+            table[j - table_first] = mark
+    state[HITS] += hits
+    state[PROBED] += last - first - hits
+    return written
+
+
+@compiled(INT64(
+    INT64, INT64, INT64, FLOAT64, READ_INT64, READ_INT64, READ_INT32, READ_INT64, READ_INT64, READ_INT32, READ_INT32_2D,
+    WRITE_INT64, INT64, WRITE_INT64, WRITE_INT32, WRITE_INT32,
+))  # fmt: skip
+def fill_pairs(
+    part: int,
+    lo: int,
+    hi: int,
+    confidence: float,
+    base_min: NDArray[np.int64],
+    base_max: NDArray[np.int64],
+    base_position: NDArray[np.int32],
+    target_min: NDArray[np.int64],
+    target_max: NDArray[np.int64],
+    target_position: NDArray[np.int32],
+    ranges: NDArray[np.int32],
+    table: NDArray[np.int64],
+    table_first: int,
+    state: NDArray[np.int64],
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+) -> int:
+    """Write pairs of ``part`` until the rows end or the output is full; ``state`` (zeros at first) says where to go on.
+
+    Returns how many pairs were written. The part is done when ``state[PASSED]`` equals its number of candidates.
+
+    The look-up table holds one number per target instead of a probability: the reach of its best result so far. Left probe, base
+    rows from newest to oldest: the greatest t_min of a base row whose probability proves a match (``>= c + e``, or 1). A later row in this
+    traversal has no greater t_max; if it has no greater t_min either, it is dominated, ``P(D >= lo)`` is no smaller (Corollary 2), and
+    the kernel must accept the pair. Right probe: oldest to newest, the least t_min, kept negated so that one comparison serves
+    both. (The paper overwrites with the last result, good or bad; only good ones can ever be reused, and the one that reaches widest most often.)
+    """
+    rows, capacity, written = ranges.shape[0], out_base.size, 0
+    step, seen = state[ROW], state[SEEN]
+    backward = part == LEFT_PROBE
+    while step < rows:
+        i = rows - 1 - step if backward else step
+        outer_lo, sure_lo, sure_hi, outer_hi = _part_of(ranges, i, part)
+        j = outer_lo + seen
+        while j < outer_hi:
+            if written == capacity:
+                state[ROW], state[SEEN] = step, j - outer_lo
+                return written
+            sure = sure_lo <= j < sure_hi
+            end = sure_hi if sure else (sure_lo if j < sure_lo else outer_hi)
+            end = min(end, j + capacity - written)
+            count = end - j
+            if sure:
+                for k in range(count):
+                    out_base[written + k] = base_position[i]
+                for k in range(count):
+                    out_target[written + k] = target_position[j + k]
+                written += count
+                state[TAKEN] += count
+            elif part == EVERYTHING:
+                written = _probe(
+                    lo, hi, confidence, base_min[i], base_max[i], base_position[i], target_min, target_max, target_position,
+                    j, end, out_base, out_target, written,
+                )  # fmt: skip
+                state[PROBED] += count
+            else:
+                written = _probe_with_table(
+                    lo, hi, confidence, base_min[i], base_max[i], base_position[i], target_min, target_max, target_position,
+                    j, end, out_base, out_target, written, 1 if backward else -1, table, table_first, state,
+                )  # fmt: skip
+            state[PASSED] += count
+            j = end
+        step, seen = step + 1, 0
+    state[ROW], state[SEEN] = step, 0
+    return written
