@@ -1,0 +1,370 @@
+"""The timing join: pairs of a left and a right event with `P(lo <= X2 - X1 <= hi) >= confidence`.
+
+`TimingJoin` is the query; `TimingJoinOperator` runs it over blocks with its state in segments. Sources: ITC
+(Lee 2010) section 4, PTJoin (Mok) section 3. The strategies differ in which rows are correlated with which, and when
+(here), and in the ranges that spare kernel calls (`correlation`); the set of pairs is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core import metrics
+from whenabouts.core.conditions import Condition
+from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.events import EventReader, times
+from whenabouts.core.keys import NULL_KEY, Keys
+from whenabouts.core.lateness import drop_late
+from whenabouts.core.pair_output import EVENT_TIME, PROBABILITY, PairColumns
+from whenabouts.core.protocol import END_OF_TIME, Arrival, Demand, SegmentStore, Step
+from whenabouts.core.segmented_state import SegmentedState
+from whenabouts.core.timestamps import Lateness, TimeSpec
+
+if TYPE_CHECKING:
+    from whenabouts.core.correlation import Counters, Times
+
+STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
+"""Names of spec and papers; `auto` correlates by sorted midpoints, the fastest form known."""
+
+_WAITS = frozenset({"lazy", "lazy_lookup"})
+_PER_ARRIVAL = frozenset({"simple", "ssort", "eager"})
+_WHOLE_BUFFER = frozenset({"simple", "ssort"})
+
+LEFT, RIGHT = 0, 1
+LEAST_SLOT_US = 250_000
+"""Slots are not narrower than this, however short the condition: a segment should hold many rows."""
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingJoin:
+    """A timing join of two inputs, validated.
+
+    `on`: key column(s) that must be equal; none means one key. `strategy`: see `STRATEGIES`. `block_size` rows wait at
+    most in a lazy strategy, and none longer than `max_latency` of event time. `probability=False` leaves the column
+    out. `lateness`: how far rows may lag behind their side's watermark.
+
+    Raises QueryError: WA-2006 for an unknown option value, WA-2007 for what is not available yet.
+
+    >>> from whenabouts.core import Point, within
+    >>> TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1), on="k").on
+    ('k',)
+    """
+
+    left_time: TimeSpec
+    right_time: TimeSpec
+    condition: Condition
+    on: str | Sequence[str] | None = None
+    how: str = "inner"
+    strategy: str = "auto"
+    lateness: Lateness | None = None
+    suffixes: tuple[str, str] = ("_left", "_right")
+    probability: bool = True
+    block_size: int = 1000
+    max_latency: Duration | None = None
+
+    def __post_init__(self) -> None:
+        on = (self.on,) if isinstance(self.on, str) else tuple(self.on or ())
+        object.__setattr__(self, "on", on)
+        if self.max_latency is not None:
+            object.__setattr__(self, "max_latency", parse_non_negative(self.max_latency, name="max_latency"))
+        if self.strategy not in STRATEGIES:
+            raise QueryError(Code.BAD_OPTION, f"strategy is {self.strategy!r}", f"choose of {', '.join(STRATEGIES)}")
+        _check_how(self.how)
+        if self.block_size < 1:
+            raise QueryError(Code.BAD_OPTION, f"block_size is {self.block_size}", "give one row or more")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The two inputs."""
+        return ("left", "right")
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """`on` as a tuple."""
+        return tuple(self.on or ())
+
+    @property
+    def lateness_us(self) -> tuple[int, ...]:
+        """Microseconds of lateness, left and right."""
+        return (self.lateness or Lateness()).per_input_us
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TimingJoinOperator:
+        """The operator for a left and a right schema.
+
+        On a stream a one-sided condition (WA-2004) or a missing `max_uncertainty` (WA-2010) is refused: state would
+        never shrink.
+        """
+        if streaming:
+            self.condition.require_two_sided()
+            for name, time in zip(self.inputs, (self.left_time, self.right_time), strict=True):
+                if time.max_uncertainty_us is None:
+                    raise QueryError(
+                        Code.UNBOUNDED_STATE,
+                        f"the {name} intervals have no declared greatest length",
+                        "give Interval(..., max_uncertainty=...): it bounds the state of a stream",
+                    )
+        return TimingJoinOperator(self, schemas, streaming=streaming)
+
+
+_HOWS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti")
+
+
+def _check_how(how: str) -> None:
+    if how not in _HOWS:
+        raise QueryError(Code.BAD_OPTION, f"how is {how!r}", f"choose of {', '.join(_HOWS)}")
+    if how != "inner":
+        raise QueryError(Code.NOT_AVAILABLE, f"how={how!r} is not available yet", "use how='inner'")
+
+
+class _Rows(NamedTuple):
+    """All rows of one input that a step can see: stored ones first, then the new ones in arrival order."""
+
+    table: pa.Table
+    t_min: IntArray
+    t_max: IntArray
+    stored: int
+
+
+class _Work(NamedTuple):
+    """One correlation: rows `[start, stop)` of `base` against the first `known` rows of the other input."""
+
+    base: int
+    start: int
+    stop: int
+    known: int
+
+
+class TimingJoinOperator:
+    """Runs a `TimingJoin` over the blocks and the state of one bucket."""
+
+    def __init__(self, query: TimingJoin, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
+        self.query = query
+        self._specs = (query.left_time, query.right_time)
+        self.readers = tuple(
+            EventReader(place, name, schema, spec)
+            for place, (name, schema, spec) in enumerate(zip(query.inputs, schemas, self._specs, strict=True))
+        )
+        plain = [reader.schema for reader in self.readers]
+        self.keys = Keys(query.key_columns, plain, query.inputs)
+        self.event_time = EVENT_TIME if streaming else None
+        extra = [pa.field(PROBABILITY, pa.float64())] if query.probability else []
+        extra += [pa.field(EVENT_TIME, pa.timestamp("us", "UTC"))] if streaming else []
+        self._columns = PairColumns(*plain, keys=query.key_columns, suffixes=query.suffixes, extra=extra)
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """Left columns, right columns, `probability`, and on streams `event_time`."""
+        return self._columns.schema
+
+    def step(
+        self, store: SegmentStore, arrivals: Sequence[Arrival], watermark_us: int, demand: Demand = Demand.NOTHING
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost: the rows that arrived, the segments they reach, and the pairs."""
+        step = Step()
+        state = SegmentedState(store, [reader.block_schema for reader in self.readers], slot_us=self._slot_us())
+        fresh = drop_late(self.readers, arrivals, watermark_us, step)
+        if self._may_wait(state, fresh, watermark_us, demand):
+            for arrival in fresh:
+                state.wait(*arrival)
+        else:
+            self._take_in(state, state.take_waiting() + fresh, demand, step)
+        if demand is not Demand.END:
+            self._evict(state, watermark_us, step)
+            state.save()
+            step.timer_us = self._next_timer(state)
+        return step
+
+    def _may_wait(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, demand: Demand) -> bool:
+        """Whether a lazy strategy goes on waiting (ITC Alg. 4: "enough" tuples, or their time is up)."""
+        if self.query.strategy not in _WAITS or demand is not Demand.NOTHING:
+            return False
+        rows = state.rows_waiting + sum(arrival.block.num_rows for arrival in fresh)
+        due = self._waiting_due_us(state)
+        return rows < self.query.block_size and (due is None or due > watermark_us)
+
+    def _waiting_due_us(self, state: SegmentedState) -> int | None:
+        """The watermark at which waiting rows are due by `max_latency`."""
+        if self.query.max_latency is None or state.first_waiting_us is None:
+            return None
+        return state.first_waiting_us + int(self.query.max_latency)  # type: ignore[call-overload,no-any-return]  # parsed to int
+
+    def _take_in(self, state: SegmentedState, arrivals: list[Arrival], demand: Demand, step: Step) -> None:
+        """Correlate rows with each other and with the state, then store them."""
+        arrivals = [arrival for arrival in map(self._with_key, arrivals) if arrival.block.num_rows]
+        if not arrivals:
+            return
+        rows = [self._rows(state, input, arrivals) for input in (LEFT, RIGHT)]
+        for pairs in self._pairs(rows, arrivals, step):
+            step.output += self._output(rows, pairs, step)
+        if demand is not Demand.END:
+            for input, side in enumerate(rows):
+                new = side.table.slice(side.stored)
+                if new.num_rows:
+                    state.append(input, new.combine_chunks().to_batches()[0])
+                    step.metrics[metrics.STORED] += new.num_rows
+
+    def _with_key(self, arrival: Arrival) -> Arrival:
+        """Leave rows with a null key out: they match nothing."""
+        if not self.query.key_columns or not any(arrival.block.column(name).null_count for name in self.query.key_columns):
+            return arrival
+        valid = self.keys.codes([arrival.block])[0] != NULL_KEY
+        return Arrival(arrival.input, arrival.block.filter(pa.array(valid)))
+
+    def _rows(self, state: SegmentedState, input: int, arrivals: list[Arrival]) -> _Rows:
+        """The rows of `input` that this step's correlations can need, in one chunk a column."""
+        reader = self.readers[input]
+        others = [arrival.block for arrival in arrivals if arrival.input != input]
+        stored = state.load(input, *self._reach(input, others)) if others else []
+        batches = stored + [arrival.block for arrival in arrivals if arrival.input == input]
+        table = pa.Table.from_batches(batches, reader.block_schema).combine_chunks()
+        return _Rows(table, *times(table), sum(batch.num_rows for batch in stored))
+
+    def _reach(self, input: int, others: list[pa.RecordBatch]) -> tuple[int, int]:
+        """The stretch of t_max in which rows of `input` can have partners among the blocks of the other input."""
+        if self.query.strategy in _WHOLE_BUFFER:
+            return -END_OF_TIME, END_OF_TIME
+        ends = [times(block) for block in others]
+        lo, hi = self._window(1 - input)
+        longest = self._longest(input)
+        return min(int(t_min.min()) for t_min, _ in ends) + lo, max(int(t_max.max()) for _, t_max in ends) + hi + longest
+
+    def _window(self, base: int) -> tuple[int, int]:
+        """Bounds on (target time - base time) when `base` is the base input."""
+        condition = self.query.condition
+        return (condition.lo_us, condition.hi_us) if base == LEFT else (-condition.hi_us, -condition.lo_us)
+
+    def _longest(self, input: int) -> int:
+        return self._specs[input].max_uncertainty_us or 0
+
+    def _pairs(
+        self, rows: list[_Rows], arrivals: list[Arrival], step: Step
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        """(left positions, right positions) of all matching pairs in which at least one row is new."""
+        from whenabouts.core.correlation import Counters, correlate  # numba: imported when first needed
+
+        codes = self.keys.codes([side.table for side in rows]) if self.query.key_columns else [None, None]
+        counters = Counters()
+        for work in self._work(rows, arrivals):
+            base, target = work.base, 1 - work.base
+            for base_at, target_at in correlate(
+                _times(rows[base], codes[base], work.start, work.stop),
+                _times(rows[target], codes[target], 0, work.known),
+                *self._window(base),
+                self.query.condition.confidence,
+                strategy=self.query.strategy,
+                base_lengths=self._lengths(base, rows[base]),
+                target_lengths=self._lengths(target, rows[target]),
+                counters=counters,
+            ):
+                base_at = base_at + np.int32(work.start) if work.start else base_at
+                yield (base_at, target_at) if base == LEFT else (target_at, base_at)
+        _add(counters, step.metrics)
+
+    def _work(self, rows: list[_Rows], arrivals: list[Arrival]) -> list[_Work]:
+        """Which rows meet which, so that each pair with a new row in it is met exactly once.
+
+        One arrival after the other for the strategies that work per arrival (ITC Alg. 1 and 2); as one block for the
+        others: new left rows against all right rows, then new right rows against the stored left ones, which mends
+        Alg. 5 and 6, where only one side runs.
+        """
+        if self.query.strategy not in _PER_ARRIVAL:
+            left, right = rows
+            return [
+                work
+                for work in (
+                    _Work(LEFT, left.stored, len(left.t_max), len(right.t_max)),
+                    _Work(RIGHT, right.stored, len(right.t_max), left.stored),
+                )
+                if work.stop > work.start
+            ]
+        seen = [side.stored for side in rows]
+        works: list[_Work] = []
+        for input, block in arrivals:
+            start, stop = seen[input], seen[input] + block.num_rows
+            if works and works[-1].base == input:  # rows of one input do not meet: their blocks can go together
+                start = works.pop().start
+            works.append(_Work(input, start, stop, seen[1 - input]))
+            seen[input] = stop
+        return works
+
+    def _lengths(self, input: int, side: _Rows) -> tuple[int, int]:
+        """(rho, pi): the declared lengths, or on undeclared finite input the greatest there is."""
+        longest = self._specs[input].max_uncertainty_us
+        if longest is None:
+            longest = int((side.t_max - side.t_min).max(initial=0))
+        return self._specs[input].min_uncertainty_us, longest
+
+    def _output(
+        self, rows: list[_Rows], pairs: tuple[NDArray[np.int32], NDArray[np.int32]], step: Step
+    ) -> Iterator[pa.RecordBatch]:
+        """The pairs' rows with their computed columns."""
+        (left, right), (l_at, r_at) = rows, pairs
+        step.metrics[metrics.MATCHED] += len(l_at)
+        extra: list[NDArray[np.generic]] = []
+        if self.query.probability:
+            from whenabouts.core.satisfaction_probability import satisfaction_probability
+
+            ends = (left.t_min[l_at], left.t_max[l_at], right.t_min[r_at], right.t_max[r_at])
+            condition = self.query.condition
+            extra.append(satisfaction_probability(*ends, condition.lo_us, condition.hi_us))
+        if self.event_time is not None:
+            extra.append(np.maximum(left.t_max[l_at], right.t_max[r_at]).astype("datetime64[us]"))
+        yield from self._columns.batches(left.table, right.table, pairs, extra)
+
+    def _slot_us(self) -> int:
+        """A quarter of the stretch in which partners are found, for new buckets."""
+        condition = self.query.condition
+        if condition.one_sided:
+            return LEAST_SLOT_US
+        reach = condition.hi_us - condition.lo_us + self._longest(LEFT) + self._longest(RIGHT)
+        return max(reach // 4, LEAST_SLOT_US)
+
+    def _evict(self, state: SegmentedState, watermark_us: int, step: Step) -> None:
+        """Drop rows that no future row can match (ITC Alg. 2 line 8), nor any row that still waits."""
+        first = state.first_waiting_us
+        future_us = watermark_us if first is None else min(watermark_us, first)
+        for input in (LEFT, RIGHT):
+            step.metrics[metrics.EVICTED] += state.evict(input, self._obsolete_before(input, future_us))
+
+    def _obsolete_before(self, input: int, watermark_us: int) -> int:
+        from whenabouts.core.confidence_bounds import obsolete_before  # numba: imported when first needed
+
+        return obsolete_before(
+            watermark_us,
+            *self._window(1 - input),
+            other_pi=self._longest(1 - input),
+            this_rho=self._specs[input].min_uncertainty_us,
+            confidence=self.query.condition.confidence,
+        )
+
+    def _next_timer(self, state: SegmentedState) -> int | None:
+        """The least watermark at which a slot can go or waiting rows are due."""
+        due = [self._waiting_due_us(state)]
+        for input in (LEFT, RIGHT):
+            end = state.first_slot_end_us(input)
+            if end is not None:
+                due.append(end - self._obsolete_before(input, 0))  # the bound moves with the watermark
+        return min((us for us in due if us is not None), default=None)
+
+
+def _times(side: _Rows, codes: IntArray | None, start: int, stop: int) -> Times:
+    from whenabouts.core.correlation import Times
+
+    return Times(side.t_min[start:stop], side.t_max[start:stop], None if codes is None else codes[start:stop])
+
+
+def _add(counters: Counters, counts: Counter[str]) -> None:
+    counts[metrics.PROBED] += counters.probed
+    counts[metrics.SURE] += counters.sure
+    counts[metrics.LOOKUP_HITS] += counters.lookup_hits
+    counts[metrics.CORRELATIONS] += counters.correlations
