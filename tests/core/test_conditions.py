@@ -1,0 +1,64 @@
+"""The words of conditions, and the values that they refuse."""
+
+import math
+
+import pytest
+
+from whenabouts.core import Condition, Interval, Lateness, Point, QueryError, between, deadline, delay, within
+from whenabouts.core.conditions import UNBOUNDED_US
+from whenabouts.core.satisfaction_probability import UNBOUNDED_US as KERNEL_UNBOUNDED_US
+
+
+def test_words() -> None:
+    assert within("2s", confidence=0.6) == Condition(-2_000_000, 2_000_000, 0.6)
+    assert between("-1s", 5, confidence=1) == Condition(-1_000_000, 5, 1.0)
+    assert deadline("5s", confidence=0.5) == Condition(-UNBOUNDED_US, 5_000_000, 0.5)
+    assert deadline("5s", since="-1s", confidence=0.5) == Condition(-1_000_000, 5_000_000, 0.5)
+    assert delay("5s", confidence=0.5) == Condition(5_000_000, UNBOUNDED_US, 0.5)
+    assert delay("5s", until="6s", confidence=0.5) == Condition(5_000_000, 6_000_000, 0.5)
+
+
+def test_the_kernel_means_the_same_by_unbounded() -> None:
+    assert UNBOUNDED_US == KERNEL_UNBOUNDED_US
+
+
+@pytest.mark.parametrize("confidence", [0, 0.0, -0.1, 1.0000001, math.nan, math.inf, "high", None])
+def test_confidence_outside_its_range(confidence: object) -> None:
+    with pytest.raises(QueryError, match="WA-2001"):
+        within("1s", confidence=confidence)  # type: ignore[arg-type]
+
+
+def test_bounds_the_wrong_way_round() -> None:
+    with pytest.raises(QueryError, match="WA-2005"):
+        between("5s", "1s", confidence=0.5)
+
+
+def test_negative_within() -> None:
+    with pytest.raises(QueryError, match="WA-2003"):
+        within("-5s", confidence=0.5)
+
+
+@pytest.mark.parametrize(("condition", "argument"), [(deadline("5s", confidence=1), "since="), (delay("5s", confidence=1), "until=")])
+def test_one_sided_on_a_stream_says_what_to_add(condition: Condition, argument: str) -> None:
+    with pytest.raises(QueryError, match=f"WA-2004.*{argument}"):
+        condition.require_two_sided()
+
+
+def test_two_sided_passes() -> None:
+    within("1s", confidence=1).require_two_sided()
+
+
+def test_uncertainties() -> None:
+    assert Interval("a", "b", max_uncertainty="1s", min_uncertainty="1ms").min_uncertainty_us == 1_000
+    assert Point("t").max_uncertainty_us == 0
+    assert Interval("a", "b").max_uncertainty_us is None
+    with pytest.raises(QueryError, match="WA-2003"):
+        Interval("a", "b", max_uncertainty="-1s")
+    with pytest.raises(QueryError, match="WA-2006"):
+        Interval("a", "b", max_uncertainty="1s", min_uncertainty="2s")
+
+
+def test_lateness() -> None:
+    assert Lateness(left="5 s").per_input_us == (5_000_000, 0)
+    with pytest.raises(QueryError, match="WA-2003: lateness of the right side"):
+        Lateness(right="-5 s")

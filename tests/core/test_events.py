@@ -1,0 +1,115 @@
+"""Where rows enter: units, faults, accounting."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whenabouts.core import Interval, Point, WhenaboutsError
+from whenabouts.core.events import FIRST_US, LAST_US, T_MAX, T_MIN, EventReader, reject_rows, rejects_schema, times
+
+
+def read(batch: pa.RecordBatch, spec: Point | Interval) -> tuple[pa.RecordBatch, dict[str, list[dict[str, object]]]]:
+    block, rejected = EventReader(0, "left", batch.schema, spec).read(batch)
+    assert block.num_rows + sum(r.rows.num_rows for r in rejected) == batch.num_rows
+    return block, {str(r.code): r.rows.to_pylist() for r in rejected}
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_timestamps_of_any_unit_are_utc_microseconds(unit: str, zone: str | None) -> None:
+    second = 1_500_000_000
+    array = pa.array([second, -1], pa.timestamp("s", zone)).cast(pa.timestamp(unit, zone))
+    block, _ = read(pa.record_batch({"t": array}), Point("t"))
+    assert times(block)[0].tolist() == [second * 1_000_000, -1_000_000]
+
+
+def test_parts_of_a_microsecond_are_cut_downwards() -> None:
+    block, _ = read(pa.record_batch({"t": pa.array([1_999, -1], pa.timestamp("ns"))}), Point("t"))
+    assert times(block)[0].tolist() == [1, -1]
+
+
+def test_each_fault_has_its_code_and_keeps_the_row() -> None:
+    batch = pa.record_batch(
+        {
+            "a": pa.array([0, None, 5, 0, 0, FIRST_US - 1, 3], pa.int64()),
+            "b": pa.array([10, 10, 4, 101, 1, FIRST_US, 13], pa.int64()),
+            "row": list("abcdefg"),
+        }
+    )
+    block, rejected = read(batch, Interval("a", "b", max_uncertainty=100, min_uncertainty=2))
+    assert block.column("row").to_pylist() == ["a", "g"]
+    assert {code: [row["row"] for row in rows] for code, rows in rejected.items()} == {
+        "WA-1003": ["b"],
+        "WA-1004": ["c"],
+        "WA-1005": ["d"],
+        "WA-1006": ["e"],
+        "WA-1007": ["f"],
+    }
+    assert rejected["WA-1004"] == [{"a": 5, "b": 4, "row": "c"}]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_times_beyond_the_calendar_do_not_wrap(unit: str) -> None:
+    batch = pa.record_batch({"t": pa.array([2**62, -(2**62), 0], pa.timestamp(unit))})
+    block, rejected = EventReader(0, "left", batch.schema, Point("t")).read(batch)
+    assert block.num_rows == 1
+    assert [(str(r.code), r.rows.num_rows) for r in rejected] == [("WA-1007", 2)]
+
+
+def test_an_all_null_column_rejects_every_row() -> None:
+    block, rejected = read(pa.record_batch({"t": pa.nulls(2)}), Point("t"))
+    assert (block.num_rows, list(rejected)) == (0, ["WA-1003"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "code"),
+    [
+        (pa.schema({"x": pa.int64()}), "WA-1001"),
+        (pa.schema({"t": pa.float64()}), "WA-1002"),
+        (pa.schema({"t": pa.string()}), "WA-1002"),
+        (pa.schema({"t": pa.int32()}), "WA-1002"),
+        (pa.schema({"t": pa.date32()}), "WA-1002"),
+        (pa.schema({"t": pa.int64(), "_wa_t_min": pa.int64()}), "WA-1011"),
+        (pa.schema([("t", pa.int64()), ("t", pa.int64())]), "WA-2009"),
+    ],
+)
+def test_what_no_row_can_mend(schema: pa.Schema, code: str) -> None:
+    with pytest.raises(WhenaboutsError, match=code):
+        EventReader(0, "left", schema, Point("t"))
+
+
+def test_dictionary_columns_are_decoded() -> None:
+    batch = pa.record_batch({"t": [1, 2], "d": pa.array(["x", "y"]).dictionary_encode()})
+    block, _ = read(batch, Point("t"))
+    assert block.schema.field("d").type == pa.string()
+    assert block.column("d").to_pylist() == ["x", "y"]
+
+
+@given(st.lists(st.tuples(st.integers(FIRST_US, LAST_US), st.integers(0, 10**9))))
+def test_good_rows_pass_unchanged(rows: list[tuple[int, int]]) -> None:
+    starts = [t for t, length in rows if t + length <= LAST_US]
+    ends = [t + length for t, length in rows if t + length <= LAST_US]
+    batch = pa.record_batch({"a": pa.array(starts, pa.int64()), "b": pa.array(ends, pa.int64())})
+    block, rejected = read(batch, Interval("a", "b", max_uncertainty=10**9))
+    assert not rejected
+    assert (block.column(T_MIN).to_pylist(), block.column(T_MAX).to_pylist()) == (starts, ends)
+
+
+def test_calendar_ends() -> None:
+    assert datetime(1, 1, 1, tzinfo=UTC).timestamp() * 1_000_000 == FIRST_US
+    assert datetime.fromtimestamp((LAST_US - 999_999) / 1_000_000, UTC) == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+def test_rejects_share_columns_of_one_type_and_number_others() -> None:
+    left = pa.schema({"t": pa.int64(), "v": pa.int64()})
+    right = pa.schema({"t": pa.int64(), "v": pa.string(), "w": pa.int64(), "code": pa.int64()})
+    schema = rejects_schema([left, right])
+    assert schema.names == ["input", "code", "reason", "t", "v", "v_1", "w", "code_1"]
+    reader = EventReader(1, "right", right, Point("t"))
+    _, (rejected,) = reader.read(pa.record_batch([[None], ["x"], [7], [8]], schema=right))
+    assert reject_rows(rejected, [left, right], ("left", "right")).to_pylist() == [
+        {"input": "right", "code": "WA-1003", "reason": "a time is null", "t": None, "v": None, "v_1": "x", "w": 7, "code_1": 8}
+    ]

@@ -1,0 +1,37 @@
+"""What users may rely on, and what importing it costs."""
+
+import subprocess
+import sys
+
+import whenabouts.core
+
+PUBLIC = {
+    "Code",
+    "Condition",
+    "EngineError",
+    "InputError",
+    "Interval",
+    "Lateness",
+    "Point",
+    "QueryError",
+    "RejectedRowsWarning",
+    "WhenaboutsError",
+    "between",
+    "deadline",
+    "delay",
+    "within",
+}
+
+
+def test_public_names_are_the_frozen_list() -> None:
+    assert set(whenabouts.core.__all__) == PUBLIC
+    assert all(hasattr(whenabouts.core, name) for name in PUBLIC)
+
+
+def test_importing_core_loads_no_engine_and_no_compiler() -> None:
+    script = (
+        "import sys, whenabouts.core, whenabouts.core.local;"
+        "print([m for m in ('numba', 'pyspark', 'pyflink', 'pandas', 'pulp', 'click') if m in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

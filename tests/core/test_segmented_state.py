@@ -1,0 +1,174 @@
+"""Segments, directory, waiting rows: a model of plain lists, and what a restart may find."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from whenabouts.core import EngineError
+from whenabouts.core.events import T_MAX, T_MIN
+from whenabouts.core.segmented_state import DIRECTORY, SegmentedState
+from whenabouts.core.segments import FORMAT_VERSION, decode, encode
+from whenabouts.core.stores import DictStore
+
+SCHEMA = pa.schema({T_MIN: pa.int64(), T_MAX: pa.int64(), "v": pa.string()})
+
+
+def block(ends: list[int]) -> pa.RecordBatch:
+    arrays = [pa.array(ends, pa.int64()), pa.array(ends, pa.int64()), pa.array([f"r{t}" for t in ends], pa.string())]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def ends(batches: list[pa.RecordBatch]) -> list[int]:
+    return [t for batch in batches for t in batch.column(T_MAX).to_pylist()]
+
+
+class CountingStore(DictStore):
+    """Counts what a step costs its host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, int, int]] = []
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        self.calls.append(("get", input, slot))
+        return super().get(input, slot)
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        self.calls.append(("put", input, slot))
+        super().put(input, slot, data)
+
+
+class StateMachine(RuleBasedStateMachine):
+    """Every step reopens the state from its bytes, as a restarted engine would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = DictStore()
+        self.rows: list[list[int]] = [[], []]
+        self.waiting: list[tuple[int, list[int]]] = []
+        self.floors = [-(2**63), -(2**63)]
+        self.physical = 0
+
+    def state(self) -> SegmentedState:
+        return SegmentedState(self.store, [SCHEMA, SCHEMA], slot_us=10)
+
+    @rule(input=st.integers(0, 1), times=st.lists(st.integers(-50, 50), min_size=1, max_size=8))
+    def append(self, input: int, times: list[int]) -> None:
+        state = self.state()
+        state.append(input, block(times))
+        state.save()
+        self.rows[input] += times
+        self.physical += len(times)
+
+    @rule(input=st.integers(0, 1), before=st.integers(-60, 60))
+    def evict(self, input: int, before: int) -> None:
+        state = self.state()
+        self.physical -= state.evict(input, before)
+        state.save()
+        self.floors[input] = max(self.floors[input], before)
+
+    @rule(input=st.integers(0, 1), times=st.lists(st.integers(-50, 50), min_size=1, max_size=3))
+    def wait(self, input: int, times: list[int]) -> None:
+        state = self.state()
+        state.wait(input, block(times))
+        state.save()
+        self.waiting.append((input, times))
+
+    @rule()
+    def take_waiting(self) -> None:
+        state = self.state()
+        taken = [(arrival.input, ends([arrival.block])) for arrival in state.take_waiting()]
+        state.save()
+        assert taken == self.waiting
+        self.waiting = []
+
+    @invariant()
+    def holds_what_the_model_holds(self) -> None:
+        state = self.state()
+        assert state.rows_held == self.physical
+        assert state.rows_waiting == sum(len(times) for _, times in self.waiting)
+        assert state.first_waiting_us == min((t for _, times in self.waiting for t in times), default=None)
+        for input in (0, 1):
+            alive = [t for t in self.rows[input] if t >= self.floors[input]]
+            assert sorted(ends(state.load(input, -100, 100))) == sorted(alive)
+            near = ends(state.load(input, 0, 5))
+            assert sorted(t for t in near if 0 <= t <= 5) == sorted(t for t in alive if 0 <= t <= 5)
+            end = state.first_slot_end_us(input)
+            assert end is None or end % 10 == 0
+
+
+TestSegmentedState = StateMachine.TestCase
+TestSegmentedState.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+def test_a_step_touches_only_the_segments_it_needs() -> None:
+    store = CountingStore()
+    state = SegmentedState(store, [SCHEMA], slot_us=10)
+    state.append(0, block(list(range(1000))))
+    state.save()
+    store.calls.clear()
+    state = SegmentedState(store, [SCHEMA], slot_us=10)
+    assert ends(state.load(0, 500, 519)) == list(range(500, 520))
+    state.append(0, block([505]))
+    state.evict(0, 300)
+    state.save()
+    assert store.calls == [
+        ("get", DIRECTORY, 0),
+        ("get", 0, 50),
+        ("get", 0, 51),
+        ("get", 0, 50),
+        ("put", 0, 50),
+        ("put", DIRECTORY, 0),
+    ]
+
+
+def test_reading_changes_nothing() -> None:
+    store = CountingStore()
+    SegmentedState(store, [SCHEMA], slot_us=10).save()
+    assert not [call for call in store.calls if call[0] == "put"]
+
+
+def test_a_bucket_keeps_the_slot_width_it_was_written_with() -> None:
+    store = DictStore()
+    state = SegmentedState(store, [SCHEMA], slot_us=10)
+    state.append(0, block([1, 25]))
+    state.save()
+    state = SegmentedState(store, [SCHEMA], slot_us=1000)
+    assert state.slot_us == 10
+    assert ends(state.load(0, 20, 29)) == [25]
+
+
+def test_other_columns_are_refused() -> None:
+    store = DictStore()
+    state = SegmentedState(store, [SCHEMA], slot_us=10)
+    state.append(0, block([1]))
+    state.save()
+    with pytest.raises(EngineError, match="WA-3003.*other columns"):
+        SegmentedState(store, [SCHEMA.append(pa.field("new", pa.int64()))], slot_us=10)
+
+
+def test_unknown_versions_are_refused() -> None:
+    data = encode(block([1]))
+    assert decode(data, SCHEMA).equals(block([1]))
+    with pytest.raises(EngineError, match=rf"version {FORMAT_VERSION + 1}, this release reads version {FORMAT_VERSION}"):
+        decode(b"WA" + bytes([FORMAT_VERSION + 1]) + data[3:], SCHEMA)
+    with pytest.raises(EngineError, match="WA-3003: the state is of unknown bytes"):
+        decode(b"\x80\x04pickle", SCHEMA)
+
+
+def test_a_lost_segment_is_told() -> None:
+    store = DictStore()
+    state = SegmentedState(store, [SCHEMA], slot_us=10)
+    state.append(0, block([1]))
+    state.save()
+    store.delete(0, 0)
+    with pytest.raises(EngineError, match=r"lost segment \(0, 0\)"):
+        SegmentedState(store, [SCHEMA], slot_us=10).load(0, 0, 10)
+
+
+def test_segments_of_a_slice_hold_the_slice_only() -> None:
+    rows = block(np.arange(10_000).tolist())
+    assert len(encode(rows.slice(0, 10))) < 1_000
