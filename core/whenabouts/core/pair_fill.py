@@ -20,6 +20,7 @@ from whenabouts.core.compiled import (
     READ_INT32_2D,
     READ_INT64,
     READ_INT64_2D,
+    UINT64,
     WRITE_INT32,
     WRITE_INT32_2D,
     WRITE_INT64,
@@ -48,7 +49,7 @@ def length_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple
     return least, greatest
 
 
-@compiled(INT64(READ_INT64, INT64, INT64, INT64))
+@compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
 def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
     """The first index in ``[first, last]`` from which on ``axis >= value``."""
     while first < last:
@@ -60,7 +61,7 @@ def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
     return first
 
 
-@compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64))
+@compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
 def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: int) -> int:
     """As :func:`_bisect`, in steps that double away from ``start``: cheap when the answer is near.
 
@@ -153,8 +154,8 @@ def part_extent(ranges: NDArray[np.int32], part: int) -> tuple[int, int, int]:
 
 
 @compiled(INT64(
-    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, INT64, INT64, WRITE_INT32, WRITE_INT32, INT64
-))  # fmt: skip
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64, WRITE_INT32, WRITE_INT32, INT64
+), inline=True)  # fmt: skip
 def _probe(
     lo: int,
     hi: int,
@@ -174,16 +175,17 @@ def _probe(
     """Put out the targets ``first..last`` that the kernel accepts (ITC Alg. 3); returns the new ``written``."""
     for j in range(first, last):
         # Written first, counted after: no branch to mispredict.
-        out_base[written] = base_position
-        out_target[written] = target_position[j]
+        slot = np.uint64(written)
+        out_base[slot] = base_position
+        out_target[slot] = target_position[j]
         written += pair_probability(base_min, base_max, target_min[j], target_max[j], lo, hi) >= confidence
     return written
 
 
 @compiled(INT64(
-    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, INT64, INT64, WRITE_INT32, WRITE_INT32, INT64,
-    INT64, WRITE_INT64, INT64, WRITE_INT64,
-))  # fmt: skip
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64, WRITE_INT32, WRITE_INT32, INT64,
+    INT64, WRITE_INT64, UINT64, WRITE_INT64,
+), inline=True)  # fmt: skip
 def _probe_with_table(
     lo: int,
     hi: int,
@@ -207,9 +209,11 @@ def _probe_with_table(
     """As :func:`_probe`, through the look-up table (ITC Alg. 7)."""
     mark = sign * base_min
     hits = 0
+    proof = confidence + KERNEL_ERROR
     for j in range(first, last):
-        out_base[written] = base_position
-        out_target[written] = target_position[j]
+        slot = np.uint64(written)
+        out_base[slot] = base_position
+        out_target[slot] = target_position[j]
         if mark <= table[j - table_first]:
             written += 1
             hits += 1
@@ -217,10 +221,10 @@ def _probe_with_table(
         p = pair_probability(base_min, base_max, target_min[j], target_max[j], lo, hi)
         written += p >= confidence
         # Only a value that proves the dominated pairs' kernel values, rounding included, may be reused.
-        if p == 1.0 or p >= confidence + KERNEL_ERROR:
+        if p == 1.0 or p >= proof:
             table[j - table_first] = mark
     state[HITS] += hits
-    state[PROBED] += last - first - hits
+    state[PROBED] += np.int64(last - first) - hits
     return written
 
 
@@ -272,10 +276,13 @@ def fill_pairs(
             end = min(end, j + capacity - written)
             count = end - j
             if sure:
-                for k in range(count):
-                    out_base[written + k] = base_position[i]
-                for k in range(count):
-                    out_target[written + k] = target_position[j + k]
+                # Unsigned indices: numba then omits the test for negative ones and LLVM vectorises the copy (three times
+                # faster). In place, because a call that passes arrays costs 30 ns, too much for short runs.
+                source, slot = np.uint64(j), np.uint64(written)
+                for k in range(np.uint64(count)):
+                    out_base[slot + k] = base_position[i]
+                for k in range(np.uint64(count)):
+                    out_target[slot + k] = target_position[source + k]
                 written += count
                 state[TAKEN] += count
             elif part == EVERYTHING:

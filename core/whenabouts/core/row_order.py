@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from whenabouts.core.compiled import (
     BOOL,
     INT64,
-    READ_INT32,
     READ_INT64,
     WRITE_INT32,
     WRITE_INT64,
@@ -74,30 +73,24 @@ def _count_keys(key: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
         starts[k] += starts[k - 1]
 
 
-@compiled((READ_INT64, READ_INT32, READ_INT64, WRITE_INT32))
+@compiled((READ_INT64, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT32))
 def _group_by_key(
-    key: NDArray[np.int64], order: NDArray[np.int32], starts: NDArray[np.int64], out: NDArray[np.int32]
+    key: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    axis: NDArray[np.int64],
+    t_min: NDArray[np.int64],
+    out_axis: NDArray[np.int64],
+    out_min: NDArray[np.int64],
+    out_position: NDArray[np.int32],
 ) -> None:
-    # Stable: rows of a key keep the order in which `order` names them. An empty `order` is the arrival order.
+    # Counting sort, stable: rows of a key keep their order.
     free = starts.copy()
     for i in range(key.size):
-        row = order[i] if order.size else np.int32(i)
-        code = key[row]
-        out[free[code]] = row
-        free[code] += 1
-
-
-@compiled((READ_INT32, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64))
-def _gather(
-    order: NDArray[np.int32],
-    t_min: NDArray[np.int64],
-    t_max: NDArray[np.int64],
-    out_min: NDArray[np.int64],
-    out_max: NDArray[np.int64],
-) -> None:
-    for i in range(order.size):
-        out_min[i] = t_min[order[i]]
-        out_max[i] = t_max[order[i]]
+        place = free[key[i]]
+        free[key[i]] = place + 1
+        out_axis[place] = axis[i]
+        out_min[place] = t_min[i]
+        out_position[place] = i
 
 
 @compiled(BOOL(READ_INT64, READ_INT64))
@@ -109,81 +102,64 @@ def _is_ordered(axis: NDArray[np.int64], starts: NDArray[np.int64]) -> bool:
     return True
 
 
-@compiled(BOOL(WRITE_INT64, WRITE_INT32, READ_INT64, INT64))
+@compiled(BOOL(WRITE_INT64, WRITE_INT64, WRITE_INT32, READ_INT64, INT64))
 def _insertion_sort(
-    axis: NDArray[np.int64], order: NDArray[np.int32], starts: NDArray[np.int64], budget: int
+    axis: NDArray[np.int64],
+    t_min: NDArray[np.int64],
+    position: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    budget: int,
 ) -> bool:
-    # Stable, inside each key. False when the rows were too far from their places; the arrays are then half sorted.
+    # Stable, inside each key. False when the rows were too far from their places; they are then half sorted.
     for k in range(starts.size - 1):
         first = starts[k]
         for i in range(first + 1, starts[k + 1]):
             value = axis[i]
             if axis[i - 1] <= value:
                 continue
-            row = order[i]
+            row_min, row = t_min[i], position[i]
             j = i
             while j > first and axis[j - 1] > value:
-                axis[j] = axis[j - 1]
-                order[j] = order[j - 1]
+                axis[j], t_min[j], position[j] = axis[j - 1], t_min[j - 1], position[j - 1]
                 j -= 1
-            axis[j] = value
-            order[j] = row
+            axis[j], t_min[j], position[j] = value, row_min, row
             budget -= i - j
             if budget < 0:
                 return False
     return True
 
 
-def _axis_values(times: Times, axis: Axis) -> NDArray[np.int64]:
-    return times.t_min + times.t_max if axis == "midpoint" else times.t_max
-
-
-def _starts(times: Times, keys: int) -> NDArray[np.int64]:
-    starts = np.zeros(keys + 1, np.int64)
-    if times.key is None:
-        starts[1:] = len(times)
-    else:
-        _count_keys(times.key, starts)
-    return starts
-
-
 def order_rows(times: Times, axis: Axis, keys: int) -> OrderedRows:
     """Group ``times`` by key and order each key's rows along ``axis`` ("arrival" keeps the order of arrival).
 
-    ``keys`` is one more than the greatest code of either side (1 without keys). The arrays of ``times`` must be contiguous int64 and the
-    codes within range; they are returned as they are when nothing has to move. O(n + keys) for rows nearly in order, O(n log n) otherwise;
-    stable.
+    ``keys`` is one more than the greatest code of either side (1 without keys). The arrays of ``times`` must be contiguous
+    int64 and the codes within range; they are returned as they are when nothing has to move. O(n + keys) for rows nearly
+    in order, O(n log n) otherwise; stable.
 
     >>> rows = order_rows(Times(np.array([5, 1, 3]), np.array([6, 9, 4]), np.array([1, 0, 1])), "t_max", 2)
     >>> rows.position.tolist(), rows.axis.tolist(), rows.starts.tolist()
     ([1, 2, 0], [9, 4, 6], [0, 1, 3])
     """
-    arrival = np.arange(len(times), dtype=np.int32)
-    starts = _starts(times, keys)
-    values = _axis_values(times, axis)
-    grouped = times.key is None or keys == 1 or _is_ordered(times.key, np.array([0, len(times)]))
+    position = np.arange(len(times), dtype=np.int32)
+    starts = np.array([0] * keys + [len(times)])
+    # A row is (axis, t_min, position) while it moves: t_max is the axis or follows from it.
+    values, t_min = times.t_min + times.t_max if axis == "midpoint" else times.t_max, times.t_min
+    key = times.key if keys > 1 else None
+    if key is not None:
+        starts[:] = 0
+        _count_keys(key, starts)
+    grouped = key is None or _is_ordered(key, np.array([0, len(times)]))
     if grouped and (axis == "arrival" or _is_ordered(values, starts)):
-        return OrderedRows(times.t_min, times.t_max, arrival, values, starts)
-    order = arrival
-    if not grouped:
-        assert times.key is not None
-        order = np.empty_like(arrival)
-        _group_by_key(times.key, arrival[:0], starts, order)
-    if axis != "arrival":
-        order = _order_within_keys(times, values, order, starts)
-    t_min, t_max = np.empty_like(times.t_min), np.empty_like(times.t_max)
-    _gather(order, times.t_min, times.t_max, t_min, t_max)
-    return OrderedRows(t_min, t_max, order, _axis_values(Times(t_min, t_max), axis), starts)
-
-
-def _order_within_keys(
-    times: Times, values: NDArray[np.int64], order: NDArray[np.int32], starts: NDArray[np.int64]
-) -> NDArray[np.int32]:
-    nearly = order.copy()
-    if _insertion_sort(values[order], nearly, starts, _MOVES_PER_ROW * len(times)):
-        return nearly
-    by_time = np.argsort(values, kind="stable").astype(np.int32)
-    if times.key is None:
-        return by_time
-    _group_by_key(times.key, by_time, starts, nearly)
-    return nearly
+        return OrderedRows(t_min, times.t_max, position, values, starts)
+    if key is not None and not grouped:
+        moved = np.empty_like(values), np.empty_like(t_min), position
+        _group_by_key(key, starts, values, t_min, *moved)
+    else:
+        moved = values.copy(), t_min.copy(), position
+    if axis != "arrival" and not _insertion_sort(*moved, starts, _MOVES_PER_ROW * len(times)):
+        order = np.argsort(values, kind="stable")
+        if key is not None:
+            order = order[np.argsort(key[order], kind="stable")]
+        moved = values[order], t_min[order], order.astype(np.int32)
+    values, t_min, position = moved
+    return OrderedRows(t_min, values - t_min if axis == "midpoint" else values, position, values, starts)
