@@ -38,7 +38,10 @@ def test_negative_within() -> None:
         within("-5s", confidence=0.5)
 
 
-@pytest.mark.parametrize(("condition", "argument"), [(deadline("5s", confidence=1), "since="), (delay("5s", confidence=1), "until=")])
+@pytest.mark.parametrize(
+    ("condition", "argument"),
+    [(deadline("5s", confidence=1), "since="), (delay("5s", confidence=1), "until=")],
+)
 def test_one_sided_on_a_stream_says_what_to_add(condition: Condition, argument: str) -> None:
     with pytest.raises(QueryError, match=f"WA-2004.*{argument}"):
         condition.require_two_sided()

@@ -41,7 +41,26 @@ def test_spellings(text: str, microseconds: int) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", " ", "5", "s", "5 parsecs", "1.2.3s", "5s!", "P", "PT", "P1Y", "P1M", "1ns", "nan s", "--5s", 1.5, float("nan"), None, True],
+    [
+        "",
+        " ",
+        "5",
+        "s",
+        "5 parsecs",
+        "1.2.3s",
+        "5s!",
+        "P",
+        "PT",
+        "P1Y",
+        "P1M",
+        "1ns",
+        "nan s",
+        "--5s",
+        1.5,
+        float("nan"),
+        None,
+        True,
+    ],
 )
 def test_unreadable(value: object) -> None:
     with pytest.raises(QueryError) as caught:

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core import Interval, Point, WhenaboutsError
-from whenabouts.core.events import FIRST_US, LAST_US, T_MAX, T_MIN, EventReader, reject_rows, rejects_schema, times
+from whenabouts.core.events import (
+    FIRST_US,
+    LAST_US,
+    T_MAX,
+    T_MIN,
+    EventReader,
+    reject_rows,
+    rejects_schema,
+    times,
+)
 
 
 def read(batch: pa.RecordBatch, spec: Point | Interval) -> tuple[pa.RecordBatch, dict[str, list[dict[str, object]]]]:
@@ -100,7 +109,9 @@ def test_good_rows_pass_unchanged(rows: list[tuple[int, int]]) -> None:
 
 def test_calendar_ends() -> None:
     assert datetime(1, 1, 1, tzinfo=UTC).timestamp() * 1_000_000 == FIRST_US
-    assert datetime.fromtimestamp((LAST_US - 999_999) / 1_000_000, UTC) == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert datetime.fromtimestamp((LAST_US - 999_999) / 1_000_000, UTC) == datetime(
+        9999, 12, 31, 23, 59, 59, tzinfo=UTC
+    )
 
 
 def test_rejects_share_columns_of_one_type_and_number_others() -> None:
@@ -111,5 +122,14 @@ def test_rejects_share_columns_of_one_type_and_number_others() -> None:
     reader = EventReader(1, "right", right, Point("t"))
     _, (rejected,) = reader.read(pa.record_batch([[None], ["x"], [7], [8]], schema=right))
     assert reject_rows(rejected, [left, right], ("left", "right")).to_pylist() == [
-        {"input": "right", "code": "WA-1003", "reason": "a time is null", "t": None, "v": None, "v_1": "x", "w": 7, "code_1": 8}
+        {
+            "input": "right",
+            "code": "WA-1003",
+            "reason": "a time is null",
+            "t": None,
+            "v": None,
+            "v_1": "x",
+            "w": 7,
+            "code_1": 8,
+        }
     ]

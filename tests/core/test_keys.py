@@ -80,7 +80,10 @@ def test_types_of_one_family_meet(left: pa.Array, right: pa.Array) -> None:
 def test_two_columns(left: list[tuple[int | None, str | None]], right: list[tuple[int | None, str | None]]) -> None:
     schema = pa.schema({"i": pa.int64(), "s": pa.string()})
     tables = [
-        pa.record_batch([pa.array([r[0] for r in rows], pa.int64()), pa.array([r[1] for r in rows], pa.string())], schema=schema)
+        pa.record_batch(
+            [pa.array([r[0] for r in rows], pa.int64()), pa.array([r[1] for r in rows], pa.string())],
+            schema=schema,
+        )
         for rows in (left, right)
     ]
     first, second = Keys(("i", "s"), [schema, schema], ("left", "right")).codes(tables)
@@ -122,7 +125,7 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match=r"WA-1001: the right input has no key column 'k'"):
         Keys(("k",), [ints, pa.schema({"j": pa.int64()})], ("left", "right"))
     nested = pa.schema({"k": pa.list_(pa.int64())})
-    with pytest.raises(QueryError, match="WA-2008.*no equality"):
+    with pytest.raises(QueryError, match=r"WA-2008.*no equality"):
         Keys(("k",), [nested], ("events",))
 
 

@@ -14,7 +14,13 @@ Row = tuple[int, str | None, int | None]
 
 
 def table(rows: list[Row]) -> pa.Table:
-    return pa.table([pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True) if rows else ([], [], []), SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.table(
+        [
+            pa.array(column, field.type)
+            for column, field in zip(zip(*rows, strict=True) if rows else ([], [], []), SCHEMA, strict=True)
+        ],
+        schema=SCHEMA,
+    )
 
 
 def expected(rows: list[Row], gap: int) -> list[tuple[str | None, int | None, int, int, int]]:
@@ -33,11 +39,16 @@ def expected(rows: list[Row], gap: int) -> list[tuple[str | None, int | None, in
 
 
 def got(output: pa.Table) -> list[tuple[object, ...]]:
-    plain = output.set_column(2, "f", output.column("valid_from").cast(pa.int64())).set_column(3, "t", output.column("valid_to").cast(pa.int64()))
+    plain = output.set_column(2, "f", output.column("valid_from").cast(pa.int64())).set_column(
+        3, "t", output.column("valid_to").cast(pa.int64())
+    )
     return sorted((tuple(row.values()) for row in plain.to_pylist()), key=repr)
 
 
-ROWS = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None])), max_size=25)
+ROWS = st.lists(
+    st.tuples(st.integers(0, 30), st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None])),
+    max_size=25,
+)
 
 
 @given(ROWS, st.integers(0, 6))

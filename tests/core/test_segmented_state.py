@@ -17,7 +17,11 @@ SCHEMA = pa.schema({T_MIN: pa.int64(), T_MAX: pa.int64(), "v": pa.string()})
 
 
 def block(ends: list[int]) -> pa.RecordBatch:
-    arrays = [pa.array(ends, pa.int64()), pa.array(ends, pa.int64()), pa.array([f"r{t}" for t in ends], pa.string())]
+    arrays = [
+        pa.array(ends, pa.int64()),
+        pa.array(ends, pa.int64()),
+        pa.array([f"r{t}" for t in ends], pa.string()),
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
@@ -146,14 +150,16 @@ def test_other_columns_are_refused() -> None:
     state = SegmentedState(store, [SCHEMA], slot_us=10)
     state.append(0, block([1]))
     state.save()
-    with pytest.raises(EngineError, match="WA-3003.*other columns"):
+    with pytest.raises(EngineError, match=r"WA-3003.*other columns"):
         SegmentedState(store, [SCHEMA.append(pa.field("new", pa.int64()))], slot_us=10)
 
 
 def test_unknown_versions_are_refused() -> None:
     data = encode(block([1]))
     assert decode(data, SCHEMA).equals(block([1]))
-    with pytest.raises(EngineError, match=rf"version {FORMAT_VERSION + 1}, this release reads version {FORMAT_VERSION}"):
+    with pytest.raises(
+        EngineError, match=rf"version {FORMAT_VERSION + 1}, this release reads version {FORMAT_VERSION}"
+    ):
         decode(b"WA" + bytes([FORMAT_VERSION + 1]) + data[3:], SCHEMA)
     with pytest.raises(EngineError, match="WA-3003: the state is of unknown bytes"):
         decode(b"\x80\x04pickle", SCHEMA)

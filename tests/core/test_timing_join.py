@@ -15,7 +15,7 @@ SCHEMA = pa.schema({"t": pa.int64(), "id": pa.string()})
 
 
 def query(**changes: object) -> TimingJoin:
-    options = dict(left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1)) | changes
+    options = {"left_time": Point("t"), "right_time": Point("t"), "condition": within("1s", confidence=1)} | changes
     return TimingJoin(**options)  # type: ignore[arg-type]
 
 
@@ -30,7 +30,13 @@ class Bucket:
         arrivals = []
         for input, side in enumerate(("left", "right")):
             rows = sides.get(side, {})
-            batch = pa.record_batch([pa.array([round(t * SECOND) for t in rows.values()], pa.int64()), pa.array(list(rows), pa.string())], schema=SCHEMA)
+            batch = pa.record_batch(
+                [
+                    pa.array([round(t * SECOND) for t in rows.values()], pa.int64()),
+                    pa.array(list(rows), pa.string()),
+                ],
+                schema=SCHEMA,
+            )
             if rows:
                 arrivals.append(Arrival(input, self.operator.readers[input].read(batch).block))
         watermark_us = NO_WATERMARK if watermark is None else round(watermark * SECOND)
@@ -51,7 +57,14 @@ def test_left_and_right_meet_across_steps_once() -> None:
 
 def test_output_columns_on_a_stream() -> None:
     step = Bucket(), Bucket(probability=False)
-    assert step[0].operator.output_schema.names == ["t_left", "id_left", "t_right", "id_right", "probability", "event_time"]
+    assert step[0].operator.output_schema.names == [
+        "t_left",
+        "id_left",
+        "t_right",
+        "id_right",
+        "probability",
+        "event_time",
+    ]
     assert step[1].operator.output_schema.names == ["t_left", "id_left", "t_right", "id_right", "event_time"]
     (row,) = step[0].step(left={"a": 10}, right={"x": 10.5}).output[0].to_pylist()
     assert row["event_time"].timestamp() == 10.5
@@ -171,8 +184,10 @@ def test_streams_refuse_what_would_never_shrink() -> None:
     with pytest.raises(QueryError, match="WA-2004"):
         query(condition=deadline("1s", confidence=0.5)).operator([SCHEMA, SCHEMA], streaming=True)
     intervals = pa.schema({"a": pa.int64(), "b": pa.int64()})
-    with pytest.raises(QueryError, match="WA-2010.*left"):
-        query(left_time=Interval("a", "b"), right_time=Interval("a", "b")).operator([intervals, intervals], streaming=True)
+    with pytest.raises(QueryError, match=r"WA-2010.*left"):
+        query(left_time=Interval("a", "b"), right_time=Interval("a", "b")).operator(
+            [intervals, intervals], streaming=True
+        )
     query(condition=deadline("1s", confidence=0.5)).operator([SCHEMA, SCHEMA], streaming=False)
 
 
@@ -181,7 +196,11 @@ def test_streams_refuse_what_would_never_shrink() -> None:
     [
         ({"on": "k"}, [SCHEMA, SCHEMA], InputError),
         ({"suffixes": ("", "")}, [SCHEMA, SCHEMA], QueryError),
-        ({}, [pa.schema({"t": pa.int64(), "probability": pa.float64()}), pa.schema({"t": pa.int64()})], QueryError),
+        (
+            {},
+            [pa.schema({"t": pa.int64(), "probability": pa.float64()}), pa.schema({"t": pa.int64()})],
+            QueryError,
+        ),
     ],
 )
 def test_columns_are_checked(changes: dict[str, object], schemas: list[pa.Schema], error: type[Exception]) -> None:

@@ -4,7 +4,14 @@ Importing this package starts nothing and loads no engine and no compiler; kerne
 """
 
 from whenabouts.core.conditions import Condition, between, deadline, delay, within
-from whenabouts.core.errors import Code, EngineError, InputError, QueryError, RejectedRowsWarning, WhenaboutsError
+from whenabouts.core.errors import (
+    Code,
+    EngineError,
+    InputError,
+    QueryError,
+    RejectedRowsWarning,
+    WhenaboutsError,
+)
 from whenabouts.core.timestamps import Interval, Lateness, Point
 
 __all__ = [

@@ -33,9 +33,7 @@ _UNIT_US: dict[str, Fraction] = {
 
 _NUMBER = r"\d+(?:\.\d*)?|\.\d+"
 _PART = re.compile(rf"\s*({_NUMBER})\s*([a-zµμ]+)")
-_ISO = re.compile(
-    rf"p(?:({_NUMBER})w)?(?:({_NUMBER})d)?(?:t(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?)?"
-)
+_ISO = re.compile(rf"p(?:({_NUMBER})w)?(?:({_NUMBER})d)?(?:t(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?)?")
 _ISO_UNITS = ("w", "d", "h", "m", "s")
 
 

@@ -124,7 +124,9 @@ def rejects_schema(schemas: list[pa.Schema] | tuple[pa.Schema, ...]) -> pa.Schem
     return pa.schema(fields)
 
 
-def reject_rows(rejected: Rejected, schemas: list[pa.Schema] | tuple[pa.Schema, ...], inputs: tuple[str, ...]) -> pa.RecordBatch:
+def reject_rows(
+    rejected: Rejected, schemas: list[pa.Schema] | tuple[pa.Schema, ...], inputs: tuple[str, ...]
+) -> pa.RecordBatch:
     """Rejected rows in the `rejects_schema` of all inputs; the columns of other inputs are null."""
     schema, n = rejects_schema(schemas), rejected.rows.num_rows
     columns: dict[str, pa.Array] = {
@@ -144,7 +146,9 @@ def _reject_names(schemas: list[pa.Schema] | tuple[pa.Schema, ...], place: int) 
         for field in schema:
             types.setdefault(field.name, field.type)
     return [
-        f"{field.name}_{place}" if field.name in taken or types.get(field.name, field.type) != field.type else field.name
+        f"{field.name}_{place}"
+        if field.name in taken or types.get(field.name, field.type) != field.type
+        else field.name
         for field in schemas[place]
     ]
 
@@ -153,7 +157,9 @@ def _check_names(schema: pa.Schema, name: str) -> None:
     for column in schema.names:
         if column.startswith(PREFIX):
             raise InputError(
-                Code.RESERVED_COLUMN, f"the {name} input has a column {column!r}", f"names in {PREFIX}* are ours: rename it"
+                Code.RESERVED_COLUMN,
+                f"the {name} input has a column {column!r}",
+                f"names in {PREFIX}* are ours: rename it",
             )
         if schema.names.count(column) > 1:
             raise QueryError(Code.COLUMN_CLASH, f"the {name} input has two columns {column!r}", "rename one")
@@ -162,7 +168,9 @@ def _check_names(schema: pa.Schema, name: str) -> None:
 def _check_time_column(schema: pa.Schema, column: str, name: str) -> None:
     if column not in schema.names:
         raise InputError(
-            Code.MISSING_COLUMN, f"the {name} input has no time column {column!r}", f"it has {', '.join(schema.names)}"
+            Code.MISSING_COLUMN,
+            f"the {name} input has no time column {column!r}",
+            f"it has {', '.join(schema.names)}",
         )
     type_ = schema.field(column).type
     if not (pa.types.is_timestamp(type_) or pa.types.is_int64(type_) or pa.types.is_null(type_)):

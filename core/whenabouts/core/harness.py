@@ -100,6 +100,9 @@ class _LocalRun:
         files = [self._files[name] for name in self._query.inputs]
         if self._variant.streaming:
             return run_stream(
-                self._query, files, buckets=self._variant.parallelism, restart_after=self._variant.restart_after
+                self._query,
+                files,
+                buckets=self._variant.parallelism,
+                restart_after=self._variant.restart_after,
             )
         return run(self._query, [pa.concat_tables(tables) for tables in files], buckets=self._variant.parallelism)

@@ -161,7 +161,9 @@ def _dense(column: pa.ChunkedArray) -> IntArray:
         if high - low < 4 * len(numbers):  # a narrow range of integers is its own code
             codes = numbers - low
             return codes if not column.null_count else np.where(np.asarray(column.is_null()), NULL_KEY, codes)
-    indices = column.combine_chunks().dictionary_encode() if column.num_chunks != 1 else column.chunk(0).dictionary_encode()
+    indices = (
+        column.combine_chunks().dictionary_encode() if column.num_chunks != 1 else column.chunk(0).dictionary_encode()
+    )
     if isinstance(indices, pa.ChunkedArray):
         indices = indices.combine_chunks()
     codes = indices.indices.fill_null(NULL_KEY)

@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,16 @@ from whenabouts.core import metrics
 from whenabouts.core.conditions import Condition
 from whenabouts.core.errors import RejectedRowsWarning
 from whenabouts.core.events import reject_rows, rejects_schema, times
-from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, Operator, Query, Rejected, Step
+from whenabouts.core.protocol import (
+    END_OF_TIME,
+    NO_WATERMARK,
+    Arrival,
+    Demand,
+    Operator,
+    Query,
+    Rejected,
+    Step,
+)
 from whenabouts.core.stores import DictStore
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
@@ -141,6 +151,17 @@ def run_stream(
     return host.outcome()
 
 
+class _Commit(NamedTuple):
+    """All that a checkpoint would hold, and what had been given out by then."""
+
+    stores: list[DictStore]
+    timers: list[int | None]
+    greatest: list[int]
+    output: list[pa.RecordBatch]
+    rejected: list[Rejected]
+    metrics: Counter[str]
+
+
 class _Host:
     """Drives one operator per bucket, as `protocol` asks of every engine."""
 
@@ -197,15 +218,16 @@ class _Host:
         self.metrics += step.metrics
         return step
 
-    def commit(self) -> tuple[object, ...]:
+    def commit(self) -> _Commit:
         """All that a checkpoint would hold."""
         stores = [store.copy() for store in self._stores]
-        return stores, list(self._timers), list(self._greatest), len(self._output), len(self._rejected), self.metrics.copy()
+        return _Commit(
+            stores, self._timers[:], self._greatest[:], self._output[:], self._rejected[:], self.metrics.copy()
+        )
 
-    def restore(self, committed: tuple[object, ...]) -> None:
+    def restore(self, commit: _Commit) -> None:
         """Go back to a commit."""
-        self._stores, self._timers, self._greatest, outputs, rejects, self.metrics = committed  # type: ignore[assignment]  # what commit packed
-        del self._output[outputs:], self._rejected[rejects:]  # type: ignore[misc]  # as above
+        self._stores, self._timers, self._greatest, self._output, self._rejected, self.metrics = commit
 
     def outcome(self) -> Outcome:
         """Everything given so far, as tables."""
@@ -243,6 +265,8 @@ def _remembering_rejects(outcome: Outcome) -> pa.Table:
         counts = Counter(outcome.rejects.column("code").to_pylist())
         told = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()))
         warnings.warn(
-            f"{outcome.rejects.num_rows} rows were rejected ({told}); see rejects(result)", RejectedRowsWarning, stacklevel=3
+            f"{outcome.rejects.num_rows} rows were rejected ({told}); see rejects(result)",
+            RejectedRowsWarning,
+            stacklevel=3,
         )
     return outcome.output

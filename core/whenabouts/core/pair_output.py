@@ -23,7 +23,8 @@ class PairColumns:
     Raises QueryError WA-2009 where two columns would still have one name.
 
     >>> schemas = pa.schema({"k": pa.int64(), "v": pa.int64()}), pa.schema({"k": pa.int64(), "v": pa.string()})
-    >>> PairColumns(*schemas, keys=("k",), suffixes=("_l", "_r"), extra=[pa.field("probability", pa.float64())]).schema.names
+    >>> extra = [pa.field("probability", pa.float64())]
+    >>> PairColumns(*schemas, keys=("k",), suffixes=("_l", "_r"), extra=extra).schema.names
     ['k', 'v_l', 'v_r', 'probability']
     """
 
@@ -44,7 +45,9 @@ class PairColumns:
         for name in names:
             if names.count(name) > 1:
                 raise QueryError(
-                    Code.COLUMN_CLASH, f"two output columns would be called {name!r}", "rename one, or give other suffixes"
+                    Code.COLUMN_CLASH,
+                    f"two output columns would be called {name!r}",
+                    "rename one, or give other suffixes",
                 )
         types = [left.field(name).type for name in self._left] + [right.field(name).type for name in self._right]
         fields = [pa.field(name, type_) for name, type_ in zip(names, types, strict=False)]

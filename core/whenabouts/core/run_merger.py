@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.events import EventReader, times
 from whenabouts.core.keys import Keys
@@ -57,7 +57,9 @@ class RunMerger:
         for name in ("gap", "lateness"):
             object.__setattr__(self, name, parse_non_negative(getattr(self, name), name=name))
         if not self.values:
-            raise QueryError(Code.BAD_OPTION, "no value columns are given", "name the columns whose equality makes a run")
+            raise QueryError(
+                Code.BAD_OPTION, "no value columns are given", "name the columns whose equality makes a run"
+            )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -67,12 +69,12 @@ class RunMerger:
     @property
     def lateness_us(self) -> tuple[int, ...]:
         """Microseconds of lateness."""
-        return (int(self.lateness),)  # type: ignore[arg-type]  # parsed to int in __post_init__
+        return (parse_duration(self.lateness),)
 
     @property
     def gap_us(self) -> int:
         """Greatest distance of two neighbours in a run."""
-        return int(self.gap)  # type: ignore[arg-type]  # parsed to int in __post_init__
+        return parse_duration(self.gap)
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> RunMergerOperator:
         """The operator for a schema."""
@@ -92,7 +94,11 @@ class RunMergerOperator:
         plain = self.readers[0].schema
         for name in (*query.group, *query.values):
             if name not in plain.names:
-                raise InputError(Code.MISSING_COLUMN, f"the input has no column {name!r}", f"it has {', '.join(plain.names)}")
+                raise InputError(
+                    Code.MISSING_COLUMN,
+                    f"the input has no column {name!r}",
+                    f"it has {', '.join(plain.names)}",
+                )
         self.keys = Keys(query.group, [plain], query.inputs)
         self._values = Keys(query.values, [plain], query.inputs)
         self.event_time = None  # a run is final only after the watermark has passed it
@@ -108,7 +114,11 @@ class RunMergerOperator:
             )
 
     def step(
-        self, store: SegmentStore, arrivals: Sequence[Arrival], watermark_us: int, demand: Demand = Demand.NOTHING
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
     ) -> Step:
         """One step of `protocol.Operator`. Cost: sorting the rows held, which are those since the last final run."""
         step = Step()
@@ -157,9 +167,7 @@ class RunMergerOperator:
         columns += [pa.array(end.astype("datetime64[us]")).cast(pa.timestamp("us", "UTC")) for end in ends]
         return pa.RecordBatch.from_arrays([*columns, pa.array(n)], schema=self.output_schema)
 
-    def _keep(
-        self, state: SegmentedState, rows: pa.Table, runs: _Runs, final: NDArray[np.bool_], step: Step
-    ) -> None:
+    def _keep(self, state: SegmentedState, rows: pa.Table, runs: _Runs, final: NDArray[np.bool_], step: Step) -> None:
         """Write back what is not final: whole slots are replaced, since any of their rows may be gone."""
         open_rows = np.zeros(len(runs.order), bool)
         open_rows[runs.order] = np.repeat(~final, runs.n)
@@ -192,7 +200,8 @@ class _Runs:
         return int(ends.min()) + gap_us + 1 if len(ends) else None
 
     def _ends(self) -> IntArray:
-        return self.at[self.first + self.n - 1]
+        ends: IntArray = self.at[self.first + self.n - 1]
+        return ends
 
 
 def _with_null_as_a_key(keys: Keys, rows: pa.Table) -> IntArray:

@@ -46,7 +46,11 @@ class SegmentedState:
         self._schemas = tuple(schemas)
         self._fingerprint = fingerprint(*(f"{f.name}:{f.type}" for schema in schemas for f in schema))
         self._changed = False
-        self._read_directory(slot_us)
+        self._slots: list[dict[int, int]] = [{} for _ in self._schemas]
+        self._waiting: list[list[int]] = []
+        self._floors = [NO_WATERMARK] * len(self._schemas)
+        self.slot_us = slot_us
+        self._read_directory()
 
     @property
     def rows_held(self) -> int:
@@ -144,13 +148,9 @@ class SegmentedState:
         self._store.put(DIRECTORY, 0, wrap(json.dumps(directory).encode()))
         self._changed = False
 
-    def _read_directory(self, slot_us: int) -> None:
+    def _read_directory(self) -> None:
         data = self._store.get(DIRECTORY, 0)
         if data is None:
-            self.slot_us = slot_us
-            self._slots: list[dict[int, int]] = [{} for _ in self._schemas]
-            self._waiting: list[list[int]] = []
-            self._floors = [NO_WATERMARK] * len(self._schemas)
             return
         directory: dict[str, Any] = json.loads(bytes(unwrap(data)))
         if directory["fingerprint"] != self._fingerprint:
@@ -175,6 +175,8 @@ class SegmentedState:
 def _present(data: bytes | None, input: int, slot: int) -> bytes:
     if data is None:
         raise EngineError(
-            Code.STATE_FORMAT, f"the state lost segment ({input}, {slot})", "the checkpoint is damaged: start a new one"
+            Code.STATE_FORMAT,
+            f"the state lost segment ({input}, {slot})",
+            "the checkpoint is damaged: start a new one",
         )
     return data

@@ -23,7 +23,8 @@ def encode(rows: pa.RecordBatch) -> bytes:
     >>> decode(encode(rows), rows.schema).equals(rows)
     True
     """
-    return _PREFIX + rows.serialize().to_pybytes()
+    message: bytes = rows.serialize().to_pybytes()
+    return _PREFIX + message
 
 
 def decode(data: bytes, schema: pa.Schema) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 
 
@@ -78,12 +78,12 @@ class Interval:
     @property
     def min_uncertainty_us(self) -> int:
         """Least length of an interval (rho)."""
-        return int(self.min_uncertainty)  # type: ignore[arg-type]  # parsed to int in __post_init__
+        return parse_duration(self.min_uncertainty)
 
     @property
     def max_uncertainty_us(self) -> int | None:
         """Greatest length of an interval (pi), None where the user declared none."""
-        return None if self.max_uncertainty is None else int(self.max_uncertainty)  # type: ignore[arg-type]  # as above
+        return None if self.max_uncertainty is None else parse_duration(self.max_uncertainty)
 
 
 TimeSpec: TypeAlias = Point | Interval
@@ -107,4 +107,4 @@ class Lateness:
     @property
     def per_input_us(self) -> tuple[int, int]:
         """Microseconds for the left and the right input."""
-        return int(self.left), int(self.right)  # type: ignore[arg-type]  # parsed to int in __post_init__
+        return parse_duration(self.left), parse_duration(self.right)

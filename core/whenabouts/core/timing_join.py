@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.conditions import Condition
-from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.events import EventReader, times
 from whenabouts.core.keys import NULL_KEY, Keys
@@ -167,7 +167,11 @@ class TimingJoinOperator:
         return self._columns.schema
 
     def step(
-        self, store: SegmentStore, arrivals: Sequence[Arrival], watermark_us: int, demand: Demand = Demand.NOTHING
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
     ) -> Step:
         """One step of `protocol.Operator`. Cost: the rows that arrived, the segments they reach, and the pairs."""
         step = Step()
@@ -196,7 +200,7 @@ class TimingJoinOperator:
         """The watermark at which waiting rows are due by `max_latency`."""
         if self.query.max_latency is None or state.first_waiting_us is None:
             return None
-        return state.first_waiting_us + int(self.query.max_latency)  # type: ignore[call-overload,no-any-return]  # parsed to int
+        return state.first_waiting_us + parse_duration(self.query.max_latency)
 
     def _take_in(self, state: SegmentedState, arrivals: list[Arrival], demand: Demand, step: Step) -> None:
         """Correlate rows with each other and with the state, then store them."""
@@ -215,7 +219,9 @@ class TimingJoinOperator:
 
     def _with_key(self, arrival: Arrival) -> Arrival:
         """Leave rows with a null key out: they match nothing."""
-        if not self.query.key_columns or not any(arrival.block.column(name).null_count for name in self.query.key_columns):
+        if not self.query.key_columns or not any(
+            arrival.block.column(name).null_count for name in self.query.key_columns
+        ):
             return arrival
         valid = self.keys.codes([arrival.block])[0] != NULL_KEY
         return Arrival(arrival.input, arrival.block.filter(pa.array(valid)))
@@ -236,7 +242,9 @@ class TimingJoinOperator:
         ends = [times(block) for block in others]
         lo, hi = self._window(1 - input)
         longest = self._longest(input)
-        return min(int(t_min.min()) for t_min, _ in ends) + lo, max(int(t_max.max()) for _, t_max in ends) + hi + longest
+        return min(int(t_min.min()) for t_min, _ in ends) + lo, max(
+            int(t_max.max()) for _, t_max in ends
+        ) + hi + longest
 
     def _window(self, base: int) -> tuple[int, int]:
         """Bounds on (target time - base time) when `base` is the base input."""
