@@ -6,6 +6,7 @@ unchanged but for dictionary columns, which are decoded (state and other process
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -65,27 +66,33 @@ class EventReader:
         """Split a raw batch into a block (times in microseconds) and rejects with their codes. O(rows)."""
         rows = self._conform(rows)
         ends = [_microseconds(rows.column(name)) for name in self.time.columns]
-        (t_min, min_null, min_range), (t_max, max_null, max_range) = ends[0], ends[-1]
-        length = t_max - t_min
-        longest = self.time.max_uncertainty_us
-        faults = [
-            (Code.NULL_TIME, min_null | max_null),
-            (Code.TIME_OUT_OF_RANGE, min_range | max_range),
-            (Code.REVERSED_INTERVAL, length < 0),
-            (Code.TOO_CERTAIN, length < self.time.min_uncertainty_us),
-        ]
-        if longest is not None:
-            faults.append((Code.TOO_UNCERTAIN, length > longest))
+        t_min, t_max = ends[0].us, ends[-1].us
         good = np.ones(rows.num_rows, bool)
         rejected = []
-        for code, fault in faults:
+        for code, fault in self._faults(ends, t_max - t_min):
             struck = good & fault
             if struck.any():
                 rejected.append(Rejected(self.input, code, rows.filter(pa.array(struck))))
                 good &= ~struck
         columns = [pa.array(t_min), pa.array(t_max), *rows.columns]
         block = pa.RecordBatch.from_arrays(columns, schema=self.block_schema)
-        return Events(block if good.all() else block.filter(pa.array(good)), rejected)
+        return Events(block.filter(pa.array(good)) if rejected else block, rejected)
+
+    def _faults(self, ends: list[_Ends], length: IntArray) -> Iterator[tuple[Code, NDArray[np.bool_]]]:
+        """Codes with the rows that they strike, in order of precedence; a clean block costs its minima and maxima."""
+        for end in ends:
+            if end.null is not None:
+                yield Code.NULL_TIME, end.null
+        for end in ends:
+            if end.outside is not None:
+                yield Code.TIME_OUT_OF_RANGE, end.outside
+        shortest, longest = int(length.min(initial=0)), int(length.max(initial=0))
+        if shortest < 0:
+            yield Code.REVERSED_INTERVAL, length < 0
+        if self.time.min_uncertainty_us > 0:
+            yield Code.TOO_CERTAIN, length < self.time.min_uncertainty_us
+        if self.time.max_uncertainty_us is not None and longest > self.time.max_uncertainty_us:
+            yield Code.TOO_UNCERTAIN, length > self.time.max_uncertainty_us
 
     def raw(self, block: pa.RecordBatch) -> pa.RecordBatch:
         """The user's columns of a block."""
@@ -186,19 +193,29 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
-def _microseconds(column: pa.Array) -> tuple[IntArray, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Times in microseconds, which are null, and which lie outside the calendar (those two read 0)."""
-    null = np.asarray(column.is_null())
+class _Ends(NamedTuple):
+    """A time column in microseconds; null times and times outside the calendar read 0, None says there are none."""
+
+    us: IntArray
+    null: NDArray[np.bool_] | None
+    outside: NDArray[np.bool_] | None
+
+
+def _microseconds(column: pa.Array) -> _Ends:
+    null = np.asarray(column.is_null()) if column.null_count else None
     if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.int64), null, np.zeros(len(column), bool)
-    ticks = np.asarray(column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        return _Ends(np.zeros(len(column), np.int64), null, None)
+    numbers = column.cast(pa.int64())
+    ticks = np.asarray((numbers if null is None else numbers.fill_null(0)).to_numpy(), np.int64)
     per_second = _PER_SECOND[column.type.unit] if pa.types.is_timestamp(column.type) else _PER_SECOND["us"]
     first, last = _scaled(FIRST_US, per_second), _scaled(LAST_US, per_second)
-    outside = ~null & ((ticks < first) | (ticks > last))
-    ticks = np.where(outside, 0, ticks) if outside.any() else ticks
+    outside = None
+    if ticks.min(initial=0) < first or ticks.max(initial=0) > last:
+        outside = (ticks < first) | (ticks > last)
+        ticks = np.where(outside, 0, ticks)
     if per_second > 1_000_000:
-        return ticks // (per_second // 1_000_000), null, outside
-    return (ticks if per_second == 1_000_000 else ticks * (1_000_000 // per_second)), null, outside
+        return _Ends(ticks // (per_second // 1_000_000), null, outside)
+    return _Ends(ticks if per_second == 1_000_000 else ticks * (1_000_000 // per_second), null, outside)
 
 
 def _scaled(microseconds: int, per_second: int) -> int:
