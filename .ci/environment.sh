@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# environment.sh FOLDER LOCK: make or refresh the virtual environment FOLDER from requirements/LOCK.lock, and install
+# this checkout into it, editable. PYTHON names the interpreter; without it the first that fits is taken.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$1 lock=$2
+
+fits() { # is there such a Python, and of a version that whenabouts supports?
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
+}
+
+find_python() { # 3.13 last: the versions that Flink shares do not exist for it
+    local candidate
+    for candidate in ${PYTHON:-python3.12 python3.11 python3 python python3.13}; do
+        if fits "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    if [ -n "${PYTHON:-}" ]; then
+        echo "PYTHON=$PYTHON is no Python 3.11, 3.12 or 3.13 with its venv module." >&2
+    else
+        echo "No Python 3.11, 3.12 or 3.13 with its venv module was found: install one (on Debian and Ubuntu:" \
+            "apt-get install python3 python3-venv), or name it: make PYTHON=/path/to/python3.12 ..." >&2
+    fi
+    return 1
+}
+
+if ! fits "$folder/bin/python"; then
+    python=$(find_python)
+    echo "Making $folder with $("$python" --version) ..."
+    "$python" -m venv --clear "$folder"
+fi
+python=$folder/bin/python
+
+if [ "$lock" = main ] && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then
+    echo "Python 3.13: taking requirements/newest.lock, for main.lock holds back to versions without wheels for it."
+    lock=newest
+fi
+
+pip() { "$python" -m pip --disable-pip-version-check "$@"; }
+echo "Installing requirements/$lock.lock into $folder: a minute or two, pyspark alone is 450 MB ..."
+pip install --quiet --require-hashes -r requirements/build.lock
+pip install --quiet --require-hashes --no-build-isolation -r "requirements/$lock.lock"
+pip install --quiet --no-deps --no-build-isolation --editable .

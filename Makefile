@@ -1,0 +1,62 @@
+# Every target makes what it needs from a bare clone: the environment in .venv, and Java for Spark. `make help` lists them.
+BIN := .venv/bin
+NEWEST := .venv-newest/bin
+WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
+INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
+export PYTHON
+
+.PHONY: help demo test test-fast test-full test-newest lint bench lock wheel clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo "PYTHON=... names the Python (3.11 to 3.13) to make the environments with."
+
+demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark stream, as a Spark batch and locally
+	@$(WITH_JAVA) $(BIN)/whenabouts demo
+
+test: lint ## Everything but the longest tests: lint, unit tests, doctests, the conformance laws on every engine
+	@$(WITH_JAVA) $(BIN)/pytest -m "not full"
+
+test-fast: .venv/ready ## Tests that need no engine, in under two minutes
+	@$(BIN)/pytest -m "not slow and not full" --ignore=tests/spark
+
+test-full: lint ## Every test there is
+	@$(WITH_JAVA) $(BIN)/pytest
+
+test-newest: .venv-newest/ready ## The Spark adapter and its laws on the newest Spark, in .venv-newest
+	@$(WITH_JAVA) $(NEWEST)/pytest -m "not full" tests/spark conformance/whenabouts/conformance --engine spark
+
+lint: .venv/ready ## Style, types, and who imports whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@PYTHONPATH=.ci $(BIN)/lint-imports --no-logo
+
+bench: .venv/ready ## Each benchmark beside its peers
+	@set -e; $(WITH_JAVA) for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+wheel: .venv/ready ## Build dist/*.whl
+	@rm -rf build dist && $(BIN)/python -m build --wheel --no-isolation
+
+# The main lock is resolved twice: with Flink, to see what Flink allows, then without it inside those limits.
+LOCKED := --extra conformance --extra demo --extra plot --extra spark --extra sql --group dev
+COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-header --no-annotate --no-emit-index-url
+lock: ## Resolve requirements/*.lock anew (needs uv)
+	@limits=$$(mktemp) && trap 'rm -f "$$limits"' EXIT && \
+	$(COMPILE) $(LOCKED) --extra flink pyproject.toml requirements/main.in --output-file "$$limits" && \
+	$(COMPILE) $(LOCKED) pyproject.toml requirements/main.in --constraint "$$limits" --output-file requirements/main.lock
+	@$(COMPILE) $(LOCKED) pyproject.toml requirements/newest.in --output-file requirements/newest.lock
+	@$(COMPILE) requirements/build.in --output-file requirements/build.lock
+
+clean: ## Remove the environments, caches and build output
+	rm -rf .venv .venv-newest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find core spark_plugin conformance tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/ready: $(INPUTS)
+	@.ci/environment.sh .venv main
+	@touch $@
+
+.venv-newest/ready: $(INPUTS)
+	@.ci/environment.sh .venv-newest newest
+	@touch $@
