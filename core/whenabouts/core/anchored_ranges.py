@@ -1,18 +1,21 @@
-"""Sure and outer ranges on the axis of the targets' midpoints: the form behind ``auto`` (spec "shapes, anchors, quantiles").
+"""Sure and outer ranges on the axis of the targets' midpoints: the form behind ``auto`` (spec "shapes,
+anchors, quantiles").
 
-Write a time as its midpoint plus a centred uniform. Then ``D = (midpoint_target - midpoint_base) + Z`` where Z, a symmetric
-trapezoid, depends on the two lengths only; with ``Q`` its quantile function and a wide window
+Write a time as its midpoint plus a centred uniform. Then ``D = (midpoint_target - midpoint_base) + Z`` where
+Z, a symmetric trapezoid, depends on the two lengths only; with ``Q`` its quantile function and a wide window
 
     match  <=>  lo + Q(c)  <=  midpoint_target - midpoint_base  <=  hi - Q(c)
 
 Midpoints are kept doubled (``t_min + t_max``), so everything stays an integer; ``q = 2 Q``.
 
-Per base row the targets' lengths vary between the least and the greatest length *present*. For a fixed probability q is
-monotone in the target's length: a longer uniform is less peaked, hence so is Z (Birnbaum 1948), so q grows where the
-probability is over 1/2 and falls where it is under 1/2. The extremes are therefore at the two ends; which is which does not matter if one
-takes the min and the max. The outer range uses ``q(c - e)``, the sure range ``q(c + e)`` (e the kernel's guard band), each rounded outward by a
-margin that covers the square root. So a pair in the sure range has exact probability over c by more than the kernel's error, and a pair
-outside the outer range under c: the kernel would say the same. Where certainty is asked for (``c + e > 1``) the sure range is an exact integer.
+Per base row the targets' lengths vary between the least and the greatest length *present*. For a fixed
+probability q is monotone in the target's length: a longer uniform is less peaked, hence so is Z (Birnbaum
+1948), so q grows where the probability is over 1/2 and falls where it is under 1/2. The extremes are
+therefore at the two ends; which is which does not matter if one takes the min and the max. The outer range
+uses ``q(c - e)``, the sure range ``q(c + e)`` (e the kernel's guard band), each rounded outward by a margin
+that covers the square root. So a pair in the sure range has exact probability over c by more than the
+kernel's error, and a pair outside the outer range under c: the kernel would say the same. Where certainty is
+asked for (``c + e > 1``) the sure range is an exact integer.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ def _outer_quantile(length1: int, length2: int, p: float) -> int:
     if p <= 0.0:
         return -support
     margin = 1 + (support >> 48)
-    return max(int(math.floor(2.0 * sum_quantile(length1, length2, p))) - support - margin, -support)
+    return max(math.floor(2.0 * sum_quantile(length1, length2, p)) - support - margin, -support)
 
 
 @compiled(INT64(INT64, INT64, FLOAT64))
@@ -53,7 +56,7 @@ def _sure_quantile(length1: int, length2: int, p: float) -> int:
     if p > 1.0:
         return support
     margin = 1 + (support >> 48)
-    return min(int(math.ceil(2.0 * sum_quantile(length1, length2, p))) - support + margin, support)
+    return min(math.ceil(2.0 * sum_quantile(length1, length2, p)) - support + margin, support)
 
 
 @compiled((READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, FLOAT64, WRITE_INT64_2D))
@@ -106,14 +109,16 @@ def anchored_ranges(
     target_lengths: tuple[int, int],
     confidence: float,
 ) -> NDArray[np.int64]:
-    """Outer start, sure start, sure end, outer end of each base row on the axis ``t_min + t_max`` of the targets.
+    """Outer start, sure start, sure end, outer end of each base row on the axis ``t_min + t_max`` of the
+    targets.
 
-    Arguments as for :func:`whenabouts.core.confidence_bounds.confidence_bounds`; ``target_lengths`` are the least and greatest
-    length present. Returns int64[n, 4], ends inclusive: a target outside ``[out[0], out[3]]`` cannot match, one in ``[out[1], out[2]]``
-    matches (empty when ``out[2] < out[1]``). O(n), about 0.05 us a row. Raises ValueError for lengths that are no range.
+    Arguments as for :func:`whenabouts.core.confidence_bounds.confidence_bounds`; ``target_lengths`` are the
+    least and greatest length present. Returns int64[n, 4], ends inclusive: a target outside ``[out[0],
+    out[3]]`` cannot match, one in ``[out[1], out[2]]`` matches (empty when ``out[2] < out[1]``). O(n), about
+    0.05 us a row. Raises ValueError for lengths that are no range.
 
     >>> anchored_ranges(np.array([100]), np.array([110]), -50, 50, target_lengths=(0, 0), confidence=1.0).tolist()
-    [[119, 120, 300, 301]]
+    [[118, 120, 300, 302]]
     """
     shortest, longest = target_lengths
     if not 0 <= shortest <= longest:

@@ -1,9 +1,10 @@
 """The one place that touches numba: a typed decorator and the array types of the kernels.
 
-Importing numba costs about half a second, so nothing that ``import whenabouts.core`` loads may import this module; the
-modules with kernels are imported when a query first needs them. Kernels have explicit signatures, compiled once per
-machine and then read from numba's disk cache. Arrays that a kernel only reads are declared read-only: numba passes a
-writable array for a read-only one but not the other way round, and buffers that come from Arrow are read-only.
+Importing numba costs about half a second, so nothing that ``import whenabouts.core`` loads may import this
+module; the modules with kernels are imported when a query first needs them. Kernels have explicit signatures,
+compiled once per machine and then read from numba's disk cache. Arrays that a kernel only reads are declared
+read-only: numba passes a writable array for a read-only one but not the other way round, and buffers that
+come from Arrow are read-only.
 
 numba's cache looks at the source file of the kernel itself, not of the kernels it calls: after an edit of
 ``satisfaction_probability`` delete the ``*.nbi`` files, or callers keep the old code.
@@ -33,10 +34,12 @@ WRITE_INT64_2D = types.Array(types.int64, 2, "C")
 WRITE_INT32 = types.Array(types.int32, 1, "C")
 WRITE_INT32_2D = types.Array(types.int32, 2, "C")
 WRITE_FLOAT64 = types.Array(types.float64, 1, "C")
+TWO_INT64, THREE_INT64, FOUR_INT64 = (types.UniTuple(types.int64, count) for count in (2, 3, 4))
 
 
 def compiled(signature: Any, *, inline: bool = False) -> Callable[[Kernel], Kernel]:
-    """Compile a kernel for ``signature`` (IEEE arithmetic: no fast-math, so every form of a kernel gives the same bits).
+    """Compile a kernel for ``signature`` (IEEE arithmetic: no fast-math, so every form of a kernel gives the
+    same bits).
 
     ``inline`` forces LLVM to inline it: a call that passes arrays otherwise counts references, some 30 ns.
 
@@ -50,9 +53,9 @@ def compiled(signature: Any, *, inline: bool = False) -> Callable[[Kernel], Kern
     def decorate(function: Kernel) -> Kernel:
         # A kernel typed into a terminal (or a doctest) has no file, hence nowhere to cache.
         in_a_file = not function.__code__.co_filename.startswith("<")
-        kernel: Kernel = numba.njit(
-            signature, cache=in_a_file, nogil=True, error_model="numpy", forceinline=inline
-        )(function)
+        kernel: Kernel = numba.njit(signature, cache=in_a_file, nogil=True, error_model="numpy", forceinline=inline)(
+            function
+        )
         return kernel
 
     return decorate

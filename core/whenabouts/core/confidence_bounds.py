@@ -1,25 +1,28 @@
 """The tight bounds LH, LL, RL, RH on the axis of the targets' ``t_max`` (ITC section 4.1, Figure 1).
 
-For a base row and a window ``[lo, hi]`` on ``D = X_target - X_base`` the axis of the target's ``t_max`` splits into
+For a base row and a window ``[lo, hi]`` on ``D = X_target - X_base`` the axis of the target's ``t_max``
+splits into
 
     violation | left probe [LH, LL) | satisfaction [LL, RL] | right probe (RL, RH] | violation
 
-Let ``tail_lo = P(D >= lo)`` and ``tail_hi = P(D <= hi)``. For a fixed ``t_max`` a longer target has more mass early, which
-lowers tail_lo and raises tail_hi. So with ``rho``/``pi`` the least/greatest target length, ``c`` the confidence and ``e``
-the kernel's guard band:
+Let ``tail_lo = P(D >= lo)`` and ``tail_hi = P(D <= hi)``. For a fixed ``t_max`` a longer target has more mass
+early, which lowers tail_lo and raises tail_hi. So with ``rho``/``pi`` the least/greatest target length, ``c``
+the confidence and ``e`` the kernel's guard band:
 
     LH = least x    with tail_lo(target = [x - rho, x]) >= c - e, and > 0
     LL = least x    with tail_lo(target = [x - pi,  x]) >= c + e, or = 1
     RL = greatest x with tail_hi(target = [x - rho, x]) >= c + e, or = 1
     RH = greatest x with tail_hi(target = [x - pi,  x]) >= c - e, and > 0
 
-Where ``hi - lo >= len(base) + pi`` at most one tail falls short of 1, so P equals the other and ``[LL, RL]`` is sure. In a
-narrower window P is only known to be under both tails: the sure range is empty and all of ``[LH, RH]`` is probed.
+Where ``hi - lo >= len(base) + pi`` at most one tail falls short of 1, so P equals the other and ``[LL, RL]``
+is sure. In a narrower window P is only known to be under both tails: the sure range is empty and all of
+``[LH, RH]`` is probed.
 
 A tail depends only on the two lengths and on how far the window's end reaches into the support of D:
-``tail_lo = F(x - min_base - lo)`` and ``tail_hi = F(hi - (x - len_target - max_base))``, F the distribution function of the sum of two
-uniforms on ``[0, l1]`` and ``[0, l2]``. So all four bounds come from one function, :func:`least_reach`: the least integer ``y`` at
-which F crosses a threshold. It starts at the closed form (one square root) and is settled with the kernel itself.
+``tail_lo = F(x - min_base - lo)`` and ``tail_hi = F(hi - (x - len_target - max_base))``, F the distribution
+function of the sum of two uniforms on ``[0, l1]`` and ``[0, l2]``. So all four bounds come from one function,
+:func:`least_reach`: the least integer ``y`` at which F crosses a threshold. It starts at the closed form (one
+square root) and is settled with the kernel itself.
 """
 
 from __future__ import annotations
@@ -65,7 +68,8 @@ def is_wide(lo: int, hi: int, lengths: int) -> bool:
 
 @compiled(FLOAT64(INT64, INT64, FLOAT64))
 def sum_quantile(length1: int, length2: int, p: float) -> float:
-    """The p-quantile of the sum of uniforms on ``[0, length1]`` and ``[0, length2]``, closed form, good to a few 2^-53.
+    """The p-quantile of the sum of uniforms on ``[0, length1]`` and ``[0, length2]``, closed form, good to a
+    few 2^-53.
 
     >>> sum_quantile(10, 10, 0.5), sum_quantile(10, 20, 0.25), sum_quantile(0, 8, 0.75)
     (10.0, 10.0, 6.0)
@@ -92,10 +96,12 @@ def _reaches(length1: int, length2: int, reach: int, threshold: float) -> bool:
 
 @compiled(INT64(INT64, INT64, FLOAT64))
 def least_reach(length1: int, length2: int, threshold: float) -> int:
-    """The least integer y with ``F(y) >= threshold`` and > 0, or ``F(y) = 1``, F as the canonical kernel computes it.
+    """The least integer y with ``F(y) >= threshold`` and > 0, or ``F(y) = 1``, F as the canonical kernel
+    computes it.
 
-    A threshold over 1 asks for certainty. Two or three kernel calls as a rule. Near 1 the values of the kernel are
-    level over thousands of us; galloping and bisection keep that to about 2 log2(length1 + length2) calls.
+    A threshold over 1 asks for certainty. Two or three kernel calls as a rule. Near 1 the values of the
+    kernel are level over thousands of us; galloping and bisection keep that to about 2 log2(length1 +
+    length2) calls.
 
     >>> least_reach(10, 10, 0.5), least_reach(10, 10, 1.1), least_reach(10, 10, -1.0), least_reach(0, 0, 0.5)
     (10, 20, 1, 0)
@@ -105,7 +111,7 @@ def least_reach(length1: int, length2: int, threshold: float) -> int:
         return support
     # Invariant: `below` does not reach the threshold, `at` does.
     below, at = 0, support
-    guess = min(max(int(math.ceil(sum_quantile(length1, length2, threshold))), 1), support)
+    guess = min(max(math.ceil(sum_quantile(length1, length2, threshold)), 1), support)
     step = 1
     if _reaches(length1, length2, guess, threshold):
         at = guess
@@ -175,15 +181,17 @@ def confidence_bounds(
     target_lengths: tuple[int, int],
     confidence: float,
 ) -> NDArray[np.int64]:
-    """LH, LL, RL, RH of each base row against targets of lengths ``(rho, pi)``, for D = X_target - X_base in [lo, hi].
+    """LH, LL, RL, RH of each base row against targets of lengths ``(rho, pi)``, for D = X_target - X_base in
+    [lo, hi].
 
-    Base times are int64 microseconds [n] with ``|t| <= FARTHEST_US``; ``0 < confidence <= 1``. When the base is the right-hand
-    side of the condition the caller passes ``-hi, -lo``. Returns int64[n, 4]: a target whose t_max is under LH or over RH cannot match,
-    one in ``[LL, RL]`` matches (empty when ``RL < LL``), others need the kernel. Open window ends give ``NEVER_US`` and
-    ``ALWAYS_US``. O(n), about 0.1 us a row. Raises ValueError for lengths that are no range.
+    Base times are int64 microseconds [n] with ``|t| <= FARTHEST_US``; ``0 < confidence <= 1``. When the base
+    is the right-hand side of the condition the caller passes ``-hi, -lo``. Returns int64[n, 4]: a target
+    whose t_max is under LH or over RH cannot match, one in ``[LL, RL]`` matches (empty when ``RL < LL``),
+    others need the kernel. Open window ends give ``NEVER_US`` and ``ALWAYS_US``. O(n), about 0.1 us a row.
+    Raises ValueError for lengths that are no range.
 
     >>> confidence_bounds(np.array([100]), np.array([110]), -50, 50, target_lengths=(0, 20), confidence=1.0).tolist()
-    [[60, 80, 150, 170]]
+    [[60, 80, 150, 150]]
     """
     rho, pi = target_lengths
     if not 0 <= rho <= pi:
@@ -197,16 +205,16 @@ def confidence_bounds(
     return out
 
 
-def obsolete_before(
-    watermark_us: int, lo: int, hi: int, *, other_pi: int, this_rho: int, confidence: float
-) -> int:
-    """The least t_max with which a buffered row of this input can still match a future row of the other input.
+def obsolete_before(watermark_us: int, lo: int, hi: int, *, other_pi: int, this_rho: int, confidence: float) -> int:
+    """The least t_max with which a buffered row of this input can still match a future row of the other
+    input.
 
-    ``[lo, hi]`` is the window on ``D = X_this - X_other``; future rows of the other input have ``t_max >= watermark_us`` and are
-    at most ``other_pi`` long; rows of this input are at least ``this_rho`` long. Rows with a smaller t_max may be dropped, and none may
-    be dropped earlier in a wide window. This is ITC's LH(e_inv), e_inv the longest other interval that ends at the watermark; only ``lo`` matters, as a
-    future other row makes D smaller. ``NEVER_US`` when nothing can be dropped (an open ``lo``, or no watermark yet); ``ALWAYS_US`` at the end of input. O(1).
-    Raises ValueError for an empty window.
+    ``[lo, hi]`` is the window on ``D = X_this - X_other``; future rows of the other input have ``t_max >=
+    watermark_us`` and are at most ``other_pi`` long; rows of this input are at least ``this_rho`` long. Rows
+    with a smaller t_max may be dropped, and none may be dropped earlier in a wide window. This is ITC's
+    LH(e_inv), e_inv the longest other interval that ends at the watermark; only ``lo`` matters, as a future
+    other row makes D smaller. ``NEVER_US`` when nothing can be dropped (an open ``lo``, or no watermark yet);
+    ``ALWAYS_US`` at the end of input. O(1). Raises ValueError for an empty window.
 
     >>> obsolete_before(1_000, -50, 50, other_pi=20, this_rho=0, confidence=1.0)
     950

@@ -1,9 +1,9 @@
 """The five correlation strategies of the ITC paper and ``auto``, over arrays of times.
 
-A strategy says two things: in which order the rows of the two sides stand, and, for each base row, four indices
-``outer_lo <= sure_lo <= sure_hi <= outer_hi`` into the ordered targets of its key. What lies in the sure range matches, what lies elsewhere in
-the outer range is *probed* with the canonical kernel, the rest cannot match. One fill kernel writes the pairs of all
-strategies, in bounded chunks.
+A strategy says two things: in which order the rows of the two sides stand, and, for each base row, four
+indices ``outer_lo <= sure_lo <= sure_hi <= outer_hi`` into the ordered targets of its key. What lies in the
+sure range matches, what lies elsewhere in the outer range is *probed* with the canonical kernel, the rest
+cannot match. One fill kernel writes the pairs of all strategies, in bounded chunks.
 
 | strategy | base rows | targets | ranges |
 | --- | --- | --- | --- |
@@ -14,7 +14,8 @@ strategies, in bounded chunks.
 | ``lazy_lookup`` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
 | ``auto`` | as they arrive | by midpoint | quantile ranges, by moving pointers |
 
-Rows of one key never meet rows of another, so all strategies work key by key; within a key the order is as in the table.
+Rows of one key never meet rows of another, so all strategies work key by key; within a key the order is as in
+the table.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ _TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
 class Counters:
     """What a correlation did; all fields add up over blocks.
 
-    ``probed``: kernel calls that decided membership. ``sure``: pairs taken from sure ranges, without the kernel. ``lookup_hits``: pairs
-    taken from the look-up table, without the kernel. ``matched``: pairs put out. ``correlations``: blocks correlated.
+    ``probed``: kernel calls that decided membership. ``sure``: pairs taken from sure ranges, without the
+    kernel. ``lookup_hits``: pairs taken from the look-up table, without the kernel. ``matched``: pairs put
+    out. ``correlations``: blocks correlated.
     """
 
     probed: int = 0
@@ -86,16 +88,18 @@ def correlate(
 ) -> Iterator[Pairs]:
     """The pairs of equal key with ``P(lo <= X_target - X_base <= hi) >= confidence``, each exactly once.
 
-    Times are int64 microseconds; ``base_lengths`` and ``target_lengths`` are the declared ``(rho, pi)`` of the sides (``auto`` uses
-    the lengths it sees). Yields int32 arrays (base positions, target positions) of at most ``chunk_pairs`` pairs; all strategies and
-    chunk sizes give the same set of pairs, in an order that is theirs. ``counters`` is added to as chunks are taken.
+    Times are int64 microseconds; ``base_lengths`` and ``target_lengths`` are the declared ``(rho, pi)`` of
+    the sides (``auto`` uses the lengths it sees). Yields int32 arrays (base positions, target positions) of
+    at most ``chunk_pairs`` pairs; all strategies and chunk sizes give the same set of pairs, in an order that
+    is theirs. ``counters`` is added to as chunks are taken.
 
-    Cost, n base rows and m targets: ``simple`` and ``ssort`` O(n m) kernel calls; the others O(n + m) for rows nearly in time order
-    (``eager``: n log m), plus one copy per sure pair and a kernel call per probed pair. Memory: 60 bytes a row and 8 bytes per pair of a chunk.
-    Source: ITC (Lee and Lee 2010) Algorithms 1-7; ``auto``: docs of :mod:`whenabouts.core.anchored_ranges`.
+    Cost, n base rows and m targets: ``simple`` and ``ssort`` O(n m) kernel calls; the others O(n + m) for
+    rows nearly in time order (``eager``: n log m), plus one copy per sure pair and a kernel call per probed
+    pair. Memory: 60 bytes a row and 8 bytes per pair of a chunk. Source: ITC (Lee and Lee 2010) Algorithms
+    1-7; ``auto``: docs of :mod:`whenabouts.core.anchored_ranges`.
 
-    Raises ValueError for an unknown strategy, a confidence outside (0, 1], an empty window, a length outside the declared ones,
-    a time out of range, negative key codes, or keys on one side only.
+    Raises ValueError for an unknown strategy, a confidence outside (0, 1], an empty window, a length outside
+    the declared ones, a time out of range, negative key codes, or keys on one side only.
 
     >>> base, target = Times(np.array([0, 50]), np.array([10, 60])), Times(np.array([5, 50]), np.array([15, 70]))
     >>> [(b.tolist(), t.tolist()) for b, t in correlate(base, target, -5, 5, 0.5, strategy="auto",
@@ -113,7 +117,9 @@ def correlate(
     if chunk_pairs < 1:
         raise ValueError(f"chunk_pairs must be at least 1, got {chunk_pairs}")
     base, target = _checked(base, base_lengths, "base"), _checked(target, target_lengths, "target")
-    return _pairs(_Join(base, target, lo, hi, confidence, strategy, base_lengths, target_lengths), counters, chunk_pairs)
+    return _pairs(
+        _Join(base, target, lo, hi, confidence, strategy, base_lengths, target_lengths), counters, chunk_pairs
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +163,7 @@ def _pairs(join: _Join, counters: Counters, chunk_pairs: int) -> Iterator[Pairs]
     base = order_rows(join.base, _BASE_AXIS.get(join.strategy, "arrival"), keys)
     target = order_rows(join.target, _TARGET_AXIS.get(join.strategy, "t_max"), keys)
     ranges = _ranges(join, base, target)
-    parts = (EVERYTHING,)
+    parts: tuple[int, ...] = (EVERYTHING,)
     lengths = join.base_lengths[1] + join.target_lengths[1]
     # Corollary 2 compares one tail of D. In a narrow window both tails count and dominance proves nothing.
     if join.strategy == "lazy_lookup" and is_wide(join.lo, join.hi, lengths):
@@ -167,17 +173,19 @@ def _pairs(join: _Join, counters: Counters, chunk_pairs: int) -> Iterator[Pairs]
 
 
 def _ranges(join: _Join, base: OrderedRows, target: OrderedRows) -> NDArray[np.int32]:
-    """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each ordered base row, half-open indices into the targets."""
+    """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each ordered base row, half-open indices into the
+    targets."""
     ranges = np.empty((base.t_min.size, 4), np.int32)
     if join.strategy in ("simple", "ssort"):
         probe_all(base.starts, target.starts, ranges)
         return ranges
     bounds = np.empty(ranges.shape, np.int64)
     if join.strategy == "auto":
-        lengths, fill_bounds = length_extremes(target.t_min, target.t_max), fill_anchored_ranges
+        shortest, longest = length_extremes(target.t_min, target.t_max)
+        fill_anchored_ranges(base.t_min, base.t_max, join.lo, join.hi, shortest, longest, join.confidence, bounds)
     else:
-        lengths, fill_bounds = join.target_lengths, fill_confidence_bounds
-    fill_bounds(base.t_min, base.t_max, join.lo, join.hi, *lengths, join.confidence, bounds)
+        rho, pi = join.target_lengths
+        fill_confidence_bounds(base.t_min, base.t_max, join.lo, join.hi, rho, pi, join.confidence, bounds)
     locate(bounds, base.starts, target.axis, target.starts, join.strategy != "eager", ranges)
     return ranges
 
@@ -196,7 +204,8 @@ def _fill(
     table = np.full(last - first if part in (LEFT_PROBE, RIGHT_PROBE) else 0, NEVER_US)
     state = np.zeros(STATE_SLOTS, np.int64)
     while (remaining := candidates - int(state[PASSED])) > 0:
-        # The candidates bound the pairs from above. Memory that is not written is never mapped, so a loose bound costs nothing.
+        # The candidates bound the pairs from above. Memory that is not written is never mapped, so a loose
+        # bound costs nothing.
         capacity = min(remaining, chunk_pairs)
         out_base, out_target = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
         before = state.copy()

@@ -1,25 +1,29 @@
-"""From index ranges to pairs: the fill kernel that all strategies share, and the search that makes the ranges.
+"""From index ranges to pairs: the fill kernel that all strategies share, and the search that makes the
+ranges.
 
-A base row's ranges are four half-open indices ``outer_lo <= sure_lo <= sure_hi <= outer_hi`` into the ordered targets: left probe, sure
-run, right probe. The fill copies sure runs and decides the rest with the canonical kernel. It stops when the output is full
-and goes on from there at the next call, so its output is bounded whatever the input.
+A base row's ranges are four half-open indices ``outer_lo <= sure_lo <= sure_hi <= outer_hi`` into the ordered
+targets: left probe, sure run, right probe. The fill copies sure runs and decides the rest with the canonical
+kernel. It stops when the output is full and goes on from there at the next call, so its output is bounded
+whatever the input.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from whenabouts.core.compiled import (
     BOOL,
     FLOAT64,
+    FOUR_INT64,
     INT32,
     INT64,
     READ_INT32,
     READ_INT32_2D,
     READ_INT64,
     READ_INT64_2D,
+    THREE_INT64,
+    TWO_INT64,
     UINT64,
     WRITE_INT32,
     WRITE_INT32_2D,
@@ -36,10 +40,8 @@ EVERYTHING, SURE, LEFT_PROBE, RIGHT_PROBE = range(4)
 ROW, SEEN, PASSED, PROBED, TAKEN, HITS = range(6)
 STATE_SLOTS = 6
 
-_INDICES = types.UniTuple(INT64, 4)
 
-
-@compiled(types.UniTuple(INT64, 2)(READ_INT64, READ_INT64))
+@compiled(TWO_INT64(READ_INT64, READ_INT64))
 def length_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int]:
     """Least and greatest ``t_max - t_min`` of at least one row."""
     least = greatest = t_max[0] - t_min[0]
@@ -65,7 +67,8 @@ def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
 def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: int) -> int:
     """As :func:`_bisect`, in steps that double away from ``start``: cheap when the answer is near.
 
-    It goes both ways: bounds of successive rows are not monotone when lengths vary, even if the rows are sorted.
+    It goes both ways: bounds of successive rows are not monotone when lengths vary, even if the rows are
+    sorted.
     """
     step = 1
     if start < last and axis[start] < value:
@@ -92,14 +95,16 @@ def locate(
 ) -> None:
     """Indices of the four bounds (ends inclusive) among the targets of the same key, for each base row.
 
-    Both sides are grouped by key (``base_starts``, ``target_starts``); ``axis`` is ascending within a key. ``gallop`` starts each search where the
-    row before ended; otherwise each is a binary search over the key. O(n) for rows nearly in order, else O(n log m).
+    Both sides are grouped by key (``base_starts``, ``target_starts``); ``axis`` is ascending within a key.
+    ``gallop`` starts each search where the row before ended; otherwise each is a binary search over the key.
+    O(n) for rows nearly in order, else O(n log m).
     """
     for k in range(base_starts.size - 1):
         first, last = target_starts[k], target_starts[k + 1]
         i0 = i1 = i2 = i3 = first
         for i in range(base_starts[k], base_starts[k + 1]):
-            # Inclusive ends: searched as the start of what lies beyond; ALWAYS_US is beyond everything and has no successor.
+            # Inclusive ends: searched as the start of what lies beyond; ALWAYS_US is beyond everything and
+            # has no successor.
             after_sure, after_outer = bounds[i, 2], bounds[i, 3]
             after_sure += after_sure < ALWAYS_US
             after_outer += after_outer < ALWAYS_US
@@ -119,9 +124,7 @@ def locate(
 
 
 @compiled((READ_INT64, READ_INT64, WRITE_INT32_2D))
-def probe_all(
-    base_starts: NDArray[np.int64], target_starts: NDArray[np.int64], out: NDArray[np.int32]
-) -> None:
+def probe_all(base_starts: NDArray[np.int64], target_starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
     """The ranges of a strategy without bounds: every target of the key is probed."""
     for k in range(base_starts.size - 1):
         for i in range(base_starts[k], base_starts[k + 1]):
@@ -129,7 +132,7 @@ def probe_all(
             out[i, 1] = out[i, 2] = out[i, 3] = target_starts[k + 1]
 
 
-@compiled(_INDICES(READ_INT32_2D, INT64, INT64))
+@compiled(FOUR_INT64(READ_INT32_2D, INT64, INT64))
 def _part_of(ranges: NDArray[np.int32], row: int, part: int) -> tuple[int, int, int, int]:
     a, b, c, d = ranges[row, 0], ranges[row, 1], ranges[row, 2], ranges[row, 3]
     if part == SURE:
@@ -141,10 +144,10 @@ def _part_of(ranges: NDArray[np.int32], row: int, part: int) -> tuple[int, int, 
     return a, b, c, d
 
 
-@compiled(types.UniTuple(INT64, 3)(READ_INT32_2D, INT64))
+@compiled(THREE_INT64(READ_INT32_2D, INT64))
 def part_extent(ranges: NDArray[np.int32], part: int) -> tuple[int, int, int]:
     """How many candidates a part has, and the span of target indices they lie in."""
-    count, first, last = 0, np.int64(2**62), 0
+    count, first, last = 0, 2**31, 0
     for i in range(ranges.shape[0]):
         start, _, _, end = _part_of(ranges, i, part)
         if start < end:
@@ -172,7 +175,8 @@ def _probe(
     out_target: NDArray[np.int32],
     written: int,
 ) -> int:
-    """Put out the targets ``first..last`` that the kernel accepts (ITC Alg. 3); returns the new ``written``."""
+    """Put out the targets ``first..last`` that the kernel accepts (ITC Alg. 3); returns the new
+    ``written``."""
     for j in range(first, last):
         # Written first, counted after: no branch to mispredict.
         slot = np.uint64(written)
@@ -250,15 +254,19 @@ def fill_pairs(
     out_base: NDArray[np.int32],
     out_target: NDArray[np.int32],
 ) -> int:
-    """Write pairs of ``part`` until the rows end or the output is full; ``state`` (zeros at first) says where to go on.
+    """Write pairs of ``part`` until the rows end or the output is full; ``state`` (zeros at first) says where
+    to go on.
 
-    Returns how many pairs were written. The part is done when ``state[PASSED]`` equals its number of candidates.
+    Returns how many pairs were written. The part is done when ``state[PASSED]`` equals its number of
+    candidates.
 
-    The look-up table holds one number per target instead of a probability: the reach of its best result so far. Left probe, base
-    rows from newest to oldest: the greatest t_min of a base row whose probability proves a match (``>= c + e``, or 1). A later row in this
-    traversal has no greater t_max; if it has no greater t_min either, it is dominated, ``P(D >= lo)`` is no smaller (Corollary 2), and
-    the kernel must accept the pair. Right probe: oldest to newest, the least t_min, kept negated so that one comparison serves
-    both. (The paper overwrites with the last result, good or bad; only good ones can ever be reused, and the one that reaches widest most often.)
+    The look-up table holds one number per target instead of a probability: the reach of its best result so
+    far. Left probe, base rows from newest to oldest: the greatest t_min of a base row whose probability
+    proves a match (``>= c + e``, or 1). A later row in this traversal has no greater t_max; if it has no
+    greater t_min either, it is dominated, ``P(D >= lo)`` is no smaller (Corollary 2), and the kernel must
+    accept the pair. Right probe: oldest to newest, the least t_min, kept negated so that one comparison
+    serves both. (The paper overwrites with the last result, good or bad; only good ones can ever be reused,
+    and the one that reaches widest most often.)
     """
     rows, capacity, written = ranges.shape[0], out_base.size, 0
     step, seen = state[ROW], state[SEEN]
@@ -276,8 +284,9 @@ def fill_pairs(
             end = min(end, j + capacity - written)
             count = end - j
             if sure:
-                # Unsigned indices: numba then omits the test for negative ones and LLVM vectorises the copy (three times
-                # faster). In place, because a call that passes arrays costs 30 ns, too much for short runs.
+                # Unsigned indices: numba then omits the test for negative ones and LLVM vectorises the copy
+                # (three times faster). In place, because a call that passes arrays costs 30 ns, too much for
+                # short runs.
                 source, slot = np.uint64(j), np.uint64(written)
                 for k in range(np.uint64(count)):
                     out_base[slot + k] = base_position[i]

@@ -1,8 +1,8 @@
 """Rows of a block grouped by key and ordered along one time axis: what every strategy joins.
 
-Blocks usually arrive almost in time order. So the order is found by the cheapest means that works: nothing at all when it already
-holds, a counting sort by key (stable, linear), an insertion sort inside each key as long as rows are nearly in place, and a
-full argsort of the axis only for shuffled input.
+Blocks usually arrive almost in time order. So the order is found by the cheapest means that works: nothing at
+all when it already holds, a counting sort by key (stable, linear), an insertion sort inside each key as long
+as rows are nearly in place, and a full argsort of the axis only for shuffled input.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _MOVES_PER_ROW = 24  # beyond this an argsort of the whole axis is cheaper than 
 class Times:
     """The times of n rows and the codes of their keys; a row's identity is its position.
 
-    ``t_min``, ``t_max``: int64 microseconds [n], ``t_min <= t_max``. ``key``: int64 codes >= 0 [n], dense (work and memory grow with the
-    greatest code), shared by the two sides of a join; None puts all rows under one key.
+    ``t_min``, ``t_max``: int64 microseconds [n], ``t_min <= t_max``. ``key``: int64 codes >= 0 [n], dense
+    (work and memory grow with the greatest code), shared by the two sides of a join; None puts all rows under
+    one key.
     """
 
     t_min: NDArray[np.int64]
@@ -45,9 +46,11 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """Rows grouped by key: those of key k are at ``starts[k] : starts[k + 1]``, ordered along ``axis`` within.
+    """Rows grouped by key: those of key k are at ``starts[k] : starts[k + 1]``, ordered along ``axis``
+    within.
 
-    ``position`` says where a row stood in the input; ``axis`` holds the values searched for (t_max or twice the midpoint).
+    ``position`` says where a row stood in the input; ``axis`` holds the values searched for (t_max or twice
+    the midpoint).
     """
 
     t_min: NDArray[np.int64]
@@ -59,7 +62,9 @@ class OrderedRows:
     def check(self) -> None:
         """Raise AssertionError unless the invariants hold. O(n log n); for tests."""
         n = self.t_min.size
-        assert self.starts[0] == 0 and self.starts[-1] == n and (np.diff(self.starts) >= 0).all()
+        assert self.starts[0] == 0
+        assert self.starts[-1] == n
+        assert (np.diff(self.starts) >= 0).all()
         assert np.array_equal(np.sort(self.position), np.arange(n))
         for first, last in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True):
             assert (np.diff(self.axis[first:last]) >= 0).all()
@@ -132,9 +137,9 @@ def _insertion_sort(
 def order_rows(times: Times, axis: Axis, keys: int) -> OrderedRows:
     """Group ``times`` by key and order each key's rows along ``axis`` ("arrival" keeps the order of arrival).
 
-    ``keys`` is one more than the greatest code of either side (1 without keys). The arrays of ``times`` must be contiguous
-    int64 and the codes within range; they are returned as they are when nothing has to move. O(n + keys) for rows nearly
-    in order, O(n log n) otherwise; stable.
+    ``keys`` is one more than the greatest code of either side (1 without keys). The arrays of ``times`` must
+    be contiguous int64 and the codes within range; they are returned as they are when nothing has to move.
+    O(n + keys) for rows nearly in order, O(n log n) otherwise; stable.
 
     >>> rows = order_rows(Times(np.array([5, 1, 3]), np.array([6, 9, 4]), np.array([1, 0, 1])), "t_max", 2)
     >>> rows.position.tolist(), rows.axis.tolist(), rows.starts.tolist()

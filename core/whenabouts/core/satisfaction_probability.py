@@ -1,29 +1,31 @@
 """The canonical kernel: the probability that two uncertain times lie the asked distance apart.
 
-Every strategy, engine and batch size decides membership with this kernel and nothing else, so the sets of pairs are
-identical, ties included. It takes points and uniform intervals (``t_min == t_max`` is a point).
+Every strategy, engine and batch size decides membership with this kernel and nothing else, so the sets of
+pairs are identical, ties included. It takes points and uniform intervals (``t_min == t_max`` is a point).
 
 Arithmetic
 ----------
-With ``D = X2 - X1`` and the lengths ``l1, l2`` (``m`` the lesser, ``M`` the greater, ``T = l1 + l2``), the density of
-``D`` is a symmetric trapezoid on ``[s0, s0 + T]``, ``s0 = min2 - max1``: it rises on ``[0, m]``, is flat on ``[m, M]`` and
-falls on ``[M, T]`` (offsets from ``s0``). Let ``[u, v]`` be the window clipped to the support, as offsets. Then::
+With ``D = X2 - X1`` and the lengths ``l1, l2`` (``m`` the lesser, ``M`` the greater, ``T = l1 + l2``), the
+density of ``D`` is a symmetric trapezoid on ``[s0, s0 + T]``, ``s0 = min2 - max1``: it rises on ``[0, m]``,
+is flat on ``[m, M]`` and falls on ``[M, T]`` (offsets from ``s0``). Let ``[u, v]`` be the window clipped to
+the support, as offsets. Then::
 
     2 l1 l2 P = ramp1 + flat + ramp3
     ramp1 = (v1 - u1)(u1 + v1)      u1, v1 = u, v clipped to [0, m]
     flat  = 2 m (v2 - u2)           u2, v2 = u, v clipped to [m, M]
     ramp3 = (u3 - v3)(u3 + v3)      u3, v3 = distances of u, v, clipped to [M, T], from the end T
 
-All factors are exact integers: absolute times never become floats, and no two nearly equal floats are ever subtracted
-(the textbook form with four squared ramps loses up to 1e-4 that way).
+All factors are exact integers: absolute times never become floats, and no two nearly equal floats are ever
+subtracted (the textbook form with four squared ramps loses up to 1e-4 that way).
 
-Error: with factors under 2^53 each factor converts exactly. A ramp is rounded in its product, in the sum of the ramps, in
-the sum with the flat part; the denominator is rounded once (the doubling is exact), the quotient once. All terms are non-negative, so the relative
-errors do not add but combine as an average: at most five roundings of ``u = 2^-53`` lie on any path and
-``|kernel - P| <= (5u + 6u^2) P``. Lengths of 2^53 us (285 years) or more add up to four roundings of the conversion: 9u.
+Error: with factors under 2^53 each factor converts exactly. A ramp is rounded in its product, in the sum of
+the ramps, in the sum with the flat part; the denominator is rounded once (the doubling is exact), the
+quotient once. All terms are non-negative, so the relative errors do not add but combine as an average: at
+most five roundings of ``u = 2^-53`` lie on any path and ``|kernel - P| <= (5u + 6u^2) P``. Lengths of 2^53 us
+(285 years) or more add up to four roundings of the conversion: 9u.
 
-Swapping the events and negating the window exchanges ramp1 with ramp3. They are added to each other first, and float
-addition commutes, so the swapped call returns the same bits.
+Swapping the events and negating the window exchanges ramp1 with ramp3. They are added to each other first,
+and float addition commutes, so the swapped call returns the same bits.
 """
 
 from __future__ import annotations
@@ -37,14 +39,16 @@ UNBOUNDED_US = 2**62
 """A window end of ``-UNBOUNDED_US`` or ``+UNBOUNDED_US`` means that this side is open."""
 
 FARTHEST_US = 2**59
-"""Times must lie in ``[-FARTHEST_US, FARTHEST_US]`` (18,000 years around 1970): then no kernel overflows int64."""
+"""Times must lie in ``[-FARTHEST_US, FARTHEST_US]`` (18,000 years around 1970): then no kernel overflows
+int64."""
 
 KERNEL_ERROR = 2.0**-49
 """The guard band ``e`` around a confidence, 16u.
 
-A bound found with the kernel is wrong by the kernel's error at the bound (at most 9u, for absurd lengths; 5u within 285
-years), and the pair it stands for is then judged by the kernel with its own error (at most 5u). 9u + 5u < 16u: so a value
-``>= c + e`` on a bound proves that the kernel accepts every pair inside it, and ``< c - e`` that it rejects every pair outside."""
+A bound found with the kernel is wrong by the kernel's error at the bound (at most 9u, for absurd lengths; 5u
+within 285 years), and the pair it stands for is then judged by the kernel with its own error (at most 5u). 9u
++ 5u < 16u: so a value ``>= c + e`` on a bound proves that the kernel accepts every pair inside it, and ``< c
+- e`` that it rejects every pair outside."""
 
 _LEAST = 5e-324  # smallest positive double
 _GREATEST = 1.0 - 2.0**-53  # largest double under 1
@@ -52,7 +56,8 @@ _GREATEST = 1.0 - 2.0**-53  # largest double under 1
 
 @compiled(FLOAT64(INT64, INT64, INT64, INT64, INT64, INT64))
 def pair_probability(left_min: int, left_max: int, right_min: int, right_max: int, lo: int, hi: int) -> float:
-    """P(lo <= X_right - X_left <= hi) of one pair; all arguments int64 microseconds, for use inside other kernels.
+    """P(lo <= X_right - X_left <= hi) of one pair; all arguments int64 microseconds, for use inside other
+    kernels.
 
     >>> pair_probability(0, 10, 5, 15, -5, 5)
     0.5
@@ -108,12 +113,13 @@ def satisfaction_probability(
     lo: int,
     hi: int,
 ) -> NDArray[np.float64]:
-    """P(lo <= X_right - X_left <= hi) of each pair of rows (ITC Theorem 1, extended to both ends and to points).
+    """P(lo <= X_right - X_left <= hi) of each pair of rows (ITC Theorem 1, extended to both ends and to
+    points).
 
-    The arrays are int64 microseconds of equal length n; ``t_min <= t_max`` and ``|t| <= FARTHEST_US`` are preconditions.
-    ``lo`` and ``hi`` are inclusive; ``-UNBOUNDED_US`` and ``UNBOUNDED_US`` leave a side open. Returns float64[n] within
-    ``(5u + 6u^2)`` relative of the exact value, 1.0 and 0.0 only for certain and impossible pairs. O(n), about 5 ns a pair.
-    Raises ValueError when the lengths differ.
+    The arrays are int64 microseconds of equal length n; ``t_min <= t_max`` and ``|t| <= FARTHEST_US`` are
+    preconditions. ``lo`` and ``hi`` are inclusive; ``-UNBOUNDED_US`` and ``UNBOUNDED_US`` leave a side open.
+    Returns float64[n] within ``(5u + 6u^2)`` relative of the exact value, 1.0 and 0.0 only for certain and
+    impossible pairs. O(n), about 5 ns a pair. Raises ValueError when the lengths differ.
 
     >>> zero, ten = np.array([0, 0]), np.array([10, 0])
     >>> satisfaction_probability(zero, ten, np.array([5, 4]), np.array([15, 4]), -5, 5).tolist()
@@ -136,9 +142,11 @@ def satisfaction_probability_numpy(
     lo: int,
     hi: int,
 ) -> NDArray[np.float64]:
-    """Same as :func:`satisfaction_probability`, bit for bit, in plain numpy (about ten times slower, no compiled code).
+    """Same as :func:`satisfaction_probability`, bit for bit, in plain numpy (about ten times slower, no
+    compiled code).
 
-    For places where a compiled kernel cannot be called, such as a thread that Python did not start. Arrays broadcast.
+    For places where a compiled kernel cannot be called, such as a thread that Python did not start. Arrays
+    broadcast.
 
     >>> satisfaction_probability_numpy(np.array([0]), np.array([10]), np.array([5]), np.array([15]), -5, 5).tolist()
     [0.5]
