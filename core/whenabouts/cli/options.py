@@ -1,0 +1,107 @@
+"""Options that every command over inputs has, in one place, and the parsing of what users write in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.timestamps import Interval, Lateness, Point, TimeSpec
+
+ENGINE_NAMES = ("local", "spark", "flink")
+TIME_UNITS = ("s", "ms", "us", "ns")
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class CommonOptions:
+    """The common options of one call, as `common_options` collects them."""
+
+    engine: str
+    stream: bool
+    lateness: str | None
+    rejects: str | None
+    output: str | None
+    progress: bool
+    explain: bool
+    strict: bool
+    time_zone: str | None
+    time_unit: str | None
+
+    @property
+    def lateness_by_side(self) -> Lateness | None:
+        """`--lateness D`, or `--lateness LEFT,RIGHT`."""
+        if self.lateness is None:
+            return None
+        left, _, right = self.lateness.partition(",")
+        return Lateness(left, right or left)
+
+
+_OPTIONS = (
+    click.option(
+        "--engine", type=click.Choice(ENGINE_NAMES), default="local", show_default=True, help="Where it runs."
+    ),
+    click.option("--stream", is_flag=True, help="Run as a streaming query over the files, one file a step."),
+    click.option("--lateness", metavar="D[,D]", help="How far rows may lag behind their stream (left,right)."),
+    click.option(
+        "--rejects", metavar="PATH", help="Write rejected rows with their codes here (.parquet, .csv, .jsonl)."
+    ),
+    click.option(
+        "-o", "--output", metavar="OUT", help="Write the result here: .parquet, .csv, .jsonl, or - for CSV on stdout."
+    ),
+    click.option("--progress", is_flag=True, help="Show progress on stderr (on a terminal it is always shown)."),
+    click.option("--explain", is_flag=True, help="Say what would run and how large it can get, and do not run it."),
+    click.option("--strict", is_flag=True, help="End with exit code 1 when any row was rejected."),
+    click.option(
+        "--time-zone", metavar="ZONE", help="Zone of times that carry none, e.g. Europe/Berlin (default: UTC)."
+    ),
+    click.option("--time-unit", type=click.Choice(TIME_UNITS), help="Unit of integer times since 1970 (default: us)."),
+)
+
+
+def common_options(command: _Command) -> Callable[..., Any]:
+    """Give a command the common options; it receives them as one argument, `common: CommonOptions`."""
+
+    @wraps(command)
+    def collected(**arguments: Any) -> Any:
+        common = {name: arguments.pop(name) for name in CommonOptions.__dataclass_fields__}
+        return command(common=CommonOptions(**common), **arguments)
+
+    decorated: Callable[..., Any] = collected
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """Comma-separated column names.
+
+    >>> names("region, sensor")
+    ('region', 'sensor')
+    """
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def time_spec(text: str, option: str, longest: str | None = None, shortest: str | None = None) -> TimeSpec:
+    """A time specification: `t`, or `t_min,t_max` with the declared lengths.
+
+    Raises: QueryError WA-2007 for `hist:...`; click's usage error for anything else.
+
+    >>> time_spec("t", "--left-time"), time_spec("a,b", "--left-time", longest="2s").max_uncertainty_us
+    (Point(t='t'), 2000000)
+    """
+    if text.startswith("hist:"):
+        raise QueryError(
+            Code.NOT_AVAILABLE, f"{option} {text}: histograms are not available yet", "use t or t_min,t_max"
+        )
+    columns = names(text)
+    if len(columns) == 1:
+        return Point(columns[0])
+    if len(columns) != 2:
+        raise click.BadParameter(f"{text!r} is neither 't' nor 't_min,t_max'", param_hint=option)
+    return Interval(*columns, max_uncertainty=longest, min_uncertainty=shortest or 0)

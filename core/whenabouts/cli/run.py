@@ -1,0 +1,170 @@
+"""One command from files to a file: read, settle, check, run, write, and say on stderr what became of every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, NamedTuple, TypeVar
+
+import click
+import pyarrow as pa
+
+from whenabouts.cli.app import REJECTED_AND_STRICT
+from whenabouts.cli.edge_times import Clock
+from whenabouts.cli.engines import run_on
+from whenabouts.cli.expected_pairs import at_most, refuse_over
+from whenabouts.cli.options import CommonOptions
+from whenabouts.cli.outputs import check_columns, check_targets, write_table
+from whenabouts.cli.progress import Progress, progress
+from whenabouts.cli.reject_tables import counts_by_code, merge_rejects, told
+from whenabouts.cli.result_table import print_first_rows
+from whenabouts.cli.tables import Input, read_input
+from whenabouts.core import metrics
+from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.events import EventReader, rejects_schema, times
+from whenabouts.core.local import Outcome
+from whenabouts.core.protocol import Query
+from whenabouts.core.timestamps import TimeSpec
+
+_Q = TypeVar("_Q", bound=Query)
+
+
+class Limits(NamedTuple):
+    """`--max-pairs` and `--max-pairs-per-row`."""
+
+    pairs: int | None = None
+    per_row: int | None = None
+
+
+@dataclass(slots=True)
+class _Seconds:
+    """Seconds of the whole command and of the engine's part."""
+
+    begun: float
+    run: float = 0.0
+
+
+def run_command(
+    query: _Q,
+    paths: Sequence[str],
+    common: CommonOptions,
+    *,
+    specs: Sequence[TimeSpec],
+    measured: Callable[[Any, tuple[Input, ...]], tuple[Any, list[str]]],
+    limits: Limits,
+) -> None:
+    """Read the inputs, run the query, write result and rejects, and print the account on stderr.
+
+    `measured` completes the query from the inputs where a stream needs it. Exits with 1 when rows were rejected under
+    `--strict`; raises WhenaboutsError for everything else that goes wrong.
+    """
+    seconds = _Seconds(perf_counter())
+    check_targets(common.output, common.rejects)
+    with progress(common.progress) as shown:
+        inputs = _read(query, paths, common, specs, shown)
+        notes = [note for source in inputs for note in source.notes]
+        complete = query
+        if common.stream:
+            complete, more = measured(query, inputs)
+            notes += more
+        say_all(notes, "note: ")
+        operator = complete.operator([source.schema for source in inputs], streaming=common.stream)
+        check_columns(operator.output_schema, common.output, "--output")
+        check_columns(rejects_schema([source.raw_schema for source in inputs]), common.rejects, "--rejects")
+        _check_limits(complete, inputs, specs, common, limits)
+        if common.explain:
+            say_all(_explained(complete, inputs, common))
+            return
+        shown.stage(f"running on {common.engine}", sum(source.rows_in for source in inputs))
+        started = perf_counter()
+        outcome = run_on(common.engine, complete, inputs, stream=common.stream, progress=shown)
+        seconds.run = perf_counter() - started
+        shown.stage("writing")
+        rejects = merge_rejects(inputs, outcome.rejects)
+        _write(outcome.output, rejects, common)
+    _account(inputs, outcome, rejects, common, seconds)
+
+
+def longest_us(source: Input, spec: TimeSpec) -> int:
+    """The greatest length of a usable interval of an input, in microseconds; 0 where there is none."""
+    reader = EventReader(0, source.name, source.schema, spec)
+    longest = 0
+    for table in source.tables:
+        for batch in table.to_batches():
+            t_min, t_max = times(reader.read(batch).block)
+            longest = max(longest, int((t_max - t_min).max(initial=0)))
+    return longest
+
+
+def say_all(lines: Sequence[str], before: str = "") -> None:
+    """Lines for the user on stderr: stdout carries data only."""
+    for line in lines:
+        click.echo(before + line, err=True)
+
+
+def _read(
+    query: Query, paths: Sequence[str], common: CommonOptions, specs: Sequence[TimeSpec], shown: Progress
+) -> tuple[Input, ...]:
+    clock = Clock(common.time_zone, common.time_unit)
+    inputs = []
+    for name, path, spec in zip(query.inputs, paths, specs, strict=True):
+        shown.stage(f"reading {name}")
+        inputs.append(read_input(name, path, spec.columns, clock))
+    return tuple(inputs)
+
+
+def _check_limits(
+    query: Any, inputs: tuple[Input, ...], specs: Sequence[TimeSpec], common: CommonOptions, limits: Limits
+) -> None:
+    if not common.explain and limits == Limits():
+        return
+    bound = at_most(inputs, specs, query.condition, query.key_columns)
+    say_all([f"at most {bound.pairs:,} pairs, at most {bound.per_row:,} for one row"])
+    refuse_over(bound, limits.pairs, limits.per_row)
+
+
+def _explained(query: Query, inputs: Sequence[Input], common: CommonOptions) -> list[str]:
+    lines = [f"engine {common.engine}, {'as a stream' if common.stream else 'as a batch'}"]
+    lines += [f"{source.name}: {source.rows_in:,} rows, files: {len(source.tables)}" for source in inputs]
+    fields = ((name, getattr(query, name)) for name in getattr(query, "__dataclass_fields__", ()))
+    return lines + [f"{name}: {value}" for name, value in fields if value is not None] + ["not run (--explain)"]
+
+
+def _write(output: pa.Table, rejects: pa.Table, common: CommonOptions) -> None:
+    if common.rejects is not None:
+        write_table(rejects, common.rejects)
+    if common.output is None:
+        print_first_rows(output)
+    else:
+        write_table(output, common.output)
+
+
+def _account(
+    inputs: Sequence[Input], outcome: Outcome, rejects: pa.Table, common: CommonOptions, seconds: _Seconds
+) -> None:
+    """Print what became of every row; a row that is in neither account is the engine's failure (WA-3005)."""
+    rows_in = sum(source.rows_in for source in inputs)
+    processed = outcome.metrics.get(metrics.PROCESSED, rows_in - rejects.num_rows)
+    parts = ", ".join(f"{source.name} {source.rows_in:,}" for source in inputs)
+    say_all(
+        [
+            f"rows in {rows_in:,} ({parts}) = processed {processed:,} + rejected {rejects.num_rows:,}",
+            f"pairs {outcome.output.num_rows:,}" + (f" -> {common.output}" if common.output else ""),
+        ]
+    )
+    if rejects.num_rows:
+        where = f" -> {common.rejects}" if common.rejects else " (--rejects PATH keeps the rows)"
+        say_all([f"rejected: {told(counts_by_code(rejects))}{where}"])
+    rate = rows_in / seconds.run if seconds.run else 0.0
+    say_all([f"{seconds.run:.2f} s to run, {perf_counter() - seconds.begun:.2f} s in all, {rate:,.0f} rows/s"])
+    if rows_in != processed + rejects.num_rows:
+        raise EngineError(
+            Code.ENGINE_FAILED,
+            f"{rows_in:,} rows went in, but {processed:,} were processed and {rejects.num_rows:,} rejected",
+            "please report this: a row must never be lost",
+        )
+    if common.strict and rejects.num_rows:
+        first = {name: value for name, value in rejects.slice(0, 1).to_pylist()[0].items() if value is not None}
+        say_all([f"error: {rejects.num_rows:,} rows rejected and --strict was given; the first: {first}"])
+        click.get_current_context().exit(REJECTED_AND_STRICT)

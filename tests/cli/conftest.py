@@ -1,0 +1,43 @@
+"""What the tests of the command line share: a way to run it, and files to run it on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from whenabouts.cli import main
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs `whenabouts ARGUMENTS` in an empty folder; arguments may be one string."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Result:
+        words = arguments[0].split() if len(arguments) == 1 else list(arguments)
+        return CliRunner().invoke(main, words)
+
+    return run
+
+
+@pytest.fixture
+def pair_of_files(tmp_path: Path) -> Path:
+    """`l.csv` and `r.jsonl`, which hold one sure pair, one of probability 0.9, and one bad row of every text kind."""
+    (tmp_path / "l.csv").write_text(
+        "id,k,t_min,t_max\n"
+        "1,a,2024-01-01T00:00:00Z,2024-01-01T00:00:10Z\n"
+        "2,b,2024-01-01T00:00:00Z,2024-01-01T00:00:10Z\n"
+        "3,a,soon,2024-01-01T00:00:10Z\n"
+        "4,a,2024-01-01T00:00:20Z,2024-01-01T00:00:10Z\n"
+    )
+    (tmp_path / "r.jsonl").write_text(
+        '{"k": "a", "t": "2024-01-01T00:00:05Z", "v": 1.5}\n'
+        '{"k": "b", "t": "2024-01-01T00:00:11Z", "v": null}\n'
+        '{"k": "a", "t": null, "v": 2.0}\n'
+    )
+    return tmp_path

@@ -1,0 +1,72 @@
+"""The number of pairs that a join can have at most is counted exactly, and limits stop a run before it begins."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from whenabouts.cli.expected_pairs import AtMost, at_most, refuse_over
+from whenabouts.cli.tables import Input
+from whenabouts.core import Interval, QueryError, between, deadline, within
+from whenabouts.core.conditions import Condition
+
+SPECS = (Interval("a", "b"), Interval("a", "b"))
+
+
+def source(name: str, rows: list[tuple[int, int, str | None]]) -> Input:
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    table = pa.table(
+        {
+            "a": pa.array(columns[0], pa.int64()),
+            "b": pa.array(columns[1], pa.int64()),
+            "k": pa.array(columns[2], pa.string()),
+        }
+    )
+    return Input(name, (table.slice(0, 3), table.slice(3)), table.slice(0, 0))
+
+
+def brute(left: Input, right: Input, condition: Condition, keyed: bool) -> AtMost:
+    """Pairs of supports that meet: some x1, x2 in them have lo <= x2 - x1 <= hi."""
+    rows = [[row for table in side.tables for row in table.to_pylist()] for side in (left, right)]
+    partners: dict[tuple[int, int], int] = {}
+    pairs = 0
+    for i, x in enumerate(rows[0]):
+        for j, y in enumerate(rows[1]):
+            meets = y["a"] - x["b"] <= condition.hi_us and y["b"] - x["a"] >= condition.lo_us
+            if meets and (not keyed or (x["k"] is not None and x["k"] == y["k"])):
+                pairs += 1
+                for row in ((0, i), (1, j)):
+                    partners[row] = partners.get(row, 0) + 1
+    return AtMost(pairs, max(partners.values(), default=0))
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize(
+    "condition", [within(3, confidence=0.5), between(-9, -2, confidence=0.5), deadline(4, confidence=1)]
+)
+def test_the_count_is_that_of_trying_every_pair(condition: Condition, keyed: bool) -> None:
+    random_ = random.Random(5)
+    for _ in range(20):
+        left, right = (
+            source(
+                name,
+                [
+                    (t, t + random_.choice([0, 0, 1, 6]), random_.choice(["x", "y", None]))
+                    for t in (random_.randrange(40) for _ in range(random_.randrange(30)))
+                ],
+            )
+            for name in ("left", "right")
+        )
+        found = at_most((left, right), SPECS, condition, ("k",) if keyed else ())
+        assert found == brute(left, right, condition, keyed)
+
+
+def test_limits_stop_only_what_passes_them() -> None:
+    refuse_over(AtMost(10, 3), 10, 3)
+    refuse_over(AtMost(10, 3), None, None)
+    with pytest.raises(QueryError, match="at most 10 pairs are expected, over --max-pairs 9"):
+        refuse_over(AtMost(10, 3), 9, None)
+    with pytest.raises(QueryError, match="one row can have 3 partners, over --max-pairs-per-row 2"):
+        refuse_over(AtMost(10, 3), None, 2)

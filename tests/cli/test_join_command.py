@@ -1,0 +1,242 @@
+"""`whenabouts join` as a user meets it: what goes to stdout, stderr and files, and the exit code of every failure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+
+from whenabouts.cli import engines
+
+Cli = Callable[..., Result]
+
+JOIN = "join l.csv r.jsonl --on k --left-time t_min,t_max --right-time t --confidence 0.5"
+WITHIN = f"{JOIN} --within 6s"
+
+
+@pytest.mark.parametrize("mode", ["", " --stream"])
+def test_every_row_is_accounted_for(cli: Cli, pair_of_files: Path, mode: str) -> None:
+    done = cli(f"{WITHIN}{mode} -o out.parquet --rejects bad.jsonl")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == ""
+    assert "rows in 7 (left 4, right 3) = processed 4 + rejected 3\npairs 2 -> out.parquet\n" in done.stderr
+    assert "rejected: 1 x WA-1003 (a time is null), 1 x WA-1004 (t_min is after t_max), 1 x WA-1009" in done.stderr
+    pairs = pq.read_table(pair_of_files / "out.parquet").to_pylist()
+    assert sorted((row["id"], row["k"], row["v"], row["probability"]) for row in pairs) == [
+        (1, "a", 1.5, 1.0),
+        (2, "b", None, 0.5),
+    ]
+    rejects = [json.loads(line) for line in (pair_of_files / "bad.jsonl").read_text().splitlines()]
+    assert [(row["input"], row["code"], row["id"], row["t_min"], row["v"]) for row in rejects] == [
+        ("left", "WA-1009", 3, "soon", None),
+        ("left", "WA-1004", 4, "2024-01-01T00:00:20.000000Z", None),
+        ("right", "WA-1003", None, None, 2.0),
+    ]
+
+
+def test_stdout_carries_only_data(cli: Cli, pair_of_files: Path) -> None:
+    done = cli(f"{WITHIN} -o - --progress --no-probability")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == '"id","k","t_min","t_max","t","v"'
+    assert sorted(line.split(",")[0] for line in lines[1:]) == ["1", "2"]
+    assert "running on local" in done.stderr
+
+
+def test_without_an_output_the_first_rows_are_shown(cli: Cli, pair_of_files: Path) -> None:
+    done = cli(WITHIN)
+    assert done.exit_code == 0
+    assert "2 of 2 rows (-o FILE writes all)" in done.stdout
+    assert "2024-01-01T00:00:05Z" in done.stdout
+
+
+def test_strict_ends_with_1_and_names_the_first_rejected_row(cli: Cli, pair_of_files: Path) -> None:
+    done = cli(f"{WITHIN} --strict -o out.csv")
+    assert done.exit_code == 1
+    assert (
+        "error: 3 rows rejected and --strict was given; the first: {'input': 'left', 'code': 'WA-1009'" in done.stderr
+    )
+    assert (pair_of_files / "out.csv").exists()
+    (pair_of_files / "l.csv").write_text("id,k,t_min,t_max\n1,a,2024-01-01T00:00:00Z,2024-01-01T00:00:10Z\n")
+    (pair_of_files / "r.jsonl").write_text('{"k":"a","t":"2024-01-01T00:00:05Z"}\n')
+    assert cli(f"{WITHIN} --strict").exit_code == 0
+
+
+def test_late_rows_are_rejected_unless_lateness_lets_them_in(cli: Cli, tmp_path: Path) -> None:
+    for side in ("l", "r"):
+        (tmp_path / side).mkdir()
+        for number, t in enumerate([1_000, 1_000_000, 1_500]):
+            (tmp_path / side / f"{number}.csv").write_text(f"t\n{t}\n")
+        (tmp_path / side / "3.csv").write_text("t\n3000000\n")
+    base = "join l r --left-time t --right-time t --within 1ms --confidence 1 --stream -o out.parquet --rejects bad.csv"
+    late = cli(base)
+    assert "processed 6 + rejected 2" in late.stderr
+    assert "2 x WA-1010 (t_max is behind the watermark) -> bad.csv" in late.stderr
+    assert late.exit_code == 0
+    assert pq.read_table(tmp_path / "out.parquet").num_rows == 3
+    patient = cli(f"{base} --lateness 1s")
+    assert "processed 8 + rejected 0" in patient.stderr
+    assert pq.read_table(tmp_path / "out.parquet").num_rows == 6
+    one_sided = cli(f"{base} --lateness 1s,0s")
+    assert "rejected 0" in one_sided.stderr  # the watermark is the least of both sides' clocks
+
+
+def test_a_stream_measures_the_uncertainty_that_nobody_declared(cli: Cli, pair_of_files: Path) -> None:
+    done = cli(f"{WITHIN} --stream")
+    assert (
+        "note: the longest left interval in the files is 10,000,000 us: taken as --left-max-uncertainty" in done.stderr
+    )
+    assert "measured" not in cli(f"{WITHIN} --stream --left-max-uncertainty 10s").stderr
+    short = cli(f"{WITHIN} --stream --max-uncertainty 9s")
+    assert "2 x WA-1005" in short.stderr
+    assert short.exit_code == 0
+
+
+@pytest.mark.parametrize("form", [["--between", "-6s,6s"], ["--between=-6s,6s"], ["--delay", "-6s", "--until", "6s"]])
+def test_durations_may_begin_with_a_minus(cli: Cli, pair_of_files: Path, form: list[str]) -> None:
+    done = cli(*JOIN.split(), *form)
+    assert done.exit_code == 0, done.stderr
+    assert "pairs 2\n" in done.stderr
+
+
+def test_equal_names_get_the_suffixes(cli: Cli, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": [1], "v": [2]}), tmp_path / "a.parquet")
+    done = cli("join a.parquet a.parquet --left-time t --right-time t --within 0s --confidence 1 --suffixes _x,_y -o -")
+    assert done.stdout == '"t_x","v_x","t_y","v_y","probability"\n1,2,1,2,1\n'
+
+
+def test_explain_says_what_would_run_and_does_not(cli: Cli, pair_of_files: Path) -> None:
+    done = cli(f"{WITHIN} --explain -o out.csv")
+    assert done.exit_code == 0
+    assert "at most 2 pairs, at most 1 for one row" in done.stderr
+    assert "strategy: auto" in done.stderr
+    assert not (pair_of_files / "out.csv").exists()
+
+
+def test_a_limit_on_pairs_stops_before_the_run(cli: Cli, pair_of_files: Path) -> None:
+    assert cli(f"{WITHIN} --max-pairs 2 --max-pairs-per-row 1").exit_code == 0
+    done = cli(f"{WITHIN} --max-pairs 1 -o out.csv")
+    assert done.exit_code == 2
+    assert "at most 2 pairs, at most 1 for one row" in done.stderr
+    assert "error: WA-2006: at most 2 pairs are expected, over --max-pairs 1" in done.stderr
+    assert not (pair_of_files / "out.csv").exists()
+
+
+USAGE = [
+    (JOIN, "give one of --within"),
+    (f"{WITHIN} --delay 1s", "not several"),
+    (f"{WITHIN} --since 1s", "--since goes with --deadline"),
+    (f"{JOIN} --deadline 1s --until 1s", "--until goes with --delay"),
+    (f"{JOIN} --between 1s", "is not two values"),
+    (f"{JOIN} --within soon", "WA-2002"),
+    (f"{JOIN} --within -1s", "WA-2003"),
+    (f"{JOIN} --between 5s,1s", "WA-2005"),
+    (f"{WITHIN} --confidence 0", "WA-2001"),
+    (f"{WITHIN} --confidence 1.5", "WA-2001"),
+    (f"{WITHIN} --confidence nan", "WA-2001"),
+    (f"{WITHIN} --confidence high", "not a valid float"),
+    (f"{JOIN} --deadline 1s --stream", "WA-2004"),
+    (f"{WITHIN} --how left_outer", "WA-2007"),
+    (f"{WITHIN} --how sideways", "WA-2006"),
+    (f"{WITHIN} --best both", "WA-2007"),
+    (f"{WITHIN} --why 1,2", "WA-2007"),
+    (f"{WITHIN} --engine flink", "WA-2007"),
+    (f"{WITHIN} --engine abacus", "is not one of"),
+    (f"{WITHIN} --strategy quick", "WA-2006"),
+    (f"{WITHIN} --left-time hist:t.json:sensor,t", "WA-2007"),
+    (f"{WITHIN} --left-time a,b,c", "neither 't' nor 't_min,t_max'"),
+    (f"{WITHIN} --right-max-uncertainty 1s", "need --right-time t_min,t_max"),
+    (f"{WITHIN} --max-uncertainty 1s --min-uncertainty 2s", "WA-2006"),
+    (f"{WITHIN} --lateness -1s", "WA-2003"),
+    (f"{WITHIN} --suffixes _x", "is not two values"),
+    (f"{WITHIN} --time-zone Mars/Olympus", "WA-2006"),
+    (f"{WITHIN} -o out.xlsx", "WA-2006"),
+    (f"{WITHIN} -o none/out.csv", "WA-2006"),
+    (f"{WITHIN} --on id,k", "WA-1001"),
+    ("join l.csv", "Missing argument 'RIGHT'"),
+    ("juggle", "No such command"),
+]
+BAD_INPUT = {f"{WITHIN} --on id,k"}
+
+
+@pytest.mark.parametrize(("line", "told"), USAGE)
+def test_a_wrong_call_is_told_in_one_line(cli: Cli, pair_of_files: Path, line: str, told: str) -> None:
+    done = cli(line)
+    assert done.exit_code == (3 if line in BAD_INPUT else 2), done.stderr
+    assert told in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("left", "content", "code", "told"),
+    [
+        ("gone.csv", None, "WA-1008", "gone.csv: there is no such file"),
+        ("zero.csv", "", "WA-1008", "zero.csv: the file is empty (0 bytes)"),
+        ("f.txt", "t\n", "WA-1008", "the extension '.txt' is not known"),
+        ("f.csv", "id,k,t_min\n1,a,5\n", "WA-1001", "the left input has no time column 't_max'"),
+        ("f.csv", "k,t_min,t_max\na,1.5,2.5\n", "WA-1002", "decimal fractions"),
+        ("f.jsonl", '{"k":"a","t_min":1.5,"t_max":2.5}\n', "WA-1002", "'t_min' of the left input is double"),
+        ("f.csv", "k,t_min,t_max\na,1700000000,1700000001\n", "WA-1002", "give --time-unit s"),
+        ("f.csv", "k,t_min,t_max,_wa_x\na,1,2,3\n", "WA-1011", "_wa_x"),
+    ],
+)
+def test_bad_input_ends_with_3(
+    cli: Cli, pair_of_files: Path, left: str, content: str | None, code: str, told: str
+) -> None:
+    if content is not None:
+        (pair_of_files / left).write_text(content)
+    done = cli(WITHIN.replace("l.csv", left))
+    assert done.exit_code == 3
+    assert done.stderr.startswith(f"error: {code}: ")
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_keys_of_different_types_are_a_wrong_query(cli: Cli, pair_of_files: Path) -> None:
+    (pair_of_files / "l.csv").write_text("k,t_min,t_max\n1,5,6\n")
+    done = cli(WITHIN)
+    assert (done.exit_code, "error: WA-2008: key 'k' is int64 and string" in done.stderr) == (2, True)
+
+
+def test_what_an_engine_raises_ends_with_4(cli: Cli, pair_of_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("the cogs\nhave stopped")
+
+    monkeypatch.setitem(engines._ENGINES, "local", broken)
+    done = cli(WITHIN)
+    assert done.exit_code == 4
+    assert "error: WA-3005: the run on engine local failed: RuntimeError: the cogs (hint: " in done.stderr
+
+
+def test_an_engine_that_loses_a_row_is_found_out(
+    cli: Cli, pair_of_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgetful(query: object, inputs: object, stream: bool, progress: object) -> object:
+        outcome = local(query, inputs, stream, progress)  # type: ignore[arg-type]
+        outcome.rejects = outcome.rejects.slice(1)
+        return outcome
+
+    local = engines._ENGINES["local"]
+    monkeypatch.setitem(engines._ENGINES, "local", forgetful)  # type: ignore[arg-type]
+    done = cli(WITHIN)
+    assert done.exit_code == 4
+    assert "7 rows went in, but 4 were processed and 2 rejected" in done.stderr
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback(
+    cli: Cli, pair_of_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(engines._ENGINES, "local", interrupted)
+    done = cli(WITHIN)
+    assert done.exit_code == 130
+    assert done.stderr.endswith("interrupted\n")
+    assert "Traceback" not in done.output

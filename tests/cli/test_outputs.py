@@ -1,0 +1,117 @@
+"""Results in every format read back as they were, and a file is whole or not there."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from whenabouts.cli import outputs
+from whenabouts.cli.outputs import check_columns, check_targets, write_table
+from whenabouts.cli.tables import read_file
+from whenabouts.core.errors import EngineError, QueryError
+
+TABLE = pa.table(
+    {
+        "n": pa.array([1, None, -3]),
+        "x": pa.array([0.1, None, 1e-300]),
+        "k": pa.array(['a,"b"\nc', None, "é"]),
+        "ok": pa.array([True, None, False]),
+        "t": pa.array([1, None, 1_700_000_000_000_001], pa.timestamp("us", "America/New_York")),
+    }
+)
+INSTANTS = ["1970-01-01T00:00:00.000001Z", None, "2023-11-14T22:13:20.000001Z"]
+
+
+def test_parquet_is_exact(tmp_path: Path) -> None:
+    write_table(TABLE, str(tmp_path / "f.parquet"))
+    assert pq.read_table(tmp_path / "f.parquet").equals(TABLE)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_text_formats_read_back_with_times_in_utc(tmp_path: Path, kind: str) -> None:
+    write_table(TABLE, str(tmp_path / f"f.{kind}"))
+    back = read_file(tmp_path / f"f.{kind}", ("t",))
+    assert back["t"].to_pylist() == INSTANTS
+    assert back.drop_columns("t").to_pylist() == TABLE.drop_columns("t").to_pylist()
+
+
+def test_no_rows_are_a_header(tmp_path: Path) -> None:
+    write_table(TABLE.slice(0, 0), str(tmp_path / "f.csv"))
+    assert (tmp_path / "f.csv").read_text() == '"n","x","k","ok","t"\n'
+    write_table(TABLE.slice(0, 0), str(tmp_path / "f.jsonl"))
+    assert (tmp_path / "f.jsonl").read_text() == ""
+
+
+def test_csv_in_several_pieces_has_one_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "_CSV_ROWS_AT_ONCE", 2)
+    write_table(pa.table({"n": [1, 2, 3, 4, 5]}), str(tmp_path / "f.csv"))
+    assert (tmp_path / "f.csv").read_text().split() == ['"n"', "1", "2", "3", "4", "5"]
+
+
+def test_json_values_of_every_kind(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "nan": pa.array([float("nan")]),
+            "inner": pa.array([[{"x": float("inf"), "at": datetime(2024, 1, 1, tzinfo=UTC)}]]),
+            "price": pa.array([Decimal("1.10")]),
+            "raw": pa.array([b"\x00\xff"]),
+            "took": pa.array([1500], pa.duration("ms")),
+        }
+    )
+    write_table(table, str(tmp_path / "f.jsonl"))
+    assert json.loads((tmp_path / "f.jsonl").read_text()) == {
+        "nan": None,
+        "inner": [{"x": None, "at": "2024-01-01T00:00:00+00:00"}],
+        "price": "1.10",
+        "raw": "00ff",
+        "took": 1_500_000,
+    }
+
+
+def test_a_crash_leaves_the_old_file_and_no_half_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "f.csv"
+    file.write_text("old")
+
+    def half(table: pa.Table, sink: object) -> None:
+        sink.write(b"half")  # type: ignore[attr-defined]
+        raise OSError("no space left on device")
+
+    monkeypatch.setitem(outputs._WRITERS, ".csv", half)
+    with pytest.raises(EngineError, match="no space left") as caught:
+        write_table(TABLE, str(file))
+    assert caught.value.code == "WA-3005"
+    assert [path.name for path in tmp_path.iterdir()] == ["f.csv"]
+    assert file.read_text() == "old"
+
+
+@pytest.mark.parametrize("target", ["f.csv", "-"])
+def test_nested_columns_are_refused_for_csv(target: str) -> None:
+    schema = pa.schema({"a": pa.int64(), "inner": pa.list_(pa.int64())})
+    with pytest.raises(QueryError, match="'inner' is list") as caught:
+        check_columns(schema, target, "--output")
+    assert "write .parquet or .jsonl" in caught.value.hint
+    check_columns(schema, "f.parquet", "--output")
+    check_columns(schema.remove(1), target, "--output")
+
+
+def test_targets_are_refused_before_any_work(tmp_path: Path) -> None:
+    good = str(tmp_path / "f.csv")
+    check_targets(good, str(tmp_path / "r.jsonl"))
+    check_targets("-", good)
+    for output, rejects, told in (
+        (str(tmp_path / "f.xlsx"), None, "extension is not known"),
+        (str(tmp_path / "none" / "f.csv"), None, "there is no folder"),
+        (None, "-", "stdout is for the result"),
+        (good, good, "are both"),
+    ):
+        with pytest.raises(QueryError, match=told):
+            check_targets(output, rejects)
+    (tmp_path / "d.csv").mkdir()
+    with pytest.raises(QueryError, match="is a folder"):
+        check_targets(None, str(tmp_path / "d.csv"))
