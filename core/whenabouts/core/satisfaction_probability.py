@@ -33,7 +33,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.compiled import FLOAT64, INT64, READ_INT64, WRITE_FLOAT64, compiled
+from whenabouts.core.compiled import FLOAT64, INT64, READ_INT32, READ_INT64, WRITE_FLOAT64, compiled
 
 UNBOUNDED_US = 2**62
 """A window end of ``-UNBOUNDED_US`` or ``+UNBOUNDED_US`` means that this side is open."""
@@ -131,6 +131,49 @@ def satisfaction_probability(
         raise ValueError(f"the four time arrays must be one-dimensional and equally long, got shapes {shapes}")
     out = np.empty(arrays[0].size)
     _fill_probabilities(*arrays, lo, hi, out)
+    return out
+
+
+@compiled((READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, READ_INT32, INT64, INT64, WRITE_FLOAT64))
+def _fill_probabilities_at(
+    left_min: NDArray[np.int64],
+    left_max: NDArray[np.int64],
+    right_min: NDArray[np.int64],
+    right_max: NDArray[np.int64],
+    left_at: NDArray[np.int32],
+    right_at: NDArray[np.int32],
+    lo: int,
+    hi: int,
+    out: NDArray[np.float64],
+) -> None:
+    for i in range(out.size):
+        left, right = np.uint32(left_at[i]), np.uint32(right_at[i])  # unsigned: no test for negative indices
+        out[i] = pair_probability(left_min[left], left_max[left], right_min[right], right_max[right], lo, hi)
+
+
+def probabilities_at(
+    left_min: NDArray[np.int64],
+    left_max: NDArray[np.int64],
+    right_min: NDArray[np.int64],
+    right_max: NDArray[np.int64],
+    left_at: NDArray[np.int32],
+    right_at: NDArray[np.int32],
+    lo: int,
+    hi: int,
+) -> NDArray[np.float64]:
+    """:func:`satisfaction_probability` of the pairs (left_at[i], right_at[i]), without gathering their times first.
+
+    ``left_at`` and ``right_at`` are int32 row positions of equal length, which must lie inside the time arrays.
+
+    >>> zero, ten = np.array([0, 0]), np.array([10, 0])
+    >>> at = np.array([0], np.int32)
+    >>> probabilities_at(zero, ten, np.array([5, 4]), np.array([15, 4]), at, at, -5, 5).tolist()
+    [0.5]
+    """
+    out = np.empty(left_at.size)
+    arrays = (_int64(left_min), _int64(left_max), _int64(right_min), _int64(right_max))
+    at = (np.ascontiguousarray(left_at, np.int32), np.ascontiguousarray(right_at, np.int32))
+    _fill_probabilities_at(*arrays, *at, lo, hi, out)
     return out
 
 

@@ -320,11 +320,11 @@ class TimingJoinOperator:
         step.metrics[metrics.MATCHED] += len(l_at)
         extra: list[NDArray[np.generic]] = []
         if self.query.probability:
-            from whenabouts.core.satisfaction_probability import satisfaction_probability
+            from whenabouts.core.satisfaction_probability import probabilities_at
 
-            ends = (left.t_min[l_at], left.t_max[l_at], right.t_min[r_at], right.t_max[r_at])
             condition = self.query.condition
-            extra.append(satisfaction_probability(*ends, condition.lo_us, condition.hi_us))
+            times_of = (left.t_min, left.t_max, right.t_min, right.t_max)
+            extra.append(probabilities_at(*times_of, l_at, r_at, condition.lo_us, condition.hi_us))
         if self.event_time is not None:
             extra.append(np.maximum(left.t_max[l_at], right.t_max[r_at]).astype("datetime64[us]"))
         yield from self._columns.batches(left.table, right.table, pairs, extra)
