@@ -1,0 +1,117 @@
+"""What a run must give, computed by the oracle from the query and its inputs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from whenabouts.conformance import multiset, oracle
+from whenabouts.conformance.multiset import Row
+from whenabouts.conformance.sheets import sheet
+from whenabouts.core.local import Outcome
+from whenabouts.core.timing_join import TimingJoin
+
+SIDES = ("left", "right")
+COMPUTED = ("probability", "event_time")
+
+
+class Inputs(NamedTuple):
+    """What the rows of the inputs are: usable events and refused rows by side."""
+
+    events: dict[str, list[oracle.Event]]
+    refused: dict[str, list[tuple[str, Row]]]
+
+
+class Answer(NamedTuple):
+    """The join's rows without computed columns, their exact probabilities, and the times of their event."""
+
+    rows: Counter[Row]
+    probability: dict[Row, oracle.Ratio]
+    event_time_us: dict[Row, int]
+
+
+def read(query: TimingJoin, tables: Mapping[str, pa.Table]) -> Inputs:
+    """Both inputs through the oracle's eyes."""
+    specs = {"left": query.left_time, "right": query.right_time}
+    both = {side: oracle.read(tables[side], specs[side], query.key_columns) for side in SIDES}
+    return Inputs({side: both[side][0] for side in SIDES}, {side: both[side][1] for side in SIDES})
+
+
+def answer(query: TimingJoin, tables: Mapping[str, pa.Table], events: Mapping[str, Sequence[oracle.Event]]) -> Answer:
+    """The rows of the join of `events`."""
+    kept = [place for place, name in enumerate(tables["right"].column_names) if name not in query.key_columns]
+    found = Answer(Counter(), {}, {})
+    for left, right, p in oracle.pairs(events["left"], events["right"], query.condition):
+        row = (*left.values, *(right.values[place] for place in kept))
+        found.rows[row] += 1
+        found.probability[row] = p
+        found.event_time_us[row] = max(left.t_max, right.t_max)
+    return found
+
+
+@lru_cache
+def of_sheet(name: str) -> tuple[Inputs, Answer]:
+    """The answer of a sheet, whatever files its rows are in."""
+    source = sheet(name)
+    inputs = read(source.query, source.tables)
+    return inputs, answer(source.query, source.tables, inputs.events)
+
+
+def whole(files: Mapping[str, Sequence[pa.Table]]) -> dict[str, pa.Table]:
+    """Each input's files as one table."""
+    return {name: pa.concat_tables(tables) for name, tables in files.items()}
+
+
+def join_rows(outcome: Outcome) -> Counter[Row]:
+    """Output rows without computed columns."""
+    return multiset.rows(outcome.output, [name for name in outcome.output.column_names if name not in COMPUTED])
+
+
+def output_schema(query: TimingJoin, tables: Mapping[str, pa.Table], *, streaming: bool) -> pa.Schema:
+    """Left columns, right columns without the keys, suffixes where names clash, then the computed columns."""
+    left = list(tables["left"].schema)
+    right = [field for field in tables["right"].schema if field.name not in query.key_columns]
+    clash = {field.name for field in left} & {field.name for field in right}
+    fields = [
+        pa.field(field.name + (suffix if field.name in clash else ""), field.type)
+        for side, suffix in zip((left, right), query.suffixes, strict=True)
+        for field in side
+    ]
+    if query.probability:
+        fields.append(pa.field("probability", pa.float64()))
+    if streaming:
+        fields.append(pa.field("event_time", pa.timestamp("us", "UTC")))
+    return pa.schema(fields)
+
+
+def rejected(outcome: Outcome, tables: Mapping[str, pa.Table], input: str) -> Counter[Row]:
+    """Rejected rows of an input: their code, then their original columns.
+
+    A column that the first input has with another type carries the input's number behind its name.
+    """
+    first = tables[next(iter(tables))].schema
+    place = list(tables).index(input)
+    names = []
+    for field in tables[input].schema:
+        shared = field.name not in first.names or first.field(field.name).type == field.type
+        names.append(field.name if shared else f"{field.name}_{place}")
+    mine = outcome.rejects.filter(pc.equal(outcome.rejects.column("input"), input))
+    return multiset.rows(mine, ["code", *names])
+
+
+def without(events: Sequence[oracle.Event], rows: Counter[Row]) -> list[oracle.Event]:
+    """The events but for these rows (values in the order of the columns), each as often as it is named."""
+    left_over = rows.copy()
+    kept = []
+    for event in events:
+        if left_over[event.values] > 0:
+            left_over[event.values] -= 1
+        else:
+            kept.append(event)
+    assert not left_over.total(), f"rejected rows that never came in: {left_over}"
+    return kept

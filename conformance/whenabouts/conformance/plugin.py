@@ -1,0 +1,102 @@
+"""The suite's pytest side: laws for every engine, gaps as strict xfail, the table of laws x engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from whenabouts.conformance import engine as engines
+from whenabouts.conformance import table
+from whenabouts.conformance.engine import Engine
+from whenabouts.core.harness import Harness, LocalHarness
+
+_DEFAULT = "whenabouts.core.harness:LocalHarness"
+_HERE = Path(__file__).parent
+_RESULTS = pytest.StashKey[dict[tuple[str, str], set[str]]]()
+_LAW = pytest.StashKey[tuple[str, str]]()
+_HARNESSES = pytest.StashKey[dict[str, type[Harness]]]()
+
+
+def _harnesses(config: pytest.Config) -> dict[str, type[Harness]]:
+    """The harness classes under test, by the name that the user gave."""
+    if _HARNESSES not in config.stash:
+        try:
+            names = config.getoption("--engine", None) or [_DEFAULT]
+            config.stash[_HARNESSES] = {name: engines.load(name) for name in names}
+        except engines.UnknownEngineError as error:
+            raise pytest.UsageError(str(error)) from error
+    return config.stash[_HARNESSES]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every law runs for every engine."""
+    if "engine" in metafunc.fixturenames:
+        harnesses = _harnesses(metafunc.config)
+        ids = [harness.name for harness in harnesses.values()]
+        metafunc.parametrize("engine", list(harnesses), ids=ids, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """An engine, started once."""
+    harness = _harnesses(request.config)[request.param]()
+    harness.start()
+    yield Engine(harness)
+    harness.stop()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the suite's marker known where its options are not read from this project."""
+    config.addinivalue_line("markers", "slow: needs an engine that takes long to start")
+
+
+def law_of(item: pytest.Item) -> str:
+    """The law that a test item checks: its function's name without `test_`."""
+    return getattr(item, "originalname", item.name).removeprefix("test_")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Declared gaps are expected failures, strictly: a gap that has closed fails until it is taken out."""
+    for item in items:
+        spec = getattr(item, "callspec", None)
+        if item.path.parent != _HERE or spec is None or "engine" not in spec.params:
+            continue
+        harness = _harnesses(config)[spec.params["engine"]]
+        item.stash[_LAW] = (law_of(item), harness.name)
+        if harness is not LocalHarness:
+            item.add_marker("slow")  # starts an engine
+        gap = harness.capabilities.gaps.get(law_of(item))
+        if gap is not None:
+            item.add_marker(pytest.mark.xfail(strict=True, reason=f"{gap.kind}: {gap.reason} ({gap.issue})"))
+    _refuse_gaps_in_no_law(config)
+
+
+def _refuse_gaps_in_no_law(config: pytest.Config) -> None:
+    known = {law.name for law in table.laws()}
+    for harness in _harnesses(config).values():
+        unknown = sorted(set(harness.capabilities.gaps) - known)
+        if unknown:
+            raise pytest.UsageError(f"{harness.name} declares gaps in laws that do not exist: {', '.join(unknown)}")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Note what became of each law."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's Result
+    if _LAW in item.stash and (report.when == "call" or report.failed):
+        word = "gap" if report.skipped and hasattr(report, "wasxfail") else report.outcome
+        item.config.stash.setdefault(_RESULTS, {}).setdefault(item.stash[_LAW], set()).add(word)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the table, where asked."""
+    path = session.config.getoption("--conformance-table", None)
+    if path:
+        names = [harness.name for harness in _harnesses(session.config).values()]
+        gaps = {harness.name: harness.capabilities.gaps for harness in _harnesses(session.config).values()}
+        results: dict[tuple[str, str], set[str]] = session.config.stash.setdefault(_RESULTS, {})
+        table.write(Path(path), results, names, gaps)

@@ -1,0 +1,121 @@
+"""Laws of the operation counters: five names are five strategies, each doing what its paper says."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from whenabouts.conformance import counts, expectations, sheets
+from whenabouts.conformance.counts import Counts
+from whenabouts.conformance.engine import Engine
+from whenabouts.conformance.sheets import SECOND, YEAR_2024
+from whenabouts.core import Condition, Interval, Lateness, between, within
+from whenabouts.core.harness import Variant
+from whenabouts.core.local import Outcome
+from whenabouts.core.timing_join import TimingJoin
+
+NAMED = ("simple", "ssort", "eager", "lazy", "lazy_lookup")
+CONDITIONS = {
+    "wide": within("12 s", confidence=0.75),
+    "wide and certain": between("-16 s", "9 s", confidence=1.0),
+    "narrow": within("3 s", confidence=0.25),
+}
+FILES, PER_FILE, KEYS = 8, 24, 3
+
+EACH_CONDITION = pytest.mark.parametrize("condition", CONDITIONS)
+EACH_NAME = pytest.mark.parametrize("strategy", NAMED)
+
+
+def _query(condition: Condition, strategy: str) -> TimingJoin:
+    """Waits for nothing, and drops nothing: the watermark is a day behind."""
+    return TimingJoin(
+        left_time=Interval("t_min", "t_max", max_uncertainty="8 s", min_uncertainty="1 s"),
+        right_time=Interval("t_min", "t_max", max_uncertainty="4 s"),
+        condition=condition, on="k", strategy=strategy, block_size=1, lateness=Lateness(left="1 day", right="1 day"),
+    )  # fmt: skip
+
+
+@lru_cache
+def _files() -> dict[str, tuple[pa.Table, ...]]:
+    """Files with rows on one side only, left and right in turn; no two rows of a side end at the same time.
+
+    left   aaaa      cccc      eeee
+    right       bbbb      dddd      ffff   --> steps
+    """
+    files: dict[str, list[pa.Table]] = {"left": [], "right": []}
+    for number in range(FILES):
+        for side, lengths in (("left", (1, 8)), ("right", (0, 4))):
+            random = sheets.rng("counters", side, number)
+            n = PER_FILE if (number % 2 == 0) == (side == "left") else 0
+            t_max = YEAR_2024 + number * (6 * SECOND + 1000) + SECOND * random.permutation(PER_FILE)[:n]
+            length = SECOND * random.integers(lengths[0], lengths[1] + 1, n)
+            columns = {"k": random.integers(0, KEYS, n), "t_min": t_max - length, "t_max": t_max}
+            files[side].append(pa.table({name: pa.array(values.astype(np.int64)) for name, values in columns.items()}))
+    return {side: tuple(tables) for side, tables in files.items()}
+
+
+@lru_cache
+def _whole() -> dict[str, tuple[pa.Table, ...]]:
+    return {side: (pa.concat_tables(tables),) for side, tables in _files().items()}
+
+
+def _counted(outcome: Outcome) -> Counts:
+    names = ("probed", "sure", "lookup_hits", "matched", "correlations")
+    return Counts(**{name: outcome.metrics[name] for name in names})
+
+
+def _expected_of_stream(query: TimingJoin) -> Counts:
+    steps = []
+    for tables in zip(_files()["left"], _files()["right"], strict=True):
+        events = expectations.read(query, dict(zip(("left", "right"), tables, strict=True))).events
+        steps += [(side, rows) for side, rows in events.items() if rows]
+    return counts.alternating(query, steps)
+
+
+def _expected_of_block(query: TimingJoin) -> Counts:
+    return counts.block(query, *expectations.read(query, expectations.whole(_whole())).events.values())
+
+
+@EACH_NAME
+@EACH_CONDITION
+def test_oracle_counters_on_streams(engine: Engine, condition: str, strategy: str) -> None:
+    """On a stream each strategy probes exactly the pairs that its paper says, and takes the others unprobed."""
+    query = _query(CONDITIONS[condition], strategy)
+    outcome = engine.run(query, _files(), Variant(streaming=True))
+    assert _counted(outcome) == _expected_of_stream(query)
+
+
+@EACH_NAME
+@EACH_CONDITION
+def test_oracle_counters(engine: Engine, condition: str, strategy: str) -> None:
+    """On finite input, one block, each strategy probes exactly the pairs that its paper says."""
+    query = _query(CONDITIONS[condition], strategy)
+    assert _counted(engine.run(query, _whole())) == _expected_of_block(query)
+
+
+def test_oracle_five_strategies(engine: Engine) -> None:
+    """Five names are five strategies: bounds spare probes, blocks change who is base, the look-up has hits."""
+    found = {name: _counted(engine.run(_query(CONDITIONS["wide"], name), _whole())) for name in NAMED}
+    keys = [table.column("k").to_pylist() for (table,) in _whole().values()]
+    buffered = sum(keys[0].count(key) for key in keys[1])
+    assert found["simple"].probed == found["ssort"].probed == buffered
+    assert found["simple"].sure == found["ssort"].sure == 0
+    assert found["eager"].probed < buffered / 2
+    assert found["eager"].sure > 0
+    assert (found["lazy"].probed, found["lazy"].sure) != (found["eager"].probed, found["eager"].sure)
+    assert found["lazy_lookup"].lookup_hits > 0
+    assert found["lazy_lookup"].probed + found["lazy_lookup"].lookup_hits == found["lazy"].probed
+    assert found["lazy_lookup"].sure == found["lazy"].sure
+    assert len({count.matched for count in found.values()}) == 1
+
+
+@EACH_NAME
+def test_differential_counters_of_parallelism(engine: Engine, strategy: str) -> None:
+    """Keys never meet, so three buckets probe, take and match as much as one."""
+    query = _query(CONDITIONS["wide"], strategy)
+    one, many = (_counted(engine.run(query, _whole(), Variant(parallelism=n))) for n in (1, 3))
+    one.correlations = many.correlations = 0  # one per bucket
+    assert many == one

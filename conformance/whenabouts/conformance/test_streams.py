@@ -1,0 +1,185 @@
+"""Laws of the timing join on streams: watermarks, state, late rows, restarts, the end of the input."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from whenabouts.conformance import expectations, multiset, sheets
+from whenabouts.conformance.engine import Engine
+from whenabouts.conformance.multiset import Row
+from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
+from whenabouts.core import Condition, Interval, Lateness, within
+from whenabouts.core.harness import Variant
+from whenabouts.core.local import Outcome
+from whenabouts.core.timing_join import STRATEGIES, TimingJoin
+
+STREAM = Variant(streaming=True)
+MAIN = "wide"
+"""The sheet on which every strategy and variant runs; its window lets state be dropped while rows still match."""
+
+OTHERS = ("ties", "narrow", "certain", "point and interval", "realistic", "malformed", "before 1970")
+
+
+def _rows(outcome: Outcome) -> tuple[Counter[Row], Counter[Row]]:
+    return multiset.rows(outcome.output), multiset.rows(outcome.rejects)
+
+
+def _same(actual: Outcome, expected: Outcome, what: str) -> None:
+    __tracebackhide__ = True
+    for got, wanted, kind in zip(_rows(actual), _rows(expected), ("output", "rejects"), strict=True):
+        multiset.assert_same(got, wanted, f"{kind} of {what}")
+
+
+@pytest.mark.parametrize(("sheet", "strategy"), [*((MAIN, s) for s in STRATEGIES), *((s, "auto") for s in OTHERS)])
+def test_oracle_pairs_on_streams(engine: Engine, sheet: str, strategy: str) -> None:
+    """Rows out of order inside the lateness: the pairs are those of brute force, and no row is late."""
+    query = sheets.with_strategy(sheets.sheet(sheet).query, strategy)
+    outcome = engine.run(query, sheets.stream(sheet), STREAM)
+    inputs, answer = expectations.of_sheet(sheet)
+    multiset.assert_same(expectations.join_rows(outcome), answer.rows, "pairs", {"query": query})
+    assert outcome.rejects.num_rows == sum(map(len, inputs.refused.values()))
+    assert outcome.metrics["rows_late"] == 0
+
+
+@pytest.mark.parametrize("sheet", [MAIN, "realistic"])
+def test_oracle_event_time(engine: Engine, sheet: str) -> None:
+    """On a stream a pair's event time is the larger t_max of its two rows."""
+    outcome = engine.run(sheets.sheet(sheet).query, sheets.stream(sheet), STREAM)
+    query, tables = sheets.sheet(sheet).query, sheets.sheet(sheet).tables
+    expected = expectations.output_schema(query, tables, streaming=True)
+    multiset.assert_same_columns(outcome.output.schema, expected, "a join of streams")
+    _, answer = expectations.of_sheet(sheet)
+    names = [name for name in outcome.output.column_names if name not in expectations.COMPUTED]
+    told = multiset.rows(outcome.output, [*names, "event_time"])
+    assert told, "the sheet has no pair"
+    assert {row: row[-1] for row in told} == {row: answer.event_time_us[row[:-1]] for row in told}
+
+
+@pytest.mark.parametrize("sheet", [MAIN, "certain"])
+def test_differential_batch_and_stream(engine: Engine, sheet: str) -> None:
+    """A stream gives the rows of the finite join, to the last bit of the probability."""
+    query = sheets.sheet(sheet).query
+    stream, finite = engine.run(query, sheets.stream(sheet), STREAM), engine.run(query, sheets.finite(sheet))
+    names = finite.output.column_names
+    multiset.assert_same(multiset.rows(stream.output, names), multiset.rows(finite.output), "stream against batch")
+
+
+@pytest.mark.parametrize("strategy", ["auto", "lazy_lookup"])
+def test_differential_parallelism_on_streams(engine: Engine, strategy: str) -> None:
+    """Three buckets give the rows of one."""
+    query = sheets.with_strategy(sheets.sheet(MAIN).query, strategy, block_size=200)
+    one, many = (engine.run(query, sheets.stream(MAIN), Variant(streaming=True, parallelism=n)) for n in (1, 3))
+    _same(many, one, "3 buckets against 1")
+
+
+@pytest.mark.parametrize(("files", "seed"), [((1, 1), 1), ((3, 9), 2), ((8, 4), 3)])
+def test_differential_arrival_orders(engine: Engine, files: tuple[int, int], seed: int) -> None:
+    """Another order of arrival inside the lateness, cut into other files, gives the same rows."""
+    query = sheets.sheet(MAIN).query
+    usual, other = (engine.run(query, sheets.stream(MAIN, *how), STREAM) for how in ((), (files, seed)))
+    _same(other, usual, f"files {files}, order {seed}")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "block_size", "max_latency"),
+    [
+        ("lazy", 1, None),
+        ("lazy", 7, None),
+        ("lazy", 400, "2 s"),
+        ("lazy_lookup", 150, None),
+        ("lazy_lookup", 10**6, "9 s"),
+    ],
+)
+def test_differential_block_sizes(engine: Engine, strategy: str, block_size: int, max_latency: str | None) -> None:
+    """However many rows wait, and however long, the rows are those of `eager`, for which none waits."""
+    query = sheets.sheet(MAIN).query
+    lazy = sheets.with_strategy(query, strategy, block_size=block_size, max_latency=max_latency)
+    waiting = engine.run(lazy, sheets.stream(MAIN), STREAM)
+    eager = engine.run(sheets.with_strategy(query, "eager"), sheets.stream(MAIN), STREAM)
+    _same(waiting, eager, "waiting against eager")
+
+
+@pytest.mark.parametrize(("strategy", "step"), [("auto", 0), ("eager", 2), ("lazy", 3), ("auto", 5)])
+def test_differential_restart(engine: Engine, strategy: str, step: int) -> None:
+    """A crash in the middle of an uncommitted step and a replay give the same rows and rejects, each once."""
+    query = sheets.with_strategy(sheets.sheet("malformed").query, strategy, block_size=300)
+    files = sheets.stream("malformed")
+    crashed = engine.run(query, files, Variant(streaming=True, restart_after=step))
+    _same(crashed, engine.run(query, files, STREAM), f"a restart in step {step}")
+
+
+def test_oracle_end_of_input(engine: Engine) -> None:
+    """When the input ends, rows that still wait for a full block are correlated."""
+    query = sheets.with_strategy(sheets.sheet(MAIN).query, "lazy", block_size=10**6)
+    outcome = engine.run(query, sheets.stream(MAIN), STREAM)
+    multiset.assert_same(expectations.join_rows(outcome), expectations.of_sheet(MAIN)[1].rows, "pairs at the end")
+
+
+@pytest.mark.parametrize(("sheet", "strategy"), [(MAIN, "auto"), ("ties", "lazy"), ("malformed", "eager")])
+def test_oracle_late_rows(engine: Engine, sheet: str, strategy: str) -> None:
+    """Late rows are rejected as WA-1010, never lost; the pairs are those of the rows that were not rejected."""
+    query, files = sheets.with_strategy(sheets.sheet(sheet).query, strategy), sheets.late_stream(sheet)
+    tables = expectations.whole(files)
+    outcome = engine.run(query, files, STREAM)
+    inputs, late = expectations.read(query, tables), 0
+    accepted = {}
+    for side in expectations.SIDES:
+        told = expectations.rejected(outcome, tables, side)
+        behind = Counter({row[1:]: n for row, n in told.items() if row[0] == "WA-1010"})
+        accepted[side] = expectations.without(inputs.events[side], behind)
+        late += behind.total()
+    assert late > 0, "rows of the first file come in the last one: an engine with a watermark calls some of them late"
+    assert outcome.metrics["rows_late"] == late
+    assert outcome.metrics["rows_in"] == sum(table.num_rows for table in tables.values())
+    assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
+    expected = expectations.answer(query, tables, accepted).rows
+    multiset.assert_same(expectations.join_rows(outcome), expected, "pairs of the rows that were accepted")
+
+
+LONG_FILES, ROWS_PER_SECOND, FILE_S = 14, 2, 60
+
+
+@lru_cache
+def _long_stream() -> dict[str, Files]:
+    """A long stream at a steady rate: one file a minute, two rows a second on each side."""
+    files = {}
+    for side in expectations.SIDES:
+        random, n = sheets.rng("long", side), LONG_FILES * FILE_S * ROWS_PER_SECOND
+        t_max = YEAR_2024 + np.arange(n) * (SECOND // ROWS_PER_SECOND)
+        length = random.integers(0, 4 * SECOND, n)
+        table = pa.table({"k": random.integers(0, 9, n), "t_min": t_max - length, "t_max": t_max, "id": np.arange(n)})
+        size = FILE_S * ROWS_PER_SECOND
+        files[side] = tuple(table.slice(start, size) for start in range(0, n, size))
+    return files
+
+
+LONG_TIME = Interval("t_min", "t_max", max_uncertainty="4 s")
+
+
+@lru_cache
+def _long_answer(condition: Condition) -> Counter[Row]:
+    query = TimingJoin(left_time=LONG_TIME, right_time=LONG_TIME, condition=condition, on="k")
+    tables = expectations.whole(_long_stream())
+    return expectations.answer(query, tables, expectations.read(query, tables).events).rows
+
+
+@pytest.mark.parametrize("strategy", ["auto", "simple", "lazy"])
+def test_oracle_bounded_state(engine: Engine, strategy: str) -> None:
+    """State holds what can still match and no more, however long the stream; and dropping loses no pair.
+
+    Per side, what an engine may still hold at the end are the rows inside the reach of the condition and its slots
+    (under 30 s), of the lateness (3 s), and of the last files: the watermark follows the files with a delay.
+    """
+    query = TimingJoin(
+        left_time=LONG_TIME, right_time=LONG_TIME, condition=within("6 s", confidence=0.5), on="k", strategy=strategy,
+        lateness=Lateness(left="3 s", right="3 s"), block_size=50,
+    )  # fmt: skip
+    outcome = engine.run(query, _long_stream(), STREAM)
+    multiset.assert_same(expectations.join_rows(outcome), _long_answer(query.condition), "pairs of a long stream")
+    held = outcome.metrics["rows_stored"] - outcome.metrics["rows_evicted"]
+    assert 0 <= held <= 2 * ROWS_PER_SECOND * (33 + 3 * FILE_S), f"{held} rows are held at the end"

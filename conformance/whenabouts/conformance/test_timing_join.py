@@ -1,0 +1,121 @@
+"""Laws of the timing join on finite inputs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from whenabouts.conformance import expectations, multiset, sheets
+from whenabouts.conformance.engine import Engine
+from whenabouts.core.harness import LocalHarness, Variant
+from whenabouts.core.timing_join import STRATEGIES
+
+SHEETS = tuple(sheets.PROFILES)
+EACH_STRATEGY = pytest.mark.parametrize("strategy", STRATEGIES)
+EACH_SHEET = pytest.mark.parametrize("sheet", SHEETS)
+
+ACCURACY = Fraction(1, 10**12)
+
+
+@EACH_SHEET
+@EACH_STRATEGY
+def test_oracle_pairs(engine: Engine, sheet: str, strategy: str) -> None:
+    """The pairs are those of brute force over exact rationals, with their multiplicity and all columns."""
+    query = sheets.with_strategy(sheets.sheet(sheet).query, strategy)
+    outcome = engine.run(query, sheets.finite(sheet))
+    _, answer = expectations.of_sheet(sheet)
+    multiset.assert_same(expectations.join_rows(outcome), answer.rows, "pairs", {"query": query})
+
+
+@EACH_SHEET
+def test_oracle_columns(engine: Engine, sheet: str) -> None:
+    """Columns come in the promised order with the types of the inputs, on finite inputs and on streams."""
+    query, tables = sheets.sheet(sheet).query, sheets.sheet(sheet).tables
+    finite = engine.run(query, sheets.finite(sheet))
+    expected = expectations.output_schema(query, tables, streaming=False)
+    multiset.assert_same_columns(finite.output.schema, expected, "a finite join")
+
+
+@EACH_SHEET
+def test_oracle_probability(engine: Engine, sheet: str) -> None:
+    """Every probability is within 1e-12 of the exact one, the nearest double for small numbers, 1 only if certain."""
+    outcome = engine.run(sheets.sheet(sheet).query, sheets.finite(sheet))
+    _, answer = expectations.of_sheet(sheet)
+    names = [name for name in outcome.output.column_names if name not in expectations.COMPUTED]
+    keys = zip(*(multiset.cells(outcome.output.column(name)) for name in names), strict=True)
+    values = outcome.output.column("probability").to_pylist()
+    assert values, "the sheet has no pair"
+    for row, value in zip(keys, values, strict=True):
+        p = answer.probability[row]
+        assert abs(Fraction(value) - p.exact) <= ACCURACY, f"{value!r} is not {p.exact} for {row}"
+        assert (value == 1.0) == (p.exact == 1), f"{value!r} for {p.exact}"
+        assert value > 0.0
+        if p.small:
+            assert value == p.nearest, f"{value!r} is not the double nearest to {p.exact} for {row}"
+
+
+@EACH_SHEET
+@EACH_STRATEGY
+def test_differential_strategies(engine: Engine, sheet: str, strategy: str) -> None:
+    """A strategy gives the rows of `simple`, to the last bit of the probability; `simple` those of `auto`."""
+    query, files = sheets.sheet(sheet).query, sheets.finite(sheet)
+    other = "auto" if strategy == "simple" else "simple"
+    actual = engine.run(sheets.with_strategy(query, strategy), files).output
+    expected = engine.run(sheets.with_strategy(query, other), files).output
+    multiset.assert_same(multiset.rows(actual), multiset.rows(expected), f"{strategy} against {other}")
+
+
+@pytest.mark.parametrize("sheet", ["ties", "wide", "certain", "malformed"])
+def test_differential_parallelism(engine: Engine, sheet: str) -> None:
+    """Three buckets give the rows and the rejects of one."""
+    query, files = sheets.sheet(sheet).query, sheets.finite(sheet)
+    one, many = engine.run(query, files), engine.run(query, files, Variant(parallelism=3))
+    multiset.assert_same(multiset.rows(many.output), multiset.rows(one.output), "3 buckets against 1", {"query": query})
+    multiset.assert_same(multiset.rows(many.rejects), multiset.rows(one.rejects), "rejects of 3 buckets against 1")
+
+
+@pytest.mark.parametrize(("sheet", "files", "seed"), [("ties", 5, 1), ("certain", 3, 2), ("malformed", 4, 3)])
+def test_differential_files(engine: Engine, sheet: str, files: int, seed: int) -> None:
+    """Rows in another order, cut into other files (some empty), give the same rows and rejects."""
+    query = sheets.with_strategy(sheets.sheet(sheet).query, "lazy_lookup")
+    whole, cut = engine.run(query, sheets.finite(sheet)), engine.run(query, sheets.finite(sheet, files, seed))
+    multiset.assert_same(multiset.rows(cut.output), multiset.rows(whole.output), f"{files} files", {"query": query})
+    multiset.assert_same(multiset.rows(cut.rejects), multiset.rows(whole.rejects), f"rejects of {files} files")
+
+
+@pytest.mark.parametrize(("sheet", "strategy"), [("ties", "lazy"), ("realistic", "auto"), ("narrow", "eager")])
+def test_differential_engines(engine: Engine, sheet: str, strategy: str) -> None:
+    """The rows are the local engine's under another strategy, to the last bit of the probability."""
+    query, files = sheets.sheet(sheet).query, sheets.finite(sheet)
+    reference = LocalHarness().open(sheets.with_strategy(query, "ssort"), Variant(parallelism=2))
+    for name, tables in files.items():
+        reference.source(name, tables)
+    expected = reference.collect().output
+    actual = engine.run(sheets.with_strategy(query, strategy), files).output
+    multiset.assert_same(multiset.rows(actual), multiset.rows(expected), f"{engine.name} against local")
+
+
+@pytest.mark.parametrize("empty", ["left", "right", "both"])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_oracle_empty_inputs(engine: Engine, empty: str, streaming: bool) -> None:
+    """An empty side gives no pair but all columns; the rows of the other side are processed."""
+    query, tables = sheets.sheet("ties").query, sheets.sheet("ties").tables
+    files = {side: (table.slice(0, 0) if empty in (side, "both") else table,) for side, table in tables.items()}
+    outcome = engine.run(query, files, Variant(streaming=streaming))
+    expected = expectations.output_schema(query, tables, streaming=streaming)
+    multiset.assert_same_columns(outcome.output.schema, expected, "the columns of no rows")
+    assert outcome.output.num_rows == 0
+    assert outcome.rejects.num_rows == 0
+    assert outcome.metrics["rows_processed"] == sum(table.num_rows for (table,) in files.values())
+
+
+def test_oracle_without_probability(engine: Engine) -> None:
+    """`probability=False` leaves the column out and changes nothing else."""
+    source = sheets.sheet("ties")
+    query = sheets.with_strategy(source.query, "auto", probability=False)
+    outcome = engine.run(query, sheets.finite("ties"))
+    expected = expectations.output_schema(query, source.tables, streaming=False)
+    multiset.assert_same_columns(outcome.output.schema, expected, "columns without probability")
+    _, answer = expectations.of_sheet("ties")
+    multiset.assert_same(multiset.rows(outcome.output), answer.rows, "pairs without probability")
