@@ -82,7 +82,7 @@ WINDOW = st.tuples(st.integers(-12, 8), st.integers(0, 24)).map(lambda w: (w[0],
 
 class TestDefinition:
     @given(st.integers(-20, 20), LENGTH, LENGTH, LENGTH, WINDOW, st.sampled_from(CONFIDENCES))
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=250, deadline=None)
     @example(0, 2, 0, 2, (-4, 4), 0.5)
     @example(0, 0, 4, 10, (-1, 1), 0.2)  # the narrow window of the specification
     def test_bounds(self, start: int, length: int, one: int, other: int, window: Interval, confidence: float) -> None:
@@ -173,7 +173,7 @@ class TestAgainstTheKernel:
 
 class TestLeastReach:
     @given(LONG, LONG, ANY_CONFIDENCE)
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=300, deadline=None)
     def test_it_is_a_crossing_of_the_kernel(self, length1: int, length2: int, threshold: float) -> None:
         reach = least_reach(length1, length2, threshold)
 
@@ -205,7 +205,7 @@ class TestIsWide:
 
 class TestObsoleteBefore:
     @given(st.integers(-20, 20), WINDOW, LENGTH, LENGTH, st.sampled_from(CONFIDENCES))
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=60, deadline=None)
     def test_it_is_exactly_the_least_row_that_can_still_match_one_end(
         self, watermark: int, window: Interval, other_pi: int, this_rho: int, confidence: float
     ) -> None:

@@ -106,7 +106,7 @@ FOUR_FIFTHS_TIE = ([(0, 0, 0)], [(0, 10, 0), (-10, 0, 0)], (-8, 8), 0.8)
 
 class TestPairs:
     @given(ROWS, ROWS, WINDOW, CONFIDENCE, st.booleans())
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=300, deadline=None)
     @example(*HALF_TIE, False)
     @example(*FOUR_FIFTHS_TIE, True)
     @example([], [(0, 1, 0)], (0, 1), 0.5, True)
@@ -213,7 +213,7 @@ def counts_by_definition(
 
 class TestCounters:
     @given(ROWS, ROWS, WINDOW.filter(lambda w: w[0] > -UNBOUNDED_US and w[1] < UNBOUNDED_US), CONFIDENCE)
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=200, deadline=None)
     def test_they_equal_an_independent_count(
         self, base: list[Row], target: list[Row], window: tuple[int, int], confidence: float
     ) -> None:
@@ -295,7 +295,7 @@ class TestLookup:
 
 class TestOrderRows:
     @given(ROWS, st.sampled_from(("arrival", "t_max", "midpoint")), st.booleans())
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=150, deadline=None)
     def test_order_is_by_key_then_axis_then_arrival(self, rows: list[Row], axis: str, keyed: bool) -> None:
         times = times_of(rows, keyed)
         ordered = order_rows(times, axis, 3 if keyed else 1)

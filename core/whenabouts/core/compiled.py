@@ -34,7 +34,8 @@ WRITE_INT64_2D = types.Array(types.int64, 2, "C")
 WRITE_INT32 = types.Array(types.int32, 1, "C")
 WRITE_INT32_2D = types.Array(types.int32, 2, "C")
 WRITE_FLOAT64 = types.Array(types.float64, 1, "C")
-TWO_INT64, THREE_INT64, FOUR_INT64 = (types.UniTuple(types.int64, count) for count in (2, 3, 4))
+THREE_INT64 = types.Tuple((types.int64,) * 3)  # type: ignore[no-untyped-call]  # numba ships no types
+FOUR_INT64 = types.Tuple((types.int64,) * 4)  # type: ignore[no-untyped-call]  # as above
 
 
 def compiled(signature: Any, *, inline: bool = False) -> Callable[[Kernel], Kernel]:

@@ -39,10 +39,10 @@ from whenabouts.core.pair_fill import (
     SURE,
     TAKEN,
     fill_pairs,
-    length_extremes,
     locate,
     part_extent,
     probe_all,
+    time_extremes,
 )
 from whenabouts.core.row_order import Axis, OrderedRows, Times, order_rows
 from whenabouts.core.satisfaction_probability import FARTHEST_US
@@ -143,9 +143,9 @@ def _checked(times: Times, declared: tuple[int, int], side: str) -> Times:
     if t_min.size >= 2**31:
         raise ValueError(f"the {side} has {t_min.size} rows; positions are int32")
     if t_min.size:
-        if min(t_min.min(), t_max.min()) < -FARTHEST_US or max(t_min.max(), t_max.max()) > FARTHEST_US:
+        first, last, shortest, longest = time_extremes(t_min, t_max)
+        if min(first, last) < -FARTHEST_US or max(first, last) > FARTHEST_US:
             raise ValueError(f"{side} times must lie within +-{FARTHEST_US} us")
-        shortest, longest = length_extremes(t_min, t_max)
         if shortest < max(declared[0], 0) or longest > declared[1]:
             raise ValueError(f"{side} lengths {shortest}..{longest} us are outside the declared {declared}")
         if key is not None and key.min() < 0:
@@ -181,7 +181,7 @@ def _ranges(join: _Join, base: OrderedRows, target: OrderedRows) -> NDArray[np.i
         return ranges
     bounds = np.empty(ranges.shape, np.int64)
     if join.strategy == "auto":
-        shortest, longest = length_extremes(target.t_min, target.t_max)
+        _, _, shortest, longest = time_extremes(target.t_min, target.t_max)
         fill_anchored_ranges(base.t_min, base.t_max, join.lo, join.hi, shortest, longest, join.confidence, bounds)
     else:
         rho, pi = join.target_lengths

@@ -23,7 +23,6 @@ from whenabouts.core.compiled import (
     READ_INT64,
     READ_INT64_2D,
     THREE_INT64,
-    TWO_INT64,
     UINT64,
     WRITE_INT32,
     WRITE_INT32_2D,
@@ -41,14 +40,15 @@ ROW, SEEN, PASSED, PROBED, TAKEN, HITS = range(6)
 STATE_SLOTS = 6
 
 
-@compiled(TWO_INT64(READ_INT64, READ_INT64))
-def length_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int]:
-    """Least and greatest ``t_max - t_min`` of at least one row."""
-    least = greatest = t_max[0] - t_min[0]
-    for i in range(t_min.size):
-        length = t_max[i] - t_min[i]
-        least, greatest = min(least, length), max(greatest, length)
-    return least, greatest
+@compiled(FOUR_INT64(READ_INT64, READ_INT64))
+def time_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int, int, int]:
+    """Least ``t_min``, greatest ``t_max``, least and greatest length of at least one row."""
+    first, last = t_min[0], t_max[0]
+    shortest = longest = last - first
+    for start, end in zip(t_min, t_max):  # noqa: B905  (numba's zip has no `strict`)
+        first, last = min(first, start), max(last, end)
+        shortest, longest = min(shortest, end - start), max(longest, end - start)
+    return first, last, shortest, longest
 
 
 @compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
@@ -101,7 +101,7 @@ def locate(
     """
     for k in range(base_starts.size - 1):
         first, last = target_starts[k], target_starts[k + 1]
-        i0 = i1 = i2 = i3 = first
+        i0 = i3 = first
         for i in range(base_starts[k], base_starts[k + 1]):
             # Inclusive ends: searched as the start of what lies beyond; ALWAYS_US is beyond everything and
             # has no successor.
@@ -110,17 +110,19 @@ def locate(
             after_outer += after_outer < ALWAYS_US
             if gallop:
                 i0 = _gallop(axis, first, last, i0, bounds[i, 0])
-                i1 = _gallop(axis, first, last, i1, bounds[i, 1])
-                i2 = _gallop(axis, first, last, i2, after_sure)
                 i3 = _gallop(axis, first, last, i3, after_outer)
             else:
                 i0 = _bisect(axis, first, last, bounds[i, 0])
-                i1 = _bisect(axis, first, last, bounds[i, 1])
-                i2 = _bisect(axis, first, last, after_sure)
                 i3 = _bisect(axis, first, last, after_outer)
             outer_hi = max(i0, i3)
-            sure_lo = min(i1, outer_hi)
-            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, min(max(i2, sure_lo), outer_hi), outer_hi
+            # The sure range lies within the outer one, and close to its ends.
+            if gallop:
+                sure_lo = _gallop(axis, i0, outer_hi, i0, bounds[i, 1])
+                sure_hi = _gallop(axis, sure_lo, outer_hi, outer_hi, after_sure)
+            else:
+                sure_lo = _bisect(axis, i0, outer_hi, bounds[i, 1])
+                sure_hi = _bisect(axis, sure_lo, outer_hi, after_sure)
+            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
 
 
 @compiled((READ_INT64, READ_INT64, WRITE_INT32_2D))
@@ -157,7 +159,8 @@ def part_extent(ranges: NDArray[np.int32], part: int) -> tuple[int, int, int]:
 
 
 @compiled(INT64(
-    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64, WRITE_INT32, WRITE_INT32, INT64
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64,
+    WRITE_INT32, WRITE_INT32, INT64
 ), inline=True)  # fmt: skip
 def _probe(
     lo: int,
@@ -187,7 +190,8 @@ def _probe(
 
 
 @compiled(INT64(
-    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64, WRITE_INT32, WRITE_INT32, INT64,
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64,
+    WRITE_INT32, WRITE_INT32, INT64,
     INT64, WRITE_INT64, UINT64, WRITE_INT64,
 ), inline=True)  # fmt: skip
 def _probe_with_table(
@@ -233,7 +237,8 @@ def _probe_with_table(
 
 
 @compiled(INT64(
-    INT64, INT64, INT64, FLOAT64, READ_INT64, READ_INT64, READ_INT32, READ_INT64, READ_INT64, READ_INT32, READ_INT32_2D,
+    INT64, INT64, INT64, FLOAT64, READ_INT64, READ_INT64, READ_INT32, READ_INT64, READ_INT64, READ_INT32,
+    READ_INT32_2D,
     WRITE_INT64, INT64, WRITE_INT64, WRITE_INT32, WRITE_INT32,
 ))  # fmt: skip
 def fill_pairs(
@@ -296,13 +301,15 @@ def fill_pairs(
                 state[TAKEN] += count
             elif part == EVERYTHING:
                 written = _probe(
-                    lo, hi, confidence, base_min[i], base_max[i], base_position[i], target_min, target_max, target_position,
+                    lo, hi, confidence, base_min[i], base_max[i], base_position[i], target_min,
+                    target_max, target_position,
                     j, end, out_base, out_target, written,
                 )  # fmt: skip
                 state[PROBED] += count
             else:
                 written = _probe_with_table(
-                    lo, hi, confidence, base_min[i], base_max[i], base_position[i], target_min, target_max, target_position,
+                    lo, hi, confidence, base_min[i], base_max[i], base_position[i], target_min,
+                    target_max, target_position,
                     j, end, out_base, out_target, written, 1 if backward else -1, table, table_first, state,
                 )  # fmt: skip
             state[PASSED] += count

@@ -161,9 +161,11 @@ def probabilities_at(
     lo: int,
     hi: int,
 ) -> NDArray[np.float64]:
-    """:func:`satisfaction_probability` of the pairs (left_at[i], right_at[i]), without gathering their times first.
+    """:func:`satisfaction_probability` of the pairs (left_at[i], right_at[i]), without gathering their times
+    first.
 
-    ``left_at`` and ``right_at`` are int32 row positions of equal length, which must lie inside the time arrays.
+    ``left_at`` and ``right_at`` are int32 row positions of equal length, which must lie inside the time
+    arrays.
 
     >>> zero, ten = np.array([0, 0]), np.array([10, 0])
     >>> at = np.array([0], np.int32)
