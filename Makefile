@@ -2,6 +2,7 @@
 BIN := .venv/bin
 NEWEST := .venv-newest/bin
 WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
+ENGINES := --engine local --engine spark
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON
 
@@ -15,16 +16,16 @@ demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark st
 	@$(WITH_JAVA) $(BIN)/whenabouts demo
 
 test: lint ## Everything but the longest tests: lint, unit tests, doctests, the conformance laws on every engine
-	@$(WITH_JAVA) $(BIN)/pytest -m "not full"
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full"
 
 test-fast: .venv/ready ## Tests that need no engine, in under two minutes
-	@$(BIN)/pytest -m "not slow and not full" --ignore=tests/spark
+	@$(BIN)/pytest --engine local -m "not slow and not full" --ignore=tests/spark
 
 test-full: lint ## Every test there is
-	@$(WITH_JAVA) $(BIN)/pytest
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES)
 
 test-newest: .venv-newest/ready ## The Spark adapter and its laws on the newest Spark, in .venv-newest
-	@$(WITH_JAVA) $(NEWEST)/pytest -m "not full" tests/spark conformance/whenabouts/conformance --engine spark
+	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" tests/spark conformance/whenabouts/conformance
 
 lint: .venv/ready ## Style, types, and who imports whom
 	@$(BIN)/ruff check .

@@ -46,9 +46,9 @@ install_java() {
     elif [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
         return 1
     elif command -v apt-get >/dev/null; then
-        as_root apt-get update -qq >&2 &&
-            first_that_installs as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-                --no-install-recommends -- openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless
+        as_root apt-get update -qq >&2 || true # one unreachable source of packages is no reason to give up
+        first_that_installs as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+            --no-install-recommends -- openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless
     elif command -v dnf >/dev/null; then
         first_that_installs as_root dnf install -y -q -- java-17-openjdk-headless java-21-openjdk-headless
     elif command -v apk >/dev/null; then
