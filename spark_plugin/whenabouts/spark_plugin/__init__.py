@@ -1,0 +1,37 @@
+"""Timing joins and other operators of `whenabouts.core` on Spark, in batch and in structured streams.
+
+Importing this package loads no Spark; the first use of a name does, and says what to install where it is missing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from whenabouts.spark_plugin.environment import check_environment, check_packages, java_version, spark_version
+
+if TYPE_CHECKING:
+    from whenabouts.spark_plugin.api import counts, rejects, run, timing_join, write_with_rejects
+    from whenabouts.spark_plugin.sessions import local_session
+
+__all__ = [
+    "check_environment",
+    "counts",
+    "java_version",
+    "local_session",
+    "rejects",
+    "run",
+    "spark_version",
+    "timing_join",
+    "write_with_rejects",
+]
+
+_HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join", "write_with_rejects"), "api")
+_HOMES["local_session"] = "sessions"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_packages()
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,248 @@
+"""What a user calls: DataFrames in, a DataFrame out, batch or streaming as the inputs are.
+
+The way of a row: `packing` (rows to blobs, by bucket) -> `batch_host` or `streaming_host` (the operator) ->
+`tagged_rows` (output, rejects, counts) -> here, where they part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, explode, from_json
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from whenabouts.core.conditions import Condition
+from whenabouts.core.durations import Duration
+from whenabouts.core.errors import Code, EngineError, QueryError
+from whenabouts.core.protocol import Query
+from whenabouts.core.timestamps import Lateness, TimeSpec
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.spark_plugin.arrow_types import arrow_schema
+from whenabouts.spark_plugin.batch_host import bucket_batch
+from whenabouts.spark_plugin.packing import PACKED, EndMarkers, Hosting, Packer
+from whenabouts.spark_plugin.sessions import prepare
+from whenabouts.spark_plugin.streaming_host import BucketProcessor, delay_ms
+from whenabouts.spark_plugin.tagged_rows import BLOB, COUNTS, OUTPUT, REJECTED, TAG, TAGGED, Unpacker
+
+STREAM_BUCKETS = 32
+"""Buckets of a stream unless the user says otherwise. A constant, not a multiple of the shuffle partitions: keys must
+find their state again after a restart in a session with another number of partitions."""
+
+
+class Result(NamedTuple):
+    """A query's tagged rows, and how to read them."""
+
+    tagged: DataFrame
+    hosting: Hosting
+
+    @property
+    def output(self) -> DataFrame:
+        """The output rows; an event time column carries the watermark on."""
+        operator = self.hosting.operator()
+        rows = self._rows(OUTPUT, operator.output_schema)
+        if operator.event_time is None:
+            return rows
+        delay = max(map(delay_ms, self.hosting.query.lateness_us))
+        return rows.withMetadata(operator.event_time, {WATERMARK_KEY: delay})
+
+    @property
+    def rejects(self) -> DataFrame:
+        """The rejected rows."""
+        return self._rows(REJECTED, self.hosting.rejects_schema)
+
+    def _rows(self, tag: int, schema: pa.Schema) -> DataFrame:
+        unpacker = Unpacker(schema)
+        return self.tagged.where(col(TAG) == tag).select(BLOB).mapInArrow(unpacker.unpack, unpacker.spark_schema)
+
+    @property
+    def counts(self) -> DataFrame:
+        """The counts of `whenabouts.core.metrics`: `name`, `value`, one row per step and name, to be summed."""
+        parsed = from_json(col(BLOB).cast("string"), "map<string, bigint>")
+        return self.tagged.where(col(TAG) == COUNTS).select(explode(parsed).alias("name", "value"))
+
+
+WATERMARK_KEY = "spark.watermarkDelayMs"
+"""How Spark marks an event time column in a plan. The clock itself runs in the plan's nodes, so that a column that went
+through Python needs only its mark back. (`eventTimeColumnName` would do it for a stateful operator's own rows, but
+refuses times before 1970.)"""
+
+_results: WeakKeyDictionary[DataFrame, Result] = WeakKeyDictionary()
+
+
+def timing_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    left_time: TimeSpec,
+    right_time: TimeSpec,
+    condition: Condition,
+    on: str | Sequence[str] | None = None,
+    how: str = "inner",
+    strategy: str = "auto",
+    lateness: Lateness | None = None,
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    probability: bool = True,
+    block_size: int = 1000,
+    max_latency: Duration | None = None,
+    buckets: int | None = None,
+) -> DataFrame:
+    """Pairs of a left and a right row for which `P(condition) >= confidence`, in batch or as a stream.
+
+    Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), `probability` (double) unless
+    `probability=False`, and on streams `event_time` (the larger `t_max` of the pair), which carries the watermark, so
+    that windows and further stateful operators can follow in append mode. Rows that cannot be used are in
+    `rejects(pairs)`; no row is dropped silently.
+
+    On a stream `lateness` is how far a side's rows may lag; do not call `withWatermark` for it. `buckets`: into how
+    many parts the keys are split (32 on streams); it is the limit of parallelism, and fixed for the life of a
+    checkpoint. Without `on` there is one part.
+
+    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, EngineError WA-3004 when one side
+    is a stream and the other is not, WA-3002 for an unfit Spark. Cost: packing and shuffling both sides once, then as
+    `whenabouts.core.local.timing_join` in parallel over the buckets.
+    """
+    query = TimingJoin(
+        left_time=left_time,
+        right_time=right_time,
+        condition=condition,
+        on=on,
+        how=how,
+        strategy=strategy,
+        lateness=lateness,
+        suffixes=suffixes,
+        probability=probability,
+        block_size=block_size,
+        max_latency=max_latency,
+    )
+    return run(query, [left, right], buckets=buckets)
+
+
+def run(
+    query: Query, inputs: Sequence[DataFrame], *, buckets: int | None = None, end_of_input: DataFrame | None = None
+) -> DataFrame:
+    """The output of any query over one DataFrame for each of its inputs.
+
+    `end_of_input`: a stream whose first row means that all inputs have ended: results that still waited for the
+    watermark come out (see `end_of_input.run_to_end`). Errors as `timing_join`, and QueryError WA-2006 for a wrong
+    number of inputs or buckets.
+    """
+    output = tagged(query, inputs, buckets=buckets, end_of_input=end_of_input)
+    rows = output.output
+    _results[rows] = output
+    return rows
+
+
+def rejects(result: DataFrame) -> DataFrame:
+    """The rows that the query giving `result` did not process: `input`, `code`, `reason`, and their own columns.
+
+    Reading both `result` and this runs the query twice, each read on its own: on a stream use `write_with_rejects`.
+    Raises QueryError WA-2006 unless `result` is itself what a function of this package returned.
+    """
+    return result_of(result).rejects
+
+
+def counts(result: DataFrame) -> DataFrame:
+    """Counts by `name` (rows_in = rows_processed + rows_rejected, and those of the operator), one row for each step."""
+    return result_of(result).counts
+
+
+def write_with_rejects(
+    result: DataFrame,
+    write_rows: Callable[[DataFrame, int], None],
+    write_rejects: Callable[[DataFrame, int], None],
+) -> DataStreamWriter:
+    """A writer of a stream's rows and rejects from one run: set checkpoint and trigger on it and call `start()`.
+
+    Both functions get a batch DataFrame and the batch's number, as in `foreachBatch`; after a failure a batch comes
+    again with the same number. Raises QueryError WA-2006 if `result` is no stream (in batch, write both).
+    """
+    if not result.isStreaming:
+        raise QueryError(Code.BAD_OPTION, "write_with_rejects was given a batch", "write result and rejects(result)")
+    source = result_of(result)
+
+    def write(batch: DataFrame, number: int) -> None:
+        batch.persist()
+        try:
+            here = Result(batch, source.hosting)
+            write_rows(here.output, number)
+            write_rejects(here.rejects, number)
+        finally:
+            batch.unpersist()
+
+    return source.tagged.writeStream.foreachBatch(write)
+
+
+def result_of(result: DataFrame) -> Result:
+    """What is known of a DataFrame that `run` or `timing_join` returned. Raises QueryError WA-2006 for another."""
+    try:
+        return _results[result]
+    except KeyError:
+        raise QueryError(
+            Code.BAD_OPTION, "this DataFrame did not come from whenabouts", "give the very object that was returned"
+        ) from None
+
+
+def tagged(
+    query: Query, inputs: Sequence[DataFrame], *, buckets: int | None = None, end_of_input: DataFrame | None = None
+) -> Result:
+    """The tagged rows of a query; `run` with everything still in one DataFrame."""
+    streaming = _is_streaming(query, inputs)
+    session = inputs[0].sparkSession
+    prepare(session, streaming=streaming)
+    if buckets is None:
+        buckets = STREAM_BUCKETS if streaming else _batch_buckets(session)
+    if buckets < 1:
+        raise QueryError(Code.BAD_OPTION, f"buckets is {buckets}", "give one or more")
+    schemas = tuple(arrow_schema(df, name) for df, name in zip(inputs, query.inputs, strict=True))
+    hosting = Hosting(query, schemas, buckets, streaming)
+    hosting.operator()  # refuses here, in the driver, what cannot work
+    packed = [df.mapInArrow(Packer(hosting, place).pack, PACKED) for place, df in enumerate(inputs)]
+    if streaming:
+        return Result(_stream(hosting, packed, end_of_input), hosting)
+    groups = reduce(DataFrame.union, packed).groupBy("bucket")
+    return Result(groups.applyInArrow(bucket_batch(hosting), TAGGED), hosting)
+
+
+def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) -> DataFrame:
+    """Each side moves the clock by its own lateness; then the clock column goes, and with it Spark's late filter.
+
+    Late rows are the operator's to reject.
+    """
+    sides = [
+        df.withWatermark("clock", f"{delay_ms(lateness)} milliseconds")
+        for df, lateness in zip(packed, hosting.query.lateness_us, strict=True)
+    ]
+    if end is not None:
+        sides.append(end.mapInArrow(EndMarkers(hosting.buckets).mark, PACKED))
+    rows = reduce(DataFrame.union, [side.drop("clock") for side in sides])
+    return rows.groupBy("bucket").transformWithStateInPandas(
+        statefulProcessor=BucketProcessor(hosting),
+        outputStructType=TAGGED,
+        outputMode="Append",
+        timeMode="EventTime",
+    )
+
+
+def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:
+    if len(inputs) != len(query.inputs):
+        raise QueryError(
+            Code.BAD_OPTION,
+            f"the query has {len(query.inputs)} inputs ({', '.join(query.inputs)}), {len(inputs)} were given",
+            "give one DataFrame for each",
+        )
+    streaming = [df.isStreaming for df in inputs]
+    if any(streaming) and not all(streaming):
+        kinds = ["a stream" if stream else "a batch" for stream in streaming]
+        told = ", ".join(f"{name} is {kind}" for name, kind in zip(query.inputs, kinds, strict=True))
+        raise EngineError(Code.MIXED_INPUTS, told, "read all with spark.readStream, or all with spark.read")
+    return streaming[0]
+
+
+def _batch_buckets(session: SparkSession) -> int:
+    context = getattr(session, "_sc", None)  # a Spark Connect session has none
+    return max(STREAM_BUCKETS, 4 * context.defaultParallelism if context is not None else 0)

@@ -1,0 +1,53 @@
+"""Schemas between Spark and Arrow: what a query is told of its inputs, and what its output is called in Spark.
+
+A TIMESTAMP is an instant and always reaches the query as timestamp[us, UTC], whatever the session's time zone;
+TIMESTAMP_NTZ is a timestamp without zone.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from whenabouts.core.errors import Code, InputError
+
+
+def arrow_schema(df: DataFrame, name: str) -> pa.Schema:
+    """The Arrow schema in which a DataFrame's rows reach the operator.
+
+    Raises InputError WA-1002 for a column whose type cannot leave the JVM in Arrow (intervals of months, for example).
+    """
+    fields = []
+    for field in df.schema.fields:
+        try:
+            fields.append(pa.field(field.name, to_arrow_type(field.dataType), field.nullable))
+        except PySparkException as error:
+            raise InputError(
+                Code.WRONG_TYPE,
+                f"column {field.name!r} of the {name} input is {field.dataType.simpleString()}",
+                "Spark cannot hand this type to Python: cast or drop the column",
+            ) from error
+    return pa.schema(fields)
+
+
+def spark_fields(schema: pa.Schema) -> list[StructField]:
+    """The Spark columns of an Arrow schema; all may be null, whatever the inputs said."""
+    fields = from_arrow_schema(schema, prefer_timestamp_ntz=True).fields
+    return [StructField(field.name, field.dataType, nullable=True) for field in fields]
+
+
+def worker_schema(schema: StructType) -> pa.Schema:
+    """The Arrow types in which Spark takes rows of this schema back from Python."""
+    return to_arrow_schema(schema)
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in exactly these types (time zone labels and nullability of nested fields may differ)."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

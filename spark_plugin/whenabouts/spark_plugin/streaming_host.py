@@ -1,0 +1,152 @@
+"""Hosts an operator in a Spark stream: its segments in a MapState, its timer in Spark's, one group per bucket.
+
+Spark's watermark is in milliseconds and inclusive: rows at the watermark itself are late to it. It is 0 both before any
+data and while times lie before 1970, so to the operator 0 means that nothing is known yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
+from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.protocol import NO_WATERMARK, Demand
+from whenabouts.spark_plugin.packing import Hosting, Unpacked
+from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, tagged_rows
+
+SEGMENT_KEY = StructType([StructField("input", IntegerType()), StructField("slot", LongType())])
+SEGMENT = StructType([StructField("data", BinaryType())])
+BOOK = StructType([StructField("buckets", IntegerType()), StructField("timer_ms", LongType())])
+"""What the host itself remembers of a bucket: into how many the keys were split, and the timer that is set."""
+
+NO_TIMER = -1
+
+
+class MapStateStore:
+    """`SegmentStore` over Spark's MapState. Every call is a round trip to the JVM."""
+
+    def __init__(self, state: Any) -> None:  # Any: pyspark does not export MapState's type
+        self._state = state
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        """The segment's bytes, or None."""
+        row = self._state.getValue((input, slot))
+        return None if row is None else bytes(row[0])
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        """Create or replace the segment."""
+        self._state.updateValue((input, slot), (data,))
+
+    def delete(self, input: int, slot: int) -> None:
+        """Drop the segment if it is there."""
+        self._state.removeKey((input, slot))
+
+    def clear(self) -> None:
+        """Drop all segments of the bucket."""
+        self._state.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The watermark of a micro-batch."""
+
+    ms: int
+
+    @property
+    def us(self) -> int:
+        """The operator's watermark, exclusive and in microseconds; `NO_WATERMARK` where Spark knows nothing yet.
+
+        `delay_ms` puts Spark's watermark one millisecond back, so that this one is true: a row that is not late lies
+        after Spark's watermark, and so does everything computed from it (or Spark would drop it further down).
+        """
+        return (self.ms + 1) * 1000 if self.ms > 0 else NO_WATERMARK
+
+    def timer_ms(self, timer_us: int | None) -> int:
+        """The Spark timer for the least watermark `timer_us`; what is due already comes with the next one.
+
+        Spark fires a timer once its watermark is past it: `ms > timer` is `(ms + 1) * 1000 >= (timer + 2) * 1000`.
+        """
+        if timer_us is None:
+            return NO_TIMER
+        return max(-(-timer_us // 1000) - 2, self.ms, 0)
+
+
+def delay_ms(lateness_us: int) -> int:
+    """What `withWatermark` is told for a lateness: rounded up, as Spark rounds times down, and one more (see `Clock`).
+
+    >>> delay_ms(0), delay_ms(1_500), delay_ms(2_000)
+    (1, 3, 3)
+    """
+    return -(-lateness_us // 1000) + 1
+
+
+class BucketProcessor(StatefulProcessor):
+    """Runs one bucket's operator in `transformWithStateInPandas`; knows no kind of operator."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark before anything else, in every task and once in the driver."""
+        self._handle = handle
+        self._store = MapStateStore(handle.getMapState("segments", SEGMENT_KEY, SEGMENT))
+        self._book = handle.getValueState("book", BOOK)
+        self._operator = self._hosting.operator()
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802  # Spark's
+        """A micro-batch's blobs of one bucket."""
+        arrived = Unpacked()
+        for frame in rows:
+            columns = (frame[name].tolist() for name in ("kind", "rows", "blob"))
+            arrived.take(self._operator, zip(*columns, strict=True))
+        return self._step(arrived, Clock(timerValues.getCurrentWatermarkInMs()))
+
+    def handleExpiredTimer(  # noqa: N802  # Spark's name; it calls by keyword
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[pd.DataFrame]:
+        """The bucket's timer: the operator has work to do without new rows."""
+        clock = Clock(timerValues.getCurrentWatermarkInMs())
+        return self._step(Unpacked(), clock, expired_ms=expiredTimerInfo.getExpiryTimeInMs())
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def _step(self, arrived: Unpacked, clock: Clock, expired_ms: int | None = None) -> Iterator[pd.DataFrame]:
+        demand = Demand.END if arrived.ended else Demand.FLUSH
+        timer_ms = self._timer_set()
+        step = self._operator.step(self._store, arrived.arrivals, clock.us, demand)
+        if arrived.ended:
+            self._store.clear()
+        self._set_timer(timer_ms, clock.timer_ms(step.timer_us), expired_ms)
+        for tag, blob in tagged_rows(step, arrived, self._operator, self._hosting.query.inputs):
+            yield pd.DataFrame({TAG: [tag], BLOB: [blob]})
+
+    def _timer_set(self) -> int | None:
+        """The timer that is set; None for a new bucket. Refuses state that was written for other buckets."""
+        book = self._book.get()
+        if book is None:
+            return None
+        if book[0] != self._hosting.buckets:
+            raise EngineError(
+                Code.STATE_FORMAT,
+                f"the checkpoint holds {book[0]} buckets of keys, the query asks for {self._hosting.buckets}",
+                f"give buckets={book[0]}, or start from a new checkpoint",
+            )
+        return int(book[1])
+
+    def _set_timer(self, old_ms: int | None, new_ms: int, expired_ms: int | None) -> None:
+        """One timer per bucket. Spark drops the expired one itself, but after this call: it must not be set again."""
+        if new_ms == expired_ms:
+            new_ms += 1
+        if new_ms == old_ms:
+            return
+        if old_ms not in (None, NO_TIMER, expired_ms):
+            self._handle.deleteTimer(old_ms)  # type: ignore[arg-type]  # it is no None here
+        if new_ms != NO_TIMER:
+            self._handle.registerTimer(new_ms)
+        self._book.update((self._hosting.buckets, new_ms))
