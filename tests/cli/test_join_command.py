@@ -45,7 +45,7 @@ def test_stdout_carries_only_data(cli: Cli, pair_of_files: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == '"id","k","t_min","t_max","t","v"'
     assert sorted(line.split(",")[0] for line in lines[1:]) == ["1", "2"]
-    assert "running on local" in done.stderr
+    assert "reading left\nreading right\nrunning on local, 7 rows\nwriting\n" in done.stderr
 
 
 def test_without_an_output_the_first_rows_are_shown(cli: Cli, pair_of_files: Path) -> None:

