@@ -240,3 +240,46 @@ def test_an_interrupt_ends_with_130_and_no_traceback(
     assert done.exit_code == 130
     assert done.stderr.endswith("interrupted\n")
     assert "Traceback" not in done.output
+
+
+def test_a_bug_of_ours_is_no_rejected_row(cli: Cli, pair_of_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected exception ends with 4: 1 would say that the result is there."""
+    from whenabouts.cli import run
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(run, "read_input", broken)
+    done = cli(WITHIN)
+    assert done.exit_code == 4
+    assert done.stderr.startswith("error: WA-3005: the command failed: ZeroDivisionError: oh")
+
+
+@pytest.mark.parametrize("mode", ["", " --stream"])
+def test_headers_alone_give_no_pairs(cli: Cli, tmp_path: Path, mode: str) -> None:
+    (tmp_path / "a.csv").write_text("t,k\n")
+    done = cli(f"join a.csv a.csv --on k --left-time t --right-time t --within 1s --confidence 1 -o -{mode}")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith('"t_left","k","t_right","probability"')
+    assert "rows in 0 (left 0, right 0) = processed 0 + rejected 0\npairs 0" in done.stderr
+
+
+def test_columns_that_may_not_be_null_join_and_are_rejected_like_others(cli: Cli, tmp_path: Path) -> None:
+    strict = pa.schema([pa.field("t", pa.int64(), nullable=False), pa.field("u", pa.int64(), nullable=False)])
+    (tmp_path / "a").mkdir()
+    pq.write_table(pa.table({"t": [1, 9], "u": [2, 3]}, schema=strict), tmp_path / "a" / "1.parquet")
+    pq.write_table(pa.table({"t": [5], "u": [6]}), tmp_path / "a" / "2.parquet")
+    pq.write_table(pa.table({"v": [5]}), tmp_path / "b.parquet")
+    done = cli(
+        "join a b.parquet --left-time t,u --right-time v --within 9us --confidence 1 -o out.csv --rejects bad.csv"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "processed 3 + rejected 1\npairs 2 ->" in done.stderr
+    assert (tmp_path / "bad.csv").read_text().splitlines()[1] == '"left","WA-1004","t_min is after t_max",9,3,'
+
+
+def test_two_columns_of_one_name_are_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,x,x\n1,2,3\n")
+    done = cli("join a.csv a.csv --left-time t --right-time t --within 1s --confidence 1")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: WA-2009: a.csv has two columns 'x'")

@@ -62,7 +62,7 @@ class RootGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run, with every failure told in one line."""
         try:
-            return super().invoke(ctx)
+            return guarded(lambda: super(RootGroup, self).invoke(ctx), doing="the command")
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
@@ -73,7 +73,7 @@ class RootGroup(click.Group):
 
 
 def guarded(work: Callable[[], Any], *, doing: str) -> Any:
-    """Call `work`; what it raises without a code of ours is the engine's failure (EngineError WA-3005).
+    """Call `work`; what it raises without a code of ours is a failure (EngineError WA-3005).
 
     >>> guarded(lambda: 1 // 0, doing="dividing")
     Traceback (most recent call last):
@@ -83,7 +83,7 @@ zero (hint: set WHENABOUTS_TRACEBACK=1 to see where)
     """
     try:
         return work()
-    except (WhenaboutsError, click.ClickException, click.exceptions.Exit):
+    except (WhenaboutsError, click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
         text = str(error).strip().partition("\n")[0][:500]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from whenabouts.cli.edge_times import Clock, Findings, Settled, settle
-from whenabouts.core.errors import Code, InputError
+from whenabouts.core.errors import Code, InputError, QueryError
 
 _COMPRESSED = (".gz", ".bz2", ".zst")
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"} | dict.fromkeys(
@@ -51,7 +51,7 @@ def read_input(name: str, path: str, time_columns: tuple[str, ...], clock: Clock
     """Read all files under `path` (a file, a folder, a glob) as the input called `name`. Memory: all of it.
 
     Raises: InputError WA-1008 for what cannot be read, WA-1001 and WA-1002 for files that disagree, with the file's
-    name and the column, and what `settle` raises.
+    name and the column; QueryError WA-2009 for two columns of one name; and what `settle` raises.
     """
     files, notes = find_files(path)
     found = Findings()
@@ -151,6 +151,8 @@ def _without_invented(file: Path, table: pa.Table, text_columns: tuple[str, ...]
 
 def _of_one_schema(files: list[Path], tables: list[pa.Table]) -> list[pa.Table]:
     schema = tables[0].schema
+    for file, table in zip(files, tables, strict=True):
+        _check_distinct(file, table.schema.names)
     for file, table in zip(files[1:], tables[1:], strict=True):
         schema = _unified(schema, table.schema, files[0], file)
     return [_cast(table, schema, file) for file, table in zip(files, tables, strict=True)]
@@ -180,26 +182,31 @@ def _unified(schema: pa.Schema, other: pa.Schema, first: Path, file: Path) -> pa
 
 
 def _cast(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
-    if table.schema.names == schema.names and table.schema.types == schema.types:
-        return table.replace_schema_metadata(None)
     columns = []
     for field in schema:
         if field.name not in table.schema.names:
             columns.append(pa.nulls(table.num_rows, field.type))
             continue
+        column = table.column(field.name)
         try:
-            columns.append(table.column(field.name).cast(field.type))
+            columns.append(column if column.type == field.type else column.cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InputError(
                 Code.WRONG_TYPE, f"column {field.name!r} of {file}: {_one_line(error)}", "files of one input must agree"
             ) from error
-    return pa.Table.from_arrays(columns, schema=pa.schema(schema, metadata=None))
+    return pa.Table.from_arrays(columns, schema=pa.schema([(field.name, field.type) for field in schema]))
+
+
+def _check_distinct(file: Path, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise QueryError(Code.COLUMN_CLASH, f"{file} has two columns {name!r}", "rename one")
 
 
 def _unparsable(settled: list[Settled], schema: pa.Schema) -> pa.Table:
     """All rows that were lost to unreadable times, in the input's schema but for the time columns that are text."""
     text = {column for part in settled for column in part.text_columns}
-    raw = pa.schema([pa.field(f.name, pa.string()) if f.name in text else f.remove_metadata() for f in schema])
+    raw = pa.schema([(f.name, pa.string() if f.name in text else f.type) for f in schema])
     tables = [_cast(part.unparsable, raw, Path("rejected rows")) for part in settled if part.unparsable.num_rows]
     return pa.concat_tables(tables) if tables else raw.empty_table()
 
