@@ -309,7 +309,7 @@ class TestOrderRows:
 
     @pytest.mark.parametrize("axis", ["t_max", "midpoint"])
     @pytest.mark.parametrize("keys", [1, 5])
-    @pytest.mark.parametrize("arrival", ["ordered", "nearly", "shuffled", "reversed"])
+    @pytest.mark.parametrize("arrival", ["ordered", "nearly", "shuffled", "far", "reversed"])
     def test_every_way_to_sort_gives_the_same_order(self, axis: str, keys: int, arrival: str) -> None:
         random, n = np.random.default_rng(3), 5_000
         t_max = np.sort(random.integers(0, 10**6, n))
@@ -317,6 +317,9 @@ class TestOrderRows:
             t_max += random.integers(0, 400, n)
         elif arrival == "shuffled":
             random.shuffle(t_max)
+        elif arrival == "far":  # value and position do not fit into 63 bits together
+            random.shuffle(t_max)
+            t_max *= 2**36
         elif arrival == "reversed":
             t_max = t_max[::-1].copy()
         t_min = t_max - random.integers(0, 100, n)

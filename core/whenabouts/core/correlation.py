@@ -12,7 +12,7 @@ cannot match. One fill kernel writes the pairs of all strategies, in bounded chu
 | ``eager`` (ITC Alg. 2, PTJoin) | as they arrive | by t_max | LH, LL, RL, RH, each by binary search |
 | ``lazy`` (ITC Alg. 4-5) | by t_max | by t_max | the same, by pointers that move with the base block |
 | ``lazy_lookup`` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
-| ``auto`` | as they arrive | by midpoint | quantile ranges, by moving pointers |
+| ``auto`` | by midpoint | by midpoint | quantile ranges, by moving pointers |
 
 Rows of one key never meet rows of another, so all strategies work key by key; within a key the order is as in
 the table.
@@ -53,7 +53,7 @@ STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
-_BASE_AXIS: dict[str, Axis] = {"lazy": "t_max", "lazy_lookup": "t_max"}
+_BASE_AXIS: dict[str, Axis] = {"auto": "midpoint", "lazy": "t_max", "lazy_lookup": "t_max"}
 _TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
 
 

@@ -2,7 +2,7 @@
 
 Blocks usually arrive almost in time order. So the order is found by the cheapest means that works: nothing at
 all when it already holds, a counting sort by key (stable, linear), an insertion sort inside each key as long
-as rows are nearly in place, and a full argsort of the axis only for shuffled input.
+as rows are nearly in place, and a full sort of the axis only for shuffled input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from whenabouts.core.compiled import (
     BOOL,
-    INT64,
     READ_INT64,
     WRITE_INT32,
     WRITE_INT64,
@@ -24,7 +23,8 @@ from whenabouts.core.compiled import (
 
 Axis = Literal["arrival", "t_max", "midpoint"]
 
-_MOVES_PER_ROW = 24  # beyond this an argsort of the whole axis is cheaper than insertion
+_MOVES_PER_ROW = 24  # beyond this a full sort is cheaper than insertion
+_MOVES_AHEAD = 1 << 16  # what the first rows may cost beyond that
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +107,19 @@ def _is_ordered(axis: NDArray[np.int64], starts: NDArray[np.int64]) -> bool:
     return True
 
 
-@compiled(BOOL(WRITE_INT64, WRITE_INT64, WRITE_INT32, READ_INT64, INT64))
+@compiled(BOOL(WRITE_INT64, WRITE_INT64, WRITE_INT32, READ_INT64))
 def _insertion_sort(
     axis: NDArray[np.int64],
     t_min: NDArray[np.int64],
     position: NDArray[np.int32],
     starts: NDArray[np.int64],
-    budget: int,
 ) -> bool:
-    # Stable, inside each key. False when the rows were too far from their places; they are then half sorted.
+    # Stable, inside each key. False as soon as the rows prove too far from their places; they are then half sorted.
+    budget = _MOVES_AHEAD
     for k in range(starts.size - 1):
         first = starts[k]
         for i in range(first + 1, starts[k + 1]):
+            budget += _MOVES_PER_ROW
             value = axis[i]
             if axis[i - 1] <= value:
                 continue
@@ -132,6 +133,19 @@ def _insertion_sort(
             if budget < 0:
                 return False
     return True
+
+
+def _sorted_positions(values: NDArray[np.int64]) -> NDArray[np.int32]:
+    """A stable argsort. Where value and position fit into 63 bits together, numpy's vectorised sort of both at once is
+    four to ten times faster than any argsort (300 hours of microseconds and a million rows do)."""
+    least = int(values.min())
+    place_bits = max(len(values) - 1, 1).bit_length()
+    if (int(values.max()) - least).bit_length() + place_bits > 63:
+        return np.argsort(values, kind="stable").astype(np.int32)
+    packed = (values - least) << place_bits
+    packed |= np.arange(len(values))
+    packed.sort()
+    return (packed & ((1 << place_bits) - 1)).astype(np.int32)
 
 
 def order_rows(times: Times, axis: Axis, keys: int) -> OrderedRows:
@@ -161,10 +175,12 @@ def order_rows(times: Times, axis: Axis, keys: int) -> OrderedRows:
         _group_by_key(key, starts, values, t_min, *moved)
     else:
         moved = values.copy(), t_min.copy(), position
-    if axis != "arrival" and not _insertion_sort(*moved, starts, _MOVES_PER_ROW * len(times)):
-        order = np.argsort(values, kind="stable")
+    if axis != "arrival" and not _insertion_sort(*moved, starts):
+        order = _sorted_positions(values)
+        moved = values[order], t_min[order], order
         if key is not None:
-            order = order[np.argsort(key[order], kind="stable")]
-        moved = values[order], t_min[order], order.astype(np.int32)
+            in_time, moved = moved, (np.empty_like(values), np.empty_like(t_min), np.empty_like(order))
+            _group_by_key(key[order], starts, in_time[0], in_time[1], *moved)
+            moved = moved[0], moved[1], order[moved[2]]
     values, t_min, position = moved
     return OrderedRows(t_min, values - t_min if axis == "midpoint" else values, position, values, starts)
