@@ -1,0 +1,316 @@
+"""Engines that are wrong on purpose, each in one way: the suite must find out every one of them.
+
+Each is the local engine with one thing spoilt: the files that it reads, the operator that it drives, the outcome that
+it gives, or its commits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.conformance import multiset
+from whenabouts.core import local
+from whenabouts.core.errors import Code
+from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
+from whenabouts.core.keys import NULL_KEY
+from whenabouts.core.local import Outcome
+from whenabouts.core.protocol import NO_WATERMARK, Demand, Query, Rejected, Step
+from whenabouts.core.stores import DictStore
+from whenabouts.core.timing_join import TimingJoinOperator
+
+SECOND = 1_000_000
+
+
+class _SpoiltQuery:
+    def __init__(self, query: Query, harness: Spoilt) -> None:
+        self._query, self._harness = query, harness
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+    def operator(self, schemas: Any, *, streaming: bool) -> Any:
+        operator: Any = self._query.operator(schemas, streaming=streaming)
+        self._harness.spoil(operator)
+        step = operator.step
+        operator.step = lambda *args: self._harness.step(step, *args)
+        return operator
+
+
+class _SpoiltRun:
+    def __init__(self, run: Any, harness: Spoilt) -> None:
+        self._run, self._harness = run, harness
+
+    def source(self, input: str, files: Any) -> None:
+        self._run.source(input, self._harness.files(files))
+
+    def collect(self) -> Outcome:
+        with mock.patch.object(local, "_Host", self._harness.host):
+            return self._harness.outcome(self._run.collect())
+
+
+class Spoilt(LocalHarness):
+    """The local engine with places to spoil it; this one is whole."""
+
+    name = "whole"
+    host: type = local._Host
+
+    def open(self, query: Query, variant: Variant) -> Any:
+        return _SpoiltRun(super().open(self.query(query), variant), self)
+
+    def query(self, query: Query) -> Any:
+        return _SpoiltQuery(query, self)
+
+    def files(self, files: Any) -> Any:
+        return files
+
+    def spoil(self, operator: Any) -> None:
+        pass
+
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand) -> Step:
+        return step(store, arrivals, watermark, demand)  # type: ignore[no-any-return]
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        return outcome
+
+
+class DropsLateRows(Spoilt):
+    name = "drops late rows silently"
+
+    def step(self, step: Any, *args: Any) -> Step:
+        done: Step = step(*args)
+        done.rejected = [rejected for rejected in done.rejected if rejected.code is not Code.LATE]
+        done.metrics["rows_rejected"] -= done.metrics.pop("rows_late", 0)
+        return done
+
+
+class NeverCallsARowLate(Spoilt):
+    name = "never calls a row late"
+
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand) -> Step:
+        return step(store, arrivals, NO_WATERMARK, demand)  # type: ignore[no-any-return]
+
+
+class EvictsTooEarly(Spoilt):
+    name = "evicts too early"
+
+    def spoil(self, operator: Any) -> None:
+        if isinstance(operator, TimingJoinOperator):
+            exact = operator._obsolete_before
+            operator._obsolete_before = lambda *args: exact(*args) + SECOND  # type: ignore[method-assign]
+
+
+class NeverEvicts(Spoilt):
+    name = "never evicts"
+
+    def spoil(self, operator: Any) -> None:
+        operator._evict = lambda *_: None
+
+
+class PairsTwice(Spoilt):
+    name = "gives one pair twice"
+
+    def step(self, step: Any, *args: Any) -> Step:
+        done: Step = step(*args)
+        done.output += [batch.slice(0, 1) for batch in done.output[:1]]
+        return done
+
+
+class _KeepsReplayedOutput(local._Host):
+    def restore(self, committed: Any) -> None:
+        output = list(self._output)
+        super().restore(committed)
+        self._output[:] = output
+
+
+class ReplaysTwice(Spoilt):
+    name = "keeps the output of a lost step"
+    host = _KeepsReplayedOutput
+
+
+class _LosesState(local._Host):
+    def restore(self, committed: Any) -> None:
+        super().restore(committed)
+        self._stores = [DictStore() for _ in self._stores]
+
+
+class LosesState(Spoilt):
+    name = "restarts without its state"
+    host = _LosesState
+
+
+class ForgetsDuplicates(Spoilt):
+    name = "forgets that rows repeat"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        seen: Counter[Any] = Counter()
+        first = []
+        for row in zip(*(multiset.cells(column) for column in outcome.output.columns), strict=True):
+            first.append(not seen[row])
+            seen[row] += 1
+        return Outcome(outcome.output.filter(pa.array(first, pa.bool_())), outcome.rejects, outcome.metrics)
+
+
+class RoundsProbability(Spoilt):
+    name = "rounds the probability"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        output = outcome.output
+        if "probability" in output.column_names:
+            at = output.column_names.index("probability")
+            output = output.set_column(at, "probability", pa.array(np.round(output.column(at).to_numpy(), 15)))
+        return Outcome(output, outcome.rejects, outcome.metrics)
+
+
+class LosesABit(Spoilt):
+    name = "differs in the last bit of a stream"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        output = outcome.output
+        if "event_time" in output.column_names:
+            at = output.column_names.index("probability")
+            nudged = np.nextafter(output.column(at).to_numpy(), 0)
+            output = output.set_column(at, "probability", pa.array(nudged))
+        return Outcome(output, outcome.rejects, outcome.metrics)
+
+
+class _Codes:
+    """Keys whose codes are changed."""
+
+    def __init__(self, keys: Any, change: Any) -> None:
+        self._keys, self._change = keys, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._keys, name)
+
+    def codes(self, tables: Any) -> Any:
+        return [self._change(codes, table) for codes, table in zip(self._keys.codes(tables), tables, strict=True)]
+
+
+class NullsMeet(Spoilt):
+    name = "joins null keys"
+
+    def spoil(self, operator: Any) -> None:
+        operator.keys = _Codes(operator.keys, lambda codes, _: codes + 1)  # NULL_KEY is a code like any other
+
+
+class NaNsDoNotMeet(Spoilt):
+    name = "does not join NaN keys"
+
+    def spoil(self, operator: Any) -> None:
+        def without_nan(codes: Any, table: Any) -> Any:
+            for name in operator.keys.names:
+                column = table.column(name)
+                if pa.types.is_floating(column.type):
+                    values = np.asarray(
+                        column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column
+                    )
+                    codes = np.where(np.isnan(values.astype(float)), NULL_KEY, codes)
+            return codes
+
+        operator.keys = _Codes(operator.keys, without_nan)
+
+
+class OneStrategy(Spoilt):
+    name = "has one strategy under five names"
+
+    def query(self, query: Any) -> Any:
+        return sheets_with_strategy(query, "eager")
+
+
+def sheets_with_strategy(query: Any, strategy: str) -> Any:
+    from dataclasses import replace
+
+    return replace(query, strategy=strategy) if hasattr(query, "strategy") else query
+
+
+class ForgetsWaitingRows(Spoilt):
+    name = "forgets the rows that wait at the end"
+
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand) -> Step:
+        return Step() if demand is Demand.END and not arrivals else step(store, arrivals, watermark, demand)
+
+
+class RejectsUnderOneCode(Spoilt):
+    name = "rejects everything under one code"
+
+    def spoil(self, operator: Any) -> None:
+        for reader in operator.readers:
+            read = reader.read
+            reader.read = lambda rows, read=read: self._one_code(read(rows))
+
+    @staticmethod
+    def _one_code(events: Any) -> Any:
+        return events._replace(rejected=[Rejected(r.input, Code.NULL_TIME, r.rows) for r in events.rejected])
+
+
+class LosesRejects(Spoilt):
+    name = "does not count what it rejects"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        metrics = outcome.metrics.copy()
+        metrics["rows_rejected"] = 0
+        return Outcome(outcome.output, outcome.rejects, metrics)
+
+
+class PartsKeys(Spoilt):
+    name = "sends rows of one key to many buckets"
+
+    def spoil(self, operator: Any) -> None:
+        operator.keys.buckets = lambda block, n: np.arange(block.num_rows) % n
+
+
+class IgnoresLaterFiles(Spoilt):
+    name = "reads the first file only"
+
+    def files(self, files: Any) -> Any:
+        return files[:1]
+
+
+class EarlierEventTime(Spoilt):
+    name = "gives the earlier event time"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        output = outcome.output
+        if "event_time" in output.column_names and output.num_rows:
+            at = output.column_names.index("event_time")
+            earlier = pa.array(output.column(at).cast(pa.int64()).to_numpy() - 1).cast(pa.timestamp("us", "UTC"))
+            output = output.set_column(at, "event_time", earlier)
+        return Outcome(output, outcome.rejects, outcome.metrics)
+
+
+class DropsAColumn(Spoilt):
+    name = "widens an integer column"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        output = outcome.output
+        if "small" in output.column_names:
+            at = output.column_names.index("small")
+            output = output.set_column(at, "small", output.column(at).cast(pa.int64()))
+        return Outcome(output, outcome.rejects, outcome.metrics)
+
+
+class EndsRunsEarly(Spoilt):
+    name = "ends runs with every file"
+
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand) -> Step:
+        return step(store, arrivals, watermark, Demand.END)  # type: ignore[no-any-return]
+
+
+class HonestGap(RoundsProbability):
+    name = "declares its gap"
+    capabilities = Capabilities({"oracle_probability": Gap("notimpl", "rounds to 15 digits", "issue 0")})
+
+
+class ClosedGap(Spoilt):
+    name = "declares a gap that is closed"
+    capabilities = Capabilities({"oracle_end_of_input": Gap("notyet", "has been mended since", "issue 0")})
+
+
+class GapInNoLaw(Spoilt):
+    name = "declares a gap in no law"
+    capabilities = Capabilities({"oracle_of_delphi": Gap("never", "is far away", "issue 0")})

@@ -1,0 +1,100 @@
+"""The inputs of the laws under test: they contain what the laws are about, or the laws would hold for nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, find, settings
+
+from whenabouts.conformance import expectations, generators, multiset, oracle, sheets
+from whenabouts.core import Interval
+
+SHEETS = tuple(sheets.PROFILES)
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_a_sheet_has_pairs_and_near_misses_empty_and_single_rows_and_repeats(name: str) -> None:
+    source, (inputs, answer) = sheets.sheet(name), expectations.of_sheet(name)
+    met = sum(1 for _ in oracle.candidates(inputs.events["left"], inputs.events["right"]))
+    assert answer.rows.total() > 40
+    assert met - answer.rows.total() > 40
+    for side in expectations.SIDES:
+        per_case = Counter(source.tables[side].column("case").to_pylist())
+        assert len(per_case) < 200, "a case without rows"
+        assert 1 in per_case.values()
+        assert max(multiset.rows(source.tables[side]).values()) > 1
+        assert any(event.key is None for event in inputs.events[side])
+        assert len({event.t_max for event in inputs.events[side]}) < len(inputs.events[side])
+
+
+@pytest.mark.parametrize(("name", "least"), [("ties", 50), ("wide", 3), ("narrow", 25), ("point and interval", 5)])
+def test_sheets_have_probabilities_of_exactly_the_confidence(name: str, least: int) -> None:
+    condition, (inputs, _) = sheets.sheet(name).query.condition, expectations.of_sheet(name)
+    ties = sum(
+        oracle.probability(left.time, right.time, condition.lo_us, condition.hi_us).nearest == condition.confidence
+        for left, right in oracle.candidates(inputs.events["left"], inputs.events["right"])
+    )
+    assert ties >= least
+
+
+def test_the_sheets_have_points_narrow_windows_and_all_keys() -> None:
+    events = expectations.of_sheet("ties")[0].events["left"]
+    assert any(event.t_min == event.t_max for event in events)
+    narrow = sheets.sheet("narrow").query
+    assert isinstance(narrow.left_time, Interval)
+    assert narrow.condition.hi_us - narrow.condition.lo_us < (narrow.left_time.max_uncertainty_us or 0)
+    floats = {repr(k) for k in sheets.sheet("certain").tables["left"].column("k").to_pylist()}
+    assert floats == {"nan", "0.0", "-0.0", "1.5", "None"}
+    types = [sheets.sheet("ties").tables[side].schema.field("k").type for side in expectations.SIDES]
+    assert types == [pa.int64(), pa.int32()]
+    assert len(sheets.sheet("wide").query.key_columns) == 3
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_streams_have_rows_out_of_order_but_none_late_and_all_rows(name: str) -> None:
+    source, files = sheets.sheet(name), sheets.stream(name)
+    disorder = 0
+    for place, side in enumerate(expectations.SIDES):
+        whole = pa.concat_tables(files[side])
+        multiset.assert_same(multiset.rows(whole), multiset.rows(source.tables[side]), "rows of the stream")
+        events, _ = oracle.read(whole, source.specs[side])
+        greatest = events[0].t_max
+        for event in events:
+            assert event.t_max >= greatest - source.query.lateness_us[place]
+            disorder += event.t_max < greatest
+            greatest = max(greatest, event.t_max)
+    assert disorder > 5 or name == "realistic", "in it cases lie years apart"
+
+
+def test_inputs_are_the_same_in_every_process() -> None:
+    """A sheet depends on its name alone; the digest changes only with the generators."""
+    rows = multiset.rows(sheets.finite("ties")["left"][0], ["case", "k", "t_min", "t_max"])
+    assert rows == multiset.rows(
+        sheets._tables("ties", sheets.PROFILES["ties"])["left"], ["case", "k", "t_min", "t_max"]
+    )
+    assert sheets.rng("a", 1).integers(0, 10**6) == sheets.rng("a", 1).integers(0, 10**6)
+    assert sheets.rng("a", 1).integers(0, 10**6) != sheets.rng("a", 2).integers(0, 10**6)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        lambda e: e.query.on == ("k",) and any(v != v for v in e.tables["left"].column("k").to_pylist()),
+        lambda e: e.query.condition.hi_us == e.query.condition.lo_us,
+        lambda e: any(pair.p.nearest == e.query.condition.confidence < 1 for pair in _matches(e)),
+        lambda e: e.query.strategy == "lazy_lookup" and len(_matches(e)) > 2,
+        lambda e: max(multiset.rows(e.tables["right"]).values(), default=0) > 1,
+    ],
+    ids=["NaN keys", "a window of one instant", "a tie below certainty", "lazy_lookup with pairs", "rows that repeat"],
+)
+def test_hypothesis_draws(wanted: Callable[[generators.Example], bool]) -> None:
+    how = settings(max_examples=4000, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+    find(generators.joins(), lambda example: bool(wanted(example)), settings=how)
+
+
+def _matches(example: generators.Example) -> list[oracle.Pair]:
+    events = expectations.read(example.query, example.tables).events
+    return oracle.pairs(events["left"], events["right"], example.query.condition)
