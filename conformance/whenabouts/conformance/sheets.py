@@ -197,13 +197,13 @@ def payload(random: np.random.Generator, n: int, side: str) -> dict[str, pa.Arra
 _INT = pa.int64()
 PROFILES: dict[str, Profile] = {
     # |D| <= 5 at 0.5, lengths 0..10: the window is as wide as one interval, ties abound
-    "ties": Profile(within("5 s", confidence=0.5)),
+    "ties": Profile(within("5 s", confidence=0.5), span=14),
     # wider than both intervals together: sure ranges exist
     "wide": Profile(between("-18 s", "14 s", confidence=0.8), left=(2, 10), right=(0, 6), keys="two columns"),
-    "narrow": Profile(between("-1 s", "2 s", confidence=0.25), keys="text"),
+    "narrow": Profile(between("-1 s", "2 s", confidence=0.25), keys="text", span=8),
     "certain": Profile(within("12 s", confidence=1.0), keys="floats"),
     "barely": Profile(within("8 s", confidence=2.0**-40), time_type=pa.timestamp("us", "UTC")),
-    "points": Profile(within("0 s", confidence=1.0), left=None, right=None, keys="text"),
+    "points": Profile(within("0 s", confidence=1.0), left=None, right=None, keys="text", span=9),
     "point and interval": Profile(
         deadline("9 s", since="2 s", confidence=0.75), left=None, right=(2, 8), time_type=pa.timestamp("ms", "UTC")
     ),
@@ -213,7 +213,7 @@ PROFILES: dict[str, Profile] = {
         origin=YEAR_1900, stretch=YEAR_2200 - YEAR_1900 - 60 * DAY, span=25 * DAY,
     ),
     "microseconds": Profile(within(7, confidence=0.9), unit=1),
-    "malformed": Profile(between("-20 s", "20 s", confidence=0.3), left=(1, 10), bad=0.2),
+    "malformed": Profile(between("-20 s", "20 s", confidence=0.3), left=(1, 10), bad=0.2, span=40),
     "before 1970": Profile(between("-30 s", "5 s", confidence=0.6), origin=YEAR_1950),
     "one-sided": Profile(deadline("4 s", confidence=0.5), declared=False),
 }  # fmt: skip

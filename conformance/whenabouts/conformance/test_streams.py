@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from whenabouts.conformance import expectations, multiset, sheets
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
-from whenabouts.core import Condition, Interval, Lateness, within
+from whenabouts.core import Condition, Interval, Lateness, between, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
 from whenabouts.core.timing_join import STRATEGIES, TimingJoin
@@ -21,6 +22,8 @@ from whenabouts.core.timing_join import STRATEGIES, TimingJoin
 STREAM = Variant(streaming=True)
 MAIN = "wide"
 """The sheet on which every strategy and variant runs; its window lets state be dropped while rows still match."""
+
+LONG_TIME = Interval("t_min", "t_max", max_uncertainty="4 s")
 
 OTHERS = ("ties", "narrow", "certain", "point and interval", "realistic", "malformed", "before 1970")
 
@@ -141,6 +144,51 @@ def test_oracle_late_rows(engine: Engine, sheet: str, strategy: str) -> None:
     multiset.assert_same(expectations.join_rows(outcome), expected, "pairs of the rows that were accepted")
 
 
+LATE_S, FAR_S = 10, 100
+EDGES = {
+    "half": within("6 s", confidence=0.5),
+    "certain": between("-12 s", "15 s", confidence=1.0),
+    "narrow": between("-1 s", "2 s", confidence=0.25),
+}
+
+
+@lru_cache
+def _edge_stream() -> dict[str, Files]:
+    """Partners that come at the last moment at which they are not late, and are as long as may be.
+
+    t_max    60. . . . . . . . . . . . . . 90 . . . . . 100 s
+    file 0   |||||||||||||||||||||||||||||||||||||||||||||    both sides, four rows a second
+    1 to 3                                         |          nothing new: time for any engine to drop rows
+    file 4                               ===|                 ends at the watermark, 100 s - 10 s
+    """
+
+    def rows(t_max: Any, length: Any, first_id: int) -> pa.Table:
+        end, count = YEAR_2024 + np.asarray(t_max, np.int64), len(t_max)
+        return pa.table({"k": np.zeros(count, np.int64), "t_min": end - np.asarray(length, np.int64), "t_max": end,
+                         "id": np.arange(first_id, first_id + count)})  # fmt: skip
+
+    dense = np.arange(60 * SECOND, FAR_S * SECOND + 1, SECOND // 4)
+    quiet = [rows([(FAR_S - 5) * SECOND], [0], 1000 + n) for n in range(3)]
+    last = rows([(FAR_S - LATE_S) * SECOND] * 5, [n * SECOND for n in range(5)], 2000)
+    files = (rows(dense, np.zeros(len(dense)), 0), *quiet, last)
+    return {"left": files, "right": files}
+
+
+@pytest.mark.parametrize("strategy", ["auto", "lazy"])
+@pytest.mark.parametrize("edge", EDGES)
+def test_oracle_latest_partners(engine: Engine, edge: str, strategy: str) -> None:
+    """No row is dropped while a partner may still come: the partners here come at the last moment."""
+    query = TimingJoin(
+        left_time=LONG_TIME, right_time=LONG_TIME, condition=EDGES[edge], on="k", strategy=strategy, block_size=1,
+        lateness=Lateness(left=f"{LATE_S} s", right=f"{LATE_S} s"),
+    )  # fmt: skip
+    tables = expectations.whole(_edge_stream())
+    answer = expectations.answer(query, tables, expectations.read(query, tables).events)
+    outcome = engine.run(query, _edge_stream(), STREAM)
+    multiset.assert_same(expectations.join_rows(outcome), answer.rows, "pairs with the latest partners")
+    assert outcome.rejects.num_rows == 0
+
+
 LONG_FILES, ROWS_PER_SECOND, FILE_S = 14, 2, 60
 
 
@@ -152,13 +200,10 @@ def _long_stream() -> dict[str, Files]:
         random, n = sheets.rng("long", side), LONG_FILES * FILE_S * ROWS_PER_SECOND
         t_max = YEAR_2024 + np.arange(n) * (SECOND // ROWS_PER_SECOND)
         length = random.integers(0, 4 * SECOND, n)
-        table = pa.table({"k": random.integers(0, 9, n), "t_min": t_max - length, "t_max": t_max, "id": np.arange(n)})
+        table = pa.table({"k": random.integers(0, 30, n), "t_min": t_max - length, "t_max": t_max, "id": np.arange(n)})
         size = FILE_S * ROWS_PER_SECOND
         files[side] = tuple(table.slice(start, size) for start in range(0, n, size))
     return files
-
-
-LONG_TIME = Interval("t_min", "t_max", max_uncertainty="4 s")
 
 
 @lru_cache
