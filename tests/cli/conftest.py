@@ -13,6 +13,11 @@ from whenabouts.cli import main
 Cli = Callable[..., Result]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # pyspark leaves the sockets of collect() and of its JVM to the garbage collector, which runs in anybody's module.
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Runs `whenabouts ARGUMENTS` in an empty folder; arguments may be one string."""

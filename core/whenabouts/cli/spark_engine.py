@@ -35,10 +35,23 @@ def run_on_spark(query: Query, inputs: Sequence[Input], *, stream: bool) -> Outc
         run.source(source.name, [for_spark(table) for table in source.tables])
     outcome = run.collect()
     return Outcome(
-        outcome.output.cast(operator.output_schema),
-        outcome.rejects.cast(rejects_schema([reader.schema for reader in operator.readers])),
+        as_local(outcome.output, operator.output_schema),
+        as_local(outcome.rejects, rejects_schema([reader.schema for reader in operator.readers])),
         outcome.metrics,
     )
+
+
+def as_local(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The types that the local engine gives, undoing `for_spark`.
+
+    >>> as_local(pa.table({"b": pa.array([None], pa.string())}), pa.schema({"b": pa.null()})).schema.types
+    [DataType(null)]
+    """
+    columns = [
+        pa.chunked_array([pa.nulls(table.num_rows)]) if pa.types.is_null(field.type) else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def for_spark(table: pa.Table) -> pa.Table:
