@@ -155,10 +155,11 @@ def write_with_rejects(
     result: DataFrame,
     write_rows: Callable[[DataFrame, int], None],
     write_rejects: Callable[[DataFrame, int], None],
+    write_counts: Callable[[DataFrame, int], None] | None = None,
 ) -> DataStreamWriter:
     """A writer of a stream's rows and rejects from one run: set checkpoint and trigger on it and call `start()`.
 
-    Both functions get a batch DataFrame and the batch's number, as in `foreachBatch`; after a failure a batch comes
+    The functions get a batch DataFrame and the batch's number, as in `foreachBatch`; after a failure a batch comes
     again with the same number. Raises QueryError WA-2006 if `result` is no stream (in batch, write both).
     """
     if not result.isStreaming:
@@ -171,6 +172,8 @@ def write_with_rejects(
             here = Result(batch, source.hosting)
             write_rows(here.output, number)
             write_rejects(here.rejects, number)
+            if write_counts is not None:
+                write_counts(here.counts, number)
         finally:
             batch.unpersist()
 
@@ -201,7 +204,7 @@ def tagged(
     schemas = tuple(arrow_schema(df, name) for df, name in zip(inputs, query.inputs, strict=True))
     hosting = Hosting(query, schemas, buckets, streaming)
     hosting.operator()  # refuses here, in the driver, what cannot work
-    packed = [df.mapInArrow(Packer(hosting, place).pack, PACKED) for place, df in enumerate(inputs)]
+    packed = [_numbered(df).mapInArrow(Packer(hosting, place).pack, PACKED) for place, df in enumerate(inputs)]
     if streaming:
         return Result(_stream(hosting, packed, end_of_input), hosting)
     groups = reduce(DataFrame.union, packed).groupBy("bucket")
@@ -226,6 +229,11 @@ def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) ->
         outputMode="Append",
         timeMode="EventTime",
     )
+
+
+def _numbered(df: DataFrame) -> DataFrame:
+    """The columns by number: mapInArrow asks for each by name, and fails on a dot or a backtick in it."""
+    return df.toDF(*map(str, range(len(df.columns))))
 
 
 def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:

@@ -58,7 +58,7 @@ class Hosting:
 
 @dataclass(frozen=True)
 class Packer:
-    """Packs one input; `pack` is what `mapInArrow` runs."""
+    """Packs one input; `pack` is what `mapInArrow` runs. Columns come in the schema's order, under any name."""
 
     hosting: Hosting
     input: int
@@ -69,8 +69,9 @@ class Packer:
         reader = operator.readers[self.input]
         schemas, inputs = [r.schema for r in operator.readers], self.hosting.query.inputs
         blocks: list[pa.RecordBatch] = []
+        names = self.hosting.schemas[self.input].names
         for batch in batches:
-            block, rejected = reader.read(batch)
+            block, rejected = reader.read(pa.RecordBatch.from_arrays(batch.columns, names=names))
             blocks.append(block)
             packed = _PackedRows()
             for reject in rejected:

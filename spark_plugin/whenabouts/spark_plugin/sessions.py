@@ -6,9 +6,11 @@ import logging
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+import whenabouts
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages
 
@@ -23,6 +25,7 @@ def local_session(app_name: str = "whenabouts", cores: int = 2, **conf: object) 
     """
     check_environment()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = os.pathsep.join(_import_roots())
     options = {
         "spark.master": f"local[{cores}]",
         "spark.ui.enabled": "false",
@@ -55,6 +58,13 @@ def prepare(session: SparkSession, *, streaming: bool) -> None:
     if streaming and "RocksDB" not in str(session.conf.get(PROVIDER_CONF, "")):
         _LOG.info("%s is set to %s: Spark's stateful Python operators need it", PROVIDER_CONF, ROCKSDB)
         session.conf.set(PROVIDER_CONF, ROCKSDB)
+
+
+def _import_roots() -> list[str]:
+    """PYTHONPATH for this machine's workers: they find whenabouts where this process found it, installed or not."""
+    known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    ours = [str(Path(folder).parent) for folder in whenabouts.__path__]
+    return list(dict.fromkeys([*known, *ours]))
 
 
 def _use_own_python(session: SparkSession) -> None:

@@ -145,8 +145,8 @@ class BucketProcessor(StatefulProcessor):
             new_ms += 1
         if new_ms == old_ms:
             return
-        if old_ms not in (None, NO_TIMER, expired_ms):
-            self._handle.deleteTimer(old_ms)  # type: ignore[arg-type]  # it is no None here
+        if old_ms is not None and old_ms not in (NO_TIMER, expired_ms):
+            self._handle.deleteTimer(old_ms)
         if new_ms != NO_TIMER:
             self._handle.registerTimer(new_ms)
         self._book.update((self._hosting.buckets, new_ms))

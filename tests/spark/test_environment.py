@@ -1,0 +1,76 @@
+"""What is missing is said in a code and a hint, before anything starts."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from whenabouts.core.errors import Code, EngineError
+from whenabouts.spark_plugin import environment
+
+
+def _fake_java(folder: Path, version: str) -> str:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2020-01-01' >&2\n")
+    java.chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(("told", "major"), [("1.8.0_292", 8), ("11.0.2", 11), ("17", 17), ("21-ea", 21)])
+def test_java_version_is_read_from_the_java_that_spark_would_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, major: int
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", _fake_java(tmp_path, told))
+    assert environment.java_version() == major
+
+
+def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", _fake_java(tmp_path, "11.0.2"))
+    with pytest.raises(EngineError, match=r"is Java 11.*openjdk-17") as raised:
+        environment.check_environment()
+    assert raised.value.code is Code.NO_JAVA
+
+
+def test_no_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert environment.java_version() is None
+    with pytest.raises(EngineError, match="there is none") as raised:
+        environment.check_environment()
+    assert raised.value.code is Code.NO_JAVA
+
+
+def test_an_old_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "spark_version", lambda: "4.0.1")
+    with pytest.raises(EngineError, match=r"pyspark is 4\.0\.1, at least 4\.1") as raised:
+        environment.check_packages()
+    assert raised.value.code is Code.ENGINE_VERSION
+
+
+def test_a_missing_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(environment, "version", missing)
+    assert environment.spark_version() is None
+    with pytest.raises(EngineError, match=r"whenabouts\[spark\]") as raised:
+        environment.check_packages()
+    assert raised.value.code is Code.ENGINE_VERSION
+
+
+def test_missing_protobuf_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    with pytest.raises(EngineError, match="protobuf") as raised:
+        environment.check_packages()
+    assert raised.value.code is Code.ENGINE_VERSION
+
+
+def test_importing_the_plugin_loads_no_spark() -> None:
+    code = "import sys, whenabouts.spark_plugin; sys.exit('pyspark' in sys.modules)"
+    path = {"PYTHONPATH": ":".join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", code], env=path, check=False).returncode == 0

@@ -1,0 +1,94 @@
+"""Rows survive packing, whatever the sizes of batches and packs; no engine is needed to see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whenabouts.core import Lateness, Point, within
+from whenabouts.core.events import T_MAX
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.spark_plugin import packing, tagged_rows
+from whenabouts.spark_plugin.packing import REJECTS, Hosting, Packer, Unpacked
+from whenabouts.spark_plugin.streaming_host import NO_TIMER, Clock, delay_ms
+
+SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64()})
+QUERY = TimingJoin(left_time=Point("t"), right_time=Point("t"), on="k", condition=within(5, confidence=1))
+HOSTING = Hosting(QUERY, (SCHEMA, SCHEMA), 4, True)
+
+rows = st.lists(st.tuples(st.none() | st.integers(-(2**40), 2**40), st.none() | st.integers(0, 9)), max_size=12)
+
+
+@given(st.lists(rows, max_size=4), st.integers(1, 20))
+def test_every_row_arrives_once_in_the_bucket_of_its_key(
+    batches: list[list[tuple[int | None, int | None]]], pack: int
+) -> None:
+    given_rows = [pa.RecordBatch.from_pylist([{"t": t, "k": k} for t, k in b], SCHEMA) for b in batches]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "ROWS_PER_PACK", pack)
+        packed = list(Packer(HOSTING, 1).pack(given_rows))
+    operator = HOSTING.operator()
+    seen: Counter[tuple[int, int | None]] = Counter()
+    rejected = 0
+    for row in (row for batch in packed for row in batch.to_pylist()):
+        if row["kind"] == REJECTS:
+            rejected += row["rows"]
+            continue
+        arrived = Unpacked()
+        arrived.take(operator, [(row["kind"], row["rows"], row["blob"])])
+        (arrival,) = arrived.arrivals
+        block = arrival.block
+        assert (arrival.input, block.num_rows) == (1, row["rows"])
+        assert set(operator.keys.buckets(block, 4).tolist()) == {row["bucket"]}
+        clock = row["clock"]
+        assert int(clock.timestamp() // 1) * 1_000_000 + clock.microsecond == max(block.column(T_MAX).to_pylist())
+        seen.update((r["t"], r["k"]) for r in block.to_pylist())
+    assert seen == Counter((t, k) for b in batches for t, k in b if t is not None)
+    assert rejected == sum(t is None for b in batches for t, _ in b)
+
+
+@given(st.integers(-(10**15), 10**15), st.integers(0, 10**7), st.integers(0, 10**7))
+def test_the_watermark_never_claims_more_than_is_true(t_max_us: int, lateness_us: int, behind_us: int) -> None:
+    """Spark: floor of the greatest time to milliseconds, less the delay; a row within the lateness is never late."""
+    clock = Clock(max(t_max_us // 1000 - delay_ms(lateness_us), 0))
+    in_time = t_max_us - min(behind_us, lateness_us)
+    assert in_time >= clock.us
+    if clock.ms > 0:  # and Spark takes an event time that the operator takes
+        assert clock.us > clock.ms * 1000
+
+
+def test_the_watermark_is_exact_for_whole_milliseconds() -> None:
+    latest, lateness = 1_700_000_000_123_000, 5_000_000
+    assert Clock(latest // 1000 - delay_ms(lateness)).us == latest - lateness
+
+
+@given(st.integers(-(10**15), 10**15), st.integers(0, 10**12), st.integers(0, 10**12))
+def test_a_timer_fires_at_the_first_watermark_that_reaches_it(timer_us: int, now_ms: int, later_ms: int) -> None:
+    now, later = Clock(now_ms), Clock(now_ms + later_ms)
+    set_to = now.timer_ms(timer_us)
+    assert set_to >= now.ms  # not due in this micro-batch again
+    if later.ms > now.ms:
+        assert (later.ms > set_to) == (later.us >= timer_us)
+
+
+def test_no_timer_is_told_from_a_timer_at_zero() -> None:
+    assert Clock(0).timer_ms(None) == NO_TIMER != Clock(0).timer_ms(-5)
+
+
+def test_output_is_cut_into_blobs_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tagged_rows, "BYTES_PER_BLOB", 1000)
+    batch = pa.record_batch({"n": list(range(1001))})
+    pieces = list(tagged_rows._pieces(batch))
+    assert pa.Table.from_batches(pieces).to_pydict() == batch.to_pydict()
+    assert max(piece.nbytes for piece in pieces) <= 1000
+
+
+def test_lateness_of_each_side_is_its_own() -> None:
+    query = TimingJoin(
+        left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), lateness=Lateness("1 ms", "2 s")
+    )
+    assert [delay_ms(lateness) for lateness in query.lateness_us] == [2, 2001]

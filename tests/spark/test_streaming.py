@@ -1,0 +1,222 @@
+"""Streams: real streaming queries over files, one file of every side in each micro-batch."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import window
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from whenabouts.core import Interval, Lateness, Point, within
+from whenabouts.core.harness import Variant
+from whenabouts.core.local import run_stream
+from whenabouts.core.protocol import Query
+from whenabouts.core.run_merger import RunMerger
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.spark_plugin import run, timing_join, write_with_rejects
+from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB
+from whenabouts.spark_plugin.harness import SparkHarness
+
+StreamOf = Callable[[Sequence[pa.Table]], DataFrame]
+
+SECOND = 1_000_000
+NOW = 1_600_000_000 * SECOND
+
+
+def _points(*seconds: float, base: int = NOW) -> pa.Table:
+    at = [base + round(s * SECOND) for s in seconds]
+    return pa.table({"t": pa.array(at, pa.timestamp("us", "UTC")), "id": pa.array(range(len(at)), pa.int32())})
+
+
+JOIN = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1 s", confidence=1))
+
+
+def _finish(writer: DataStreamWriter, folder: Path) -> StreamingQuery:
+    query = writer.option("checkpointLocation", (folder / "checkpoint").as_uri()).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def _dropped(query: StreamingQuery) -> list[int]:
+    return [op["numRowsDroppedByWatermark"] for step in query.recentProgress for op in step["stateOperators"]]
+
+
+def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
+    spark: SparkSession, stream_of: StreamOf, tmp_path: Path
+) -> None:
+    r"""
+    left    0 s | 10 s | 3 s late, 8 s in time      watermark in step 2: 10 s - 5 s
+    right   0 s | 10 s | 3 s late, 8 s in time
+    """
+    spark.conf.unset(PROVIDER_CONF)
+    steps = [_points(0), _points(10), _points(3, 8)]
+    pairs = timing_join(stream_of(steps), stream_of(steps), **_fields(JOIN), lateness=Lateness("5 s", "5 s"), buckets=1)
+    assert spark.conf.get(PROVIDER_CONF) == ROCKSDB  # the call sees to it
+    seen: list[tuple[str, Any]] = []
+    totals: Counter[str] = Counter()
+
+    def write_rows(rows: DataFrame, number: int) -> None:
+        seen.extend(("pair", row.t_left.timestamp()) for row in rows.collect())
+
+    def write_rejects(rows: DataFrame, number: int) -> None:
+        seen.extend((f"{row.code} {row.input}", row.t.timestamp()) for row in rows.collect())
+
+    def write_counts(rows: DataFrame, number: int) -> None:
+        for row in rows.collect():
+            totals[row.name] += row.value
+
+    query = _finish(write_with_rejects(pairs, write_rows, write_rejects, write_counts), tmp_path)
+    start = NOW / SECOND
+    assert Counter(seen) == Counter(
+        [*(("pair", start + s) for s in (0, 10, 8)), ("WA-1010 left", start + 3), ("WA-1010 right", start + 3)]
+    )
+    assert len(_dropped(query)) >= 3
+    assert set(_dropped(query)) == {0}
+    assert (totals["rows_in"], totals["rows_processed"], totals["rows_rejected"], totals["rows_late"]) == (8, 6, 2, 2)
+
+
+def test_windows_can_follow_in_append_mode(stream_of: StreamOf, tmp_path: Path) -> None:
+    steps = [_points(0, 1.5, 3), _points(12, 14), _points(31), _points(60)]
+    pairs = timing_join(stream_of(steps), stream_of(steps), **_fields(JOIN), buckets=2)
+    counted = pairs.groupBy(window("event_time", "10 seconds")).count()
+    rows: list[tuple[float, int]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        rows.extend((row.window.start.timestamp() - NOW / SECOND, row["count"]) for row in batch.collect())
+
+    query = _finish(counted.writeStream.outputMode("append").foreachBatch(write), tmp_path)
+    # pairs: each point with itself; the window of the last point never closes
+    assert sorted(rows) == [(0, 3), (10, 2), (30, 1)]
+    assert set(_dropped(query)) == {0}
+
+
+def test_times_before_1970_are_neither_late_nor_refused(stream_of: StreamOf, tmp_path: Path) -> None:
+    """Spark's watermark is 0 until the times pass 1970; nothing may be judged by it, on either side of the epoch."""
+    steps = [_points(-7200, base=0), _points(-3600, base=0), _points(-7200, 5, base=0), _points(3, 20, base=0)]
+    pairs = timing_join(stream_of(steps), stream_of(steps), **_fields(JOIN), lateness=Lateness("2 s", "2 s"), buckets=1)
+    found: list[tuple[float, float]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        found.extend((row.t_left.timestamp(), row.event_time.timestamp()) for row in batch.collect())
+
+    _finish(pairs.writeStream.foreachBatch(write), tmp_path)
+    # -7200 twice: each of its two left rows meets both right rows
+    assert Counter(found) == Counter([(t, t) for t in (-7200,) * 4 + (-3600, 5, 3, 20)])
+
+
+def test_other_buckets_for_an_old_checkpoint_are_refused(stream_of: StreamOf, tmp_path: Path) -> None:
+    one, two = stream_of([_points(0), _points(1)]), stream_of([_points(0), _points(1)])
+
+    def start(buckets: int, steps_of: DataFrame) -> StreamingQuery:
+        pairs = timing_join(steps_of, two, **_fields(JOIN), buckets=buckets)
+        return _finish(pairs.writeStream.foreachBatch(fail_second), tmp_path)
+
+    def fail_second(batch: DataFrame, number: int) -> None:
+        batch.count()
+        if number == 1 and not failed:
+            failed.append(number)
+            raise RuntimeError("once")
+
+    failed: list[int] = []
+    with pytest.raises(StreamingQueryException, match="once"):
+        start(1, one)
+    with pytest.raises(StreamingQueryException, match="WA-3003: the checkpoint holds 1 buckets"):
+        start(3, one)
+
+
+# --- Through the conformance harness --------------------------------------------------------------------------------
+
+
+def _files(count: int, *, seed: int) -> list[pa.Table]:
+    """Rows in order of time, with an interval each, in `count` files, one of them empty."""
+    rng = np.random.default_rng(seed)
+    rows = [(NOW + int(rng.integers(0, 1000)) * 1_000, i % 3, i % 2) for i in range(60)]
+    rows.sort()
+    table = pa.table(
+        {
+            "t0": pa.array([t for t, _, _ in rows], pa.timestamp("us", "UTC")),
+            "t1": pa.array([t + k * 40_000 for t, k, _ in rows], pa.timestamp("us", "UTC")),
+            "k": pa.array([k for _, k, _ in rows], pa.int64()),
+            "v": pa.array([v for _, _, v in rows], pa.int16()),
+        }
+    )
+    size = -(-60 // (count - 1))
+    files = [table.slice(i * size, size) for i in range(count - 1)]
+    return [*files[:1], table.slice(0, 0), *files[1:]]
+
+
+INTERVAL = Interval("t0", "t1", max_uncertainty="100 ms")
+QUERIES: dict[str, tuple[Query, list[list[pa.Table]]]] = {
+    "join": (
+        TimingJoin(
+            left_time=INTERVAL, right_time=INTERVAL, on="k", condition=within("30 ms", confidence=0.5), strategy="lazy",
+            lateness=Lateness("200 ms", "200 ms"),
+        ),
+        [_files(4, seed=1), _files(3, seed=2)],
+    ),
+    "runs": (
+        RunMerger(time=Point("t0"), group="k", values="v", gap="300 ms", lateness="10 ms"),
+        [_files(4, seed=3)],
+    ),
+}  # fmt: skip
+
+
+def _multiset(table: pa.Table) -> Counter[str]:
+    return Counter(map(repr, table.to_pylist()))
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_a_stream_that_loses_a_micro_batch_ends_with_the_rows_of_the_local_engine(
+    spark: SparkSession, kind: str
+) -> None:
+    query, files = QUERIES[kind]
+    want = run_stream(query, files)
+    harness = SparkHarness()
+    harness.start()
+    job = harness.open(query, Variant(streaming=True, parallelism=2, restart_after=2))
+    for name, tables in zip(query.inputs, files, strict=True):
+        job.source(name, tables)
+    got = job.collect()
+    harness.stop()
+    assert want.output.num_rows > 10
+    assert got.output.schema.equals(want.output.schema)
+    assert _multiset(got.output) == _multiset(want.output)
+    assert got.rejects.num_rows == 0
+    assert got.metrics["rows_in"] == got.metrics["rows_processed"] == sum(t.num_rows for f in files for t in f)
+    assert sorted(job.attempts.values())[-2:] == [1, 2]  # one micro-batch did its work twice, and no other
+    assert spark.sql("select 1").count() == 1  # the harness leaves a session that it did not start
+
+
+def test_runs_come_out_by_timer_before_the_input_ends(stream_of: StreamOf, tmp_path: Path) -> None:
+    """A run is final once the watermark has passed it by the gap, also when its own bucket gets no more rows."""
+    rows = [("a", 0), ("b", 0), ("b", 10), ("b", 20), ("b", 30)]
+    steps = [
+        pa.table({"k": [k], "t": pa.array([NOW + t * SECOND], pa.timestamp("us", "UTC")), "v": [1]}) for k, t in rows
+    ]
+    query = RunMerger(time=Point("t"), group="k", values="v", gap="1 s")
+    out: dict[int, list[tuple[str, float]]] = {}
+
+    def write(batch: DataFrame, number: int) -> None:
+        out[number] = sorted((row.k, row.valid_from.timestamp() - NOW / SECOND) for row in batch.collect())
+
+    _finish(run(query, [stream_of(steps)], buckets=64).writeStream.foreachBatch(write), tmp_path)
+    assert out[3] == [("a", 0), ("b", 0)]  # the watermark of step 3 is 10 s: step 2 had brought that row
+    assert [row for number in sorted(out) for row in out[number]] == [("a", 0), ("b", 0), ("b", 10), ("b", 20)]
+
+
+def _fields(query: TimingJoin) -> dict[str, Any]:
+    return {"left_time": query.left_time, "right_time": query.right_time, "condition": query.condition}
+
+
+def test_the_clock_of_these_tests_is_what_it_says() -> None:
+    assert _points(1.5).column("t")[0].as_py() == dt.datetime(2020, 9, 13, 12, 26, 41, 500_000, dt.UTC)
