@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from whenabouts.cli.outputs import iso_text
 from whenabouts.cli.tables import Input
 from whenabouts.core.errors import REASONS, Code
-from whenabouts.core.events import _reject_names, reject_rows, rejects_schema
+from whenabouts.core.events import reject_column_names, reject_rows, rejects_schema
 from whenabouts.core.protocol import Rejected
 
 
@@ -29,7 +29,7 @@ def merge_rejects(inputs: Sequence[Input], run: pa.Table) -> pa.Table:
         parts = [(Code.UNPARSABLE_TIME, source.unparsable)]
         mine = run.filter(pc.equal(run.column("input"), source.name))
         for code in sorted(set(mine.column("code").to_pylist())):
-            rows = mine.filter(pc.equal(mine.column("code"), code)).select(_reject_names(read, place))
+            rows = mine.filter(pc.equal(mine.column("code"), code)).select(reject_column_names(read, place))
             parts.append((Code(code), _as_written(rows.rename_columns(source.schema.names), source)))
         for code, rows in parts:
             for batch in rows.to_batches():

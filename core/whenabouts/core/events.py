@@ -125,7 +125,7 @@ def rejects_schema(schemas: list[pa.Schema] | tuple[pa.Schema, ...]) -> pa.Schem
     fields = [pa.field("input", pa.string()), pa.field("code", pa.string()), pa.field("reason", pa.string())]
     for place, schema in enumerate(schemas):
         names = {field.name: field.type for field in fields}
-        for field, name in zip(schema, _reject_names(schemas, place), strict=True):
+        for field, name in zip(schema, reject_column_names(schemas, place), strict=True):
             if name not in names:
                 fields.append(pa.field(name, field.type))
     return pa.schema(fields)
@@ -141,12 +141,13 @@ def reject_rows(
         "code": pa.repeat(str(rejected.code), n),
         "reason": pa.repeat(REASONS[rejected.code], n),
     }
-    columns |= dict(zip(_reject_names(schemas, rejected.input), rejected.rows.columns, strict=True))
+    columns |= dict(zip(reject_column_names(schemas, rejected.input), rejected.rows.columns, strict=True))
     arrays = [columns[field.name] if field.name in columns else pa.nulls(n, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _reject_names(schemas: list[pa.Schema] | tuple[pa.Schema, ...], place: int) -> list[str]:
+def reject_column_names(schemas: list[pa.Schema] | tuple[pa.Schema, ...], place: int) -> list[str]:
+    """What the columns of input `place` are called in the `rejects_schema` of all inputs."""
     taken = {"input", "code", "reason"}
     types: dict[str, pa.DataType] = {}
     for schema in schemas[:place]:
