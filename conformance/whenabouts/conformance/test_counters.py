@@ -23,7 +23,7 @@ CONDITIONS = {
     "wide and certain": between("-16 s", "9 s", confidence=1.0),
     "narrow": within("3 s", confidence=0.25),
 }
-FILES, PER_FILE, KEYS = 8, 24, 3
+FILES, PER_FILE, KEYS = 4, 40, 3
 
 EACH_CONDITION = pytest.mark.parametrize("condition", CONDITIONS)
 EACH_NAME = pytest.mark.parametrize("strategy", NAMED)
@@ -50,7 +50,7 @@ def _files() -> dict[str, tuple[pa.Table, ...]]:
         for side, lengths in (("left", (1, 8)), ("right", (0, 4))):
             random = sheets.rng("counters", side, number)
             n = PER_FILE if (number % 2 == 0) == (side == "left") else 0
-            t_max = YEAR_2024 + number * (6 * SECOND + 1000) + SECOND * random.permutation(PER_FILE)[:n]
+            t_max = YEAR_2024 + number * (9 * SECOND + 1000) + SECOND * random.permutation(PER_FILE)[:n]
             length = SECOND * random.integers(lengths[0], lengths[1] + 1, n)
             columns = {"k": random.integers(0, KEYS, n), "t_min": t_max - length, "t_max": t_max}
             files[side].append(pa.table({name: pa.array(values.astype(np.int64)) for name, values in columns.items()}))
@@ -79,8 +79,13 @@ def _expected_of_block(query: TimingJoin) -> Counts:
     return counts.block(query, *expectations.read(query, expectations.whole(_whole())).events.values())
 
 
-@EACH_NAME
-@EACH_CONDITION
+@pytest.mark.parametrize(
+    ("condition", "strategy"),
+    [
+        *(("wide", name) for name in NAMED),
+        *((c, n) for c in ("wide and certain", "narrow") for n in ("eager", "lazy_lookup")),
+    ],
+)
 def test_oracle_counters_on_streams(engine: Engine, condition: str, strategy: str) -> None:
     """On a stream each strategy probes exactly the pairs that its paper says, and takes the others unprobed."""
     query = _query(CONDITIONS[condition], strategy)
