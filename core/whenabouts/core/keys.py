@@ -31,7 +31,7 @@ class Keys:
     >>> keys = Keys(("k",), [pa.schema({"k": pa.int32()}), pa.schema({"k": pa.int64()})], ("left", "right"))
     >>> left, right = pa.record_batch({"k": pa.array([1, 7], pa.int32())}), pa.record_batch({"k": [7, None]})
     >>> [codes.tolist() for codes in keys.codes([left, right])]
-    [[0, 6], [6, -1]]
+    [[1, 7], [7, -1]]
     """
 
     def __init__(self, names: Sequence[str], schemas: Sequence[pa.Schema], inputs: Sequence[str]) -> None:

@@ -75,7 +75,7 @@ def timing_join(
     >>> right = pa.table({"name": ["a", "b"], "t0": [12, 300], "t1": [20, 310]})
     >>> timing_join(left, right, left_time=Interval("from", "to"), right_time=Interval("t0", "t1"),
     ...             condition=within("15us", confidence=0.8)).select(["id", "name", "probability"]).to_pylist()
-    [{'id': 1, 'name': 'a', 'probability': 0.890625}]
+    [{'id': 1, 'name': 'a', 'probability': 0.84375}]
     """
     query = TimingJoin(
         left_time=left_time,
