@@ -6,13 +6,19 @@ TIMESTAMP_NTZ is a timestamp without zone.
 
 from __future__ import annotations
 
+from inspect import signature
+from typing import cast
+
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema, to_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
 
 from whenabouts.core.errors import Code, InputError
+
+_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+"""Spark 4.1 names instants UTC by itself, 4.3 wants to be told."""
 
 
 def arrow_schema(df: DataFrame, name: str) -> pa.Schema:
@@ -23,7 +29,7 @@ def arrow_schema(df: DataFrame, name: str) -> pa.Schema:
     fields = []
     for field in df.schema.fields:
         try:
-            fields.append(pa.field(field.name, to_arrow_type(field.dataType), field.nullable))
+            fields.append(pa.field(field.name, _arrow_type(field.dataType), field.nullable))
         except PySparkException as error:
             raise InputError(
                 Code.WRONG_TYPE,
@@ -41,7 +47,7 @@ def spark_fields(schema: pa.Schema) -> list[StructField]:
 
 def worker_schema(schema: StructType) -> pa.Schema:
     """The Arrow types in which Spark takes rows of this schema back from Python."""
-    return to_arrow_schema(schema)
+    return pa.schema([pa.field(field.name, _arrow_type(field.dataType), field.nullable) for field in schema.fields])
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -51,3 +57,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _arrow_type(spark_type: DataType) -> pa.DataType:
+    return cast(pa.DataType, to_arrow_type(spark_type, **_UTC))  # type: ignore[arg-type]  # 4.1's signature has no timezone
