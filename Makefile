@@ -45,7 +45,7 @@ COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url
 lock: ## Resolve requirements/*.lock anew (needs uv)
 	@limits=$$(mktemp) && trap 'rm -f "$$limits"' EXIT && \
-	$(COMPILE) $(LOCKED) --extra flink pyproject.toml requirements/main.in --override requirements/main.override --output-file "$$limits" && \
+	$(COMPILE) $(LOCKED) --extra flink pyproject.toml requirements/main.in --output-file "$$limits" && \
 	$(COMPILE) $(LOCKED) pyproject.toml requirements/main.in --constraint "$$limits" --output-file requirements/main.lock
 	@$(COMPILE) $(LOCKED) pyproject.toml requirements/newest.in --output-file requirements/newest.lock
 	@$(COMPILE) requirements/build.in --output-file requirements/build.lock
