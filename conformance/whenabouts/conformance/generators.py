@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from whenabouts.conformance import sheets
 from whenabouts.conformance.sheets import SECOND, YEAR_2024
 from whenabouts.core import Condition, Interval, Lateness, Point
+from whenabouts.core.conditions import UNBOUNDED_US
 from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.timing_join import STRATEGIES, TimingJoin
 
@@ -43,11 +44,12 @@ class Example(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """Declared lengths of a side in units; `points` reads one column."""
+    """Lengths of a side in units; `points` reads one column, `declared` says the greatest length."""
 
     shortest: int
     longest: int
     points: bool
+    declared: bool = True
 
 
 def examples(seconds_per_run: float) -> settings:
@@ -65,16 +67,17 @@ def examples(seconds_per_run: float) -> settings:
 
 
 @st.composite
-def _lengths(draw: st.DrawFn) -> Lengths:
+def _lengths(draw: st.DrawFn, finite: bool) -> Lengths:
     shortest, more = draw(st.integers(0, 4)), draw(st.integers(0, 6))
     points = draw(st.booleans()) and shortest == more == 0
-    return Lengths(shortest, shortest + more, points)
+    return Lengths(shortest, shortest + more, points, not finite or draw(st.booleans()))
 
 
 def _spec(lengths: Lengths, unit: int) -> TimeSpec:
     if lengths.points:
         return Point("t")
-    return Interval("t_min", "t_max", max_uncertainty=lengths.longest * unit, min_uncertainty=lengths.shortest * unit)
+    longest = lengths.longest * unit if lengths.declared else None
+    return Interval("t_min", "t_max", max_uncertainty=longest, min_uncertainty=lengths.shortest * unit)
 
 
 @st.composite
@@ -93,18 +96,23 @@ def _table(draw: st.DrawFn, lengths: Lengths, unit: int, key: pa.DataType, value
 
 
 @st.composite
-def joins(draw: st.DrawFn, units: tuple[int, ...] = (1, SECOND)) -> Example:
+def joins(draw: st.DrawFn, units: tuple[int, ...] = (1, SECOND), *, finite: bool = True) -> Example:
     """A timing join with any window, wide or narrow, and two tables of up to nine rows.
 
+    On `finite` input windows may be open and lengths undeclared.
     The payload column `v` has few values, so that different rows agree in every column.
     """
     unit = draw(st.sampled_from(units))
-    sides = {side: draw(_lengths()) for side in ("left", "right")}
+    sides = {side: draw(_lengths(finite)) for side in ("left", "right")}
     lo, width = draw(st.integers(-14, 8)), draw(st.integers(0, 24))
+    ends = [lo * unit, (lo + width) * unit]
+    if finite and draw(st.integers(0, 5)) == 5:
+        at = draw(st.sampled_from([0, 1]))
+        ends[at] = (-UNBOUNDED_US, UNBOUNDED_US)[at]
     left_key, right_key, values = _KEYS[draw(st.sampled_from(sorted(_KEYS)))]
     query = TimingJoin(
         left_time=_spec(sides["left"], unit), right_time=_spec(sides["right"], unit),
-        condition=Condition(lo * unit, (lo + width) * unit, draw(st.sampled_from(CONFIDENCES))),
+        condition=Condition(ends[0], ends[1], draw(st.sampled_from(CONFIDENCES))),
         on=draw(st.sampled_from([None, "k"])), strategy=draw(st.sampled_from(STRATEGIES)),
         block_size=draw(st.sampled_from([1, 3, 1000])),
         lateness=Lateness(left=draw(st.integers(0, 6)) * unit, right=draw(st.integers(0, 6)) * unit),
