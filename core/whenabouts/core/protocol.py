@@ -109,7 +109,11 @@ class Operator(Protocol):
 
     @property
     def event_time(self) -> str | None:
-        """The output column that carries event time, where there is one (on streams)."""
+        """The output column that carries event time, where there is one (on streams).
+
+        No value in it may be below the watermark of its step: an engine drops such a row further down the plan. What
+        comes out only once the watermark has passed it has no event time to offer.
+        """
 
     def step(
         self,
