@@ -1,5 +1,7 @@
 """Segments, directory, waiting rows: a model of plain lists, and what a restart may find."""
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -96,11 +98,13 @@ class StateMachine(RuleBasedStateMachine):
         assert state.rows_waiting == sum(len(times) for _, times in self.waiting)
         assert state.first_waiting_us == min((t for _, times in self.waiting for t in times), default=None)
         for input in (0, 1):
+            spans = sorted(state._segments[input].values())
+            assert all(one.first < one.stop <= other.first for one, other in pairwise(spans))
             alive = [t for t in self.rows[input] if t >= self.floors[input]]
             assert sorted(ends(state.load(input, -100, 100))) == sorted(alive)
             near = ends(state.load(input, 0, 5))
             assert sorted(t for t in near if 0 <= t <= 5) == sorted(t for t in alive if 0 <= t <= 5)
-            end = state.first_slot_end_us(input)
+            end = state.first_end_us(input)
             assert end is None or end % 10 == 0
 
 
@@ -110,9 +114,10 @@ TestSegmentedState.settings = settings(max_examples=40, stateful_step_count=20, 
 
 def test_a_step_touches_only_the_segments_it_needs() -> None:
     store = CountingStore()
-    state = SegmentedState(store, [SCHEMA], slot_us=10)
-    state.append(0, block(list(range(1000))))
-    state.save()
+    for start in range(0, 1000, 20):  # a trickle: two slots a step
+        state = SegmentedState(store, [SCHEMA], slot_us=10)
+        state.append(0, block(list(range(start, start + 20))))
+        state.save()
     store.calls.clear()
     state = SegmentedState(store, [SCHEMA], slot_us=10)
     assert ends(state.load(0, 500, 519)) == list(range(500, 520))
@@ -127,6 +132,18 @@ def test_a_step_touches_only_the_segments_it_needs() -> None:
         ("put", 0, 50),
         ("put", DIRECTORY, 0),
     ]
+
+
+def test_rows_that_arrive_together_are_kept_in_few_segments() -> None:
+    store = CountingStore()
+    state = SegmentedState(store, [SCHEMA], slot_us=10)
+    state.append(0, block(list(range(100_000))))
+    state.append(0, block([500_000, -500_000, 5]))
+    puts = [slot for call, input, slot in store.calls if call == "put"]
+    assert puts == [0, 2500, 5000, 7500, 0, -50000, 50000]
+    assert sorted(ends(state.load(0, -(2**62), 2**62))) == sorted([*range(100_000), 500_000, -500_000, 5])
+    assert state.evict(0, 25_000) == 25_002
+    assert state.first_end_us(0) == 50_000
 
 
 def test_reading_changes_nothing() -> None:

@@ -168,14 +168,12 @@ class RunMergerOperator:
         return pa.RecordBatch.from_arrays([*columns, pa.array(n)], schema=self.output_schema)
 
     def _keep(self, state: SegmentedState, rows: pa.Table, runs: _Runs, final: NDArray[np.bool_], step: Step) -> None:
-        """Write back what is not final: whole slots are replaced, since any of their rows may be gone."""
+        """Write back what is not final."""
         open_rows = np.zeros(len(runs.order), bool)
         open_rows[runs.order] = np.repeat(~final, runs.n)
         step.metrics[metrics.EVICTED] += int((~open_rows).sum())
-        slots = times(rows)[1] // state.slot_us
-        for slot in np.unique(slots).tolist():
-            kept = rows.filter(pa.array((slots == slot) & open_rows)).combine_chunks()
-            state.replace(0, slot, kept.to_batches()[0] if kept.num_rows else _empty(rows.schema))
+        kept = rows.filter(pa.array(open_rows)).combine_chunks()
+        state.rewrite(0, kept.to_batches()[0] if kept.num_rows else _empty(rows.schema))
 
 
 @dataclass(frozen=True, slots=True)

@@ -356,10 +356,10 @@ class TimingJoinOperator:
         )
 
     def _next_timer(self, state: SegmentedState) -> int | None:
-        """The least watermark at which a slot can go or waiting rows are due."""
+        """The least watermark at which a segment can go or waiting rows are due."""
         due = [self._waiting_due_us(state)]
         for input in (LEFT, RIGHT):
-            end = state.first_slot_end_us(input)
+            end = state.first_end_us(input)
             if end is not None:
                 due.append(end - self._obsolete_before(input, 0))  # the bound moves with the watermark
         return min((us for us in due if us is not None), default=None)
