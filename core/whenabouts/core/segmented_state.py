@@ -87,7 +87,7 @@ class SegmentedState:
         return min((segment.stop * self.slot_us for segment in self._segments[input].values()), default=None)
 
     def load(self, input: int, first_us: int, last_us: int) -> list[pa.RecordBatch]:
-        """Rows of the segments that meet `[first_us, last_us]` of t_max, in time order, without rows already dropped."""
+        """Rows of the segments that meet `[first_us, last_us]` of t_max, by time, without rows already dropped."""
         from_us = max(first_us, self._floors[input])
         loaded = [
             self._alive(input, self._read(input, segment.first))
