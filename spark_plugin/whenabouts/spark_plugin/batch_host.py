@@ -10,6 +10,7 @@ from whenabouts.core.protocol import NO_WATERMARK, Demand
 from whenabouts.core.stores import DictStore
 from whenabouts.spark_plugin.packing import Hosting, Unpacked
 from whenabouts.spark_plugin.tagged_rows import tagged_batch, tagged_rows
+from whenabouts.spark_plugin.workers import begin_task
 
 GroupFunction = Callable[[tuple[pa.Scalar, ...], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -18,6 +19,7 @@ def bucket_batch(hosting: Hosting) -> GroupFunction:
     """What `applyInArrow` calls for each bucket. (A plain function: Spark counts arguments, a method's self too.)"""
 
     def run(key: tuple[pa.Scalar, ...], packed: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
         operator = hosting.operator()
         arrived = Unpacked()
         for batch in packed:

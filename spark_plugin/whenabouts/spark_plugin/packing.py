@@ -18,6 +18,7 @@ from whenabouts.core.events import reject_rows, rejects_schema, times
 from whenabouts.core.protocol import Arrival, Operator, Query
 from whenabouts.core.segments import decode, encode
 from whenabouts.spark_plugin.arrow_types import worker_schema
+from whenabouts.spark_plugin.workers import begin_task
 
 REJECTS = -1
 END = -2
@@ -65,6 +66,7 @@ class Packer:
 
     def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Packed rows of one partition. O(rows), and a sort of small integers per pack."""
+        begin_task()
         operator = self.hosting.operator()
         reader = operator.readers[self.input]
         schemas, inputs = [r.schema for r in operator.readers], self.hosting.query.inputs
@@ -107,6 +109,7 @@ class EndMarkers:
 
     def mark(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Packed rows of kind END."""
+        begin_task()
         nothing = pa.RecordBatch.from_arrays([], names=[])
         for batch in batches:
             if batch.num_rows:

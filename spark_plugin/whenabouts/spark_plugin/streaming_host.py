@@ -18,6 +18,7 @@ from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.protocol import NO_WATERMARK, Demand
 from whenabouts.spark_plugin.packing import Hosting, Unpacked
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, tagged_rows
+from whenabouts.spark_plugin.workers import begin_task
 
 SEGMENT_KEY = StructType([StructField("input", IntegerType()), StructField("slot", LongType())])
 SEGMENT = StructType([StructField("data", BinaryType())])
@@ -93,6 +94,7 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else, in every task and once in the driver."""
+        begin_task()
         self._handle = handle
         self._store = MapStateStore(handle.getMapState("segments", SEGMENT_KEY, SEGMENT))
         self._book = handle.getValueState("book", BOOK)

@@ -21,6 +21,7 @@ from whenabouts.core.protocol import Operator, Step
 from whenabouts.core.segments import decode, encode
 from whenabouts.spark_plugin.arrow_types import conform, spark_fields, worker_schema
 from whenabouts.spark_plugin.packing import Unpacked
+from whenabouts.spark_plugin.workers import begin_task
 
 TAG = "tag"
 BLOB = "blob"
@@ -76,6 +77,7 @@ class Unpacker:
 
     def unpack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows from batches of one column of blobs."""
+        begin_task()
         target = worker_schema(self.spark_schema)
         for batch in batches:
             for blob in batch.column(0):
