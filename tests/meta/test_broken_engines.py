@@ -21,7 +21,7 @@ MUST_FAIL = {
     "NeverEvicts": ("test_streams", "oracle_bounded_state", "auto"),
     "PairsTwice": ("test_timing_join", "oracle_pairs", "ties-simple"),
     "ReplaysTwice": ("test_streams", "differential_restart", "auto-2"),
-    "LosesState": ("test_streams", "differential_restart", "lazy-3"),
+    "LosesState": ("test_streams", "differential_restart", "lazy-1"),
     "ForgetsDuplicates": ("test_timing_join", "oracle_pairs", "wide-auto"),
     "RoundsProbability": ("test_timing_join", "oracle_probability", "realistic"),
     "LosesABit": ("test_streams", "differential_batch_and_stream", "wide"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import Phase, find, settings
 
 from whenabouts.conformance import expectations, generators, multiset, oracle, sheets
+from whenabouts.conformance.test_run_merger import _runs
 from whenabouts.core import Interval
 
 SHEETS = tuple(sheets.PROFILES)
@@ -67,6 +68,17 @@ def test_streams_have_rows_out_of_order_but_none_late_and_all_rows(name: str) ->
             disorder += event.t_max < greatest
             greatest = max(greatest, event.t_max)
     assert disorder > 5 or name == "realistic", "in it cases lie years apart"
+
+
+def test_the_rows_of_the_run_merger_make_runs_of_every_kind() -> None:
+    query, table = sheets.runs_sheet()
+    runs = list(_runs(query, oracle.plain_rows(table)).elements())
+    assert sum(run[-1] > 2 for run in runs) > 100
+    assert sum(run[-1] == 1 for run in runs) > 50
+    assert {repr(run[1]) for run in runs} == {"None", "nan", "1.0", "2.5"}
+    assert any(run[0] is None for run in runs)
+    first_file = sheets.runs_stream()["events"][0]
+    assert first_file.num_rows < table.num_rows
 
 
 def test_inputs_are_the_same_in_every_process() -> None:

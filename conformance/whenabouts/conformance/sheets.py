@@ -244,7 +244,7 @@ def cut(table: pa.Table, n: int, *seed: object) -> Files:
 
 
 @lru_cache
-def stream(name: str, files: tuple[int, int] = (6, 5), seed: int = 0) -> dict[str, Files]:
+def stream(name: str, files: tuple[int, int] = (4, 3), seed: int = 0) -> dict[str, Files]:
     """A sheet as files of a stream: rows out of order inside the lateness, `files` on the left and on the right."""
     source, lateness = sheet(name), LATENESS.per_input_us
     cuts = {}
@@ -267,10 +267,10 @@ def finite(name: str, files: int = 1, seed: int = 0) -> dict[str, Files]:
 @lru_cache
 def late_stream(name: str) -> dict[str, Files]:
     """A stream whose last file on each side also holds rows of its first one: far behind any watermark."""
-    files = {side: list(tables) for side, tables in stream(name, (7, 7)).items()}
+    files = {side: list(tables) for side, tables in stream(name, (5, 5)).items()}
     for side, tables in files.items():
         whole = pa.concat_tables(tables)
-        ordered = [whole.slice(start, len(whole) // 7) for start in range(0, len(whole), len(whole) // 7)]
+        ordered = [whole.slice(start, len(whole) // 5) for start in range(0, len(whole), len(whole) // 5)]
         held_back, first = ordered[0].slice(0, 12), ordered[0].slice(12)
         files[side] = [first, *ordered[1:-1], pa.concat_tables([held_back, ordered[-1]])]
     return {side: tuple(tables) for side, tables in files.items()}
@@ -278,14 +278,15 @@ def late_stream(name: str) -> dict[str, Files]:
 
 @lru_cache
 def runs_sheet() -> tuple[RunMerger, pa.Table]:
-    """A query of the other operator and its rows: groups with nulls and NaN, equal times, repeated rows."""
+    """A query of the other operator and its rows: values that last for half a minute, with nulls, NaN, equal times."""
     random, n = rng("runs"), 1500
-    group = random.integers(0, 60, n)
+    group, second = random.integers(0, 30, n), random.integers(0, 240, n)
+    lasting = np.where(random.random(n) < 0.92, second // 30 + group, random.integers(0, 6, n))
     columns = {
         "group": pa.array(group, mask=group == 7),
-        "level": pa.array(np.array([np.nan, 1.0, 2.5])[random.integers(0, 3, n)], mask=random.random(n) < 0.1),
-        "state": pa.array(np.array(["on", "off"])[random.integers(0, 2, n)], mask=random.random(n) < 0.05),
-        "t": pa.array(YEAR_2024 + SECOND * random.integers(0, 240, n), mask=random.random(n) < 0.02),
+        "level": pa.array(np.array([np.nan, 1.0, 2.5])[lasting % 3], mask=lasting % 4 == 3),
+        "state": pa.array(np.array(["on", "off"])[lasting % 2], mask=lasting % 5 == 4),
+        "t": pa.array(YEAR_2024 + SECOND * second, mask=random.random(n) < 0.02),
         "id": pa.array(np.arange(n)),
     }
     query = RunMerger(time=Point("t"), group="group", values=["level", "state"], gap="4 s", lateness="3 s")
@@ -293,7 +294,7 @@ def runs_sheet() -> tuple[RunMerger, pa.Table]:
 
 
 @lru_cache
-def runs_stream(files: int = 6, seed: int = 0) -> dict[str, Files]:
+def runs_stream(files: int = 4, seed: int = 0) -> dict[str, Files]:
     """The rows of `runs_sheet` as files of a stream, out of order inside the lateness."""
     query, table = runs_sheet()
     return {"events": cut(reordered(table, query.time, query.lateness_us[0], "runs", seed), files, "runs", seed)}

@@ -80,7 +80,7 @@ def test_differential_parallelism_on_streams(engine: Engine, strategy: str) -> N
     _same(many, one, "3 buckets against 1")
 
 
-@pytest.mark.parametrize(("files", "seed"), [((1, 1), 1), ((3, 7), 2)])
+@pytest.mark.parametrize(("files", "seed"), [((1, 1), 1), ((3, 6), 2)])
 def test_differential_arrival_orders(engine: Engine, files: tuple[int, int], seed: int) -> None:
     """Another order of arrival inside the lateness, cut into other files, gives the same rows."""
     query = sheets.sheet(MAIN).query
@@ -106,7 +106,7 @@ def test_differential_block_sizes(engine: Engine, strategy: str, block_size: int
     _same(waiting, eager, "waiting against eager")
 
 
-@pytest.mark.parametrize(("strategy", "step"), [("auto", 0), ("auto", 2), ("lazy", 3), ("eager", 5)])
+@pytest.mark.parametrize(("strategy", "step"), [("auto", 0), ("auto", 2), ("lazy", 1), ("eager", 3)])
 def test_differential_restart(engine: Engine, strategy: str, step: int) -> None:
     """A crash in the middle of an uncommitted step and a replay give the same rows and rejects, each once."""
     query, files = sheets.sheet("malformed").query, sheets.stream("malformed")
@@ -187,7 +187,7 @@ def test_oracle_latest_partners(engine: Engine, edge: str, strategy: str) -> Non
     assert outcome.rejects.num_rows == 0
 
 
-LONG_FILES, ROWS_PER_SECOND, FILE_S = 9, 2, 60
+LONG_FILES, ROWS_PER_SECOND, FILE_S = 8, 2, 60
 
 
 @lru_cache
