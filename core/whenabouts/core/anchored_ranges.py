@@ -25,7 +25,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.compiled import FLOAT64, INT64, READ_INT64, WRITE_INT64_2D, compiled
+from whenabouts.core.compiled import FLOAT64, INT64, READ_INT64, TWO_INT64, WRITE_INT64_2D, compiled
 from whenabouts.core.confidence_bounds import (
     ALWAYS_US,
     NEVER_US,
@@ -37,26 +37,30 @@ from whenabouts.core.confidence_bounds import (
 from whenabouts.core.satisfaction_probability import FARTHEST_US, KERNEL_ERROR
 
 _SPAN = 2 * FARTHEST_US
+_STEEP = 2.0**-10  # nearer than this to 0 or 1 the quantile may be too steep for one value to serve a bracket
 
 
-@compiled(INT64(INT64, INT64, FLOAT64))
-def _outer_quantile(length1: int, length2: int, p: float) -> int:
-    """Twice the centred p-quantile, rounded down by a safe margin."""
+@compiled(TWO_INT64(INT64, INT64, FLOAT64))
+def _quantile_brackets(length1: int, length2: int, confidence: float) -> tuple[int, int]:
+    """Twice the centred quantiles of ``c - e``, rounded down, and of ``c + e``, rounded up, by safe margins.
+
+    Exact where certainty is asked for."""
     support = length1 + length2
-    if p <= 0.0:
-        return -support
+    if _STEEP < confidence < 1.0 - _STEEP:
+        # Q' is at most support / (2 _STEEP) here, so the quantiles of c - e and c + e lie within support * 2^-39 of
+        # Q(c): one square root serves both.
+        middle = 2.0 * sum_quantile(length1, length2, confidence)
+        margin = 1 + (support >> 37)
+        return max(math.floor(middle) - support - margin, -support), min(math.ceil(middle) - support + margin, support)
     margin = 1 + (support >> 48)
-    return max(math.floor(2.0 * sum_quantile(length1, length2, p)) - support - margin, -support)
-
-
-@compiled(INT64(INT64, INT64, FLOAT64))
-def _sure_quantile(length1: int, length2: int, p: float) -> int:
-    """Twice the centred p-quantile, rounded up by a safe margin; exact where certainty is asked for."""
-    support = length1 + length2
-    if p > 1.0:
-        return support
-    margin = 1 + (support >> 48)
-    return min(math.ceil(2.0 * sum_quantile(length1, length2, p)) - support + margin, support)
+    outer, sure = -support, support
+    if confidence > KERNEL_ERROR:
+        outer = max(
+            math.floor(2.0 * sum_quantile(length1, length2, confidence - KERNEL_ERROR)) - support - margin, outer
+        )
+    if confidence + KERNEL_ERROR <= 1.0:
+        sure = min(math.ceil(2.0 * sum_quantile(length1, length2, confidence + KERNEL_ERROR)) - support + margin, sure)
+    return outer, sure
 
 
 @compiled((READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, FLOAT64, WRITE_INT64_2D))
@@ -72,18 +76,16 @@ def fill_anchored_ranges(
 ) -> None:
     """Kernel of :func:`anchored_ranges`: writes the outer and sure ends of each row into ``out[n, 4]``."""
     left, right = max(min(lo, _SPAN + 1), -_SPAN - 1), max(min(hi, _SPAN + 1), -_SPAN - 1)
-    maybe, sure = confidence - KERNEL_ERROR, confidence + KERNEL_ERROR
     known = -1
     outer_q = sure_q = 0
     for i in range(base_min.size):
         length = base_max[i] - base_min[i]
         if length != known:
             known = length
-            outer_q = _outer_quantile(length, shortest, maybe)
-            sure_q = _sure_quantile(length, shortest, sure)
+            outer_q, sure_q = _quantile_brackets(length, shortest, confidence)
             if longest != shortest:
-                outer_q = min(outer_q, _outer_quantile(length, longest, maybe))
-                sure_q = max(sure_q, _sure_quantile(length, longest, sure))
+                outer_of_longest, sure_of_longest = _quantile_brackets(length, longest, confidence)
+                outer_q, sure_q = min(outer_q, outer_of_longest), max(sure_q, sure_of_longest)
         anchor = base_min[i] + base_max[i]
         outer_lo = sure_lo = NEVER_US
         sure_hi = outer_hi = ALWAYS_US

@@ -12,16 +12,16 @@ cannot match. One fill kernel writes the pairs of all strategies, in bounded chu
 | ``eager`` (ITC Alg. 2, PTJoin) | as they arrive | by t_max | LH, LL, RL, RH, each by binary search |
 | ``lazy`` (ITC Alg. 4-5) | by t_max | by t_max | the same, by pointers that move with the base block |
 | ``lazy_lookup`` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
-| ``auto`` | by midpoint | by midpoint | quantile ranges, by moving pointers |
+| ``auto`` | as they arrive | by midpoint | quantile ranges, by moving pointers |
 
-Rows of one key never meet rows of another, so all strategies work key by key; within a key the order is as in
-the table.
+Rows of one key never meet rows of another: targets stand key by key, in the order of the table within a key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,10 @@ from whenabouts.core.pair_fill import (
     locate,
     part_extent,
     probe_all,
+    scatter_rows,
     time_extremes,
 )
-from whenabouts.core.row_order import Axis, OrderedRows, Times, order_rows
+from whenabouts.core.row_order import Axis, OrderedRows, Times, nearly_in_order, order_rows, sorted_positions
 from whenabouts.core.satisfaction_probability import FARTHEST_US
 
 __all__ = ["STRATEGIES", "Counters", "Times", "correlate"]
@@ -53,7 +54,6 @@ STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
-_BASE_AXIS: dict[str, Axis] = {"auto": "midpoint", "lazy": "t_max", "lazy_lookup": "t_max"}
 _TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
 
 
@@ -116,7 +116,10 @@ def correlate(
         raise ValueError("either both sides have keys or neither has")
     if chunk_pairs < 1:
         raise ValueError(f"chunk_pairs must be at least 1, got {chunk_pairs}")
-    base, target = _checked(base, base_lengths, "base"), _checked(target, target_lengths, "target")
+    base, _ = _checked(base, base_lengths, "base")
+    target, seen = _checked(target, target_lengths, "target")
+    if strategy == "auto":
+        target_lengths = seen
     return _pairs(
         _Join(base, target, lo, hi, confidence, strategy, base_lengths, target_lengths), counters, chunk_pairs
     )
@@ -134,8 +137,9 @@ class _Join:
     target_lengths: tuple[int, int]
 
 
-def _checked(times: Times, declared: tuple[int, int], side: str) -> Times:
-    """``times`` as contiguous int64 arrays that no kernel can overrun."""
+def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times, tuple[int, int]]:
+    """``times`` as contiguous int64 arrays that no kernel can overrun, and the least and greatest length in them."""
+    shortest, longest = declared
     t_min, t_max = np.ascontiguousarray(times.t_min, np.int64), np.ascontiguousarray(times.t_max, np.int64)
     key = None if times.key is None else np.ascontiguousarray(times.key, np.int64)
     if t_min.shape != t_max.shape or (key is not None and key.shape != t_min.shape):
@@ -150,7 +154,7 @@ def _checked(times: Times, declared: tuple[int, int], side: str) -> Times:
             raise ValueError(f"{side} lengths {shortest}..{longest} us are outside the declared {declared}")
         if key is not None and key.min() < 0:
             raise ValueError(f"{side} key codes must be >= 0, got {key.min()}")
-    return Times(t_min, t_max, key)
+    return Times(t_min, t_max, key), (shortest, longest)
 
 
 def _pairs(join: _Join, counters: Counters, chunk_pairs: int) -> Iterator[Pairs]:
@@ -160,9 +164,9 @@ def _pairs(join: _Join, counters: Counters, chunk_pairs: int) -> Iterator[Pairs]
     keys = 1
     if join.base.key is not None and join.target.key is not None:
         keys = int(max(join.base.key.max(), join.target.key.max())) + 1
-    base = order_rows(join.base, _BASE_AXIS.get(join.strategy, "arrival"), keys)
     target = order_rows(join.target, _TARGET_AXIS.get(join.strategy, "t_max"), keys)
-    ranges = _ranges(join, base, target)
+    base = _base_rows(join.base, by_t_max=join.strategy in ("lazy", "lazy_lookup"))
+    ranges = _ranges(join, base, target, keys)
     parts: tuple[int, ...] = (EVERYTHING,)
     lengths = join.base_lengths[1] + join.target_lengths[1]
     # Corollary 2 compares one tail of D. In a narrow window both tails count and dominance proves nothing.
@@ -172,27 +176,56 @@ def _pairs(join: _Join, counters: Counters, chunk_pairs: int) -> Iterator[Pairs]
         yield from _fill(join, base, target, ranges, part, counters, chunk_pairs)
 
 
-def _ranges(join: _Join, base: OrderedRows, target: OrderedRows) -> NDArray[np.int32]:
-    """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each ordered base row, half-open indices into the
-    targets."""
+class _BaseRows(NamedTuple):
+    """Base rows in the order in which they are filled; their keys need not stand together."""
+
+    t_min: NDArray[np.int64]
+    t_max: NDArray[np.int64]
+    position: NDArray[np.int32]
+    key: NDArray[np.int64]
+
+
+def _base_rows(times: Times, *, by_t_max: bool) -> _BaseRows:
+    key = np.zeros(len(times), np.int64) if times.key is None else times.key
+    if not by_t_max:
+        return _BaseRows(times.t_min, times.t_max, np.arange(len(times), dtype=np.int32), key)
+    rows = order_rows(Times(times.t_min, times.t_max), "t_max", 1)
+    return _BaseRows(rows.t_min, rows.t_max, rows.position, key[rows.position])
+
+
+def _ranges(join: _Join, base: _BaseRows, target: OrderedRows, keys: int) -> NDArray[np.int32]:
+    """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each base row, half-open indices into the targets."""
+    if join.strategy == "auto" and not nearly_in_order(base.t_max):
+        # Pairs come in the order of the base rows, so that whoever takes their columns walks forwards; only the search
+        # is much cheaper in time order.
+        order = sorted_positions(base.t_max, base.key, keys)
+        in_time = _BaseRows(
+            base.t_min.take(order, mode="clip"),
+            base.t_max.take(order, mode="clip"),
+            order.astype(np.int32),
+            base.key.take(order, mode="clip"),
+        )
+        ranges = np.empty((order.size, 4), np.int32)
+        scatter_rows(_ranges_as_they_stand(join, in_time, target), order, ranges)
+        return ranges
+    return _ranges_as_they_stand(join, base, target)
+
+
+def _ranges_as_they_stand(join: _Join, base: _BaseRows, target: OrderedRows) -> NDArray[np.int32]:
     ranges = np.empty((base.t_min.size, 4), np.int32)
     if join.strategy in ("simple", "ssort"):
-        probe_all(base.starts, target.starts, ranges)
+        probe_all(base.key, target.starts, ranges)
         return ranges
     bounds = np.empty(ranges.shape, np.int64)
-    if join.strategy == "auto":
-        _, _, shortest, longest = time_extremes(target.t_min, target.t_max)
-        fill_anchored_ranges(base.t_min, base.t_max, join.lo, join.hi, shortest, longest, join.confidence, bounds)
-    else:
-        rho, pi = join.target_lengths
-        fill_confidence_bounds(base.t_min, base.t_max, join.lo, join.hi, rho, pi, join.confidence, bounds)
-    locate(bounds, base.starts, target.axis, target.starts, join.strategy != "eager", ranges)
+    fill_bounds = fill_anchored_ranges if join.strategy == "auto" else fill_confidence_bounds
+    fill_bounds(base.t_min, base.t_max, join.lo, join.hi, *join.target_lengths, join.confidence, bounds)
+    locate(bounds, base.key, target.axis, target.starts, join.strategy != "eager", ranges)
     return ranges
 
 
 def _fill(
     join: _Join,
-    base: OrderedRows,
+    base: _BaseRows,
     target: OrderedRows,
     ranges: NDArray[np.int32],
     part: int,

@@ -39,6 +39,8 @@ EVERYTHING, SURE, LEFT_PROBE, RIGHT_PROBE = range(4)
 ROW, SEEN, PASSED, PROBED, TAKEN, HITS = range(6)
 STATE_SLOTS = 6
 
+_NEAR = 8  # places in which a search looks at once, before it gallops
+
 
 @compiled(FOUR_INT64(READ_INT64, READ_INT64))
 def time_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int, int, int]:
@@ -70,6 +72,13 @@ def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: i
     It goes both ways: bounds of successive rows are not monotone when lengths vary, even if the rows are
     sorted.
     """
+    # The usual case without a branch that depends on the data: count what is smaller in a few places around the start.
+    low = max(start - _NEAR // 2, first)
+    if low + _NEAR < last and axis[low] < value and axis[low + _NEAR] >= value:
+        smaller = 0
+        for k in range(_NEAR):  # a constant number, so that it unrolls
+            smaller += axis[np.uint64(low + k)] < value
+        return low + smaller
     step = 1
     if start < last and axis[start] < value:
         first = start + 1
@@ -87,7 +96,7 @@ def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: i
 @compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT32_2D))
 def locate(
     bounds: NDArray[np.int64],
-    base_starts: NDArray[np.int64],
+    base_key: NDArray[np.int64],
     axis: NDArray[np.int64],
     target_starts: NDArray[np.int64],
     gallop: bool,
@@ -95,43 +104,50 @@ def locate(
 ) -> None:
     """Indices of the four bounds (ends inclusive) among the targets of the same key, for each base row.
 
-    Both sides are grouped by key (``base_starts``, ``target_starts``); ``axis`` is ascending within a key.
-    ``gallop`` starts each search where the row before ended; otherwise each is a binary search over the key.
-    O(n) for rows nearly in order, else O(n log m).
+    Targets are grouped by key (``target_starts``) and ascend along ``axis`` within a key. ``gallop`` starts each
+    search where the last one for this key ended, which is cheap when the rows of a key stand nearly in time order.
+    Otherwise each is a binary search over the key. O(n) for rows nearly in order, else O(n log m).
     """
-    for k in range(base_starts.size - 1):
+    lower, upper = target_starts[:-1].copy(), target_starts[:-1].copy()  # cursors, one for each key
+    for i in range(bounds.shape[0]):
+        k = base_key[i]
         first, last = target_starts[k], target_starts[k + 1]
-        i0 = i3 = first
-        for i in range(base_starts[k], base_starts[k + 1]):
-            # Inclusive ends: searched as the start of what lies beyond; ALWAYS_US is beyond everything and
-            # has no successor.
-            after_sure, after_outer = bounds[i, 2], bounds[i, 3]
-            after_sure += after_sure < ALWAYS_US
-            after_outer += after_outer < ALWAYS_US
-            if gallop:
-                i0 = _gallop(axis, first, last, i0, bounds[i, 0])
-                i3 = _gallop(axis, first, last, i3, after_outer)
-            else:
-                i0 = _bisect(axis, first, last, bounds[i, 0])
-                i3 = _bisect(axis, first, last, after_outer)
-            outer_hi = max(i0, i3)
-            # The sure range lies within the outer one, and close to its ends.
-            if gallop:
-                sure_lo = _gallop(axis, i0, outer_hi, i0, bounds[i, 1])
-                sure_hi = _gallop(axis, sure_lo, outer_hi, outer_hi, after_sure)
-            else:
-                sure_lo = _bisect(axis, i0, outer_hi, bounds[i, 1])
-                sure_hi = _bisect(axis, sure_lo, outer_hi, after_sure)
-            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
+        # Inclusive ends: searched as the start of what lies beyond; ALWAYS_US is beyond everything and has no
+        # successor.
+        after_sure, after_outer = bounds[i, 2], bounds[i, 3]
+        after_sure += after_sure < ALWAYS_US
+        after_outer += after_outer < ALWAYS_US
+        if gallop:
+            lower[k] = i0 = _gallop(axis, first, last, lower[k], bounds[i, 0])
+            upper[k] = i3 = _gallop(axis, first, last, upper[k], after_outer)
+        else:
+            i0 = _bisect(axis, first, last, bounds[i, 0])
+            i3 = _bisect(axis, first, last, after_outer)
+        outer_hi = max(i0, i3)
+        # The sure range lies within the outer one, and close to its ends.
+        if gallop:
+            sure_lo = _gallop(axis, i0, outer_hi, i0, bounds[i, 1])
+            sure_hi = _gallop(axis, sure_lo, outer_hi, outer_hi, after_sure)
+        else:
+            sure_lo = _bisect(axis, i0, outer_hi, bounds[i, 1])
+            sure_hi = _bisect(axis, sure_lo, outer_hi, after_sure)
+        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
+
+
+@compiled((READ_INT32_2D, READ_INT64, WRITE_INT32_2D))
+def scatter_rows(rows: NDArray[np.int32], place: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    """``out[place[i]] = rows[i]`` for rows of four."""
+    for i in range(place.size):
+        p = np.uint64(place[i])
+        out[p, 0], out[p, 1], out[p, 2], out[p, 3] = rows[i, 0], rows[i, 1], rows[i, 2], rows[i, 3]
 
 
 @compiled((READ_INT64, READ_INT64, WRITE_INT32_2D))
-def probe_all(base_starts: NDArray[np.int64], target_starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+def probe_all(base_key: NDArray[np.int64], target_starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
     """The ranges of a strategy without bounds: every target of the key is probed."""
-    for k in range(base_starts.size - 1):
-        for i in range(base_starts[k], base_starts[k + 1]):
-            out[i, 0] = target_starts[k]
-            out[i, 1] = out[i, 2] = out[i, 3] = target_starts[k + 1]
+    for i in range(base_key.size):
+        out[i, 0] = target_starts[base_key[i]]
+        out[i, 1] = out[i, 2] = out[i, 3] = target_starts[base_key[i] + 1]
 
 
 @compiled(FOUR_INT64(READ_INT32_2D, INT64, INT64))

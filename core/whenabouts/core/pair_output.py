@@ -6,15 +6,21 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core.errors import Code, QueryError
 
-ROWS_PER_BATCH = 1 << 18
-"""Output rows per record batch: bounds the memory of one `take` and keeps text below Arrow's 2 GiB a column."""
+ROWS_PER_BATCH = 1 << 20
+"""Output rows per record batch: bounds the memory of one batch, and is enough for the system's large pages."""
+
+ROWS_PER_BATCH_OF_TEXT = 1 << 18
+"""The same where a column's width varies: keeps text below Arrow's 2 GiB a column."""
 
 PROBABILITY = "probability"
 EVENT_TIME = "event_time"
+
+_EMPTY = np.empty(0, np.int64)
 
 
 class PairColumns:
@@ -52,6 +58,8 @@ class PairColumns:
         types = [left.field(name).type for name in self._left] + [right.field(name).type for name in self._right]
         fields = [pa.field(name, type_) for name, type_ in zip(names, types, strict=False)]
         self.schema = pa.schema([*fields, *extra])
+        plain = all(pa.types.is_primitive(field.type) for field in self.schema)
+        self._rows_per_batch = ROWS_PER_BATCH if plain else ROWS_PER_BATCH_OF_TEXT
 
     def batches(
         self,
@@ -62,9 +70,9 @@ class PairColumns:
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows. O(pairs), independent of the size of the inputs once these are in one chunk each."""
         left_rows, right_rows = pairs
-        for start in range(0, len(left_rows), ROWS_PER_BATCH):
-            piece = slice(start, start + ROWS_PER_BATCH)
-            l_at, r_at = pa.array(left_rows[piece]), pa.array(right_rows[piece])
+        for start in range(0, len(left_rows), self._rows_per_batch):
+            piece = slice(start, start + self._rows_per_batch)
+            l_at, r_at = left_rows[piece], right_rows[piece]
             columns = [_take(left.column(name), l_at) for name in self._left]
             columns += [_take(right.column(name), r_at) for name in self._right]
             computed = [pa.array(values[piece]) for values in extra]
@@ -74,8 +82,24 @@ class PairColumns:
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _take(column: pa.ChunkedArray, at: pa.Array) -> pa.Array:
-    taken = (column.chunk(0) if column.num_chunks == 1 else column).take(at)
+def _take(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:
+    if column.num_chunks == 1 and column.null_count == 0 and _is_8_bytes(column.type):
+        return _gather(column.chunk(0), at)
+    taken = pc.take(column.chunk(0) if column.num_chunks == 1 else column, pa.array(at), boundscheck=False)
     if not isinstance(taken, pa.ChunkedArray):
         return taken
     return taken.chunk(0) if taken.num_chunks == 1 else pa.concat_arrays(taken.chunks)
+
+
+def _is_8_bytes(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(type_)) and type_.bit_width == 64
+
+
+def _gather(column: pa.Array, at: NDArray[np.int32]) -> pa.Array:
+    """`column.take(at)` for plain numbers and times, which are most of what a join puts out: in a third of the time."""
+    from whenabouts.core.gather import gather  # numba: imported when first needed
+
+    out = np.empty(len(at), np.int64)
+    values = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset) if len(column) else _EMPTY
+    gather(values, at, out)
+    return pa.Array.from_buffers(column.type, len(at), [None, pa.py_buffer(out)])

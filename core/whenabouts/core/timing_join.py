@@ -276,8 +276,7 @@ class TimingJoinOperator:
                 counters=counters,
             ):
                 base_at = base_at + np.int32(work.start) if work.start else base_at
-                pairs = (base_at, target_at) if base == LEFT else (target_at, base_at)
-                yield pairs if codes[base] is None else _in_row_order(*pairs)
+                yield (base_at, target_at) if base == LEFT else (target_at, base_at)
         _add(counters, step.metrics)
 
     def _work(self, rows: list[_Rows], arrivals: list[Arrival]) -> list[_Work]:
@@ -365,18 +364,6 @@ class TimingJoinOperator:
             if end is not None:
                 due.append(end - self._obsolete_before(input, 0))  # the bound moves with the watermark
         return min((us for us in due if us is not None), default=None)
-
-
-def _in_row_order(left_at: Positions, right_at: Positions) -> tuple[Positions, Positions]:
-    """The same pairs by left, then right position.
-
-    Pairs come key by key, but rows lie in memory as they arrived: in this order taking their columns walks forwards,
-    which more than pays for numpy's vectorised sort of both positions at once.
-    """
-    packed = left_at.astype(np.int64) << 32
-    packed |= right_at
-    packed.sort()
-    return (packed >> 32).astype(np.int32), (packed & 0x7FFF_FFFF).astype(np.int32)
 
 
 def _times(side: _Rows, codes: IntArray | None, start: int, stop: int) -> Times:
