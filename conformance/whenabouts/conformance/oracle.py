@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from whenabouts.conformance import multiset
-from whenabouts.core import Interval, Point
 from whenabouts.core.conditions import Condition
 from whenabouts.core.timestamps import TimeSpec
 
@@ -128,16 +127,12 @@ def read_time(spec: TimeSpec, row: dict[str, Any], types: dict[str, pa.DataType]
         return Fault("WA-1007")
     if t_min > t_max:
         return Fault("WA-1004")
-    longest, shortest = (0, 0) if isinstance(spec, Point) else _lengths(spec)
+    longest, shortest = spec.max_uncertainty_us, spec.min_uncertainty_us
     if longest is not None and t_max - t_min > longest:
         return Fault("WA-1005")
     if t_max - t_min < shortest:
         return Fault("WA-1006")
     return t_min, t_max
-
-
-def _lengths(spec: Interval) -> tuple[int | None, int]:
-    return spec.max_uncertainty_us, spec.min_uncertainty_us
 
 
 class Event(NamedTuple):

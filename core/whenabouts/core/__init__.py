@@ -12,18 +12,21 @@ from whenabouts.core.errors import (
     RejectedRowsWarning,
     WhenaboutsError,
 )
-from whenabouts.core.timestamps import Interval, Lateness, Point
+from whenabouts.core.templates import Template
+from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
 
 __all__ = [
     "Code",
     "Condition",
     "EngineError",
+    "Histogram",
     "InputError",
     "Interval",
     "Lateness",
     "Point",
     "QueryError",
     "RejectedRowsWarning",
+    "Template",
     "WhenaboutsError",
     "between",
     "deadline",

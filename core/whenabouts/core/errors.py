@@ -23,6 +23,8 @@ class Code(StrEnum):
     UNPARSABLE_TIME = "WA-1009"
     LATE = "WA-1010"
     RESERVED_COLUMN = "WA-1011"
+    BAD_TEMPLATE = "WA-1012"
+    UNKNOWN_TEMPLATE = "WA-1013"
 
     BAD_CONFIDENCE = "WA-2001"
     BAD_DURATION = "WA-2002"
@@ -49,6 +51,7 @@ REASONS: dict[Code, str] = {
     Code.TOO_CERTAIN: "the interval is shorter than the declared min_uncertainty",
     Code.TIME_OUT_OF_RANGE: "a time lies outside the years 1 to 9999",
     Code.UNPARSABLE_TIME: "a time could not be read",
+    Code.UNKNOWN_TEMPLATE: "the row names no registered template",
     Code.LATE: "t_max is behind the watermark",
 }
 """What a rejected row is told, by code (the codes that can strike a single row)."""

@@ -1,7 +1,8 @@
 """Where rows enter: raw Arrow batches become blocks with int64 microsecond times, and bad rows become rejects.
 
-A *block* is a record batch whose first two columns are the times (`T_MIN`, `T_MAX`), followed by the user's columns
-unchanged but for dictionary columns, which are decoded (state and other processes do not share dictionaries).
+A *block* is a record batch whose first columns are the times (`T_MIN`, `T_MAX`) and, where the input has templates, the
+number of each row's template (`TEMPLATE`), followed by the user's columns unchanged but for dictionary columns, which
+are decoded (state and other processes do not share dictionaries).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core.errors import REASONS, Code, InputError, QueryError
@@ -20,6 +22,7 @@ from whenabouts.core.timestamps import TimeSpec
 PREFIX = "_wa_"
 T_MIN = PREFIX + "t_min"
 T_MAX = PREFIX + "t_max"
+TEMPLATE = PREFIX + "template"
 
 FIRST_US = -62_135_596_800_000_000
 """0001-01-01 UTC. With `LAST_US` it keeps every difference of times far inside int64."""
@@ -59,26 +62,44 @@ class EventReader:
         _check_names(schema, name)
         for column in time.columns:
             _check_time_column(schema, column, name)
+        if time.template_column is not None:
+            _check_template_column(schema, time.template_column, name)
         self.schema = pa.schema([field.with_type(_plain(field.type)) for field in schema])
-        self.block_schema = pa.schema([pa.field(T_MIN, pa.int64()), pa.field(T_MAX, pa.int64()), *self.schema])
+        self._own = [pa.field(T_MIN, pa.int64()), pa.field(T_MAX, pa.int64())]
+        self._own += [pa.field(TEMPLATE, pa.int32())] if time.templates else []
+        self.block_schema = pa.schema([*self._own, *self.schema])
 
     def read(self, rows: pa.RecordBatch) -> Events:
         """Split a raw batch into a block (times in microseconds) and rejects with their codes. O(rows)."""
         rows = self._conform(rows)
-        ends = [_microseconds(rows.column(name)) for name in self.time.columns]
-        t_min, t_max = ends[0].us, ends[-1].us
+        columns = [_microseconds(rows.column(name)) for name in self.time.columns]
+        template = self._template(rows)
+        known = None if template is None else np.maximum(template, 0)
+        t_min, t_max = self.time.ends([column.us for column in columns], known)
         good = np.ones(rows.num_rows, bool)
         rejected = []
-        for code, fault in self._faults(ends, t_max - t_min):
+        for code, fault in self._faults(columns, template, t_max - t_min):
             struck = good & fault
             if struck.any():
                 rejected.append(Rejected(self.input, code, rows.filter(pa.array(struck))))
                 good &= ~struck
-        columns = [pa.array(t_min), pa.array(t_max), *rows.columns]
-        block = pa.RecordBatch.from_arrays(columns, schema=self.block_schema)
+        own = [pa.array(t_min), pa.array(t_max)]
+        if self.time.templates:
+            own.append(pa.array(np.zeros(rows.num_rows, np.int32) if template is None else template.astype(np.int32)))
+        block = pa.RecordBatch.from_arrays([*own, *rows.columns], schema=self.block_schema)
         return Events(block.filter(pa.array(good)) if rejected else block, rejected)
 
-    def _faults(self, ends: list[_Ends], length: IntArray) -> Iterator[tuple[Code, NDArray[np.bool_]]]:
+    def _template(self, rows: pa.RecordBatch) -> IntArray | None:
+        """The number of each row's template, -1 where it names none of the registered ones."""
+        if self.time.template_column is None:
+            return None
+        names = pa.array([name for name, _ in self.time.templates], pa.string())
+        number = pc.index_in(rows.column(self.time.template_column).cast(pa.string()), names)
+        return np.asarray(number.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+
+    def _faults(
+        self, ends: list[_Ends], template: IntArray | None, length: IntArray
+    ) -> Iterator[tuple[Code, NDArray[np.bool_]]]:
         """Codes with the rows that they strike, in order of precedence; a clean block costs its minima and maxima."""
         for end in ends:
             if end.null is not None:
@@ -86,6 +107,10 @@ class EventReader:
         for end in ends:
             if end.outside is not None:
                 yield Code.TIME_OUT_OF_RANGE, end.outside
+        if template is not None and template.min(initial=0) < 0:
+            yield Code.UNKNOWN_TEMPLATE, template < 0
+        if self.time.templates:
+            return  # lengths are those of the templates
         shortest, longest = int(length.min(initial=0)), int(length.max(initial=0))
         if shortest < 0:
             yield Code.REVERSED_INTERVAL, length < 0
@@ -96,7 +121,7 @@ class EventReader:
 
     def raw(self, block: pa.RecordBatch) -> pa.RecordBatch:
         """The user's columns of a block."""
-        return pa.RecordBatch.from_arrays(block.columns[2:], schema=self.schema)
+        return pa.RecordBatch.from_arrays(block.columns[len(self._own) :], schema=self.schema)
 
     def _conform(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if rows.schema.names != self.schema.names:
@@ -106,6 +131,11 @@ class EventReader:
             for column, field in zip(rows.columns, self.schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def templates_of(block: pa.RecordBatch | pa.Table) -> NDArray[np.int32] | None:
+    """The template numbers of a block, None where its input has no templates."""
+    return np.asarray(block.column(TEMPLATE).to_numpy()) if TEMPLATE in block.schema.names else None
 
 
 def times(block: pa.RecordBatch | pa.Table) -> tuple[IntArray, IntArray]:
@@ -187,6 +217,22 @@ def _check_time_column(schema: pa.Schema, column: str, name: str) -> None:
             Code.WRONG_TYPE,
             f"time column {column!r} of the {name} input is {type_}",
             hint + "make it a TIMESTAMP, or int64 microseconds since 1970",
+        )
+
+
+def _check_template_column(schema: pa.Schema, column: str, name: str) -> None:
+    if column not in schema.names:
+        raise InputError(
+            Code.MISSING_COLUMN,
+            f"the {name} input has no template column {column!r}",
+            f"it has {', '.join(schema.names)}",
+        )
+    type_ = _plain(schema.field(column).type)
+    if not (pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_integer(type_)):
+        raise InputError(
+            Code.WRONG_TYPE,
+            f"template column {column!r} of the {name} input is {type_}",
+            "name templates by text or integers",
         )
 
 

@@ -1,21 +1,73 @@
-"""How a stream's rows say when they happened: a point, or an interval in which the time is uniform.
+"""How a stream's rows say when they happened: a point, an interval in which the time is uniform, or a histogram.
 
 A specification names columns of the user's rows; it is turned into two int64 microsecond columns when rows enter
-(`events`). Columns are TIMESTAMP of any unit (naive ones are UTC; finer than a microsecond is cut), or int64
-microseconds since the Unix epoch.
+(`events`), and, where it has templates, the number of the row's template. Columns are TIMESTAMP of any unit (naive ones
+are UTC; finer than a microsecond is cut), or int64 microseconds since the Unix epoch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.templates import Template, read_templates
+
+IntArray = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class TimeSpec(Protocol):
+    """What every specification of times tells the reader and the operators."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of times that it reads."""
+
+    @property
+    def min_uncertainty_us(self) -> int:
+        """Least length of an interval (the papers' rho)."""
+
+    @property
+    def max_uncertainty_us(self) -> int | None:
+        """Greatest length of an interval (the papers' pi), None where the user declared none."""
+
+    @property
+    def template_column(self) -> str | None:
+        """The column that names a row's template, None where there is none."""
+
+    @property
+    def templates(self) -> tuple[tuple[str, Template], ...]:
+        """The registered templates with their names; none means that times are uniform between their ends."""
+
+    def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
+        """`t_min` and `t_max` of rows, from their columns in microseconds and the numbers of their templates."""
+
+
+class _Uniform:
+    """A time that is uniform between two columns, which may be one and the same."""
+
+    @property
+    def template_column(self) -> str | None:
+        """None: no row names a template."""
+        return None
+
+    @property
+    def templates(self) -> tuple[tuple[str, Template], ...]:
+        """None is registered."""
+        return ()
+
+    def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
+        """The first and the last column as they are."""
+        return times[0], times[-1]
+
+
+@dataclass(frozen=True)
+class Point(_Uniform):
     """The exact time `t` of an event.
 
     >>> Point("ts").columns
@@ -40,8 +92,8 @@ class Point:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+@dataclass(frozen=True)
+class Interval(_Uniform):
     """A time uniform in `[t_min, t_max]`; where both are equal it is a point.
 
     `max_uncertainty` (the papers' pi) bounds the length of every interval, and `min_uncertainty` (rho) bounds it from
@@ -86,7 +138,66 @@ class Interval:
         return None if self.max_uncertainty is None else parse_duration(self.max_uncertainty)
 
 
-TimeSpec: TypeAlias = Point | Interval
+@dataclass(frozen=True)
+class Histogram:
+    """A time distributed as a template that ends at column `t_max` (PTJoin section 2): `H = phi + t_max - max(phi)`.
+
+    `template` names the column that says which of `templates` a row has (text, or integers, compared as text); without
+    it all rows have the one template. `templates`: a mapping of names to `Template` or `[(lo, hi, p), ...]`, or the
+    path of a JSON file of the same form. A row that names no registered template is rejected (WA-1013).
+
+    Raises InputError WA-1012 for a template that is none, QueryError WA-2006 for several templates without a column.
+
+    >>> Histogram("t", template="kind", templates={"fast": [(0, 10, .5), (10, 40, .5)]}).max_uncertainty_us
+    40
+    """
+
+    t_max: str
+    template: str | None = None
+    templates: Any = ()
+
+    def __post_init__(self) -> None:
+        registered = _registered(self.templates)
+        object.__setattr__(self, "templates", registered)
+        if self.template is None and len(registered) != 1:
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"there are {len(registered)} templates, and no column says which one a row has",
+                'give Histogram(..., template="column")',
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the anchor."""
+        return (self.t_max,)
+
+    @property
+    def template_column(self) -> str | None:
+        """The column that names a row's template."""
+        return self.template
+
+    @property
+    def min_uncertainty_us(self) -> int:
+        """Length of the shortest template."""
+        return int(min(template.length_us for _, template in self.templates))
+
+    @property
+    def max_uncertainty_us(self) -> int | None:
+        """Length of the longest template."""
+        return int(max(template.length_us for _, template in self.templates))
+
+    def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
+        """From the start of each row's support to its anchor."""
+        lengths = np.array([template.length_us for _, template in self.templates])
+        return times[-1] - (lengths[0] if template is None else lengths[template]), times[-1]
+
+
+def _registered(source: Any) -> tuple[tuple[str, Template], ...]:
+    if isinstance(source, Template):
+        return (("template", source),)
+    if isinstance(source, tuple) and source:
+        return source  # as another Histogram holds them
+    return read_templates(source or {})
 
 
 @dataclass(frozen=True, slots=True)

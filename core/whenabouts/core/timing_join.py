@@ -81,6 +81,8 @@ class TimingJoin:
         if self.strategy not in STRATEGIES:
             raise QueryError(Code.BAD_OPTION, f"strategy is {self.strategy!r}", f"choose of {', '.join(STRATEGIES)}")
         _check_how(self.how)
+        if self.left_time.templates or self.right_time.templates:
+            raise QueryError(Code.NOT_AVAILABLE, "histogram times are not available yet", "use intervals")
         if self.block_size < 1:
             raise QueryError(Code.BAD_OPTION, f"block_size is {self.block_size}", "give one row or more")
 
