@@ -18,7 +18,6 @@ from whenabouts.core.confidence_bounds import (
     confidence_bounds,
     is_wide,
     least_reach,
-    obsolete_before,
     sum_quantile,
 )
 from whenabouts.core.satisfaction_probability import (
@@ -27,11 +26,16 @@ from whenabouts.core.satisfaction_probability import (
     UNBOUNDED_US,
     satisfaction_probability,
 )
+from whenabouts.core.shape_thresholds import obsolete_before
 
 MONTH_US = 30 * 86_400 * 10**6
 CONFIDENCES = (1.0, 0.8, 0.75, 0.5, 1 / 3, 0.2, 1e-3, 1e-300)
 
 Interval = tuple[int, int]
+
+
+def _obsolete_before(watermark: int, lo: int, hi: int, *, other_pi: int, this_rho: int, confidence: float) -> int:
+    return obsolete_before(watermark, ((other_pi, other_pi),), ((this_rho, this_rho),), lo, hi, confidence)
 
 
 def tail_hi(base: Interval, target: Interval, hi: int) -> Fraction:
@@ -209,7 +213,7 @@ class TestObsoleteBefore:
     def test_it_is_exactly_the_least_row_that_can_still_match_one_end(
         self, watermark: int, window: Interval, other_pi: int, this_rho: int, confidence: float
     ) -> None:
-        least = obsolete_before(watermark, *window, other_pi=other_pi, this_rho=this_rho, confidence=confidence)
+        least = _obsolete_before(watermark, *window, other_pi=other_pi, this_rho=this_rho, confidence=confidence)
         threshold = Fraction(confidence - KERNEL_ERROR)
         # Any row from `this_rho` up, any future row of at most `other_pi` that ends at the watermark or up to
         # 3 us later.
@@ -227,20 +231,20 @@ class TestObsoleteBefore:
 
     def test_nothing_is_dropped_without_a_watermark_or_with_an_open_end(self) -> None:
         lengths = {"other_pi": 10, "this_rho": 0, "confidence": 0.5}
-        assert obsolete_before(NEVER_US, -5, 5, **lengths) == NEVER_US
-        assert obsolete_before(10**15, -UNBOUNDED_US, 5, **lengths) == NEVER_US
-        assert obsolete_before(10**15, -5, UNBOUNDED_US, **lengths) > 0
+        assert _obsolete_before(NEVER_US, -5, 5, **lengths) == NEVER_US
+        assert _obsolete_before(10**15, -UNBOUNDED_US, 5, **lengths) == NEVER_US
+        assert _obsolete_before(10**15, -5, UNBOUNDED_US, **lengths) > 0
 
     def test_everything_is_dropped_at_the_end_of_input(self) -> None:
         lengths = {"other_pi": 10, "this_rho": 0, "confidence": 0.5}
-        assert obsolete_before(ALWAYS_US, -5, 5, **lengths) == ALWAYS_US
-        assert obsolete_before(ALWAYS_US, -UNBOUNDED_US, 5, **lengths) == ALWAYS_US
+        assert _obsolete_before(ALWAYS_US, -5, 5, **lengths) == ALWAYS_US
+        assert _obsolete_before(ALWAYS_US, -UNBOUNDED_US, 5, **lengths) == ALWAYS_US
 
     def test_extreme_watermarks_saturate(self) -> None:
         lengths = {"other_pi": 2**62, "this_rho": 0, "confidence": 0.5}
-        assert obsolete_before(NEVER_US + 1, -(2**59), 0, **lengths) == NEVER_US
-        assert obsolete_before(ALWAYS_US - 1, 2**59, 2**60, **(lengths | {"other_pi": 0})) == ALWAYS_US
+        assert _obsolete_before(NEVER_US + 1, -(2**59), 0, **lengths) == NEVER_US
+        assert _obsolete_before(ALWAYS_US - 1, 2**59, 2**60, **(lengths | {"other_pi": 0})) == ALWAYS_US
 
     def test_an_empty_window_is_refused(self) -> None:
         with pytest.raises(ValueError, match="empty"):
-            obsolete_before(0, 5, 4, other_pi=1, this_rho=0, confidence=0.5)
+            _obsolete_before(0, 5, 4, other_pi=1, this_rho=0, confidence=0.5)

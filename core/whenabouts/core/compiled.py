@@ -27,6 +27,9 @@ FLOAT64 = types.float64
 BOOL = types.boolean
 READ_INT64 = types.Array(types.int64, 1, "C", readonly=True)
 READ_INT64_2D = types.Array(types.int64, 2, "C", readonly=True)
+READ_FLOAT64 = types.Array(types.float64, 1, "C", readonly=True)
+READ_INT64_3D = types.Array(types.int64, 3, "C", readonly=True)
+WRITE_INT64_3D = types.Array(types.int64, 3, "C")
 READ_INT32 = types.Array(types.int32, 1, "C", readonly=True)
 READ_INT32_2D = types.Array(types.int32, 2, "C", readonly=True)
 WRITE_INT64 = types.Array(types.int64, 1, "C")

@@ -203,31 +203,3 @@ def confidence_bounds(
         lo, hi, min(rho, _SPAN), min(pi, _SPAN), confidence, out,
     )  # fmt: skip
     return out
-
-
-def obsolete_before(watermark_us: int, lo: int, hi: int, *, other_pi: int, this_rho: int, confidence: float) -> int:
-    """The least t_max with which a buffered row of this input can still match a future row of the other
-    input.
-
-    ``[lo, hi]`` is the window on ``D = X_this - X_other``; future rows of the other input have ``t_max >=
-    watermark_us`` and are at most ``other_pi`` long; rows of this input are at least ``this_rho`` long. Rows
-    with a smaller t_max may be dropped, and none may be dropped earlier in a wide window. This is ITC's
-    LH(e_inv), e_inv the longest other interval that ends at the watermark; only ``lo`` matters, as a future
-    other row makes D smaller. ``NEVER_US`` when nothing can be dropped (an open ``lo``, or no watermark yet);
-    ``ALWAYS_US`` at the end of input. O(1). Raises ValueError for an empty window.
-
-    >>> obsolete_before(1_000, -50, 50, other_pi=20, this_rho=0, confidence=1.0)
-    950
-    >>> obsolete_before(1_000, -50, 50, other_pi=20, this_rho=0, confidence=0.5)
-    940
-    """
-    if lo > hi:
-        raise ValueError(f"the window [{lo}, {hi}] is empty")
-    if watermark_us >= ALWAYS_US:
-        return ALWAYS_US
-    if watermark_us <= NEVER_US or opens_left(lo):
-        return NEVER_US
-    # Python integers: a watermark may be any int64, the sum is saturated at the end.
-    longest, shortest = min(other_pi, _SPAN), min(this_rho, _SPAN)
-    least = watermark_us - other_pi + lo + least_reach(longest, shortest, confidence - KERNEL_ERROR)
-    return max(NEVER_US, min(ALWAYS_US, least))

@@ -14,6 +14,9 @@ cannot match. One fill kernel writes the pairs of all strategies, in bounded chu
 | ``lazy_lookup`` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
 | ``auto`` | as they arrive | by midpoint | quantile ranges, by moving pointers |
 
+With templates the axis of ``auto`` is the anchor shifted to the template's mean, and the ranges of all but ``simple``
+and ``ssort`` are those of PTJoin Theorem 3.
+
 Rows of one key never meet rows of another: targets stand key by key, in the order of the table within a key.
 """
 
@@ -38,6 +41,7 @@ from whenabouts.core.pair_fill import (
     STATE_SLOTS,
     SURE,
     TAKEN,
+    Kinds,
     fill_pairs,
     locate,
     part_extent,
@@ -45,8 +49,10 @@ from whenabouts.core.pair_fill import (
     scatter_rows,
     time_extremes,
 )
+from whenabouts.core.row_kinds import NO_KINDS, Templates, row_kinds
 from whenabouts.core.row_order import Axis, OrderedRows, Times, nearly_in_order, order_rows, sorted_positions
 from whenabouts.core.satisfaction_probability import FARTHEST_US
+from whenabouts.core.shape_thresholds import fill_kind_bounds
 
 __all__ = ["STRATEGIES", "Counters", "Times", "correlate"]
 
@@ -84,14 +90,23 @@ def correlate(
     base_lengths: tuple[int, int],
     target_lengths: tuple[int, int],
     counters: Counters,
+    base_templates: Templates = (),
+    target_templates: Templates = (),
+    base_is_right: bool = False,
     chunk_pairs: int = 1 << 24,
 ) -> Iterator[Pairs]:
     """The pairs of equal key with ``P(lo <= X_target - X_base <= hi) >= confidence``, each exactly once.
 
     Times are int64 microseconds; ``base_lengths`` and ``target_lengths`` are the declared ``(rho, pi)`` of
-    the sides (``auto`` uses the lengths it sees). Yields int32 arrays (base positions, target positions) of
+    the sides (``auto`` uses the lengths it sees). The templates are those that ``Times.template`` numbers.
+    ``base_is_right``: the base is the right-hand side of the condition, which the kernel for templates must know to
+    sum in one order. Yields int32 arrays (base positions, target positions) of
     at most ``chunk_pairs`` pairs; all strategies and chunk sizes give the same set of pairs, in an order that
     is theirs. ``counters`` is added to as chunks are taken.
+
+    With templates, and in ``auto`` with few distinct lengths, pairs are decided by comparing integers (PTJoin Theorem
+    2, :mod:`whenabouts.core.shape_thresholds`); only pairs in the guard band and in windows narrower than the supports
+    are probed. ``simple`` and ``ssort`` probe every pair always.
 
     Cost, n base rows and m targets: ``simple`` and ``ssort`` O(n m) kernel calls; the others O(n + m) for
     rows nearly in time order (``eager``: n log m), plus one copy per sure pair and a kernel call per probed
@@ -99,7 +114,7 @@ def correlate(
     1-7; ``auto``: docs of :mod:`whenabouts.core.anchored_ranges`.
 
     Raises ValueError for an unknown strategy, a confidence outside (0, 1], an empty window, a length outside
-    the declared ones, a time out of range, negative key codes, or keys on one side only.
+    the declared ones, a time out of range, negative key codes, keys on one side only, or templates without numbers.
 
     >>> base, target = Times(np.array([0, 50]), np.array([10, 60])), Times(np.array([5, 50]), np.array([15, 70]))
     >>> [(b.tolist(), t.tolist()) for b, t in correlate(base, target, -5, 5, 0.5, strategy="auto",
@@ -116,13 +131,15 @@ def correlate(
         raise ValueError("either both sides have keys or neither has")
     if chunk_pairs < 1:
         raise ValueError(f"chunk_pairs must be at least 1, got {chunk_pairs}")
+    if (base.template is None) == bool(base_templates) or (target.template is None) == bool(target_templates):
+        raise ValueError("rows have template numbers exactly where templates are given")
     base, _ = _checked(base, base_lengths, "base")
     target, seen = _checked(target, target_lengths, "target")
     if strategy == "auto":
         target_lengths = seen
-    return _pairs(
-        _Join(base, target, lo, hi, confidence, strategy, base_lengths, target_lengths), counters, chunk_pairs
-    )
+    templates = base_templates, target_templates
+    join = _Join(base, target, lo, hi, confidence, strategy, base_lengths, target_lengths, templates, base_is_right)
+    return _pairs(join, counters, chunk_pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +152,8 @@ class _Join:
     strategy: str
     base_lengths: tuple[int, int]
     target_lengths: tuple[int, int]
+    templates: tuple[Templates, Templates]
+    base_is_right: bool
 
 
 def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times, tuple[int, int]]:
@@ -154,7 +173,8 @@ def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times,
             raise ValueError(f"{side} lengths {shortest}..{longest} us are outside the declared {declared}")
         if key is not None and key.min() < 0:
             raise ValueError(f"{side} key codes must be >= 0, got {key.min()}")
-    return Times(t_min, t_max, key), (shortest, longest)
+    template = None if times.template is None else np.ascontiguousarray(times.template, np.int32)
+    return Times(t_min, t_max, key, template), (shortest, longest)
 
 
 def _pairs(join: _Join, counters: Counters, chunk_pairs: int) -> Iterator[Pairs]:
@@ -164,16 +184,24 @@ def _pairs(join: _Join, counters: Counters, chunk_pairs: int) -> Iterator[Pairs]
     keys = 1
     if join.base.key is not None and join.target.key is not None:
         keys = int(max(join.base.key.max(), join.target.key.max())) + 1
-    target = order_rows(join.target, _TARGET_AXIS.get(join.strategy, "t_max"), keys)
+    of = row_kinds(
+        join.base, join.target, join.templates, join.lo, join.hi, join.confidence,
+        strategy=join.strategy, base_is_right=join.base_is_right,
+    )  # fmt: skip
+    target = _target_rows(join, keys, None if of is None else of.shift)
     base = _base_rows(join.base, by_t_max=join.strategy in ("lazy", "lazy_lookup"))
-    ranges = _ranges(join, base, target, keys)
+    kinds, span = NO_KINDS, None
+    if of is not None:
+        kinds = of.kinds.in_order(base.position, target.position)
+        span = of.span
+    ranges = _ranges(join, base, target, keys, kinds.base, span)
     parts: tuple[int, ...] = (EVERYTHING,)
     lengths = join.base_lengths[1] + join.target_lengths[1]
     # Corollary 2 compares one tail of D. In a narrow window both tails count and dominance proves nothing.
-    if join.strategy == "lazy_lookup" and is_wide(join.lo, join.hi, lengths):
+    if join.strategy == "lazy_lookup" and of is None and is_wide(join.lo, join.hi, lengths):
         parts = (SURE, LEFT_PROBE, RIGHT_PROBE)
     for part in parts:
-        yield from _fill(join, base, target, ranges, part, counters, chunk_pairs)
+        yield from _fill(join, base, target, ranges, kinds, part, counters, chunk_pairs)
 
 
 class _BaseRows(NamedTuple):
@@ -193,7 +221,21 @@ def _base_rows(times: Times, *, by_t_max: bool) -> _BaseRows:
     return _BaseRows(rows.t_min, rows.t_max, rows.position, key[rows.position])
 
 
-def _ranges(join: _Join, base: _BaseRows, target: OrderedRows, keys: int) -> NDArray[np.int32]:
+def _target_rows(join: _Join, keys: int, shift: NDArray[np.int64] | None) -> OrderedRows:
+    axis = _TARGET_AXIS.get(join.strategy, "t_max")
+    if shift is None or axis != "midpoint":
+        return order_rows(join.target, axis, keys)
+    return order_rows(join.target, "shifted", keys, shift)
+
+
+def _ranges(
+    join: _Join,
+    base: _BaseRows,
+    target: OrderedRows,
+    keys: int,
+    kind: NDArray[np.int32],
+    span: NDArray[np.int64] | None,
+) -> NDArray[np.int32]:
     """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each base row, half-open indices into the targets."""
     if join.strategy == "auto" and not nearly_in_order(base.t_max):
         # Pairs come in the order of the base rows, so that whoever takes their columns walks forwards; only the search
@@ -206,19 +248,25 @@ def _ranges(join: _Join, base: _BaseRows, target: OrderedRows, keys: int) -> NDA
             base.key.take(order, mode="clip"),
         )
         ranges = np.empty((order.size, 4), np.int32)
-        scatter_rows(_ranges_as_they_stand(join, in_time, target), order, ranges)
+        kind = kind[order] if span is not None else kind
+        scatter_rows(_ranges_as_they_stand(join, in_time, target, kind, span), order, ranges)
         return ranges
-    return _ranges_as_they_stand(join, base, target)
+    return _ranges_as_they_stand(join, base, target, kind, span)
 
 
-def _ranges_as_they_stand(join: _Join, base: _BaseRows, target: OrderedRows) -> NDArray[np.int32]:
+def _ranges_as_they_stand(
+    join: _Join, base: _BaseRows, target: OrderedRows, kind: NDArray[np.int32], span: NDArray[np.int64] | None
+) -> NDArray[np.int32]:
     ranges = np.empty((base.t_min.size, 4), np.int32)
     if join.strategy in ("simple", "ssort"):
         probe_all(base.key, target.starts, ranges)
         return ranges
     bounds = np.empty(ranges.shape, np.int64)
-    fill_bounds = fill_anchored_ranges if join.strategy == "auto" else fill_confidence_bounds
-    fill_bounds(base.t_min, base.t_max, join.lo, join.hi, *join.target_lengths, join.confidence, bounds)
+    if span is not None:
+        fill_kind_bounds(base.t_max, kind, span, bounds)
+    else:
+        fill_bounds = fill_anchored_ranges if join.strategy == "auto" else fill_confidence_bounds
+        fill_bounds(base.t_min, base.t_max, join.lo, join.hi, *join.target_lengths, join.confidence, bounds)
     locate(bounds, base.key, target.axis, target.starts, join.strategy != "eager", ranges)
     return ranges
 
@@ -228,6 +276,7 @@ def _fill(
     base: _BaseRows,
     target: OrderedRows,
     ranges: NDArray[np.int32],
+    kinds: Kinds,
     part: int,
     counters: Counters,
     chunk_pairs: int,
@@ -244,7 +293,7 @@ def _fill(
         before = state.copy()
         count = fill_pairs(
             part, join.lo, join.hi, join.confidence, base.t_min, base.t_max, base.position,
-            target.t_min, target.t_max, target.position, ranges, table, first, state, out_base, out_target,
+            target.t_min, target.t_max, target.position, ranges, kinds, table, first, state, out_base, out_target,
         )  # fmt: skip
         done = state - before
         counters.sure += int(done[TAKEN])

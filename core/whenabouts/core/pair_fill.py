@@ -9,7 +9,10 @@ whatever the input.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from whenabouts.core.compiled import (
@@ -22,6 +25,7 @@ from whenabouts.core.compiled import (
     READ_INT32_2D,
     READ_INT64,
     READ_INT64_2D,
+    READ_INT64_3D,
     THREE_INT64,
     UINT64,
     WRITE_INT32,
@@ -31,6 +35,36 @@ from whenabouts.core.compiled import (
 )
 from whenabouts.core.confidence_bounds import ALWAYS_US
 from whenabouts.core.satisfaction_probability import KERNEL_ERROR, pair_probability
+from whenabouts.core.shape_probability import SHAPES, UNIFORM, shape_probability
+from whenabouts.core.shapes import Shapes
+
+
+class Kinds(NamedTuple):
+    """What the rows' shapes are and which differences of anchors match, for a fill by thresholds.
+
+    ``base``, ``target``: the kind of each row, int32, in the order of the fill. ``table``: see
+    :func:`whenabouts.core.shape_thresholds.thresholds` (empty: no thresholds). Shapes of templates, or none where the
+    rows are uniform between their own ends.
+    """
+
+    base: NDArray[np.int32]
+    target: NDArray[np.int32]
+    table: NDArray[np.int64]
+    base_shapes: Shapes
+    target_shapes: Shapes
+    base_is_right: bool
+
+    def in_order(self, base: NDArray[np.int32], target: NDArray[np.int32]) -> Kinds:
+        """The same for rows taken in another order."""
+        taken = self.base[base], self.target[target]
+        for kind in taken:
+            kind.setflags(write=False)  # inside a tuple numba takes nothing else for a read-only array
+        return self._replace(base=taken[0], target=taken[1])
+
+
+KINDS = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba ships no types
+    (READ_INT32, READ_INT32, READ_INT64_3D, SHAPES, SHAPES, BOOL), Kinds
+)
 
 # Which ranges a fill writes. The two probe parts go through the look-up table (ITC Alg. 6).
 EVERYTHING, SURE, LEFT_PROBE, RIGHT_PROBE = range(4)
@@ -253,8 +287,61 @@ def _probe_with_table(
 
 
 @compiled(INT64(
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, INT64, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64,
+    WRITE_INT32, WRITE_INT32, INT64, KINDS, WRITE_INT64
+), inline=True)  # fmt: skip
+def _probe_by_thresholds(
+    lo: int,
+    hi: int,
+    confidence: float,
+    base_min: int,
+    base_max: int,
+    base_position: int,
+    row: int,
+    target_min: NDArray[np.int64],
+    target_max: NDArray[np.int64],
+    target_position: NDArray[np.int32],
+    first: int,
+    last: int,
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    written: int,
+    kinds: Kinds,
+    state: NDArray[np.int64],
+) -> int:
+    """As :func:`_probe`, by the thresholds of the two kinds; only what these leave open goes to the kernel."""
+    kind = kinds.base[row]
+    probed = 0
+    for j in range(first, last):
+        slot = np.uint64(written)
+        out_base[slot] = base_position
+        out_target[slot] = target_position[j]
+        other = kinds.target[j]
+        delta = target_max[j] - base_max
+        matches = kinds.table[kind, other, 1] <= delta <= kinds.table[kind, other, 2]
+        if not matches and kinds.table[kind, other, 0] <= delta <= kinds.table[kind, other, 3]:
+            probed += 1
+            base_shape = kind if kinds.base_shapes.start.size > 1 else UNIFORM
+            target_shape = other if kinds.target_shapes.start.size > 1 else UNIFORM
+            if kinds.base_is_right:  # the kernel wants left and right, or its sums would come in another order
+                p = shape_probability(
+                    target_min[j], target_max[j], target_shape, base_min, base_max, base_shape,
+                    kinds.target_shapes, kinds.base_shapes, -hi, -lo,
+                )  # fmt: skip
+            else:
+                p = shape_probability(
+                    base_min, base_max, base_shape, target_min[j], target_max[j], target_shape,
+                    kinds.base_shapes, kinds.target_shapes, lo, hi,
+                )  # fmt: skip
+            matches = p >= confidence
+        written += matches
+    state[PROBED] += probed
+    return written
+
+
+@compiled(INT64(
     INT64, INT64, INT64, FLOAT64, READ_INT64, READ_INT64, READ_INT32, READ_INT64, READ_INT64, READ_INT32,
-    READ_INT32_2D,
+    READ_INT32_2D, KINDS,
     WRITE_INT64, INT64, WRITE_INT64, WRITE_INT32, WRITE_INT32,
 ))  # fmt: skip
 def fill_pairs(
@@ -269,6 +356,7 @@ def fill_pairs(
     target_max: NDArray[np.int64],
     target_position: NDArray[np.int32],
     ranges: NDArray[np.int32],
+    kinds: Kinds,
     table: NDArray[np.int64],
     table_first: int,
     state: NDArray[np.int64],
@@ -277,6 +365,9 @@ def fill_pairs(
 ) -> int:
     """Write pairs of ``part`` until the rows end or the output is full; ``state`` (zeros at first) says where
     to go on.
+
+    ``kinds`` decides what lies outside the sure range where its table is not empty; otherwise the kernel of two
+    uniforms does.
 
     Returns how many pairs were written. The part is done when ``state[PASSED]`` equals its number of
     candidates.
@@ -315,6 +406,12 @@ def fill_pairs(
                     out_target[slot + k] = target_position[source + k]
                 written += count
                 state[TAKEN] += count
+            elif kinds.table.size:
+                written = _probe_by_thresholds(
+                    lo, hi, confidence, base_min[i], base_max[i], base_position[i], i, target_min, target_max,
+                    target_position,
+                    j, end, out_base, out_target, written, kinds, state,
+                )  # fmt: skip
             elif part == EVERYTHING:
                 written = _probe(
                     lo, hi, confidence, base_min[i], base_max[i], base_position[i], target_min,

@@ -21,7 +21,7 @@ from whenabouts.core.compiled import (
     compiled,
 )
 
-Axis = Literal["arrival", "t_max", "midpoint"]
+Axis = Literal["arrival", "t_max", "midpoint", "shifted"]
 
 _MOVES_PER_ROW = 24  # beyond this a full sort is cheaper than insertion
 _MOVES_AHEAD = 1 << 16  # what the first rows may cost beyond that
@@ -33,12 +33,13 @@ class Times:
 
     ``t_min``, ``t_max``: int64 microseconds [n], ``t_min <= t_max``. ``key``: int64 codes >= 0 [n], dense
     (work and memory grow with the greatest code), shared by the two sides of a join; None puts all rows under
-    one key.
+    one key. ``template``: int32 numbers of the rows' templates [n]; None: rows are uniform between their ends.
     """
 
     t_min: NDArray[np.int64]
     t_max: NDArray[np.int64]
     key: NDArray[np.int64] | None = None
+    template: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.t_min)
@@ -170,8 +171,9 @@ def sorted_positions(values: NDArray[np.int64], key: NDArray[np.int64] | None, k
     return packed
 
 
-def order_rows(times: Times, axis: Axis, keys: int) -> OrderedRows:
-    """Group ``times`` by key and order each key's rows along ``axis`` ("arrival" keeps the order of arrival).
+def order_rows(times: Times, axis: Axis, keys: int, shift: NDArray[np.int64] | None = None) -> OrderedRows:
+    """Group ``times`` by key and order each key's rows along ``axis``: "arrival" keeps the order of arrival, "shifted"
+    is ``t_max + shift``.
 
     ``keys`` is one more than the greatest code of either side (1 without keys). The arrays of ``times`` must
     be contiguous int64 and the codes within range; they are returned as they are when nothing has to move.
@@ -185,6 +187,8 @@ def order_rows(times: Times, axis: Axis, keys: int) -> OrderedRows:
     starts = np.array([0] * keys + [len(times)])
     # A row is (axis, t_min, position) while it moves: t_max is the axis or follows from it.
     values, t_min = times.t_min + times.t_max if axis == "midpoint" else times.t_max, times.t_min
+    if shift is not None:
+        values = times.t_max + shift
     key = times.key if keys > 1 else None
     if key is not None:
         starts[:] = 0
@@ -205,7 +209,8 @@ def order_rows(times: Times, axis: Axis, keys: int) -> OrderedRows:
         if not _insertion_sort(*moved, starts):  # too much was left out of the packed integer
             moved = _taken(values, t_min, np.lexsort((values,) if key is None else (values, key)))
     values, t_min, position = moved
-    return OrderedRows(t_min, values - t_min if axis == "midpoint" else values, position, values, starts)
+    t_max = values - t_min if axis == "midpoint" else values if shift is None else times.t_max[position]
+    return OrderedRows(t_min, t_max, position, values, starts)
 
 
 def _taken(

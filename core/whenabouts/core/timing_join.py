@@ -20,7 +20,7 @@ from whenabouts.core import metrics
 from whenabouts.core.conditions import Condition
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.events import EventReader, times
+from whenabouts.core.events import EventReader, templates_of, times
 from whenabouts.core.keys import NULL_KEY, Keys
 from whenabouts.core.lateness import drop_late
 from whenabouts.core.pair_output import EVENT_TIME, PROBABILITY, PairColumns
@@ -81,8 +81,6 @@ class TimingJoin:
         if self.strategy not in STRATEGIES:
             raise QueryError(Code.BAD_OPTION, f"strategy is {self.strategy!r}", f"choose of {', '.join(STRATEGIES)}")
         _check_how(self.how)
-        if self.left_time.templates or self.right_time.templates:
-            raise QueryError(Code.NOT_AVAILABLE, "histogram times are not available yet", "use intervals")
         if self.block_size < 1:
             raise QueryError(Code.BAD_OPTION, f"block_size is {self.block_size}", "give one row or more")
 
@@ -135,6 +133,7 @@ class _Rows(NamedTuple):
     table: pa.Table
     t_min: IntArray
     t_max: IntArray
+    template: Positions | None
     stored: int
 
 
@@ -153,6 +152,7 @@ class TimingJoinOperator:
     def __init__(self, query: TimingJoin, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
         self.query = query
         self._specs = (query.left_time, query.right_time)
+        self._templates = tuple(tuple(template for _, template in spec.templates) for spec in self._specs)
         self.readers = tuple(
             EventReader(place, name, schema, spec)
             for place, (name, schema, spec) in enumerate(zip(query.inputs, schemas, self._specs, strict=True))
@@ -236,7 +236,7 @@ class TimingJoinOperator:
         stored = state.load(input, *self._reach(input, others)) if others else []
         batches = stored + [arrival.block for arrival in arrivals if arrival.input == input]
         table = pa.Table.from_batches(batches, reader.block_schema).combine_chunks()
-        return _Rows(table, *times(table), sum(batch.num_rows for batch in stored))
+        return _Rows(table, *times(table), templates_of(table), sum(batch.num_rows for batch in stored))
 
     def _reach(self, input: int, others: list[pa.RecordBatch]) -> tuple[int, int]:
         """The stretch of t_max in which rows of `input` can have partners among the blocks of the other input."""
@@ -276,6 +276,9 @@ class TimingJoinOperator:
                 base_lengths=self._lengths(base, rows[base]),
                 target_lengths=self._lengths(target, rows[target]),
                 counters=counters,
+                base_templates=self._templates[base],
+                target_templates=self._templates[target],
+                base_is_right=base == RIGHT,
             ):
                 base_at = base_at + np.int32(work.start) if work.start else base_at
                 yield (base_at, target_at) if base == LEFT else (target_at, base_at)
@@ -323,14 +326,27 @@ class TimingJoinOperator:
         step.metrics[metrics.MATCHED] += len(l_at)
         extra: list[NDArray[np.generic]] = []
         if self.query.probability:
-            from whenabouts.core.satisfaction_probability import probabilities_at
-
-            condition = self.query.condition
-            times_of = (left.t_min, left.t_max, right.t_min, right.t_max)
-            extra.append(probabilities_at(*times_of, l_at, r_at, condition.lo_us, condition.hi_us))
+            extra.append(self._probabilities(left, right, l_at, r_at))
         if self.event_time is not None:
             extra.append(np.maximum(left.t_max[l_at], right.t_max[r_at]).astype("datetime64[us]"))
         yield from self._columns.batches(left.table, right.table, pairs, extra)
+
+    def _probabilities(self, left: _Rows, right: _Rows, left_at: Positions, right_at: Positions) -> NDArray[np.float64]:
+        """The canonical kernel's value for each pair."""
+        window = self.query.condition.lo_us, self.query.condition.hi_us
+        if not any(self._templates):
+            from whenabouts.core.satisfaction_probability import probabilities_at
+
+            return probabilities_at(left.t_min, left.t_max, right.t_min, right.t_max, left_at, right_at, *window)
+        from whenabouts.core.shape_probability import shape_probabilities_at
+        from whenabouts.core.shapes import shapes_of
+
+        sides = [
+            (side.t_min, side.t_max, np.empty(0, np.int32) if side.template is None else side.template)
+            for side in (left, right)
+        ]
+        shapes = [shapes_of(templates) for templates in self._templates]
+        return shape_probabilities_at(sides[0], sides[1], left_at, right_at, shapes[0], shapes[1], *window)
 
     def _slot_us(self) -> int:
         """A quarter of the stretch in which partners are found, for new buckets."""
@@ -348,14 +364,14 @@ class TimingJoinOperator:
             step.metrics[metrics.EVICTED] += state.evict(input, self._obsolete_before(input, future_us))
 
     def _obsolete_before(self, input: int, watermark_us: int) -> int:
-        from whenabouts.core.confidence_bounds import obsolete_before  # numba: imported when first needed
+        from whenabouts.core.shape_thresholds import obsolete_before  # numba: imported when first needed
 
+        kinds = [
+            templates or ((spec.min_uncertainty_us, spec.max_uncertainty_us or 0),)
+            for templates, spec in zip(self._templates, self._specs, strict=True)
+        ]
         return obsolete_before(
-            watermark_us,
-            *self._window(1 - input),
-            other_pi=self._longest(1 - input),
-            this_rho=self._specs[input].min_uncertainty_us,
-            confidence=self.query.condition.confidence,
+            watermark_us, kinds[1 - input], kinds[input], *self._window(1 - input), self.query.condition.confidence
         )
 
     def _next_timer(self, state: SegmentedState) -> int | None:
@@ -371,7 +387,13 @@ class TimingJoinOperator:
 def _times(side: _Rows, codes: IntArray | None, start: int, stop: int) -> Times:
     from whenabouts.core.correlation import Times
 
-    return Times(side.t_min[start:stop], side.t_max[start:stop], None if codes is None else codes[start:stop])
+    taken = slice(start, stop)
+    return Times(
+        side.t_min[taken],
+        side.t_max[taken],
+        None if codes is None else codes[taken],
+        None if side.template is None else side.template[taken],
+    )
 
 
 def _add(counters: Counters, counts: Counter[str]) -> None:
