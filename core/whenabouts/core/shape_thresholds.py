@@ -245,6 +245,7 @@ def thresholds(base: Kinds, target: Kinds, lo: int, hi: int, confidence: float) 
     return table
 
 
+@lru_cache(maxsize=64)
 def centres(kinds: Kinds) -> NDArray[np.int64]:
     """About the mean time of each kind, in microseconds from its anchor.
 
