@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whenabouts.core import Interval, Point, WhenaboutsError
+from whenabouts.core import Code, Histogram, InputError, Interval, Point, WhenaboutsError
 from whenabouts.core.events import (
     FIRST_US,
     LAST_US,
     T_MAX,
     T_MIN,
+    TEMPLATE,
     EventReader,
     reject_rows,
     rejects_schema,
@@ -133,3 +134,51 @@ def test_rejects_share_columns_of_one_type_and_number_others() -> None:
             "code_1": 8,
         }
     ]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pa.array(["a", "7", "nine", None, "a"]),
+        pa.array(["a", "7", "nine", None, "a"], pa.large_string()),
+        pa.array(["a", "7", "nine", None, "a"]).dictionary_encode(),
+    ],
+)
+def test_templates_are_numbered_and_unknown_ones_rejected(kinds: pa.Array) -> None:
+    templates = {"7": [(0, 10, 1)], "a": [(0, 20, 0.5), (20, 40, 0.5)], "zero": [(0, 5, 0), (5, 30, 1), (30, 40, 0)]}
+    time = Histogram("t", "kind", templates)
+    rows = pa.record_batch({"t": pa.array([100, 200, 300, 400, None], pa.int64()), "kind": kinds})
+    block, rejected = EventReader(0, "left", rows.schema, time).read(rows)
+    assert block.column(TEMPLATE).to_pylist() == [1, 0]
+    assert (block.column(T_MIN).to_pylist(), block.column(T_MAX).to_pylist()) == ([60, 190], [100, 200])
+    assert [(r.code, r.rows.column("t").to_pylist()) for r in rejected] == [
+        (Code.NULL_TIME, [None]),
+        (Code.UNKNOWN_TEMPLATE, [300, 400]),
+    ]
+
+
+@pytest.mark.parametrize("type_", [pa.int8(), pa.int32(), pa.int64(), pa.uint16(), pa.uint64()])
+def test_integers_name_templates(type_: pa.DataType) -> None:
+    time = Histogram("t", "kind", {"x": [(0, 1, 1)], "7": [(0, 10, 1)], "07": [(0, 2, 1)], "0": [(0, 3, 1)]})
+    rows = pa.record_batch({"t": pa.array([1, 2, 3, 4], pa.int64()), "kind": pa.array([0, 7, 8, None], type_)})
+    block, rejected = EventReader(0, "left", rows.schema, time).read(rows)
+    assert block.column(TEMPLATE).to_pylist() == [3, 1]
+    assert [r.rows.num_rows for r in rejected] == [2]
+
+
+def test_zero_end_buckets_are_trimmed_but_the_anchor_stays() -> None:
+    time = Histogram("t", templates={"one": [(0, 5, 0), (5, 30, 1), (30, 40, 0)]})
+    rows = pa.record_batch({"t": pa.array([100], pa.int64())})
+    block, _ = EventReader(0, "left", rows.schema, time).read(rows)
+    assert block.to_pylist() == [{T_MIN: 65, T_MAX: 100, TEMPLATE: 0, "t": 100}]
+
+
+def test_a_template_column_must_be_there_and_name_things() -> None:
+    time = Histogram("t", "kind", {"a": [(0, 10, 1)]})
+    for schema, code in (
+        (pa.schema({"t": pa.int64()}), Code.MISSING_COLUMN),
+        (pa.schema({"t": pa.int64(), "kind": pa.float64()}), Code.WRONG_TYPE),
+    ):
+        with pytest.raises(InputError) as told:
+            EventReader(0, "left", schema, time)
+        assert told.value.code == code

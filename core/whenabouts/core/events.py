@@ -7,6 +7,7 @@ are decoded (state and other processes do not share dictionaries).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ FIRST_US = -62_135_596_800_000_000
 """0001-01-01 UTC. With `LAST_US` it keeps every difference of times far inside int64."""
 LAST_US = 253_402_300_799_999_999
 """9999-12-31T23:59:59.999999 UTC."""
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -93,9 +96,18 @@ class EventReader:
         """The number of each row's template, -1 where it names none of the registered ones."""
         if self.time.template_column is None:
             return None
-        names = pa.array([name for name, _ in self.time.templates], pa.string())
-        number = pc.index_in(rows.column(self.time.template_column).cast(pa.string()), names)
-        return np.asarray(number.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+        column = rows.column(self.time.template_column)
+        names = {name: number for number, (name, _) in enumerate(self.time.templates)}
+        if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
+            # Names that are no integers cannot stand in it.
+            column = column.cast(pa.int64())
+            wanted = pa.array([int(name) for name in names if _INTEGER.fullmatch(name)], pa.int64())
+            numbers = [number for name, number in names.items() if _INTEGER.fullmatch(name)]
+        else:
+            column = column.cast(pa.string())
+            wanted, numbers = pa.array(names, pa.string()), list(names.values())
+        found = pc.index_in(column, wanted).fill_null(len(numbers))
+        return np.array([*numbers, -1], np.int64).take(np.asarray(found))
 
     def _faults(
         self, ends: list[_Ends], template: IntArray | None, length: IntArray

@@ -305,7 +305,7 @@ def _compare(
     out_target: NDArray[np.int32],
     written: int,
 ) -> tuple[int, int]:
-    """Put out the targets ``first..last`` that the thresholds accept; the new ``written``, and how many they leave open.
+    """Put out the targets ``first..last`` that the thresholds accept; the new ``written``, and how many stay open.
 
     Four comparisons and no branch to mispredict. Kernel calls in here would triple its time: so a range with anything
     open, which is rare, is done again by :func:`_settle`.
