@@ -143,7 +143,7 @@ def _fill_at(
     hi: int,
     out: NDArray[np.float64],
 ) -> None:
-    # Most pairs of a join are certain: found here by the two supports alone, without a call that passes tuples of arrays.
+    # Most pairs of a join are certain: found here by the two supports alone, without a call that passes tuples.
     edge1, start1, edge2, start2 = left_shapes.edge, left_shapes.start, right_shapes.edge, right_shapes.start
     for i in range(out.size):
         left, right = np.uint32(left_at[i]), np.uint32(right_at[i])
