@@ -94,14 +94,19 @@ def number_few(values: NDArray[np.int64], distinct: NDArray[np.int64], number: N
 
 
 def few_lengths(lengths: NDArray[np.int64]) -> tuple[Lengths, NDArray[np.int32]] | None:
-    """One class for each distinct length and the class of each row, None where there are more than `MOST_LENGTHS`.
+    """One class for each distinct length, in their order, and the class of each row; None for over `MOST_LENGTHS`.
 
-    >>> few_lengths(np.array([7, 5, 7]))[0], few_lengths(np.arange(33))
-    (((7, 7), (5, 5)), None)
+    >>> few_lengths(np.array([7, 5, 7])), few_lengths(np.arange(33))
+    ((((5, 5), (7, 7)), array([1, 0, 1], dtype=int32)), None)
     """
     distinct, number = np.empty(MOST_LENGTHS, np.int64), np.empty(len(lengths), np.int32)
     count = number_few(lengths, distinct, number)
-    return None if count < 0 else (tuple((length, length) for length in distinct[:count].tolist()), number)
+    if count < 0:
+        return None
+    order = np.argsort(distinct[:count])  # one order, whichever row comes first: thresholds are kept by it
+    rank = np.empty(count, np.int32)
+    rank[order] = np.arange(count)
+    return tuple((length, length) for length in distinct[order].tolist()), rank[number]
 
 
 def classes_of(lengths: NDArray[np.int64], most: int = MOST_LENGTHS) -> tuple[Lengths, NDArray[np.int32]]:

@@ -63,6 +63,17 @@ class Template:
         if abs(total - 1) > SUM_TOLERANCE:
             raise _bad(f"the probabilities sum to {float(total)!r}", "they must sum to 1")
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"buckets": self.buckets}  # what is kept stays here: hashes of text differ between processes
+
+    @cached_property
+    def _hash(self) -> int:
+        """Kept: tables of thresholds are looked up by hundreds of templates in every step of a stream."""
+        return hash(self.buckets)
+
     @cached_property
     def _parsed(self) -> tuple[tuple[int, int, Fraction], ...]:
         return tuple((parse_duration(lo), parse_duration(hi), Fraction(p)) for lo, hi, p in self.buckets)
