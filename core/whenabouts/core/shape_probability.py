@@ -149,14 +149,14 @@ def _fill_at(
         left, right = np.uint32(left_at[i]), np.uint32(right_at[i])
         min1, max1, min2, max2 = left_min[left], left_max[left], right_min[right], right_max[right]
         s1 = s2 = UNIFORM
-        end1, end2 = max1, max2
+        from1, end1, from2, end2 = min1, max1, min2, max2
         if left_shape.size:
             s1 = left_shape[left]
-            end1 += edge1[start1[s1 + 1] - 1]
+            from1, end1 = max1 + edge1[start1[s1]], max1 + edge1[start1[s1 + 1] - 1]
         if right_shape.size:
             s2 = right_shape[right]
-            end2 += edge2[start2[s2 + 1] - 1]
-        if min2 - end1 >= lo and end2 - min1 <= hi:
+            from2, end2 = max2 + edge2[start2[s2]], max2 + edge2[start2[s2 + 1] - 1]
+        if from2 - end1 >= lo and end2 - from1 <= hi:
             out[i] = 1.0
         else:
             out[i] = shape_probability(min1, max1, s1, min2, max2, s2, left_shapes, right_shapes, lo, hi)
