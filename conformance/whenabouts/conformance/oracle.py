@@ -6,14 +6,18 @@ D for positive lengths is a sum of four squared ramps,
     2 l1 l2 P(D <= z) = r(z - (a2 - b1))^2 - r(z - (a2 - a1))^2 - r(z - (b2 - b1))^2 + r(z - (b2 - a1))^2
 
 which loses digits in floats but not in integers; the kernel under test sums trapezoids instead. If one time is a
-point, D is uniform; if both are, it is a number.
+point, D is uniform; if both are, it is a number. A histogram is a mixture of uniforms, so P is the sum of this over all
+pairs of buckets, weighted with the product of their probabilities: n1 n2 terms, no cumulative sums, no tables.
 
-Membership. The spec says: a pair is a match iff the kernel's value >= confidence. The kernel errs by at most 5 * 2^-53
-relative, so the exact P decides wherever |P - confidence| > 2^-49. Closer than that (ties: P = 4/5 and the float 0.8,
-which is not 4/5) it decides too as long as the numerator and the denominator are integers below 2^53: then the kernel
-does nothing inexact but one division, and gives the double nearest to P. A pair that is neither is *ambiguous*: no
-independent oracle can know the kernel's last bit, so the oracle raises `AmbiguousPairError` and the inputs of the suite
-contain no such pair.
+Membership. The spec says: a pair is a match iff the kernel's value >= confidence. For points and intervals the kernel
+errs by at most 5 * 2^-53 relative, so the exact P decides wherever |P - confidence| > 2^-49; with a histogram it may
+err by 2^-40, its guard band. Closer than that (ties: P = 4/5 and the float 0.8, which is not 4/5) P decides too where
+the kernel's value is known: for points and intervals as long as the numerator and the denominator are integers below
+2^53, since the kernel then does nothing inexact but one division and gives the double nearest to P; for histograms as
+long as lengths and probabilities of buckets are dyadic (k / 2^n) and all terms of the sum are multiples of one 2^-n,
+n <= 52, since then nothing is rounded at all. A pair that is neither is *ambiguous*: no independent oracle can know the
+kernel's last bit, so the oracle raises `AmbiguousPairError` and the inputs of the suite contain no such pair. Certain
+and impossible pairs are never ambiguous.
 """
 
 from __future__ import annotations
@@ -22,19 +26,31 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from math import lcm
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from whenabouts.conformance import multiset
-from whenabouts.core.conditions import Condition
+from whenabouts.core.conditions import UNBOUNDED_US, Condition
+from whenabouts.core.durations import parse_duration
+from whenabouts.core.templates import Template
 from whenabouts.core.timestamps import TimeSpec
 
 BAND = Fraction(1, 2**49)
-"""Half width of the stretch around the confidence in which rounding could decide."""
+"""Half width of the stretch around the confidence in which rounding could decide, for points and intervals."""
+
+HISTOGRAM_BAND = Fraction(1, 2**40)
+"""The same where a time is a histogram: many terms are summed."""
 
 EXACT_BELOW = 2**53
 """Integers up to here are doubles."""
+
+Bucket = tuple[int, int, Fraction]
+"""Start and end in microseconds before or after the row's `t_max`, and the probability in between."""
+
+Shape = tuple[Bucket, ...]
+"""A histogram without its place in time; probabilities sum to 1, no bucket has probability 0."""
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 
@@ -45,11 +61,28 @@ class AmbiguousPairError(AssertionError):
     """An input of the suite contains a pair whose membership hangs on the kernel's rounding: change the input."""
 
 
+class Time(NamedTuple):
+    """When a row happened: uniform in `[t_min, t_max]` (equal: a point), or as a histogram anchored at `t_max`."""
+
+    t_min: int
+    t_max: int
+    shape: Shape = ()
+
+    @property
+    def buckets(self) -> Shape:
+        """The histogram; a uniform time has one bucket, of length 0 if it is a point."""
+        return self.shape or ((self.t_min - self.t_max, 0, Fraction(1)),)
+
+
 class Ratio(NamedTuple):
-    """A probability as numerator and denominator, not reduced: their size says whether the kernel is exact."""
+    """A probability as numerator and denominator, not reduced: their size says whether the kernel's value is known.
+
+    For a mixture the denominator is a common one of all terms of the sum.
+    """
 
     numerator: int
     denominator: int
+    mixture: bool = False
 
     @property
     def exact(self) -> Fraction:
@@ -63,8 +96,15 @@ class Ratio(NamedTuple):
 
     @property
     def small(self) -> bool:
-        """Whether every number that the kernel needs is a double."""
+        """Whether every number that the kernel needs is a double; of a mixture, every term and every partial sum."""
+        if self.mixture and self.denominator & (self.denominator - 1):
+            return False
         return self.numerator < EXACT_BELOW and self.denominator < EXACT_BELOW
+
+    @property
+    def band(self) -> Fraction:
+        """How near the confidence the kernel's rounding could decide."""
+        return HISTOGRAM_BAND if self.mixture else BAND
 
 
 @lru_cache(maxsize=1 << 16)
@@ -83,13 +123,42 @@ def _difference_probability(l1: int, l2: int, offset: int, lo: int, hi: int) -> 
     return Ratio(ramps(hi) - ramps(lo), 2 * l1 * l2)
 
 
-def probability(left: tuple[int, int], right: tuple[int, int], lo: int, hi: int) -> Ratio:
-    """P(lo <= X_right - X_left <= hi) for the intervals `left` and `right` (ends equal: a point), exactly.
+def _odd_part(length: int) -> int:
+    """A length without its factors of two; 1 for a point."""
+    return length // (length & -length) if length else 1
+
+
+@lru_cache(maxsize=1 << 16)
+def _mixture_probability(left: Shape, right: Shape, distance: int, lo: int, hi: int) -> Ratio:
+    """P(lo <= D <= hi) for the anchors `distance` apart: the sum over all pairs of buckets.
+
+    The lengths of the buckets go into the denominator where they are no power of two, even if they cancel in the sum: a
+    kernel may divide by them.
+    """
+    terms, common = [], 1
+    for start1, end1, p1 in left:
+        for start2, end2, p2 in right:
+            part = _difference_probability(end1 - start1, end2 - start2, distance + start2 - start1, lo, hi).exact
+            terms.append(p1 * p2 * part)
+            lengths = _odd_part(end1 - start1) * _odd_part(end2 - start2)
+            common = lcm(common, p1.denominator * p2.denominator * part.denominator * lengths)
+    return Ratio(int(sum(terms) * common), common, mixture=True)
+
+
+def probability(left: Time | tuple[int, int], right: Time | tuple[int, int], lo: int, hi: int) -> Ratio:
+    """P(lo <= X_right - X_left <= hi), exactly; a plain pair of ends is an interval, or a point if they are equal.
 
     >>> probability((0, 10), (12, 20), -15, 15).exact, probability((5, 5), (5, 7), 0, 1).exact
     (Fraction(27, 32), Fraction(1, 2))
+    >>> half = Fraction(1, 2)
+    >>> probability(Time(0, 30, ((-30, -20, half), (-10, 0, half))), (20, 20), 0, 30).exact  # a hole in the middle
+    Fraction(1, 2)
     """
-    return _difference_probability(left[1] - left[0], right[1] - right[0], right[0] - left[0], lo, hi)
+    first, second = Time(*left), Time(*right)
+    if first.shape or second.shape:
+        return _mixture_probability(first.buckets, second.buckets, second.t_max - first.t_max, lo, hi)
+    lengths = first.t_max - first.t_min, second.t_max - second.t_min
+    return _difference_probability(*lengths, second.t_min - first.t_min, lo, hi)
 
 
 def is_match(p: Ratio, confidence: float) -> bool:
@@ -97,15 +166,60 @@ def is_match(p: Ratio, confidence: float) -> bool:
 
     >>> is_match(Ratio(4, 5), 0.8), is_match(Ratio(4, 5), 0.8000000000000002), is_match(Ratio(2**60 - 1, 2**60), 1.0)
     (True, False, False)
+    >>> is_match(Ratio(3, 4, mixture=True), 0.75)
+    True
     """
     if confidence == 1.0 or p.numerator == 0 or p.numerator == p.denominator:
         return p.numerator == p.denominator  # certain pairs, and only they, have probability 1
     distance = p.exact - Fraction(confidence)
-    if abs(distance) > BAND:
+    if abs(distance) > p.band:
         return distance > 0
     if not p.small:
-        raise AmbiguousPairError(f"{p.numerator}/{p.denominator} is within 2^-49 of {confidence!r}, not small")
+        raise AmbiguousPairError(f"{p.numerator}/{p.denominator} is nearer than {p.band} to {confidence!r}, not small")
     return p.nearest >= confidence
+
+
+def satisfaction_time(first: Time, second: Time, confidence: Fraction) -> Fraction:
+    """The greatest T with `P(X1 + max(second) - T >= X2) >= confidence`, to 2^-64 us (PTJoin Definition 8).
+
+    The paper asks for equality, which is not unique where the distribution is flat. Found by bisection, with the exact
+    probability at every step: it only falls as T grows. `0 < confidence <= 1`.
+
+    >>> float(satisfaction_time(Time(0, 10), Time(0, 10), Fraction(1, 2)))
+    10.0
+    """
+
+    def holds(shift: Fraction) -> bool:
+        """Whether P(X1 - shift >= X2) reaches the confidence; in units in which the shift is whole."""
+        unit = shift.denominator
+        one, other = (
+            Time(
+                time.t_min * unit,
+                time.t_max * unit,
+                tuple((start * unit, end * unit, p) for start, end, p in time.buckets),
+            )
+            for time in (first, second)
+        )
+        return probability(one, other, -UNBOUNDED_US * unit, -shift.numerator).exact >= confidence
+
+    good = Fraction(first.t_min - second.t_max)  # X1 surely comes after X2, moved by this
+    bad = good + 2 ** (first.t_max - first.t_min + second.t_max - second.t_min + 1).bit_length()  # surely before it
+    while bad - good > Fraction(1, 2**64):
+        middle = (good + bad) / 2
+        good, bad = (middle, bad) if holds(middle) else (good, middle)
+    return good + second.t_max
+
+
+def shape_of(template: Template) -> Shape:
+    """The buckets of a template before its anchor, from the definition that the user gave.
+
+    >>> from whenabouts.core import Template
+    >>> shape_of(Template(((0, 5, "0.5"), (5, 15, "0.5"), (15, 20, 0))))
+    ((-20, -15, Fraction(1, 2)), (-15, -5, Fraction(1, 2)))
+    """
+    given = [(parse_duration(lo), parse_duration(hi), Fraction(p)) for lo, hi, p in template.buckets]
+    total, anchor = sum((p for *_, p in given), Fraction(0)), max(hi for _, hi, _ in given)
+    return tuple((lo - anchor, hi - anchor, p / total) for lo, hi, p in given if p > 0)
 
 
 class Fault(NamedTuple):
@@ -114,8 +228,8 @@ class Fault(NamedTuple):
     code: str
 
 
-def read_time(spec: TimeSpec, row: dict[str, Any], types: dict[str, pa.DataType]) -> tuple[int, int] | Fault:
-    """A row's interval in microseconds, or why it is refused (one fault: in the order of the codes)."""
+def read_time(spec: TimeSpec, row: dict[str, Any], types: dict[str, pa.DataType]) -> Time | Fault:
+    """When a row happened, or why it is refused (one fault: in the order in which they are looked for)."""
     ends: list[int] = []
     for name in spec.columns:
         if row[name] is None:
@@ -125,6 +239,8 @@ def read_time(spec: TimeSpec, row: dict[str, Any], types: dict[str, pa.DataType]
     t_min, t_max = ends[0], ends[-1]
     if not (_FIRST_US <= t_min <= _LAST_US and _FIRST_US <= t_max <= _LAST_US):
         return Fault("WA-1007")
+    if spec.templates:
+        return _read_histogram(spec, row, t_max)
     if t_min > t_max:
         return Fault("WA-1004")
     longest, shortest = spec.max_uncertainty_us, spec.min_uncertainty_us
@@ -132,21 +248,35 @@ def read_time(spec: TimeSpec, row: dict[str, Any], types: dict[str, pa.DataType]
         return Fault("WA-1005")
     if t_max - t_min < shortest:
         return Fault("WA-1006")
-    return t_min, t_max
+    return Time(t_min, t_max)
+
+
+def _read_histogram(spec: TimeSpec, row: dict[str, Any], t_max: int) -> Time | Fault:
+    named = dict(spec.templates)
+    if spec.template_column is None:
+        (template,) = named.values()
+    else:
+        name = row[spec.template_column]
+        if name is None or str(name) not in named:
+            return Fault("WA-1013")
+        template = named[str(name)]
+    shape = shape_of(template)
+    return Time(t_max + shape[0][0], t_max, shape)
 
 
 class Event(NamedTuple):
-    """A usable row: its interval, its key (None: meets nothing), and its values as `multiset` compares them."""
+    """A usable row: when it happened, its key (None: meets nothing), and its values as `multiset` compares them."""
 
     t_min: int
     t_max: int
     key: tuple[object, ...] | None
     values: tuple[object, ...]
+    shape: Shape = ()
 
     @property
-    def time(self) -> tuple[int, int]:
-        """The interval."""
-        return self.t_min, self.t_max
+    def time(self) -> Time:
+        """When it happened."""
+        return Time(self.t_min, self.t_max, self.shape)
 
 
 def key_of(values: Sequence[object]) -> tuple[object, ...] | None:
@@ -182,7 +312,7 @@ def read(table: pa.Table, spec: TimeSpec, on: Sequence[str] = ()) -> tuple[list[
         if isinstance(time, Fault):
             refused.append((time.code, values))
         else:
-            events.append(Event(*time, key_of([row[name] for name in on]), values))
+            events.append(Event(time.t_min, time.t_max, key_of([row[name] for name in on]), values, time.shape))
     return events, refused
 
 
