@@ -7,6 +7,7 @@ it gives, or its commits.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 from whenabouts.conformance import multiset
 from whenabouts.core import local
 from whenabouts.core.errors import Code
+from whenabouts.core.events import TEMPLATE
 from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
 from whenabouts.core.keys import NULL_KEY
 from whenabouts.core.local import Outcome
@@ -157,12 +159,13 @@ class ForgetsDuplicates(Spoilt):
 
 class RoundsProbability(Spoilt):
     name = "rounds the probability"
+    digits = 15
 
     def outcome(self, outcome: Outcome) -> Outcome:
         output = outcome.output
         if "probability" in output.column_names:
             at = output.column_names.index("probability")
-            output = output.set_column(at, "probability", pa.array(np.round(output.column(at).to_numpy(), 15)))
+            output = output.set_column(at, "probability", pa.array(np.round(output.column(at).to_numpy(), self.digits)))
         return Outcome(output, outcome.rejects, outcome.metrics)
 
 
@@ -223,8 +226,6 @@ class OneStrategy(Spoilt):
 
 
 def sheets_with_strategy(query: Any, strategy: str) -> Any:
-    from dataclasses import replace
-
     return replace(query, strategy=strategy) if hasattr(query, "strategy") else query
 
 
@@ -291,6 +292,89 @@ class DropsAColumn(Spoilt):
         if "small" in output.column_names:
             at = output.column_names.index("small")
             output = output.set_column(at, "small", output.column(at).cast(pa.int64()))
+        return Outcome(output, outcome.rejects, outcome.metrics)
+
+
+class EvictsHistogramsTooEarly(EvictsTooEarly):
+    name = "evicts histograms too early"
+
+
+class KnowsOneTemplate(Spoilt):
+    name = "takes every row for the first template"
+
+    def spoil(self, operator: Any) -> None:
+        for reader in operator.readers:
+            read = reader.read
+            reader.read = lambda rows, read=read: self._changed(read(rows), lambda number: number * 0)
+
+    @staticmethod
+    def _changed(events: Any, change: Any) -> Any:
+        if TEMPLATE not in events.block.schema.names:
+            return events
+        at = events.block.schema.names.index(TEMPLATE)
+        number = pa.array(change(events.block.column(at).to_numpy()), pa.int32())
+        return events._replace(block=events.block.set_column(at, TEMPLATE, number))
+
+
+class _RestoresOtherTemplates(local._Host):
+    def restore(self, committed: Any) -> None:
+        super().restore(committed)
+        reader = self.operator.readers[0]
+        names = reader.time.templates
+        reader.time = replace(reader.time, templates=(*names[1:], names[0]))
+
+
+class SwapsTemplatesOnRestart(Spoilt):
+    name = "numbers its templates otherwise after a restart"
+    host = _RestoresOtherTemplates
+
+
+class TakesUnknownTemplates(Spoilt):
+    name = "takes an unknown template for the first one"
+
+    def spoil(self, operator: Any) -> None:
+        for reader in operator.readers:
+            found = reader._template
+            reader._template = lambda rows, found=found: None if (n := found(rows)) is None else np.maximum(n, 0)
+
+
+class ProbesWhatIsKnown(Spoilt):
+    name = "asks the kernel where satisfaction times decide"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        metrics = outcome.metrics.copy()
+        metrics["probed"] += metrics["matched"] - metrics["sure"]
+        return Outcome(outcome.output, outcome.rejects, metrics)
+
+
+class ProbesOnStreams(ProbesWhatIsKnown):
+    name = "asks the kernel on streams"
+
+
+class SparesProbes(Spoilt):
+    name = "spares probes under a name that stands for them"
+
+    def query(self, query: Any) -> Any:
+        return sheets_with_strategy(query, "eager")
+
+
+class RoundsHistograms(RoundsProbability):
+    name = "rounds the probability of histograms"
+    digits = 11
+
+
+class LosesABitOfBuckets(Spoilt):
+    name = "differs in the last bit where times are histograms"
+
+    def query(self, query: Any) -> Any:
+        self.histograms = bool(query.left_time.templates)
+        return super().query(query)
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        output = outcome.output
+        if self.histograms:
+            at = output.column_names.index("probability")
+            output = output.set_column(at, "probability", pa.array(np.nextafter(output.column(at).to_numpy(), 0)))
         return Outcome(output, outcome.rejects, outcome.metrics)
 
 

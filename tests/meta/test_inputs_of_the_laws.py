@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
 from hypothesis import Phase, find, settings
 
-from whenabouts.conformance import expectations, generators, multiset, oracle, sheets
+from whenabouts.conformance import counts, expectations, families, generators, multiset, oracle, sheets
+from whenabouts.conformance.families import Family
 from whenabouts.conformance.test_run_merger import _runs
 from whenabouts.core import Interval
 
@@ -31,7 +33,13 @@ def test_a_sheet_has_pairs_and_near_misses_empty_and_single_rows_and_repeats(nam
         assert len({event.t_max for event in inputs.events[side]}) < len(inputs.events[side])
 
 
-@pytest.mark.parametrize(("name", "least"), [("ties", 50), ("wide", 3), ("narrow", 25), ("point and interval", 5)])
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("ties", 50), ("wide", 3), ("narrow", 25), ("point and interval", 5),
+        ("ties of histograms", 20), ("narrow ties of histograms", 10),
+    ],
+)  # fmt: skip
 def test_sheets_have_probabilities_of_exactly_the_confidence(name: str, least: int) -> None:
     condition, (inputs, _) = sheets.sheet(name).query.condition, expectations.of_sheet(name)
     ties = sum(
@@ -54,6 +62,57 @@ def test_the_sheets_have_points_narrow_windows_and_all_keys() -> None:
     assert len(sheets.sheet("wide").query.key_columns) == 3
 
 
+def _left_open(name: str) -> int:
+    events = expectations.of_sheet(name)[0].events
+    return counts.left_open(events["left"], events["right"], sheets.sheet(name).query.condition)
+
+
+def _cut(name: str) -> int:
+    """Pairs that no comparison of supports decides: probability neither 0 nor 1."""
+    condition, events = sheets.sheet(name).query.condition, expectations.of_sheet(name)[0].events
+    return sum(
+        0 < oracle.probability(left.time, right.time, condition.lo_us, condition.hi_us).exact < 1
+        for left, right in oracle.candidates(events["left"], events["right"])
+    )
+
+
+@pytest.mark.parametrize("name", [*sheets.HISTOGRAMS, "few lengths"])
+def test_sheets_of_few_shapes_leave_nothing_open_but_ties_and_narrow_windows(name: str) -> None:
+    """Without such pairs the law that nothing is probed would be empty; and they must be decided, not far off."""
+    assert _cut(name) > 300
+    if name == "ties of histograms":
+        assert 20 < _left_open(name) < 60
+    elif name.startswith("narrow"):
+        assert _left_open(name) > 300
+    else:
+        assert _left_open(name) == 0
+
+
+def test_the_families_have_every_kind_of_template() -> None:
+    """Holes, zero ends, single buckets, text and float probabilities, offsets across 0, names that are numbers."""
+    given = {name: dict(family.definitions) for name, family in vars(families).items() if isinstance(family, Family)}
+    buckets = [template for definitions in given.values() for template in definitions.values()]
+    zero = [[float(Fraction(p)) == 0 for *_, p in template] for template in buckets]
+    assert any(any(row[1:-1]) for row in zero)
+    assert any(row[0] and row[-1] for row in zero)
+    assert any(len(template) == 1 for template in buckets)
+    assert {type(p) for template in buckets for *_, p in template} == {str, float}
+    assert any(template[0][0] < 0 < template[-1][1] for template in buckets)
+    assert len({oracle.shape_of(template) for _, template in families.MANY.spec(1).templates}) >= 30
+    names = {family.column for family in vars(families).values() if isinstance(family, Family)}
+    assert names == {pa.string(), pa.large_string(), pa.int32(), None}
+
+
+def test_faulty_histograms_have_unknown_and_null_templates() -> None:
+    for side in expectations.SIDES:
+        source = sheets.sheet("malformed histograms")
+        kinds = source.tables[side].column("kind").to_pylist()
+        known = {name for name, _ in source.specs[side].templates}
+        assert None in kinds
+        assert any(kind is not None and str(kind) not in known for kind in kinds)
+        assert {str(kind) for kind in kinds} > known
+
+
 @pytest.mark.parametrize("name", SHEETS)
 def test_streams_have_rows_out_of_order_but_none_late_and_all_rows(name: str) -> None:
     source, files = sheets.sheet(name), sheets.stream(name)
@@ -67,7 +126,7 @@ def test_streams_have_rows_out_of_order_but_none_late_and_all_rows(name: str) ->
             assert event.t_max >= greatest - source.query.lateness_us[place]
             disorder += event.t_max < greatest
             greatest = max(greatest, event.t_max)
-    assert disorder > 5 or name == "realistic", "in it cases lie years apart"
+    assert disorder > 5 or name.startswith("realistic"), "in it cases lie years apart"
 
 
 def test_the_rows_of_the_run_merger_make_runs_of_every_kind() -> None:
@@ -99,12 +158,21 @@ def test_inputs_are_the_same_in_every_process() -> None:
         lambda e: any(pair.p.nearest == e.query.condition.confidence < 1 for pair in _matches(e)),
         lambda e: e.query.strategy == "lazy_lookup" and len(_matches(e)) > 2,
         lambda e: max(multiset.rows(e.tables["right"]).values(), default=0) > 1,
+        lambda e: all(_templates(e)) and any(p.p.nearest == e.query.condition.confidence < 1 for p in _matches(e)),
+        lambda e: any(_templates(e)) and not all(_templates(e)) and len(_matches(e)) > 2,
     ],
-    ids=["NaN keys", "a window of one instant", "a tie below certainty", "lazy_lookup with pairs", "rows that repeat"],
-)
+    ids=[
+        "NaN keys", "a window of one instant", "a tie below certainty", "lazy_lookup with pairs", "rows that repeat",
+        "a tie of histograms", "a histogram on one side",
+    ],
+)  # fmt: skip
 def test_hypothesis_draws(wanted: Callable[[generators.Example], bool]) -> None:
     how = settings(max_examples=4000, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
     find(generators.joins(), lambda example: bool(wanted(example)), settings=how)
+
+
+def _templates(example: generators.Example) -> tuple[int, int]:
+    return len(example.query.left_time.templates), len(example.query.right_time.templates)
 
 
 def _matches(example: generators.Example) -> list[oracle.Pair]:

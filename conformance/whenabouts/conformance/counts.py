@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from whenabouts.conformance import oracle
 from whenabouts.conformance.oracle import BAND, Event
+from whenabouts.core.conditions import Condition
 from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 
@@ -166,3 +167,24 @@ def alternating(query: TimingJoin, steps: Sequence[tuple[str, Sequence[Event]]])
             add(total, correlation(query.strategy, events, seen[other], geometry(query, side)))
         seen[side] += events
     return total
+
+
+def left_open(left: Sequence[Event], right: Sequence[Event], condition: Condition) -> int:
+    """Pairs that satisfaction times leave to the kernel (PTJoin Theorem 2), where every shape has its own.
+
+    P is at most either tail, so a pair with a tail under the confidence is decided; in a window that is wide for the
+    pair one tail is certain and P is the other one, so two tails over the confidence decide as well. What remains are
+    pairs in the guard band, and the middle of narrow windows.
+    """
+    confidence, found = Fraction(condition.confidence), 0
+    for event, other in oracle.candidates(left, right):
+        tails = [
+            oracle.probability(event.time, other.time, *window)
+            for window in ((condition.lo_us, OPEN_US), (-OPEN_US, condition.hi_us))
+        ]
+        if any(p.exact == 0 or p.exact < confidence - p.band for p in tails):
+            continue
+        support = sum(time.buckets[-1][1] - time.buckets[0][0] for time in (event.time, other.time))
+        wide = condition.one_sided or condition.hi_us - condition.lo_us >= support
+        found += not (wide and all(p.exact == 1 or p.exact >= confidence + p.band for p in tails))
+    return found

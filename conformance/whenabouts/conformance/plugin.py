@@ -48,8 +48,10 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the suite's marker known where its options are not read from this project."""
+    """Make the suite's markers known where its options are not read from this project."""
     config.addinivalue_line("markers", "slow: needs an engine that takes long to start")
+    config.addinivalue_line("markers", "full: minutes; run where time allows")
+    config.addinivalue_line("markers", "similar: one case of many alike; `full` on an engine that takes long to start")
 
 
 def law_of(item: pytest.Item) -> str:
@@ -68,6 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.stash[_LAW] = (law_of(item), harness.name)
         if harness is not LocalHarness:
             item.add_marker("slow")  # starts an engine
+            if item.get_closest_marker("similar"):
+                item.add_marker("full")
             # Sockets to an engine are closed when its process goes; where warnings are errors, that is no law broken.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
         gap = harness.capabilities.gaps.get(law_of(item))

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.conformance import oracle
-from whenabouts.core import Condition, Interval, Lateness, Point, between, deadline, within
+from whenabouts.conformance import families, oracle
+from whenabouts.conformance.families import BINARY_SECOND, DAYS, DYADIC, MANY, MIXED, NUMBERED, Family
+from whenabouts.core import Condition, Interval, Lateness, Point, between, deadline, delay, within
 from whenabouts.core.run_merger import RunMerger
 from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.timing_join import TimingJoin
@@ -33,6 +34,8 @@ YEAR_2200 = 84_006 * DAY
 
 LATENESS = Lateness(left="3 s", right="5 s")
 Files = tuple[pa.Table, ...]
+Kind = tuple[int, int] | Family | None
+"""Intervals of lengths from the least to the greatest, histograms, or points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +54,12 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Profile:
-    """What the rows of a sheet are like. Lengths and spans are in units; a length range of None makes points."""
+    """What the rows of a sheet are like. Lengths and spans are in units; intervals have one of `few` lengths if any."""
 
     condition: Condition
-    left: tuple[int, int] | None = (0, 10)
-    right: tuple[int, int] | None = (0, 10)
+    left: Kind = (0, 10)
+    right: Kind = (0, 10)
+    few: tuple[int, ...] = ()
     keys: str = "integers"
     unit: int = SECOND
     origin: int = YEAR_2024
@@ -87,9 +91,11 @@ def sheet(name: str) -> Sheet:
     return Sheet(name, query, _tables(name, profile))
 
 
-def _spec(profile: Profile, lengths: tuple[int, int] | None) -> TimeSpec:
+def _spec(profile: Profile, lengths: Kind) -> TimeSpec:
     if lengths is None:
         return Point("t")
+    if isinstance(lengths, Family):
+        return lengths.spec(profile.unit)
     longest = lengths[1] * profile.unit if profile.declared else None
     return Interval("t_min", "t_max", max_uncertainty=longest, min_uncertainty=lengths[0] * profile.unit)
 
@@ -115,13 +121,15 @@ def _rows_per_case(random: np.random.Generator, cases: int) -> np.ndarray[Any, n
     return random.choice(np.array([0, 1, 2, 4, 6, 9]), cases, p=[0.08, 0.12, 0.2, 0.25, 0.25, 0.1])
 
 
-def _times(
-    random: np.random.Generator, centre: Any, profile: Profile, lengths: tuple[int, int] | None
-) -> dict[str, pa.Array]:
+def _times(random: np.random.Generator, centre: Any, profile: Profile, lengths: Kind) -> dict[str, pa.Array]:
     n, unit = len(centre), profile.unit
     start = profile.origin + unit * (centre + random.integers(0, profile.span + 1, n))
+    if isinstance(lengths, Family):
+        return lengths.columns(random, start, profile.bad, profile.time_type)
     shortest, longest = lengths or (0, 0)
     length = unit * random.integers(shortest, longest + 1, n)
+    if profile.few:
+        length = unit * random.choice(np.array(profile.few), n)
     if unit == 1 and longest > DAY:  # lengths of every magnitude, down to a microsecond, and odd starts
         length = np.maximum(np.exp(random.uniform(0, np.log(longest), n)).astype(np.int64), shortest)
     extreme = random.random(n)
@@ -216,7 +224,41 @@ PROFILES: dict[str, Profile] = {
     "malformed": Profile(between("-20 s", "20 s", confidence=0.3), left=(1, 10), bad=0.2, span=40),
     "before 1970": Profile(between("-30 s", "5 s", confidence=0.6), origin=YEAR_1950),
     "one-sided": Profile(deadline("4 s", confidence=0.5), declared=False),
+    # as wide as any two supports together; no fraction of small numbers is near the confidences of histograms
+    "histograms": Profile(between("-11 s", "10 s", confidence=0.6180339887), left=MIXED, right=NUMBERED),
+    "histogram and interval": Profile(
+        between("-9 s", "13 s", confidence=0.7071067811), left=MIXED, right=(0, 6), time_type=pa.timestamp("us", "UTC")
+    ),
+    "point and histogram": Profile(
+        deadline("14 s", since="2 s", confidence=0.5772156649), left=None, right=families.ALONE, keys="floats"
+    ),
+    "ties of histograms": Profile(
+        within("12582912 us", confidence=0.75), left=DYADIC, right=DYADIC, unit=BINARY_SECOND
+    ),
+    "narrow ties of histograms": Profile(
+        between("-2097152 us", "2097152 us", confidence=0.375), left=DYADIC, right=DYADIC, unit=BINARY_SECOND, span=12,
+    ),
+    "many templates": Profile(between("-14 s", "16 s", confidence=0.6931471805), left=MANY, right=MANY),
+    "narrow histograms": Profile(
+        between("-1 s", "3 s", confidence=0.2718281828), left=NUMBERED, right=MIXED, keys="text", span=12
+    ),
+    "certain histograms": Profile(within("13 s", confidence=1.0), left=MIXED, right=MIXED),
+    "malformed histograms": Profile(
+        between("-20 s", "20 s", confidence=0.3141592653), left=NUMBERED, right=MIXED, bad=0.2, span=44
+    ),
+    "realistic histograms": Profile(
+        within("61 days", confidence=0.5671432904),
+        left=DAYS, right=DAYS, unit=1,
+        origin=YEAR_1900, stretch=YEAR_2200 - YEAR_1900 - 130 * DAY, span=100 * DAY,
+    ),
+    "one-sided histograms": Profile(
+        delay("3 s", confidence=0.5671432904), left=MIXED, right=(0, 5), declared=False
+    ),
+    "few lengths": Profile(within("9 s", confidence=0.6180339887), left=(2, 9), right=(0, 9), few=(2, 5, 9)),
 }  # fmt: skip
+
+HISTOGRAMS = tuple(name for name, p in PROFILES.items() if isinstance(p.left, Family) or isinstance(p.right, Family))
+"""Sheets in which a side has templates."""
 
 
 def reordered(table: pa.Table, spec: TimeSpec, lateness_us: int, *seed: object) -> pa.Table:

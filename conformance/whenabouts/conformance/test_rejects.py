@@ -19,41 +19,48 @@ VARIANTS = {
     "stream, 3 buckets": Variant(streaming=True, parallelism=3),
     "stream, restarted": Variant(streaming=True, restart_after=2),
 }
+FAULTS = {
+    "malformed": {"WA-1003", "WA-1004", "WA-1005", "WA-1006", "WA-1007"},
+    "malformed histograms": {"WA-1003", "WA-1007", "WA-1013"},
+}
 EACH_VARIANT = pytest.mark.parametrize("variant", VARIANTS)
+EACH_SHEET = pytest.mark.parametrize("sheet", FAULTS)
 
 
-def _files(variant: Variant) -> dict[str, tuple[pa.Table, ...]]:
-    return sheets.stream("malformed") if variant.streaming else sheets.finite("malformed")
+def _files(sheet: str, variant: Variant) -> dict[str, tuple[pa.Table, ...]]:
+    return sheets.stream(sheet) if variant.streaming else sheets.finite(sheet)
 
 
+@EACH_SHEET
 @EACH_VARIANT
-def test_oracle_rejects(engine: Engine, variant: str) -> None:
+def test_oracle_rejects(engine: Engine, variant: str, sheet: str) -> None:
     """Every row with a fault is rejected, with the code of its fault and its original columns; no other row is."""
     how = VARIANTS[variant]
-    outcome = engine.run(sheets.sheet("malformed").query, _files(how), how)
-    inputs, _ = expectations.of_sheet("malformed")
-    tables = sheets.sheet("malformed").tables
+    outcome = engine.run(sheets.sheet(sheet).query, _files(sheet, how), how)
+    inputs, _ = expectations.of_sheet(sheet)
+    tables = sheets.sheet(sheet).tables
     codes = set()
     for side in expectations.SIDES:
         expected = Counter((code, *values) for code, values in inputs.refused[side])
         multiset.assert_same(expectations.rejected(outcome, tables, side), expected, f"rejects of the {side} input")
         codes |= {row[0] for row in expected}
-    assert codes == {"WA-1003", "WA-1004", "WA-1005", "WA-1006", "WA-1007"}, "the sheet has every fault"
+    assert codes == FAULTS[sheet], "the sheet has every fault"
     told = zip(outcome.rejects.column("code").to_pylist(), outcome.rejects.column("reason").to_pylist(), strict=True)
     assert dict(told) == {code: REASONS[Code(code)] for code in codes}
 
 
+@EACH_SHEET
 @EACH_VARIANT
-def test_oracle_accounting(engine: Engine, variant: str) -> None:
+def test_oracle_accounting(engine: Engine, variant: str, sheet: str) -> None:
     """Rows in = rows processed + rows rejected; rows that a restart replays are counted again on both sides."""
     how = VARIANTS[variant]
-    files = _files(how)
-    outcome = engine.run(sheets.sheet("malformed").query, files, how)
+    files = _files(sheet, how)
+    outcome = engine.run(sheets.sheet(sheet).query, files, how)
     given = sum(table.num_rows for tables in files.values() for table in tables)
     metrics = outcome.metrics
     assert metrics["rows_in"] == metrics["rows_processed"] + metrics["rows_rejected"]
     assert metrics["rows_in"] == given if how.restart_after is None else metrics["rows_in"] >= given
-    inputs, answer = expectations.of_sheet("malformed")
+    inputs, answer = expectations.of_sheet(sheet)
     if how.restart_after is None:
         assert metrics["rows_rejected"] == sum(map(len, inputs.refused.values())) == outcome.rejects.num_rows
         assert metrics["matched"] == answer.rows.total() == outcome.output.num_rows

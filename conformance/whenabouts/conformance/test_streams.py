@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -10,35 +11,54 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from whenabouts.conformance import expectations, multiset, sheets
+from whenabouts.conformance import expectations, families, multiset, sheets
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
-from whenabouts.core import Condition, Interval, Lateness, between, within
+from whenabouts.core import Condition, Histogram, Interval, Lateness, between, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
+from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.timing_join import STRATEGIES, TimingJoin
 
 STREAM = Variant(streaming=True)
 MAIN = "wide"
 """The sheet on which every strategy and variant runs; its window lets state be dropped while rows still match."""
 
-LONG_TIME = Interval("t_min", "t_max", max_uncertainty="4 s")
+HISTOGRAMS = "histograms"
+"""The same where times are histograms."""
 
 OTHERS = ("ties", "narrow", "certain", "point and interval", "realistic", "malformed", "before 1970")
 
+similar = pytest.mark.similar
 
-def _rows(outcome: Outcome) -> tuple[Counter[Row], Counter[Row]]:
+
+def _both(outcome: Outcome) -> tuple[Counter[Row], Counter[Row]]:
     return multiset.rows(outcome.output), multiset.rows(outcome.rejects)
 
 
 def _same(actual: Outcome, expected: Outcome, what: str) -> None:
     __tracebackhide__ = True
-    for got, wanted, kind in zip(_rows(actual), _rows(expected), ("output", "rejects"), strict=True):
+    for got, wanted, kind in zip(_both(actual), _both(expected), ("output", "rejects"), strict=True):
         multiset.assert_same(got, wanted, f"{kind} of {what}")
 
 
-@pytest.mark.parametrize(("sheet", "strategy"), [*((MAIN, s) for s in STRATEGIES), *((s, "auto") for s in OTHERS)])
+@pytest.mark.parametrize(
+    ("sheet", "strategy"),
+    [
+        *((MAIN, s) for s in STRATEGIES),
+        *((s, "auto") for s in OTHERS),
+        (HISTOGRAMS, "auto"),
+        ("narrow histograms", "lazy_lookup"),
+        *(pytest.param(HISTOGRAMS, s, marks=similar) for s in STRATEGIES[1:]),
+        *(pytest.param("narrow histograms", s, marks=similar) for s in STRATEGIES[:-1]),
+        *(
+            pytest.param(s, "auto", marks=similar)
+            for s in (*sheets.HISTOGRAMS, "few lengths")
+            if s not in (HISTOGRAMS, "narrow histograms", "one-sided histograms")
+        ),
+    ],
+)
 def test_oracle_pairs_on_streams(engine: Engine, sheet: str, strategy: str) -> None:
     """Rows out of order inside the lateness: the pairs are those of brute force, and no row is late."""
     query = sheets.with_strategy(sheets.sheet(sheet).query, strategy)
@@ -49,7 +69,7 @@ def test_oracle_pairs_on_streams(engine: Engine, sheet: str, strategy: str) -> N
     assert outcome.metrics["rows_late"] == 0
 
 
-@pytest.mark.parametrize("sheet", [MAIN, "realistic"])
+@pytest.mark.parametrize("sheet", [MAIN, "realistic", pytest.param("histogram and interval", marks=similar)])
 def test_oracle_event_time(engine: Engine, sheet: str) -> None:
     """On a stream a pair's event time is the larger t_max of its two rows."""
     outcome = engine.run(sheets.sheet(sheet).query, sheets.stream(sheet), STREAM)
@@ -63,7 +83,7 @@ def test_oracle_event_time(engine: Engine, sheet: str) -> None:
     assert {row: row[-1] for row in told} == {row: answer.event_time_us[row[:-1]] for row in told}
 
 
-@pytest.mark.parametrize("sheet", [MAIN, "certain"])
+@pytest.mark.parametrize("sheet", [MAIN, "certain", HISTOGRAMS, pytest.param("realistic histograms", marks=similar)])
 def test_differential_batch_and_stream(engine: Engine, sheet: str) -> None:
     """A stream gives the rows of the finite join, to the last bit of the probability."""
     query = sheets.sheet(sheet).query
@@ -72,44 +92,67 @@ def test_differential_batch_and_stream(engine: Engine, sheet: str) -> None:
     multiset.assert_same(multiset.rows(stream.output, names), multiset.rows(finite.output), "stream against batch")
 
 
-@pytest.mark.parametrize("strategy", ["auto", "lazy_lookup"])
-def test_differential_parallelism_on_streams(engine: Engine, strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("sheet", "strategy"), [(MAIN, "auto"), (MAIN, "lazy_lookup"), pytest.param(HISTOGRAMS, "lazy", marks=similar)]
+)
+def test_differential_parallelism_on_streams(engine: Engine, sheet: str, strategy: str) -> None:
     """Three buckets give the rows of one."""
-    query = sheets.with_strategy(sheets.sheet(MAIN).query, strategy)
-    one, many = (engine.run(query, sheets.stream(MAIN), Variant(streaming=True, parallelism=n)) for n in (1, 3))
+    query = sheets.with_strategy(sheets.sheet(sheet).query, strategy)
+    one, many = (engine.run(query, sheets.stream(sheet), Variant(streaming=True, parallelism=n)) for n in (1, 3))
     _same(many, one, "3 buckets against 1")
 
 
-@pytest.mark.parametrize(("files", "seed"), [((1, 1), 1), ((3, 6), 2)])
-def test_differential_arrival_orders(engine: Engine, files: tuple[int, int], seed: int) -> None:
+@pytest.mark.parametrize(
+    ("sheet", "files", "seed"),
+    [
+        (MAIN, (1, 1), 1),
+        (MAIN, (3, 6), 2),
+        (HISTOGRAMS, (6, 3), 1),
+        pytest.param("many templates", (1, 1), 2, marks=similar),
+        pytest.param("narrow ties of histograms", (2, 5), 3, marks=similar),
+    ],
+)
+def test_differential_arrival_orders(engine: Engine, sheet: str, files: tuple[int, int], seed: int) -> None:
     """Another order of arrival inside the lateness, cut into other files, gives the same rows."""
-    query = sheets.sheet(MAIN).query
-    usual, other = (engine.run(query, sheets.stream(MAIN, *how), STREAM) for how in ((), (files, seed)))
+    query = sheets.sheet(sheet).query
+    usual, other = (engine.run(query, sheets.stream(sheet, *how), STREAM) for how in ((), (files, seed)))
     _same(other, usual, f"files {files}, order {seed}")
 
 
 @pytest.mark.parametrize(
-    ("strategy", "block_size", "max_latency"),
+    ("sheet", "strategy", "block_size", "max_latency"),
     [
-        ("lazy", 7, None),
-        ("lazy", 10**6, None),
-        ("lazy", 400, "2 s"),
-        ("lazy_lookup", 150, None),
+        (MAIN, "lazy", 7, None),
+        (MAIN, "lazy", 10**6, None),
+        (MAIN, "lazy", 400, "2 s"),
+        (MAIN, "lazy_lookup", 150, None),
+        pytest.param(HISTOGRAMS, "lazy", 7, None, marks=similar),
+        pytest.param(HISTOGRAMS, "lazy_lookup", 150, "2 s", marks=similar),
+        pytest.param("narrow histograms", "lazy_lookup", 10**6, None, marks=similar),
     ],
 )
-def test_differential_block_sizes(engine: Engine, strategy: str, block_size: int, max_latency: str | None) -> None:
+def test_differential_block_sizes(
+    engine: Engine, sheet: str, strategy: str, block_size: int, max_latency: str | None
+) -> None:
     """However many rows wait, and however long, the rows are those of `eager`, for which none waits."""
-    query = sheets.sheet(MAIN).query
+    query = sheets.sheet(sheet).query
     lazy = sheets.with_strategy(query, strategy, block_size=block_size, max_latency=max_latency)
-    waiting = engine.run(lazy, sheets.stream(MAIN), STREAM)
-    eager = engine.run(sheets.with_strategy(query, "eager"), sheets.stream(MAIN), STREAM)
+    waiting = engine.run(lazy, sheets.stream(sheet), STREAM)
+    eager = engine.run(sheets.with_strategy(query, "eager"), sheets.stream(sheet), STREAM)
     _same(waiting, eager, "waiting against eager")
 
 
-@pytest.mark.parametrize(("strategy", "step"), [("auto", 0), ("auto", 2), ("lazy", 1), ("eager", 3)])
-def test_differential_restart(engine: Engine, strategy: str, step: int) -> None:
+@pytest.mark.parametrize(
+    ("sheet", "strategy", "step"),
+    [
+        *(("malformed", *how) for how in (("auto", 0), ("auto", 2), ("lazy", 1), ("eager", 3))),
+        ("malformed histograms", "lazy", 1),
+        pytest.param("malformed histograms", "auto", 2, marks=similar),
+    ],
+)
+def test_differential_restart(engine: Engine, sheet: str, strategy: str, step: int) -> None:
     """A crash in the middle of an uncommitted step and a replay give the same rows and rejects, each once."""
-    query, files = sheets.sheet("malformed").query, sheets.stream("malformed")
+    query, files = sheets.sheet(sheet).query, sheets.stream(sheet)
     crashing = sheets.with_strategy(query, strategy)
     crashed = engine.run(crashing, files, Variant(streaming=True, restart_after=step))
     _same(crashed, engine.run(query, files, STREAM), f"a restart in step {step}")
@@ -122,7 +165,10 @@ def test_oracle_end_of_input(engine: Engine) -> None:
     multiset.assert_same(expectations.join_rows(outcome), expectations.of_sheet(MAIN)[1].rows, "pairs at the end")
 
 
-@pytest.mark.parametrize(("sheet", "strategy"), [(MAIN, "auto"), ("malformed", "lazy")])
+@pytest.mark.parametrize(
+    ("sheet", "strategy"),
+    [(MAIN, "auto"), ("malformed", "lazy"), pytest.param("malformed histograms", "eager", marks=similar)],
+)
 def test_oracle_late_rows(engine: Engine, sheet: str, strategy: str) -> None:
     """Late rows are rejected as WA-1010, never lost; the pairs are those of the rows that were not rejected."""
     query, files = sheets.with_strategy(sheets.sheet(sheet).query, strategy), sheets.late_stream(sheet)
@@ -151,6 +197,29 @@ EDGES = {
 }
 
 
+INTERVAL = Interval("t_min", "t_max", max_uncertainty="4 s")
+HISTOGRAM = Histogram("t_max", template="kind", templates=families.UP_TO_4_S)
+TIMES: dict[str, tuple[TimeSpec, TimeSpec]] = {
+    "intervals": (INTERVAL, INTERVAL),
+    "histograms": (HISTOGRAM, HISTOGRAM),
+    "both": (INTERVAL, HISTOGRAM),
+}
+"""What the rows of the two sides are; in either form of the rows below an event happens up to 4 s before its end."""
+
+
+def _condition(edge: Condition, times: str) -> Condition:
+    """Templates give round probabilities: a confidence that is none keeps them out of the kernel's guard band."""
+    return edge if times == "intervals" or edge.confidence == 1.0 else replace(edge, confidence=edge.confidence * 0.97)
+
+
+def _rows(t_max: Any, seconds: Any, columns: dict[str, Any]) -> pa.Table:
+    """Rows that are `seconds` long, as an interval and as a histogram (0 s: of a microsecond)."""
+    kinds, length = list(families.UP_TO_4_S), np.asarray(seconds, np.int64)
+    end = np.asarray(t_max, np.int64)
+    named = pa.array([kinds[n] for n in length.tolist()], pa.string())
+    return pa.table({"t_min": end - length * SECOND, "t_max": end, "kind": named} | columns)
+
+
 @lru_cache
 def _edge_stream() -> dict[str, Files]:
     """Partners that come at the last moment at which they are not late, and are as long as may be.
@@ -161,24 +230,33 @@ def _edge_stream() -> dict[str, Files]:
     file 4                               ===|                 ends at the watermark, 100 s - 10 s
     """
 
-    def rows(t_max: Any, length: Any, first_id: int) -> pa.Table:
-        end, count = YEAR_2024 + np.asarray(t_max, np.int64), len(t_max)
-        return pa.table({"k": np.zeros(count, np.int64), "t_min": end - np.asarray(length, np.int64), "t_max": end,
-                         "id": np.arange(first_id, first_id + count)})  # fmt: skip
+    def rows(t_max: Any, seconds: Any, first_id: int) -> pa.Table:
+        ids = np.arange(first_id, first_id + len(t_max))
+        return _rows(YEAR_2024 + np.asarray(t_max, np.int64), seconds, {"k": ids * 0, "id": ids})
 
     dense = np.arange(60 * SECOND, FAR_S * SECOND + 1, SECOND // 4)
     quiet = [rows([(FAR_S - 5) * SECOND], [0], 1000 + n) for n in range(3)]
-    last = rows([(FAR_S - LATE_S) * SECOND] * 5, [n * SECOND for n in range(5)], 2000)
+    last = rows([(FAR_S - LATE_S) * SECOND] * 5, range(5), 2000)
     files = (rows(dense, np.zeros(len(dense)), 0), *quiet, last)
     return {"left": files, "right": files}
 
 
-@pytest.mark.parametrize(("edge", "strategy"), [*((edge, "auto") for edge in EDGES), ("half", "lazy")])
-def test_oracle_latest_partners(engine: Engine, edge: str, strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("edge", "strategy", "times"),
+    [
+        *((edge, "auto", "intervals") for edge in EDGES),
+        ("half", "lazy", "intervals"),
+        ("half", "auto", "histograms"),
+        *(pytest.param(edge, "auto", "histograms", marks=similar) for edge in ("certain", "narrow")),
+        *(pytest.param(edge, "eager", "both", marks=similar) for edge in EDGES),
+    ],
+)
+def test_oracle_latest_partners(engine: Engine, edge: str, strategy: str, times: str) -> None:
     """No row is dropped while a partner may still come: the partners here come at the last moment."""
+    left, right = TIMES[times]
     query = TimingJoin(
-        left_time=LONG_TIME, right_time=LONG_TIME, condition=EDGES[edge], on="k", strategy=strategy, block_size=1,
-        lateness=Lateness(left=f"{LATE_S} s", right=f"{LATE_S} s"),
+        left_time=left, right_time=right, condition=_condition(EDGES[edge], times), on="k", strategy=strategy,
+        lateness=Lateness(left=f"{LATE_S} s", right=f"{LATE_S} s"), block_size=1,
     )  # fmt: skip
     tables = expectations.whole(_edge_stream())
     answer = expectations.answer(query, tables, expectations.read(query, tables).events)
@@ -197,32 +275,43 @@ def _long_stream() -> dict[str, Files]:
     for side in expectations.SIDES:
         random, n = sheets.rng("long", side), LONG_FILES * FILE_S * ROWS_PER_SECOND
         t_max = YEAR_2024 + np.arange(n) * (SECOND // ROWS_PER_SECOND)
-        length = random.integers(0, 4 * SECOND, n)
-        table = pa.table({"k": random.integers(0, 30, n), "t_min": t_max - length, "t_max": t_max, "id": np.arange(n)})
+        length = random.integers(0, 5, n)
+        table = _rows(t_max, length, {"k": random.integers(0, 30, n), "id": np.arange(n)})
         size = FILE_S * ROWS_PER_SECOND
         files[side] = tuple(table.slice(start, size) for start in range(0, n, size))
     return files
 
 
 @lru_cache
-def _long_answer(condition: Condition) -> Counter[Row]:
-    query = TimingJoin(left_time=LONG_TIME, right_time=LONG_TIME, condition=condition, on="k")
+def _long_answer(condition: Condition, times: str) -> Counter[Row]:
+    left, right = TIMES[times]
+    query = TimingJoin(left_time=left, right_time=right, condition=condition, on="k")
     tables = expectations.whole(_long_stream())
     return expectations.answer(query, tables, expectations.read(query, tables).events).rows
 
 
-@pytest.mark.parametrize("strategy", ["auto", "lazy"])
-def test_oracle_bounded_state(engine: Engine, strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "times"),
+    [
+        ("auto", "intervals"),
+        ("lazy", "intervals"),
+        ("auto", "histograms"),
+        pytest.param("lazy", "both", marks=similar),
+    ],
+)
+def test_oracle_bounded_state(engine: Engine, strategy: str, times: str) -> None:
     """State holds what can still match and no more, however long the stream; and dropping loses no pair.
 
     Per side, what an engine may still hold at the end are the rows inside the reach of the condition and its slots
     (under 30 s), of the lateness (3 s), and of the last files: the watermark follows the files with a delay.
     """
+    left, right = TIMES[times]
     query = TimingJoin(
-        left_time=LONG_TIME, right_time=LONG_TIME, condition=within("6 s", confidence=0.5), on="k", strategy=strategy,
-        lateness=Lateness(left="3 s", right="3 s"), block_size=50,
+        left_time=left, right_time=right, condition=_condition(within("6 s", confidence=0.5), times), on="k",
+        strategy=strategy, lateness=Lateness(left="3 s", right="3 s"), block_size=50,
     )  # fmt: skip
     outcome = engine.run(query, _long_stream(), STREAM)
-    multiset.assert_same(expectations.join_rows(outcome), _long_answer(query.condition), "pairs of a long stream")
+    expected = _long_answer(query.condition, times)
+    multiset.assert_same(expectations.join_rows(outcome), expected, "pairs of a long stream")
     held = outcome.metrics["rows_stored"] - outcome.metrics["rows_evicted"]
     assert 0 <= held <= 2 * ROWS_PER_SECOND * (33 + 3 * FILE_S), f"{held} rows are held at the end"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -12,19 +13,34 @@ from whenabouts.core.harness import LocalHarness, Variant
 from whenabouts.core.timing_join import STRATEGIES
 
 SHEETS = tuple(sheets.PROFILES)
-BY_ALL = ("ties", "wide", "narrow", "certain", "point and interval", "malformed")
+BY_ALL = (
+    "ties", "wide", "narrow", "certain", "point and interval", "malformed",
+    "histograms", "histogram and interval", "ties of histograms", "narrow histograms", "certain histograms",
+    "few lengths",
+)  # fmt: skip
 """Sheets on which every strategy runs; on the others they take turns, to spare engines that are slow to start a job."""
 
 OTHERS = [name for name in SHEETS if name not in BY_ALL]
 TURN = {name: STRATEGIES[1 + at % 5] for at, name in enumerate(OTHERS)}
+DISSIMILAR = {
+    ("histograms",), ("histograms", "auto"), ("histograms", "eager"), ("narrow histograms", "lazy_lookup"),
+}  # fmt: skip
+"""Cases with histograms that run everywhere; the others are marked as similar to them."""
+
+
+def _case(*case: str) -> Any:
+    similar = case[0] in (*sheets.HISTOGRAMS, "few lengths") and case not in DISSIMILAR
+    return pytest.param(*case, marks=[pytest.mark.similar] if similar else [])
+
+
 EACH_CASE = pytest.mark.parametrize(
     ("sheet", "strategy"),
     [
-        *((name, s) for name in BY_ALL for s in STRATEGIES),
-        *((name, s) for name in OTHERS for s in ("auto", TURN[name])),
+        *(_case(name, s) for name in BY_ALL for s in STRATEGIES),
+        *(_case(name, s) for name in OTHERS for s in ("auto", TURN[name])),
     ],
 )
-EACH_SHEET = pytest.mark.parametrize("sheet", SHEETS)
+EACH_SHEET = pytest.mark.parametrize("sheet", [_case(name) for name in SHEETS])
 
 ACCURACY = Fraction(1, 10**12)
 
@@ -75,7 +91,9 @@ def test_differential_strategies(engine: Engine, sheet: str, strategy: str) -> N
     multiset.assert_same(multiset.rows(actual), multiset.rows(expected), f"{strategy} against {other}")
 
 
-@pytest.mark.parametrize("sheet", ["ties", "wide", "certain", "malformed"])
+@pytest.mark.parametrize(
+    "sheet", ["ties", "wide", "certain", "malformed", _case("histograms"), _case("malformed histograms")]
+)
 def test_differential_parallelism(engine: Engine, sheet: str) -> None:
     """Three buckets give the rows and the rejects of one."""
     query, files = sheets.sheet(sheet).query, sheets.finite(sheet)
@@ -84,7 +102,14 @@ def test_differential_parallelism(engine: Engine, sheet: str) -> None:
     multiset.assert_same(multiset.rows(many.rejects), multiset.rows(one.rejects), "rejects of 3 buckets against 1")
 
 
-@pytest.mark.parametrize(("sheet", "files", "seed"), [("ties", 5, 1), ("certain", 3, 2), ("malformed", 4, 3)])
+@pytest.mark.parametrize(
+    ("sheet", "files", "seed"),
+    [
+        ("ties", 5, 1), ("certain", 3, 2), ("malformed", 4, 3),
+        pytest.param("ties of histograms", 5, 4, marks=pytest.mark.similar),
+        pytest.param("malformed histograms", 4, 5, marks=pytest.mark.similar),
+    ],
+)  # fmt: skip
 def test_differential_files(engine: Engine, sheet: str, files: int, seed: int) -> None:
     """Rows in another order, cut into other files (some empty), give the same rows and rejects."""
     query = sheets.with_strategy(sheets.sheet(sheet).query, "lazy_lookup")
@@ -93,7 +118,10 @@ def test_differential_files(engine: Engine, sheet: str, files: int, seed: int) -
     multiset.assert_same(multiset.rows(cut.rejects), multiset.rows(whole.rejects), f"rejects of {files} files")
 
 
-@pytest.mark.parametrize(("sheet", "strategy"), [("ties", "lazy"), ("realistic", "auto"), ("narrow", "eager")])
+@pytest.mark.parametrize(
+    ("sheet", "strategy"),
+    [("ties", "lazy"), ("realistic", "auto"), ("narrow", "eager"), ("ties of histograms", "auto")],
+)
 def test_differential_engines(engine: Engine, sheet: str, strategy: str) -> None:
     """The rows are the local engine's under another strategy, to the last bit of the probability."""
     query, files = sheets.sheet(sheet).query, sheets.finite(sheet)
