@@ -15,12 +15,13 @@ from whenabouts.conformance.oracle import Time
 from whenabouts.core import Histogram, Template, delay
 from whenabouts.core.conditions import UNBOUNDED_US
 from whenabouts.core.local import run
+from whenabouts.core.satisfaction_time import satisfaction_time
 from whenabouts.core.shape_thresholds import thresholds
 from whenabouts.core.timing_join import STRATEGIES, TimingJoin
 
 SECOND = 1_000_000
-PHI_1 = [("0 s", "20 s", 0.1), ("20 s", "30 s", 0.3), ("30 s", "40 s", 0.6)]
-PHI_2 = [("0 s", "10 s", "0.15"), ("10 s", "20 s", "0.3"), ("20 s", "30 s", "0.4"), ("30 s", "40 s", "0.15")]
+PHI_1 = (("0 s", "20 s", 0.1), ("20 s", "30 s", 0.3), ("30 s", "40 s", 0.6))
+PHI_2 = (("0 s", "10 s", "0.15"), ("10 s", "20 s", "0.3"), ("20 s", "30 s", "0.4"), ("30 s", "40 s", "0.15"))
 STIME_US = 208_590_785.4727929
 """stime(H3, H2, 0.8) of PTJoin Example 4, its unit taken as a second."""
 
@@ -50,6 +51,10 @@ def test_the_join_turns_at_the_papers_satisfaction_time(strategy: str) -> None:
     (p,) = joined(last, 210 * SECOND, 0, 0.8, strategy)
     assert 0.8 <= p < 0.8 + 1e-6
     assert joined(last + 1, 210 * SECOND, 0, 0.8, strategy) == []
+
+
+def test_the_papers_satisfaction_time() -> None:
+    assert satisfaction_time(Template(PHI_1), 210 * SECOND, Template(PHI_2), 0.8) == pytest.approx(STIME_US, abs=1e-6)
 
 
 @st.composite
@@ -83,3 +88,15 @@ def test_thresholds_are_satisfaction_times(base: Template, target: Template, con
             window = (end, UNBOUNDED_US) if at is least else (-UNBOUNDED_US, end)
             p = oracle.probability(first, second._replace(t_max=delta), *window).exact
             assert abs(p - Fraction(confidence)) <= oracle.HISTOGRAM_BAND
+
+
+@settings(deadline=None, max_examples=80)
+@given(templates(), templates(), st.sampled_from([0.05, 0.3, 0.5, 0.8, 0.99, 1.0]), st.integers(-(10**15), 10**15))
+def test_the_satisfaction_time_is_that_of_bisection(
+    first: Template, second: Template, confidence: float, end_us: int
+) -> None:
+    """To what a double of hours in microseconds can hold, and of a time of this century."""
+    one, other = (Time(shape[0][0], 0, shape) for shape in map(oracle.shape_of, (first, second)))
+    exact = oracle.satisfaction_time(one, other, Fraction(repr(confidence)))
+    assert abs(Fraction(satisfaction_time(first, 0, second, confidence)) - exact) < Fraction(1, 10**4)
+    assert satisfaction_time(first, end_us, second, confidence) == pytest.approx(float(end_us + exact), abs=0.2)

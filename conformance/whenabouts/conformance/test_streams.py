@@ -49,9 +49,8 @@ def _same(actual: Outcome, expected: Outcome, what: str) -> None:
         *((MAIN, s) for s in STRATEGIES),
         *((s, "auto") for s in OTHERS),
         (HISTOGRAMS, "auto"),
-        ("narrow histograms", "lazy_lookup"),
         *(pytest.param(HISTOGRAMS, s, marks=similar) for s in STRATEGIES[1:]),
-        *(pytest.param("narrow histograms", s, marks=similar) for s in STRATEGIES[:-1]),
+        *(pytest.param("narrow histograms", s, marks=similar) for s in STRATEGIES),
         *(
             pytest.param(s, "auto", marks=similar)
             for s in (*sheets.HISTOGRAMS, "few lengths")
@@ -107,7 +106,7 @@ def test_differential_parallelism_on_streams(engine: Engine, sheet: str, strateg
     [
         (MAIN, (1, 1), 1),
         (MAIN, (3, 6), 2),
-        (HISTOGRAMS, (6, 3), 1),
+        pytest.param(HISTOGRAMS, (6, 3), 1, marks=similar),
         pytest.param("many templates", (1, 1), 2, marks=similar),
         pytest.param("narrow ties of histograms", (2, 5), 3, marks=similar),
     ],
@@ -295,7 +294,7 @@ def _long_answer(condition: Condition, times: str) -> Counter[Row]:
     [
         ("auto", "intervals"),
         ("lazy", "intervals"),
-        ("auto", "histograms"),
+        pytest.param("auto", "histograms", marks=similar),
         pytest.param("lazy", "both", marks=similar),
     ],
 )
