@@ -326,25 +326,27 @@ class TimingJoinOperator:
         step.metrics[metrics.MATCHED] += len(l_at)
         extra: list[NDArray[np.generic]] = []
         if self.query.probability:
-            extra.append(self._probabilities(left, right, l_at, r_at))
+            extra.append(self.probabilities(left.table, right.table, l_at, r_at))
         if self.event_time is not None:
             extra.append(np.maximum(left.t_max[l_at], right.t_max[r_at]).astype("datetime64[us]"))
         yield from self._columns.batches(left.table, right.table, pairs, extra)
 
-    def _probabilities(self, left: _Rows, right: _Rows, left_at: Positions, right_at: Positions) -> NDArray[np.float64]:
-        """The canonical kernel's value for each pair."""
+    def probabilities(
+        self, left: pa.Table, right: pa.Table, left_at: Positions, right_at: Positions
+    ) -> NDArray[np.float64]:
+        """The canonical kernel's value for the pairs (left_at[i], right_at[i]) of two tables of blocks. O(pairs)."""
         window = self.query.condition.lo_us, self.query.condition.hi_us
         if not any(self._templates):
-            from whenabouts.core.satisfaction_probability import probabilities_at
+            from whenabouts.core.satisfaction_probability import probabilities_at  # numba: imported when first needed
 
-            return probabilities_at(left.t_min, left.t_max, right.t_min, right.t_max, left_at, right_at, *window)
+            return probabilities_at(*times(left), *times(right), left_at, right_at, *window)
         from whenabouts.core.shape_probability import shape_probabilities_at
         from whenabouts.core.shapes import shapes_of
 
-        sides = [
-            (side.t_min, side.t_max, np.empty(0, np.int32) if side.template is None else side.template)
-            for side in (left, right)
-        ]
+        sides = []
+        for side in (left, right):
+            template = templates_of(side)
+            sides.append((*times(side), np.empty(0, np.int32) if template is None else template))
         shapes = [shapes_of(templates) for templates in self._templates]
         return shape_probabilities_at(sides[0], sides[1], left_at, right_at, shapes[0], shapes[1], *window)
 
