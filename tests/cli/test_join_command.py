@@ -115,6 +115,8 @@ def test_explain_says_what_would_run_and_does_not(cli: Cli, pair_of_files: Path)
     assert done.exit_code == 0
     assert "at most 2 pairs, at most 1 for one row" in done.stderr
     assert "strategy: auto" in done.stderr
+    assert "chance: By chance alone about " in done.stderr
+    assert done.stderr.endswith("not run (--explain)\n")
     assert not (pair_of_files / "out.csv").exists()
 
 
@@ -144,11 +146,18 @@ USAGE = [
     (f"{WITHIN} --how left_outer", "WA-2007"),
     (f"{WITHIN} --how sideways", "WA-2006"),
     (f"{WITHIN} --best both", "WA-2007"),
-    (f"{WITHIN} --why 1,2", "WA-2007"),
+    (f"{WITHIN} --why 1", "is not LEFT_ROW,RIGHT_ROW"),
+    (f"{WITHIN} --why 1,-2", "is not LEFT_ROW,RIGHT_ROW"),
+    (f"{WITHIN} --why 1,two", "is not LEFT_ROW,RIGHT_ROW"),
+    (f"{WITHIN} --why 4,0", "WA-2006: --why: the left input has no row 4 (hint: its rows are 0 to 3)"),
+    (f"{WITHIN} --why 0,3", "the right input has no row 3"),
     (f"{WITHIN} --engine flink", "WA-2007"),
     (f"{WITHIN} --engine abacus", "is not one of"),
     (f"{WITHIN} --strategy quick", "WA-2006"),
-    (f"{WITHIN} --left-time hist:t.json:sensor,t", "WA-2007"),
+    (f"{WITHIN} --left-time hist:t.json:sensor,t", "WA-1008"),
+    (f"{WITHIN} --left-time hist:t.json", "is not 'hist:TEMPLATES.json:template_column,t_max'"),
+    (f"{WITHIN} --left-time hist:t.json:a,b,c", "is not 'hist:TEMPLATES.json:template_column,t_max'"),
+    (f"{WITHIN} --left-time hist:t.json:", "is not 'hist:TEMPLATES.json:template_column,t_max'"),
     (f"{WITHIN} --left-time a,b,c", "neither 't' nor 't_min,t_max'"),
     (f"{WITHIN} --right-max-uncertainty 1s", "need --right-time t_min,t_max"),
     (f"{WITHIN} --max-uncertainty 1s --min-uncertainty 2s", "WA-2006"),
@@ -161,7 +170,7 @@ USAGE = [
     ("join l.csv", "Missing argument 'RIGHT'"),
     ("juggle", "No such command"),
 ]
-BAD_INPUT = {f"{WITHIN} --on id,k"}
+BAD_INPUT = {f"{WITHIN} --on id,k", f"{WITHIN} --left-time hist:t.json:sensor,t"}
 
 
 @pytest.mark.parametrize(("line", "told"), USAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from whenabouts.conformance import oracle
 from whenabouts.core import (
     ChanceMatches,
     Condition,
+    Histogram,
     Interval,
     Point,
     QueryError,
+    Template,
     between,
     chance_matches,
     delay,
@@ -249,3 +252,48 @@ def test_the_answer_does_not_change_from_call_to_call_and_options_are_checked() 
     for wrong in ({"slides": -1}, {"max_rows": 0}):
         with pytest.raises(QueryError, match="WA-2006"):
             chance_matches(left, right, query=asked, **wrong)
+
+
+@st.composite
+def _templates(draw: st.DrawFn) -> Template:
+    widths = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+    weights = draw(st.lists(st.integers(0, 4), min_size=len(widths), max_size=len(widths)).filter(any))
+    edges = np.cumsum([0, *widths]).tolist()
+    total = sum(weights)
+    buckets = zip(edges[:-1], edges[1:], weights, strict=True)
+    return Template(tuple((lo, hi, Fraction(weight, total)) for lo, hi, weight in buckets))
+
+
+@given(_templates(), _templates(), st.integers(-30, 30), st.integers(0, 40), st.sampled_from([1.0, 0.7, 0.31, 0.0123]))
+@settings(deadline=None, max_examples=150, derandomize=True)
+def test_the_window_of_two_templates_is_exact(
+    left_template: Template, right_template: Template, lo: int, width: int, confidence: float
+) -> None:
+    """Narrow windows included, where what matches can fall into several pieces."""
+    condition = Condition(lo, lo + width, confidence)
+    asked = TimingJoin(
+        left_time=Histogram("t", templates=left_template),
+        right_time=Histogram("t", templates=right_template),
+        condition=condition,
+    )
+    table = pa.table({"t": [0, 1, 9000]})
+    expected = 0
+    for x in range(-150, 150):
+        p = sum(
+            p1 * p2 * oracle.probability((lo1, hi1), (x + lo2, x + hi2), condition.lo_us, condition.hi_us).exact
+            for lo1, hi1, p1 in left_template.exact
+            for lo2, hi2, p2 in right_template.exact
+        )
+        expected += p >= Fraction(confidence)
+    assert chance_matches(table, table, query=asked, slides=0).window_us == expected
+
+
+def test_independent_streams_of_templates_give_what_is_expected() -> None:
+    spec = Histogram("b", template="k", templates={"0": [(0, "1s", 0.9), ("1s", "5s", 0.1)], "1": [(0, "10ms", 1)]})
+    left, right = stream(1, 8_000, 4 * HOUR, [0], keys=2), stream(2, 8_000, 4 * HOUR, [0], keys=2)
+    asked = TimingJoin(left_time=spec, right_time=spec, condition=within("2s", confidence=0.7))
+    found = chance_matches(left, right, query=asked)
+    count = observed(left, right, asked)
+    assert found.background_mean is not None
+    assert abs(count - found.expected) < 4 * np.sqrt(count)
+    assert abs(count - found.background_mean) < 4 * np.sqrt(count)

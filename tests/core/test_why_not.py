@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from whenabouts.conformance import generators, oracle
 from whenabouts.conformance.generators import Example
 from whenabouts.conformance.sheets import SECOND
-from whenabouts.core import InputError, Interval, Point, QueryError, Reason, between, deadline, why_not, within
+from whenabouts.core import (
+    Histogram,
+    InputError,
+    Interval,
+    Point,
+    QueryError,
+    Reason,
+    between,
+    deadline,
+    delay,
+    why_not,
+    within,
+)
 from whenabouts.core.local import run_stream, watermarks
 from whenabouts.core.timing_join import TimingJoin
 
@@ -257,3 +269,20 @@ def test_rows_may_be_arrow_and_hold_more_than_is_asked() -> None:
 def test_columns_that_no_row_can_mend_are_errors(row: Mapping[str, object], code: str) -> None:
     with pytest.raises(InputError, match=code):
         why_not(row, right(), query=query())
+
+
+PHI1 = [(0, 20, "0.1"), (20, 30, "0.3"), (30, 40, "0.6")]
+PHI2 = [(0, 10, "0.15"), (10, 20, "0.3"), (20, 30, "0.4"), (30, 40, "0.15")]
+
+
+def test_templates_are_looked_up_as_in_the_join() -> None:
+    """PTJoin, Examples 3 and 4: phi2 at 110 and phi1 at 210; the paper rounds 0.76875."""
+    spec = Histogram("t", template="kind", templates={"1": PHI1, "2": PHI2})
+    for d, p in ((90, 0.925), (100, 0.76875)):
+        asked = TimingJoin(left_time=spec, right_time=spec, condition=delay(d, confidence=0.8))
+        answer = why_not({"t": 110, "kind": 2}, {"t": 210, "kind": "1"}, query=asked)
+        assert answer.probability == pytest.approx(p, abs=1e-15)
+        assert answer.matched == (p >= 0.8)
+    for kind in ("3", 3, None):
+        unknown = why_not({"t": 110, "kind": kind}, {"t": 210, "kind": "1"}, query=asked)
+        assert (unknown.reason, unknown.code) == (Reason.MALFORMED, "WA-1013")
