@@ -153,7 +153,7 @@ def _told_chance(found: ChanceMatches) -> list[str]:
         return [*told, "No time slide is possible: the window is one-sided, or too long for the data."]
     mean, std = found.background_mean, found.background_std
     told.append(f"{len(found.slides_us)} time slides give {_count(mean)} \u00b1 {_count(std)}.")
-    if abs(found.expected - mean) > 5 * max(std, math.sqrt(mean), 1.0):
+    if abs(found.expected - mean) > max(5 * std, 5 * math.sqrt(mean), 0.05 * mean, 5.0):
         told.append("The two differ, so rows are not spread evenly over time: believe the slides.")
     return told
 
@@ -161,7 +161,7 @@ def _told_chance(found: ChanceMatches) -> list[str]:
 def _told_observed(found: ChanceMatches) -> list[str]:
     fewer = "narrow the window, raise the confidence, or join on a key"
     if found.observed is None:
-        return [f"If that is too many: {fewer}; a window half as wide leaves half of them."]
+        return [f"If that is too many: {fewer}; a window half as wide leaves about half of them."]
     by_chance = found.expected if found.background_mean is None else found.background_mean
     bunched = by_chance * (1 + by_chance / max(1, found.left_rows)) if found.background_std is None else by_chance
     spread = max(found.background_std or 0.0, math.sqrt(bunched), 1.0)
