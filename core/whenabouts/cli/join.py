@@ -11,10 +11,10 @@ import click
 from whenabouts.cli.options import CommonOptions, common_options, names, row_numbers, time_spec
 from whenabouts.core.conditions import Condition, between, deadline, delay, within
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.timestamps import Interval, TimeSpec
 
 if TYPE_CHECKING:
     from whenabouts.cli.tables import Input
+    from whenabouts.core.timestamps import TimeSpec
     from whenabouts.core.timing_join import TimingJoin
 
 _SIDES = ("left", "right")
@@ -110,6 +110,8 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
 
 
 def _spec(side: str, arguments: dict[str, Any]) -> TimeSpec:
+    from whenabouts.core.timestamps import Interval
+
     own = {bound: arguments[f"{side}_{bound}_uncertainty"] for bound in ("max", "min")}
     longest, shortest = (own[bound] or arguments[f"{bound}_uncertainty"] for bound in ("max", "min"))
     spec = time_spec(arguments[f"{side}_time"], f"--{side}-time", longest, shortest)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point, TimeSpec
+if TYPE_CHECKING:
+    from whenabouts.core.timestamps import Lateness, TimeSpec
 
 ENGINE_NAMES = ("local", "spark", "flink")
 TIME_UNITS = ("s", "ms", "us", "ns")
@@ -36,6 +37,8 @@ class CommonOptions:
     @property
     def lateness_by_side(self) -> Lateness | None:
         """`--lateness D`, or `--lateness LEFT,RIGHT`."""
+        from whenabouts.core.timestamps import Lateness  # loads numpy, which --help does without
+
         if self.lateness is None:
             return None
         left, _, right = self.lateness.partition(",")
@@ -96,6 +99,8 @@ def time_spec(text: str, option: str, longest: str | None = None, shortest: str 
     >>> time_spec("t", "--left-time"), time_spec("a,b", "--left-time", longest="2s").max_uncertainty_us
     (Point(t='t'), 2000000)
     """
+    from whenabouts.core.timestamps import Interval, Point
+
     if text.startswith(HISTOGRAM):
         return _histogram(text, option)
     columns = names(text)
@@ -108,6 +113,8 @@ def time_spec(text: str, option: str, longest: str | None = None, shortest: str 
 
 def _histogram(text: str, option: str) -> TimeSpec:
     """The last colon ends the path, which may hold others (`C:\\templates.json`); column names hold none."""
+    from whenabouts.core.timestamps import Histogram
+
     path, _, columns = text.removeprefix(HISTOGRAM).rpartition(":")
     named = names(columns)
     if not path or len(named) not in (1, 2):

@@ -18,11 +18,11 @@ from whenabouts.core.errors import (
     WhenaboutsError,
 )
 from whenabouts.core.templates import Template
-from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
 
 if TYPE_CHECKING:
     from whenabouts.core.accidental_pairs import ChanceMatches, chance_matches
     from whenabouts.core.pair_answers import PairAnswer, Reason, why_not
+    from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
 
 __all__ = [
     "ChanceMatches",
@@ -51,11 +51,15 @@ __all__ = [
 _IMPORTED_WHEN_USED = {
     "ChanceMatches": "accidental_pairs",
     "chance_matches": "accidental_pairs",
+    "Histogram": "timestamps",
+    "Interval": "timestamps",
+    "Lateness": "timestamps",
     "PairAnswer": "pair_answers",
+    "Point": "timestamps",
     "Reason": "pair_answers",
     "why_not": "pair_answers",
 }
-"""Names whose modules import Arrow, which the start of the command line does without."""
+"""Names whose modules import numpy or Arrow, which the start of the command line does without."""
 
 
 def __getattr__(name: str) -> Any:
