@@ -195,6 +195,20 @@ def test_large_data_are_sampled() -> None:
     assert tiny.sampled == 1 / left.num_rows
 
 
+def test_a_sample_meets_all_partners_of_its_rows() -> None:
+    """Left rows far apart, right rows at every microsecond: each left row has as many partners as another."""
+    ends = np.arange(100, dtype=np.int64) * 1000 + 500
+    everywhere = np.arange(100_000, dtype=np.int64)
+    left = pa.table({"a": ends - 30, "b": ends})
+    right = pa.table({"a": everywhere - 7, "b": everywhere})
+    for condition in (between(-40, 20, confidence=2.0**-30), between(5, 9, confidence=0.1)):
+        whole = chance_matches(left, right, query=query(condition), slides=3)
+        part = chance_matches(left, right, query=query(condition), slides=3, max_rows=16_016)
+        assert (whole.sampled, part.sampled) == (1.0, 0.16)
+        assert whole.background_mean == part.background_mean
+        assert (whole.background_std, part.background_std) == (0.0, 0.0)
+
+
 def test_a_join_that_is_nearly_a_cross_product_is_sampled_too() -> None:
     left, right = stream(1, 5_000, HOUR, [0]), stream(2, 5_000, HOUR, [0])
     found = chance_matches(left, right, query=query(within("10min", confidence=1)))

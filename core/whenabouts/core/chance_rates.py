@@ -149,7 +149,7 @@ class _Spans(NamedTuple):
 def _matching(
     operator: TimingJoinOperator, shapes: IntArray, edges: tuple[IntArray, IntArray], spans: _Spans
 ) -> tuple[IntArray, IntArray]:
-    """The differences of anchors at which each pair of shapes matches: disjoint ranges [first, last], some empty."""
+    """The differences of anchors at which shapes match, row by row: disjoint [first, last], empty if last < first."""
     condition = operator.query.condition
     apart = (edges[0][:, :, None] - edges[1][:, None, :]).reshape(len(shapes), -1)
     least, greatest = (np.full((len(shapes), 1), end, np.int64) for end in spans.ends)
@@ -164,7 +164,7 @@ def _matching(
     first, last = np.maximum(first, bounds[0]), np.minimum(last, bounds[1])
     first[:, 1 : cuts.shape[1]] += cuts[:, 1:] == cuts[:, :-1]  # a cut that stands twice counts once
     accepted = _probability(operator, shapes, (first + last) // 2) >= condition.confidence
-    return first, np.where(accepted & (first <= last), last, first - 1)
+    return first, np.where(accepted, last, first - 1)
 
 
 def _probability(operator: TimingJoinOperator, shapes: IntArray, differences: IntArray) -> FloatArray:
