@@ -37,11 +37,16 @@ CHOOSING = {None: (), "left": ("left",), "right": ("right",), "both": ("left", "
 
 
 class Result(NamedTuple):
-    """An output row without computed columns, its exact probability (None: no pair), and the time of its event."""
+    """An output row without computed columns, its exact probability (None: no pair), and the time of its event.
+
+    `left`, `right`: numbers of the input rows, None for a side that has no part in it.
+    """
 
     row: Row
     p: oracle.Ratio | None
     at_us: int
+    left: int | None
+    right: int | None
 
 
 @lru_cache(maxsize=1 << 10)
@@ -106,8 +111,8 @@ def _best(candidates: Sequence[tuple[int, Event, oracle.Ratio]]) -> int:
     return min(near, key=key)[0]
 
 
-class _Matches:
-    """All matches of two inputs, by the numbers of their rows."""
+class Matches:
+    """All matches of two inputs, by the numbers of their rows: `p` of each pair, partners `of` each side's rows."""
 
     def __init__(self, query: TimingJoin, events: Mapping[str, Sequence[Event]]) -> None:
         self.query, self.events = query, events
@@ -130,6 +135,7 @@ class _Matches:
         return final_us(self.query, side, event.t_max) if self.streaming else 0
 
     def best(self, side: str, number: int) -> int | None:
+        """The number of a row's best partner."""
         other = "right" if side == "left" else "left"
         partners = self.of[side].get(number)
         if not partners:
@@ -155,26 +161,28 @@ class _Numbered(NamedTuple):
 
 def results(query: TimingJoin, schemas: Mapping[str, pa.Schema], events: Mapping[str, Sequence[Event]]) -> list[Result]:
     """Every output row of a mode. `at_us` holds for streams."""
-    matches = _Matches(query, events)
+    matches = Matches(query, events)
     if query.how == "left_semi":
-        return [Result(events["left"][n].values, None, events["left"][n].t_max) for n in matches.of["left"]]
+        lefts = events["left"]
+        return [Result(lefts[n].values, None, lefts[n].t_max, n, None) for n in matches.of["left"]]
     chosen = _chosen(matches)
     rows = _Rows(query, schemas)
     found = []
     if query.how != "left_anti":
         for (left, right), at_us in chosen.items():
             row = rows.pair(events["left"][left], events["right"][right])
-            found.append(Result(row, matches.p[left, right], at_us))
+            found.append(Result(row, matches.p[left, right], at_us, left, right))
     for side in PRESERVED[query.how]:
         in_a_pair = {pair[SIDES.index(side)] for pair in chosen}
         for number, event in enumerate(events[side]):
             if number not in in_a_pair:
                 row = event.values if query.how == "left_anti" else rows.alone(side, event)
-                found.append(Result(row, None, _alone_us(matches, side, number)))
+                numbers = (number, None) if side == "left" else (None, number)
+                found.append(Result(row, None, _alone_us(matches, side, number), *numbers))
     return found
 
 
-def _chosen(matches: _Matches) -> dict[tuple[int, int], int]:
+def _chosen(matches: Matches) -> dict[tuple[int, int], int]:
     """The pairs that a mode lets through, and the times of their events."""
     best, events = matches.query.best, matches.events
     if best is None:
@@ -188,7 +196,7 @@ def _chosen(matches: _Matches) -> dict[tuple[int, int], int]:
     return chosen
 
 
-def _alone_us(matches: _Matches, side: str, number: int) -> int:
+def _alone_us(matches: Matches, side: str, number: int) -> int:
     """When it is settled that a row comes out alone."""
     own, other = matches.final_us(side, number), "right" if side == "left" else "left"
     best = matches.query.best
