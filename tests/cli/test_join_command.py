@@ -141,7 +141,6 @@ USAGE = [
     (f"{WITHIN} --confidence nan", "WA-2001"),
     (f"{WITHIN} --confidence high", "not a valid float"),
     (f"{JOIN} --deadline 1s --stream", "WA-2004"),
-    (f"{WITHIN} --how left_outer", "WA-2007"),
     (f"{WITHIN} --how sideways", "WA-2006"),
     (f"{WITHIN} --best both", "WA-2007"),
     (f"{WITHIN} --why 1,2", "WA-2007"),

@@ -16,7 +16,7 @@ Rows that are final but not yet decided wait in an input of their own, in the or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -115,7 +115,8 @@ class BestPairs:
             purpose=f"{mode.how}, best {mode.best}",
         )
 
-    def _opens(self, input: int):  # type: ignore[no-untyped-def]
+    def _opens(self, input: int) -> Callable[[pa.RecordBatch], NDArray[np.bool_]]:
+        """The rows that are decided at all: one without a partner is, if it then comes out alone."""
         return _all if input in self._mode.preserved else _has_partner
 
     def wanted(self, held: Held) -> Held:
@@ -146,9 +147,15 @@ class BestPairs:
             yield from self._one_sided(state, decided, finality, until_us, keep, step)
 
     def next_us(self, state: SegmentedState, finality: Finality) -> list[int]:
-        """Watermarks at which further rows come out."""
-        undecided = [state.first_open_us(WAITING_FOR_PARTNER + input) for input in self._sides.waiting]
-        return [*first_final(state, self._sides.decided, finality), *(us for us in undecided if us is not None)]
+        """Watermarks at which further rows come out, or what is kept for them can go."""
+        times_us = [*first_final(state, self._sides.decided, finality)]
+        for input in self._sides.waiting:
+            due, end = (of(WAITING_FOR_PARTNER + input) for of in (state.first_open_us, state.first_end_us))
+            times_us += [us for us in (due, None if end is None else end - 1) if us is not None]
+        end = state.first_end_us(NOTES)
+        if end is not None:
+            times_us += [end - self._notes_before(input, finality, 0) for input in self._mode.chosen_only]
+        return times_us
 
     def _decided(
         self,

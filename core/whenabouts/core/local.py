@@ -61,6 +61,10 @@ def timing_join(
 ) -> pa.Table:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, as an Arrow table.
 
+    `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
+    without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see
+    `whenabouts.core.join_modes`. Columns of a missing partner are null; semi and anti give the left columns only.
+
     Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), and `probability` (float64) unless
     `probability=False`, which saves one kernel call per pair. Row order is not promised. Rows that cannot be used are
     warned of (`RejectedRowsWarning`) and are to be had from `rejects(pairs)`.

@@ -65,7 +65,7 @@ class Settler(Protocol):
         """
 
     def next_us(self, state: SegmentedState, finality: Finality) -> list[int]:
-        """Watermarks at which further rows come out."""
+        """Watermarks at which further rows come out, or what is kept for them can go."""
 
 
 def settler_of(

@@ -67,7 +67,7 @@ class UnmatchedRows:
             yield from self._output.unmatched(input, rows, alone, event_us, step)
 
     def next_us(self, state: SegmentedState, finality: Finality) -> list[int]:
-        """Watermarks at which further rows come out."""
+        """Watermarks at which further rows come out (`Settler.next_us`)."""
         return first_final(state, self._mode.preserved, finality)
 
 
