@@ -120,6 +120,25 @@ def test_explain_says_what_would_run_and_does_not(cli: Cli, pair_of_files: Path)
     assert not (pair_of_files / "out.csv").exists()
 
 
+def test_modes_say_which_rows_come_out(cli: Cli, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": [0, 50], "u": [10, 60], "x": ["a", "b"]}), tmp_path / "l.parquet")
+    pq.write_table(pa.table({"s": [12, 13], "y": ["near", "far"]}), tmp_path / "r.parquet")
+    base = "join l.parquet r.parquet --left-time t,u --right-time s --within 5us --confidence 0.1 -o out.parquet"
+
+    def rows(options: str) -> set[tuple[str | None, ...]]:
+        done = cli(f"{base} {options}")
+        assert done.exit_code == 0, done.stderr
+        return {(row["x"], row.get("y")) for row in pq.read_table(tmp_path / "out.parquet").to_pylist()}
+
+    both = {("a", "near"), ("a", "far")}
+    assert rows("") == both
+    assert rows("--how left_outer") == both | {("b", None)}
+    assert rows("--best left") == {("a", "near")}
+    assert rows("--best left --how left_outer") == {("a", "near"), ("b", None)}
+    assert rows("--how left_anti") == {("b", None)}
+    assert "right minus left" in cli(f"{base} --how left_anti --why 0,1").stdout
+
+
 def test_a_limit_on_pairs_stops_before_the_run(cli: Cli, pair_of_files: Path) -> None:
     assert cli(f"{WITHIN} --max-pairs 2 --max-pairs-per-row 1").exit_code == 0
     done = cli(f"{WITHIN} --max-pairs 1 -o out.csv")
@@ -143,9 +162,9 @@ USAGE = [
     (f"{WITHIN} --confidence nan", "WA-2001"),
     (f"{WITHIN} --confidence high", "not a valid float"),
     (f"{JOIN} --deadline 1s --stream", "WA-2004"),
-    (f"{WITHIN} --how left_outer", "WA-2007"),
     (f"{WITHIN} --how sideways", "WA-2006"),
-    (f"{WITHIN} --best both", "WA-2007"),
+    (f"{WITHIN} --best both --how left_semi", "WA-2006"),
+    (f"{WITHIN} --best worst", "is not one of"),
     (f"{WITHIN} --why 1", "is not LEFT_ROW,RIGHT_ROW"),
     (f"{WITHIN} --why 1,-2", "is not LEFT_ROW,RIGHT_ROW"),
     (f"{WITHIN} --why 1,two", "is not LEFT_ROW,RIGHT_ROW"),

@@ -10,7 +10,6 @@ import click
 
 from whenabouts.cli.options import CommonOptions, common_options, names, row_numbers, time_spec
 from whenabouts.core.conditions import Condition, between, deadline, delay, within
-from whenabouts.core.errors import Code, QueryError
 
 if TYPE_CHECKING:
     from whenabouts.cli.tables import Input
@@ -93,8 +92,6 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
     """The query that the options ask for; what is wrong with them is said before any file is read."""
     from whenabouts.core.timing_join import TimingJoin
 
-    if arguments["best"] is not None:
-        raise QueryError(Code.NOT_AVAILABLE, "--best is not available yet", "leave it out")
     left_time, right_time = (_spec(side, arguments) for side in _SIDES)
     return TimingJoin(
         left_time=left_time,
@@ -102,6 +99,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
         condition=_condition(arguments),
         on=names(arguments["on"]),
         how=arguments["how"],
+        best=arguments["best"],
         strategy=arguments["strategy"],
         lateness=common.lateness_by_side,
         suffixes=_two(arguments["suffixes"], "--suffixes"),

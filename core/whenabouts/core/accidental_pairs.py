@@ -19,10 +19,11 @@ from whenabouts.core.chance_rates import from_rates
 from whenabouts.core.durations import format_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.events import times
+from whenabouts.core.join_modes import LEFT, RIGHT
 from whenabouts.core.keys import NULL_KEY
 from whenabouts.core.time_slides import Side, slide
 from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.timing_join import LEFT, RIGHT, TimingJoin, TimingJoinOperator
+from whenabouts.core.timing_join import TimingJoin, TimingJoinOperator
 
 SAMPLED_PAIRS = 2_000_000
 """Pairs that a slide should not pass: a join that is nearly a cross product is sampled down to it."""

@@ -53,12 +53,17 @@ def timing_join(
     condition: Condition,
     on: str | Sequence[str] | None = None,
     how: str = "inner",
+    best: str | None = None,
     strategy: str = "auto",
     lateness: Lateness | None = None,
     suffixes: tuple[str, str] = ("_left", "_right"),
     probability: bool = True,
 ) -> pa.Table:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, as an Arrow table.
+
+    `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
+    without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see
+    `whenabouts.core.join_modes`. Columns of a missing partner are null; semi and anti give the left columns only.
 
     Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), and `probability` (float64) unless
     `probability=False`, which saves one kernel call per pair. Row order is not promised. Rows that cannot be used are
@@ -83,6 +88,7 @@ def timing_join(
         condition=condition,
         on=on,
         how=how,
+        best=best,
         strategy=strategy,
         lateness=lateness,
         suffixes=suffixes,

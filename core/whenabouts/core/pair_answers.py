@@ -19,9 +19,10 @@ from whenabouts.core.conditions import UNBOUNDED_US
 from whenabouts.core.durations import format_duration
 from whenabouts.core.errors import REASONS, Code, InputError
 from whenabouts.core.events import times
+from whenabouts.core.join_modes import LEFT, RIGHT
 from whenabouts.core.keys import NULL_KEY
 from whenabouts.core.protocol import NO_WATERMARK
-from whenabouts.core.timing_join import LEFT, RIGHT, TimingJoin, TimingJoinOperator
+from whenabouts.core.timing_join import TimingJoin, TimingJoinOperator
 
 Row: TypeAlias = Mapping[str, Any] | pa.RecordBatch | pa.Table
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.events import T_MAX, T_MIN
+from whenabouts.core.join_modes import LEFT, RIGHT
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand
 from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import LEFT, RIGHT, TimingJoinOperator
+from whenabouts.core.timing_join import TimingJoinOperator
 
 IntArray = NDArray[np.int64]
 
