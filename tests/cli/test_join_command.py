@@ -115,7 +115,28 @@ def test_explain_says_what_would_run_and_does_not(cli: Cli, pair_of_files: Path)
     assert done.exit_code == 0
     assert "at most 2 pairs, at most 1 for one row" in done.stderr
     assert "strategy: auto" in done.stderr
+    assert "chance: By chance alone about " in done.stderr
+    assert done.stderr.endswith("not run (--explain)\n")
     assert not (pair_of_files / "out.csv").exists()
+
+
+def test_modes_say_which_rows_come_out(cli: Cli, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": [0, 50], "u": [10, 60], "x": ["a", "b"]}), tmp_path / "l.parquet")
+    pq.write_table(pa.table({"s": [12, 13], "y": ["near", "far"]}), tmp_path / "r.parquet")
+    base = "join l.parquet r.parquet --left-time t,u --right-time s --within 5us --confidence 0.1 -o out.parquet"
+
+    def rows(options: str) -> set[tuple[str | None, ...]]:
+        done = cli(f"{base} {options}")
+        assert done.exit_code == 0, done.stderr
+        return {(row["x"], row.get("y")) for row in pq.read_table(tmp_path / "out.parquet").to_pylist()}
+
+    both = {("a", "near"), ("a", "far")}
+    assert rows("") == both
+    assert rows("--how left_outer") == both | {("b", None)}
+    assert rows("--best left") == {("a", "near")}
+    assert rows("--best left --how left_outer") == {("a", "near"), ("b", None)}
+    assert rows("--how left_anti") == {("b", None)}
+    assert "right minus left" in cli(f"{base} --how left_anti --why 0,1").stdout
 
 
 def test_a_limit_on_pairs_stops_before_the_run(cli: Cli, pair_of_files: Path) -> None:
@@ -141,14 +162,21 @@ USAGE = [
     (f"{WITHIN} --confidence nan", "WA-2001"),
     (f"{WITHIN} --confidence high", "not a valid float"),
     (f"{JOIN} --deadline 1s --stream", "WA-2004"),
-    (f"{WITHIN} --how left_outer", "WA-2007"),
     (f"{WITHIN} --how sideways", "WA-2006"),
-    (f"{WITHIN} --best both", "WA-2007"),
-    (f"{WITHIN} --why 1,2", "WA-2007"),
+    (f"{WITHIN} --best both --how left_semi", "WA-2006"),
+    (f"{WITHIN} --best worst", "is not one of"),
+    (f"{WITHIN} --why 1", "is not LEFT_ROW,RIGHT_ROW"),
+    (f"{WITHIN} --why 1,-2", "is not LEFT_ROW,RIGHT_ROW"),
+    (f"{WITHIN} --why 1,two", "is not LEFT_ROW,RIGHT_ROW"),
+    (f"{WITHIN} --why 4,0", "WA-2006: --why: the left input has no row 4 (hint: its rows are 0 to 3)"),
+    (f"{WITHIN} --why 0,3", "the right input has no row 3"),
     (f"{WITHIN} --engine flink", "WA-2007"),
     (f"{WITHIN} --engine abacus", "is not one of"),
     (f"{WITHIN} --strategy quick", "WA-2006"),
-    (f"{WITHIN} --left-time hist:t.json:sensor,t", "WA-2007"),
+    (f"{WITHIN} --left-time hist:t.json:sensor,t", "WA-1008"),
+    (f"{WITHIN} --left-time hist:t.json", "is not 'hist:TEMPLATES.json:template_column,t_max'"),
+    (f"{WITHIN} --left-time hist:t.json:a,b,c", "is not 'hist:TEMPLATES.json:template_column,t_max'"),
+    (f"{WITHIN} --left-time hist:t.json:", "is not 'hist:TEMPLATES.json:template_column,t_max'"),
     (f"{WITHIN} --left-time a,b,c", "neither 't' nor 't_min,t_max'"),
     (f"{WITHIN} --right-max-uncertainty 1s", "need --right-time t_min,t_max"),
     (f"{WITHIN} --max-uncertainty 1s --min-uncertainty 2s", "WA-2006"),
@@ -161,7 +189,7 @@ USAGE = [
     ("join l.csv", "Missing argument 'RIGHT'"),
     ("juggle", "No such command"),
 ]
-BAD_INPUT = {f"{WITHIN} --on id,k"}
+BAD_INPUT = {f"{WITHIN} --on id,k", f"{WITHIN} --left-time hist:t.json:sensor,t"}
 
 
 @pytest.mark.parametrize(("line", "told"), USAGE)

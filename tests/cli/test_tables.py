@@ -130,3 +130,12 @@ def test_unparsable_times_leave_their_file_with_their_text(tmp_path: Path) -> No
     assert source.schema.field("t").type == UTC_US
     assert source.unparsable.to_pylist() == [{"t": "soon", "k": 2}, {"t": "2024-02-30", "k": 3}]
     assert source.rows_in == 4
+
+
+def test_a_file_of_a_header_alone_takes_the_type_of_times_from_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,k\n")
+    (tmp_path / "b.csv").write_text("t,k\n5,x\n")
+    (tmp_path / "c.csv").write_text("t,k\n,y\n")
+    assert joined(read(tmp_path))["t"].to_pylist() == [5, None]
+    (tmp_path / "b.csv").write_text("t,k\n2024-01-01T00:00:00Z,x\n")
+    assert joined(read(tmp_path)).schema.field("t").type == UTC_US

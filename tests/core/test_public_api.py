@@ -6,6 +6,7 @@ import sys
 import whenabouts.core
 
 PUBLIC = {
+    "ChanceMatches",
     "Code",
     "Condition",
     "EngineError",
@@ -13,14 +14,18 @@ PUBLIC = {
     "InputError",
     "Interval",
     "Lateness",
+    "PairAnswer",
     "Point",
     "QueryError",
+    "Reason",
     "RejectedRowsWarning",
     "Template",
     "WhenaboutsError",
     "between",
+    "chance_matches",
     "deadline",
     "delay",
+    "why_not",
     "within",
 }
 

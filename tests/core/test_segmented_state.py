@@ -128,7 +128,6 @@ def test_a_step_touches_only_the_segments_it_needs() -> None:
         ("get", DIRECTORY, 0),
         ("get", 0, 50),
         ("get", 0, 51),
-        ("get", 0, 50),
         ("put", 0, 50),
         ("put", DIRECTORY, 0),
     ]

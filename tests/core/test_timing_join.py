@@ -169,7 +169,9 @@ def test_the_end_writes_no_state() -> None:
     [
         ({"strategy": "fast"}, "WA-2006"),
         ({"how": "outer"}, "WA-2006"),
-        ({"how": "left_anti"}, "WA-2007"),
+        ({"best": "most"}, "WA-2006"),
+        ({"how": "left_anti", "best": "left"}, "WA-2006"),
+        ({"how": "left_semi", "best": "both"}, "WA-2006"),
         ({"block_size": 0}, "WA-2006"),
         ({"max_latency": "-1s"}, "WA-2003"),
         ({"max_latency": "soon"}, "WA-2002"),

@@ -22,6 +22,7 @@ from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
 from whenabouts.core.keys import NULL_KEY
 from whenabouts.core.local import Outcome
 from whenabouts.core.protocol import NO_WATERMARK, Demand, Query, Rejected, Step
+from whenabouts.core.side_rows import Finality
 from whenabouts.core.stores import DictStore
 from whenabouts.core.timing_join import TimingJoinOperator
 
@@ -383,6 +384,57 @@ class EndsRunsEarly(Spoilt):
 
     def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand) -> Step:
         return step(store, arrivals, watermark, Demand.END)  # type: ignore[no-any-return]
+
+
+class CallsRowsAloneEarly(Spoilt):
+    name = "calls rows unmatched a second early"
+
+    def spoil(self, operator: Any) -> None:
+        if isinstance(operator, TimingJoinOperator):
+            exact = operator._obsolete_before
+            late = Finality(lambda *args: exact(*args) + SECOND, operator._streaming)
+            operator._finality = lambda: late  # type: ignore[method-assign]
+
+
+class ForgetsMatches(Spoilt):
+    name = "forgets which stored rows have matched"
+
+    def spoil(self, operator: Any) -> None:
+        begin = operator._settler.begin
+
+        def forgetful(*args: Any) -> Any:
+            done = begin(*args)
+            exact = done.changed
+            done.changed = lambda input: np.zeros_like(exact(input))
+            return done
+
+        operator._settler.begin = forgetful
+
+
+class TakesTheFirstOfEquals(Spoilt):
+    name = "breaks ties by order of arrival"
+
+    def spoil(self, operator: Any) -> None:
+        begin = operator._settler.begin
+
+        def hasty(*args: Any) -> Any:
+            done = begin(*args)
+            for partners in done._partners.values():
+                partners._ranks = lambda partners=partners: np.arange(partners.candidates.num_rows)
+            return done
+
+        operator._settler.begin = hasty
+
+
+class FillsNulls(Spoilt):
+    name = "puts 0 where there is no partner"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        output = outcome.output
+        for at, field in enumerate(output.schema):
+            if pa.types.is_int32(field.type):
+                output = output.set_column(at, field, output.column(at).fill_null(0))
+        return Outcome(output, outcome.rejects, outcome.metrics)
 
 
 class HonestGap(RoundsProbability):

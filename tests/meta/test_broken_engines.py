@@ -44,6 +44,10 @@ MUST_FAIL = {
     "SparesProbes": ("test_few_shapes", "oracle_probes_without_times", "many templates-ssort"),
     "RoundsHistograms": ("test_timing_join", "oracle_probability", "realistic histograms"),
     "LosesABitOfBuckets": ("test_few_shapes", "differential_one_bucket", "False"),
+    "CallsRowsAloneEarly": ("test_modes", "oracle_modes_of_latest_partners", "half-left_anti"),
+    "ForgetsMatches": ("test_modes", "oracle_modes_on_streams", "ties-full_outer"),
+    "TakesTheFirstOfEquals": ("test_modes", "oracle_modes", "ties-inner best left"),
+    "FillsNulls": ("test_modes", "oracle_modes", "ties-left_outer"),
     "EndsRunsEarly": ("test_run_merger", "oracle_runs", "stream"),
 }
 

@@ -74,17 +74,21 @@ class Findings:
         ]
         return notes + [
             f"{n:,} times in column {column!r} of {name} stand twice or not at all on the clocks of {zone}: "
-            "the earliest instant was taken for t and t_min, the latest for t_max"
+            "the earliest instant was taken, for the t_max of an interval the latest"
             for column, n in self.off_clock.items()
         ]
 
 
 class Settled(NamedTuple):
-    """A table whose time columns the core can read, the rows of `raw` that it lost, and which columns were text."""
+    """A table whose time columns the core can read, and what it lost: rows of `raw`, and where in it they stood.
+
+    `text_columns`: which columns were text.
+    """
 
     table: pa.Table
     unparsable: pa.Table
     text_columns: tuple[str, ...]
+    lost: IntArray
 
 
 def settle(raw: pa.Table, columns: tuple[str, ...], clock: Clock, found: Findings, place: str) -> Settled:
@@ -109,10 +113,10 @@ def settle(raw: pa.Table, columns: tuple[str, ...], clock: Clock, found: Finding
             unparsable |= bad
         settled = _settle_typed(values, column, clock, found, place, latest)
         table = table.set_column(at, column, settled)
-    good = pa.array(~unparsable)
-    if not unparsable.any():
-        return Settled(table, raw.slice(0, 0), tuple(text_columns))
-    return Settled(table.filter(good), raw.filter(pa.array(unparsable)), tuple(text_columns))
+    lost = np.flatnonzero(unparsable)
+    if not len(lost):
+        return Settled(table, raw.slice(0, 0), tuple(text_columns), lost)
+    return Settled(table.filter(pa.array(~unparsable)), raw.filter(pa.array(unparsable)), tuple(text_columns), lost)
 
 
 def _settle_typed(

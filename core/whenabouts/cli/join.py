@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from whenabouts.cli.options import CommonOptions, common_options, names, time_spec
+from whenabouts.cli.options import CommonOptions, common_options, names, row_numbers, time_spec
 from whenabouts.core.conditions import Condition, between, deadline, delay, within
-from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.timestamps import Interval, TimeSpec
 
 if TYPE_CHECKING:
     from whenabouts.cli.tables import Input
+    from whenabouts.core.timestamps import TimeSpec
     from whenabouts.core.timing_join import TimingJoin
 
 _SIDES = ("left", "right")
@@ -23,8 +23,8 @@ _SIDES = ("left", "right")
 @click.argument("left")
 @click.argument("right")
 @click.option("--on", metavar="COL[,COL]", help="Key columns that must be equal (default: none).")
-@click.option("--left-time", required=True, metavar="SPEC", help="Time of the left events: t, or t_min,t_max.")
-@click.option("--right-time", required=True, metavar="SPEC", help="Time of the right events: t, or t_min,t_max.")
+@click.option("--left-time", required=True, metavar="SPEC", help="Time of the left events: t, t_min,t_max, or hist:.")
+@click.option("--right-time", required=True, metavar="SPEC", help="Time of the right events: the same.")
 @click.option("--within", metavar="D", help="Condition: at most D apart, either way.")
 @click.option("--deadline", metavar="D", help="Condition: right at most D after left ...")
 @click.option("--since", metavar="D", help="... and at least this long after it (negative: before).")
@@ -36,7 +36,9 @@ _SIDES = ("left", "right")
 )
 @click.option("--how", default="inner", show_default=True, metavar="MODE", help="Which rows come out.")
 @click.option("--best", type=click.Choice([*_SIDES, "both"]), help="Keep the most probable partner only.")
-@click.option("--why", metavar="LEFT_ROW,RIGHT_ROW", help="Tell why a pair is in the result or not.")
+@click.option(
+    "--why", metavar="LEFT_ROW,RIGHT_ROW", help="Tell why these rows (from 0) are a pair or not, and do not run it."
+)
 @click.option(
     "--strategy", default="auto", show_default=True, metavar="NAME", help="Which algorithm; all give the same rows."
 )
@@ -62,18 +64,27 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
     """Pairs of LEFT and RIGHT rows that meet a timing condition with probability >= --confidence.
 
     LEFT and RIGHT are Parquet, CSV or JSON lines: a file, a folder or a glob in quotes. Durations D: 500ms, 2s,
-    1h30m, '0.5 s', PT1.5S.
+    1h30m, '0.5 s', PT1.5S. A time SPEC is t (exact), t_min,t_max (uniform in between), or
+    hist:TEMPLATES.json:template_column,t_max (distributed as the template that the row names, ending at t_max).
 
     \b
     whenabouts join quakes.csv sounds.parquet --on region --left-time t_min,t_max \\
         --right-time t --within 2s --confidence 0.6 -o pairs.parquet --rejects bad.csv
     """
     query = _query(common, arguments)
+    rows = None if arguments["why"] is None else row_numbers(arguments["why"], "--why")
+    from whenabouts.cli.pair_questions import chance_lines, why_lines
     from whenabouts.cli.run import Limits, run_command
 
-    limits = Limits(arguments["max_pairs"], arguments["max_pairs_per_row"])
     run_command(
-        query, (left, right), common, specs=(query.left_time, query.right_time), measured=_measured, limits=limits
+        query,
+        (left, right),
+        common,
+        specs=(query.left_time, query.right_time),
+        measured=_measured,
+        limits=Limits(arguments["max_pairs"], arguments["max_pairs_per_row"]),
+        instead=None if rows is None else partial(why_lines, rows=rows, stream=common.stream),
+        looks_ahead=chance_lines,
     )
 
 
@@ -81,9 +92,6 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
     """The query that the options ask for; what is wrong with them is said before any file is read."""
     from whenabouts.core.timing_join import TimingJoin
 
-    for option in ("best", "why"):
-        if arguments[option] is not None:
-            raise QueryError(Code.NOT_AVAILABLE, f"--{option} is not available yet", "leave it out")
     left_time, right_time = (_spec(side, arguments) for side in _SIDES)
     return TimingJoin(
         left_time=left_time,
@@ -91,6 +99,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
         condition=_condition(arguments),
         on=names(arguments["on"]),
         how=arguments["how"],
+        best=arguments["best"],
         strategy=arguments["strategy"],
         lateness=common.lateness_by_side,
         suffixes=_two(arguments["suffixes"], "--suffixes"),
@@ -99,6 +108,8 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
 
 
 def _spec(side: str, arguments: dict[str, Any]) -> TimeSpec:
+    from whenabouts.core.timestamps import Interval
+
     own = {bound: arguments[f"{side}_{bound}_uncertainty"] for bound in ("max", "min")}
     longest, shortest = (own[bound] or arguments[f"{bound}_uncertainty"] for bound in ("max", "min"))
     spec = time_spec(arguments[f"{side}_time"], f"--{side}-time", longest, shortest)

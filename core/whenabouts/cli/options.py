@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.timestamps import Interval, Lateness, Point, TimeSpec
+if TYPE_CHECKING:
+    from whenabouts.core.timestamps import Lateness, TimeSpec
 
 ENGINE_NAMES = ("local", "spark", "flink")
 TIME_UNITS = ("s", "ms", "us", "ns")
+HISTOGRAM = "hist:"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -36,6 +37,8 @@ class CommonOptions:
     @property
     def lateness_by_side(self) -> Lateness | None:
         """`--lateness D`, or `--lateness LEFT,RIGHT`."""
+        from whenabouts.core.timestamps import Lateness  # loads numpy, which --help does without
+
         if self.lateness is None:
             return None
         left, _, right = self.lateness.partition(",")
@@ -88,20 +91,44 @@ def names(text: str | None) -> tuple[str, ...]:
 
 
 def time_spec(text: str, option: str, longest: str | None = None, shortest: str | None = None) -> TimeSpec:
-    """A time specification: `t`, or `t_min,t_max` with the declared lengths.
+    """A time specification: `t`, `t_min,t_max` with the declared lengths, or `hist:TEMPLATES.json:template,t_max`.
 
-    Raises: QueryError WA-2007 for `hist:...`; click's usage error for anything else.
+    Raises: what `Histogram` raises for a file of templates (InputError WA-1008, WA-1012; QueryError WA-2006 for several
+    templates without a column); click's usage error for what is none of these.
 
     >>> time_spec("t", "--left-time"), time_spec("a,b", "--left-time", longest="2s").max_uncertainty_us
     (Point(t='t'), 2000000)
     """
-    if text.startswith("hist:"):
-        raise QueryError(
-            Code.NOT_AVAILABLE, f"{option} {text}: histograms are not available yet", "use t or t_min,t_max"
-        )
+    from whenabouts.core.timestamps import Interval, Point
+
+    if text.startswith(HISTOGRAM):
+        return _histogram(text, option)
     columns = names(text)
     if len(columns) == 1:
         return Point(columns[0])
     if len(columns) != 2:
         raise click.BadParameter(f"{text!r} is neither 't' nor 't_min,t_max'", param_hint=option)
     return Interval(*columns, max_uncertainty=longest, min_uncertainty=shortest or 0)
+
+
+def _histogram(text: str, option: str) -> TimeSpec:
+    """The last colon ends the path, which may hold others (`C:\\templates.json`); column names hold none."""
+    from whenabouts.core.timestamps import Histogram
+
+    path, _, columns = text.removeprefix(HISTOGRAM).rpartition(":")
+    named = names(columns)
+    if not path or len(named) not in (1, 2):
+        raise click.BadParameter(f"{text!r} is not 'hist:TEMPLATES.json:template_column,t_max'", param_hint=option)
+    return Histogram(named[-1], template=named[0] if len(named) == 2 else None, templates=path)
+
+
+def row_numbers(text: str, option: str) -> tuple[int, int]:
+    """The numbers of a left and a right row, counted from 0.
+
+    >>> row_numbers("3,0", "--why")
+    (3, 0)
+    """
+    parts = names(text)
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise click.BadParameter(f"{text!r} is not LEFT_ROW,RIGHT_ROW, two numbers from 0", param_hint=option)
+    return int(parts[0]), int(parts[1])

@@ -100,6 +100,16 @@ def iso_text(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.strftime(plain, format="%Y-%m-%dT%H:%M:%S" + ("Z" if zoned else ""), locale="C")
 
 
+def json_lines(table: pa.Table) -> list[str]:
+    """Every row as a JSON object.
+
+    >>> json_lines(pa.table({"t": pa.array([1], pa.timestamp("us", "UTC")), "x": [float("nan")]}))
+    ['{"t": "1970-01-01T00:00:00.000001Z", "x": null}']
+    """
+    rows = iso_times(table).to_pylist()
+    return [json.dumps(_finite(row), ensure_ascii=False, default=_json_value) for row in rows]
+
+
 def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
@@ -131,9 +141,8 @@ def _csv_ready(table: pa.Table) -> pa.Table:
 
 
 def _write_jsonl(table: pa.Table, file: IO[bytes]) -> None:
-    table = iso_times(table)
-    for batch in table.to_batches(max_chunksize=_JSON_ROWS_AT_ONCE):
-        lines = [json.dumps(_finite(row), ensure_ascii=False, default=_json_value) for row in batch.to_pylist()]
+    for start in range(0, table.num_rows, _JSON_ROWS_AT_ONCE):
+        lines = json_lines(table.slice(start, _JSON_ROWS_AT_ONCE))
         file.write("".join(line + "\n" for line in lines).encode())
 
 

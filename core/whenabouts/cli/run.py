@@ -53,10 +53,13 @@ def run_command(
     specs: Sequence[TimeSpec],
     measured: Callable[[Any, tuple[Input, ...]], tuple[Any, list[str]]],
     limits: Limits,
+    instead: Callable[[Any, tuple[Input, ...]], list[str]] | None = None,
+    looks_ahead: Callable[[Any, tuple[Input, ...]], list[str]] | None = None,
 ) -> None:
     """Read the inputs, run the query, write result and rejects, and print the account on stderr.
 
-    `measured` completes the query from the inputs where a stream needs it. Exits with 1 when rows were rejected under
+    `measured` completes the query from the inputs where a stream needs it. `instead` answers a question on stdout, and
+    nothing is run; `looks_ahead` says what else `--explain` tells. Exits with 1 when rows were rejected under
     `--strict`; raises WhenaboutsError for everything else that goes wrong.
     """
     seconds = _Seconds(perf_counter())
@@ -70,11 +73,16 @@ def run_command(
             notes += more
         say_all(notes, "note: ")
         operator = complete.operator([source.schema for source in inputs], streaming=common.stream)
+        if instead is not None:
+            for line in instead(complete, inputs):
+                click.echo(line)
+            return
         check_columns(operator.output_schema, common.output, "--output")
         check_columns(rejects_schema([source.raw_schema for source in inputs]), common.rejects, "--rejects")
         _check_limits(complete, inputs, specs, common, limits)
         if common.explain:
             say_all(_explained(complete, inputs, common))
+            say_all([*(looks_ahead(complete, inputs) if looks_ahead is not None else ()), "not run (--explain)"])
             return
         shown.stage(f"running on {common.engine}", sum(source.rows_in for source in inputs))
         started = perf_counter()
@@ -110,7 +118,7 @@ def _read(
     inputs = []
     for name, path, spec in zip(query.inputs, paths, specs, strict=True):
         shown.stage(f"reading {name}")
-        inputs.append(read_input(name, path, spec.columns, clock))
+        inputs.append(read_input(name, path, spec.columns, clock, spec.template_column))
     return tuple(inputs)
 
 
@@ -128,7 +136,7 @@ def _explained(query: Query, inputs: Sequence[Input], common: CommonOptions) -> 
     lines = [f"engine {common.engine}, {'as a stream' if common.stream else 'as a batch'}"]
     lines += [f"{source.name}: {source.rows_in:,} rows, files: {len(source.tables)}" for source in inputs]
     fields = ((name, getattr(query, name)) for name in getattr(query, "__dataclass_fields__", ()))
-    return lines + [f"{name}: {value}" for name, value in fields if value is not None] + ["not run (--explain)"]
+    return lines + [f"{name}: {value}" for name, value in fields if value is not None]
 
 
 def _write(output: pa.Table, rejects: pa.Table, common: CommonOptions) -> None:

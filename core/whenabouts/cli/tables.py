@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import glob
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from whenabouts.cli.edge_times import Clock, Findings, Settled, settle
 from whenabouts.core.errors import Code, InputError, QueryError
@@ -15,6 +17,7 @@ _COMPRESSED = (".gz", ".bz2", ".zst")
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"} | dict.fromkeys(
     (".jsonl", ".ndjson", ".json"), "jsonl"
 )
+_INTEGER = r"^(0|-?[1-9][0-9]*)$"
 _KNOWN = "Parquet (.parquet), CSV (.csv) and JSON lines (.jsonl) are read, the last two also as .gz"
 
 
@@ -23,13 +26,15 @@ class Input:
     """One input of a query, read: a table per file in order of their names, all of `schema`.
 
     `unparsable`: the rows whose time text is no time, in `raw_schema`, that is with their time columns as text where
-    the files hold text. `notes`: what the user should be told. rows_in = rows of the tables + unparsable rows.
+    the files hold text. `notes`: what the user should be told. `unparsable_at`: which rows of the input these are,
+    counted from 0 over all files. rows_in = rows of the tables + unparsable rows.
     """
 
     name: str
     tables: tuple[pa.Table, ...]
     unparsable: pa.Table
     notes: tuple[str, ...] = ()
+    unparsable_at: tuple[int, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -47,18 +52,44 @@ class Input:
         return sum(int(table.num_rows) for table in (*self.tables, self.unparsable))
 
 
-def read_input(name: str, path: str, time_columns: tuple[str, ...], clock: Clock) -> Input:
+def read_input(
+    name: str, path: str, time_columns: tuple[str, ...], clock: Clock, template_column: str | None = None
+) -> Input:
     """Read all files under `path` (a file, a folder, a glob) as the input called `name`. Memory: all of it.
+
+    Times are settled. The template column keeps its values as they are written: "007" is not the template "7".
 
     Raises: InputError WA-1008 for what cannot be read, WA-1001 and WA-1002 for files that disagree, with the file's
     name and the column; QueryError WA-2009 for two columns of one name; and what `settle` raises.
     """
     files, notes = find_files(path)
     found = Findings()
-    settled = [settle(read_file(file, time_columns), time_columns, clock, found, str(file)) for file in files]
-    tables = _of_one_schema(files, [part.table for part in settled])
+    texts = (*time_columns, *([template_column] if template_column else ()))
+    raw = [read_file(file, texts) for file in files]
+    if template_column is not None and all(format_of(file) == "csv" for file in files):
+        raw = _whole_numbers(raw, template_column)
+    settled = [settle(table, time_columns, clock, found, str(file)) for table, file in zip(raw, files, strict=True)]
+    tables = _of_one_schema(files, _typed_like_others([part.table for part in settled], time_columns))
     unparsable = _unparsable(settled, tables[0].schema)
-    return Input(name, tuple(tables), unparsable, (*notes, *found.notes(name, clock.zone)))
+    starts = accumulate((table.num_rows for table in raw), initial=0)
+    lost = tuple(start + int(at) for start, part in zip(starts, settled, strict=False) for at in part.lost)
+    return Input(name, tuple(tables), unparsable, (*notes, *found.notes(name, clock.zone)), lost)
+
+
+def _whole_numbers(tables: list[pa.Table], column: str) -> list[pa.Table]:
+    """The text column of all tables as int64, if it holds nothing but integers in their usual form."""
+    places = [table.schema.get_field_index(column) for table in tables]
+    if min(places) < 0:
+        return tables  # there is none, or there are two: others say so
+    chunks = [chunk for table, at in zip(tables, places, strict=True) for chunk in table.column(at).chunks]
+    written = pa.chunked_array(chunks, pa.string()).drop_null()
+    if not len(written) or not pc.all(pc.match_substring_regex(written, _INTEGER)).as_py():
+        return tables
+    try:
+        numbers = [table.column(at).cast(pa.int64()) for table, at in zip(tables, places, strict=True)]
+    except pa.ArrowInvalid:  # more digits than an int64 has
+        return tables
+    return [t.set_column(at, column, values) for t, at, values in zip(tables, places, numbers, strict=True)]
 
 
 def find_files(path: str) -> tuple[list[Path], list[str]]:
@@ -128,14 +159,28 @@ def _read_csv(file: Path, text_columns: tuple[str, ...]) -> pa.Table:
 
 
 def _read_json(file: Path, text_columns: tuple[str, ...]) -> pa.Table:
+    """JSON lines, of the text columns those as the text that they are that do not hold numbers."""
+    columns = tuple(dict.fromkeys(text_columns))
+    table = _read_json_as(file, columns)
+    if table is None:
+        columns = tuple(name for name in columns if _read_json_as(file, (name,)) is not None)
+        table = _read_json_as(file, columns)
+    if table is None:  # not JSON either way: let Arrow say what is wrong
+        from pyarrow import json
+
+        return json.read_json(file)
+    return _without_invented(file, table, columns)
+
+
+def _read_json_as(file: Path, text_columns: tuple[str, ...]) -> pa.Table | None:
+    """JSON lines with these columns as text, None where they are not."""
     from pyarrow import json
 
-    parse = json.ParseOptions(explicit_schema=pa.schema([(name, pa.string()) for name in text_columns]))
+    schema = pa.schema([(name, pa.string()) for name in text_columns])
     try:
-        table = json.read_json(file, parse_options=parse)
-    except pa.ArrowInvalid:  # numbers where text was expected: read what is there
-        return json.read_json(file)
-    return _without_invented(file, table, text_columns)
+        return json.read_json(file, parse_options=json.ParseOptions(explicit_schema=schema))
+    except pa.ArrowInvalid:
+        return None
 
 
 def _without_invented(file: Path, table: pa.Table, text_columns: tuple[str, ...]) -> pa.Table:
@@ -156,6 +201,25 @@ def _of_one_schema(files: list[Path], tables: list[pa.Table]) -> list[pa.Table]:
     for file, table in zip(files[1:], tables[1:], strict=True):
         schema = _unified(schema, table.schema, files[0], file)
     return [_cast(table, schema, file) for file, table in zip(files, tables, strict=True)]
+
+
+def _typed_like_others(tables: list[pa.Table], columns: tuple[str, ...]) -> list[pa.Table]:
+    """Tables in which a column without any value has the type that it has where there are values.
+
+    A file of a header alone does not say whether its times are numbers or dates.
+    """
+    for name in dict.fromkeys(columns):
+        at = [table.schema.get_field_index(name) for table in tables]
+        empty = [place >= 0 and t.column(place).null_count == t.num_rows for t, place in zip(tables, at, strict=True)]
+        told = zip(tables, at, empty, strict=True)
+        types = {table.schema.field(place).type for table, place, none in told if place >= 0 and not none}
+        if len(types) == 1:
+            (type_,) = types
+            tables = [
+                table.set_column(place, name, pa.nulls(table.num_rows, type_)) if none else table
+                for table, place, none in zip(tables, at, empty, strict=True)
+            ]
+    return tables
 
 
 def _unified(schema: pa.Schema, other: pa.Schema, first: Path, file: Path) -> pa.Schema:

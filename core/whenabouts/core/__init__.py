@@ -3,6 +3,11 @@
 Importing this package starts nothing and loads no engine and no compiler; kernels are imported when first needed.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from whenabouts.core.conditions import Condition, between, deadline, delay, within
 from whenabouts.core.errors import (
     Code,
@@ -13,9 +18,14 @@ from whenabouts.core.errors import (
     WhenaboutsError,
 )
 from whenabouts.core.templates import Template
-from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
+
+if TYPE_CHECKING:
+    from whenabouts.core.accidental_pairs import ChanceMatches, chance_matches
+    from whenabouts.core.pair_answers import PairAnswer, Reason, why_not
+    from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
 
 __all__ = [
+    "ChanceMatches",
     "Code",
     "Condition",
     "EngineError",
@@ -23,13 +33,36 @@ __all__ = [
     "InputError",
     "Interval",
     "Lateness",
+    "PairAnswer",
     "Point",
     "QueryError",
+    "Reason",
     "RejectedRowsWarning",
     "Template",
     "WhenaboutsError",
     "between",
+    "chance_matches",
     "deadline",
     "delay",
+    "why_not",
     "within",
 ]
+
+_IMPORTED_WHEN_USED = {
+    "ChanceMatches": "accidental_pairs",
+    "chance_matches": "accidental_pairs",
+    "Histogram": "timestamps",
+    "Interval": "timestamps",
+    "Lateness": "timestamps",
+    "PairAnswer": "pair_answers",
+    "Point": "timestamps",
+    "Reason": "pair_answers",
+    "why_not": "pair_answers",
+}
+"""Names whose modules import numpy or Arrow, which the start of the command line does without."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _IMPORTED_WHEN_USED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}"), name)

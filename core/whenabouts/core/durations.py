@@ -67,6 +67,19 @@ def parse_non_negative(value: Duration, *, name: str) -> int:
     return microseconds
 
 
+def format_duration(microseconds: float) -> str:
+    """A duration for people: in the greatest unit of which there is at least one, to six digits.
+
+    >>> format_duration(2_500_000), format_duration(-90_000_000), format_duration(0)
+    ('2.5 s', '-1.5 min', '0 us')
+    """
+    for unit in ("d", "h", "min", "s", "ms"):
+        size = int(_UNIT_US[unit])
+        if abs(microseconds) >= size:
+            return f"{microseconds / size:.6g} {unit}"
+    return f"{microseconds:.6g} us"
+
+
 def _exact(value: Duration, name: str) -> Fraction:
     if isinstance(value, timedelta):
         return Fraction((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds)

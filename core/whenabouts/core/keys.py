@@ -36,7 +36,7 @@ class Keys:
 
     def __init__(self, names: Sequence[str], schemas: Sequence[pa.Schema], inputs: Sequence[str]) -> None:
         self.names = tuple(names)
-        self._types = tuple(_common_type(name, schemas, inputs) for name in self.names)
+        self.types = tuple(_common_type(name, schemas, inputs) for name in self.names)
 
     def buckets(self, rows: pa.RecordBatch, n: int) -> IntArray:
         """The bucket 0..n-1 of each row: a function of the key's value alone, the same in every process.
@@ -47,7 +47,7 @@ class Keys:
         if not self.names or n == 1:
             return hashes.astype(np.int64)
         missing = np.zeros(rows.num_rows, bool)
-        for name, type_ in zip(self.names, self._types, strict=True):
+        for name, type_ in zip(self.names, self.types, strict=True):
             column = _canonical(rows.column(name), type_)
             hashes = _mix(hashes + np.uint64(0x9E3779B97F4A7C15) + _hash_values(column))
             missing |= np.asarray(column.is_null())
@@ -60,7 +60,7 @@ class Keys:
         """
         lengths = [table.num_rows for table in tables]
         combined = np.zeros(sum(lengths), np.int64)
-        for place, (name, type_) in enumerate(zip(self.names, self._types, strict=True)):
+        for place, (name, type_) in enumerate(zip(self.names, self.types, strict=True)):
             column = pa.chunked_array([_canonical(chunk, type_) for t in tables for chunk in _chunks(t, name)], type_)
             combined = _dense(column) if place == 0 else _combine(combined, _dense(column))
         return list(np.split(combined, np.cumsum(lengths)[:-1]))

@@ -53,12 +53,17 @@ def timing_join(
     condition: Condition,
     on: str | Sequence[str] | None = None,
     how: str = "inner",
+    best: str | None = None,
     strategy: str = "auto",
     lateness: Lateness | None = None,
     suffixes: tuple[str, str] = ("_left", "_right"),
     probability: bool = True,
 ) -> pa.Table:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, as an Arrow table.
+
+    `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
+    without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see
+    `whenabouts.core.join_modes`. Columns of a missing partner are null; semi and anti give the left columns only.
 
     Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), and `probability` (float64) unless
     `probability=False`, which saves one kernel call per pair. Row order is not promised. Rows that cannot be used are
@@ -83,6 +88,7 @@ def timing_join(
         condition=condition,
         on=on,
         how=how,
+        best=best,
         strategy=strategy,
         lateness=lateness,
         suffixes=suffixes,
@@ -138,7 +144,7 @@ def run_stream(
     host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True)
     steps = max(map(len, files))
     for number in range(steps):
-        batches = [tables[number].to_batches() if number < len(tables) else [] for tables in files]
+        batches = _of_step(files, number)
         if number == restart_after:
             before = host.commit()
             host.take_in(batches, demand)
@@ -149,6 +155,29 @@ def run_stream(
             progress(host.metrics[metrics.ROWS_IN])
     host.finish()
     return host.outcome()
+
+
+def watermarks(query: Query, files: Sequence[Sequence[pa.Table]]) -> list[int]:
+    """The watermark in force in each step of `run_stream` over the same files: what `why_not` asks for. O(rows).
+
+    >>> from whenabouts.core import Point, within
+    >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1))
+    >>> files = [pa.table({"t": [5, 9]}), pa.table({"t": [12]})]
+    >>> [us if us > 0 else "none" for us in watermarks(query, [files, files])]
+    ['none', 9]
+    """
+    host = _Host(query, [tables[0].schema for tables in files], 1, streaming=True)
+    found = []
+    for number in range(max(map(len, files))):
+        found.append(host.watermark_us)
+        for _ in host.arrivals(_of_step(files, number)):
+            pass  # reading is what moves the clock
+        host.advance(ended=[number + 1 >= len(tables) for tables in files])
+    return found
+
+
+def _of_step(files: Sequence[Sequence[pa.Table]], number: int) -> list[list[pa.RecordBatch]]:
+    return [tables[number].to_batches() if number < len(tables) else [] for tables in files]
 
 
 class _Commit(NamedTuple):
@@ -171,7 +200,7 @@ class _Host:
         self._stores = [DictStore() for _ in range(buckets)]
         self._timers: list[int | None] = [None] * buckets
         self._greatest = [NO_WATERMARK] * len(schemas)
-        self._watermark = NO_WATERMARK
+        self.watermark_us = NO_WATERMARK
         self._output: list[pa.RecordBatch] = []
         self._rejected: list[Rejected] = []
         self.metrics: Counter[str] = Counter()
@@ -193,8 +222,8 @@ class _Host:
         """One step of a stream in every bucket that has rows or whose timer is due."""
         for bucket, arrivals in enumerate(self.arrivals(batches)):
             timer = self._timers[bucket]
-            if arrivals or (timer is not None and timer <= self._watermark):
-                self._timers[bucket] = self.step(arrivals, self._watermark, demand, bucket).timer_us
+            if arrivals or (timer is not None and timer <= self.watermark_us):
+                self._timers[bucket] = self.step(arrivals, self.watermark_us, demand, bucket).timer_us
 
     def advance(self, ended: Sequence[bool]) -> None:
         """Let the watermark follow the rows seen so far; an input that has ended holds nothing back."""
@@ -203,12 +232,12 @@ class _Host:
             for done, greatest, lateness in zip(ended, self._greatest, self._query.lateness_us, strict=True)
         ]
         if min(behind) != END_OF_TIME:
-            self._watermark = max(self._watermark, min(behind))
+            self.watermark_us = max(self.watermark_us, min(behind))
 
     def finish(self) -> None:
         """The input has ended: every bucket gives what is still to come."""
         for bucket in range(len(self._stores)):
-            self.step([], self._watermark, Demand.END, bucket)
+            self.step([], self.watermark_us, Demand.END, bucket)
 
     def step(self, arrivals: list[Arrival], watermark_us: int, demand: Demand, bucket: int = 0) -> Step:
         """One step of one bucket's operator."""

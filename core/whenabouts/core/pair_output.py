@@ -22,11 +22,15 @@ EVENT_TIME = "event_time"
 
 _EMPTY = np.empty(0, np.int64)
 
+Extra = Sequence[NDArray[np.generic] | None]
+"""Computed columns in the order of the schema; None is a column of nulls."""
+
 
 class PairColumns:
     """Left columns, right columns without the keys, then the extra columns; equal names get the suffixes.
 
-    Raises QueryError WA-2009 where two columns would still have one name.
+    `key_types`: types of the key columns where they are not those of the left input. Raises QueryError WA-2009 where
+    two columns would still have one name.
 
     >>> schemas = pa.schema({"k": pa.int64(), "v": pa.int64()}), pa.schema({"k": pa.int64(), "v": pa.string()})
     >>> extra = [pa.field("probability", pa.float64())]
@@ -42,44 +46,97 @@ class PairColumns:
         keys: Sequence[str],
         suffixes: tuple[str, str],
         extra: Sequence[pa.Field],
+        key_types: Sequence[pa.DataType] | None = None,
     ) -> None:
+        self._keys = tuple(keys)
         self._left, self._right = left.names, [name for name in right.names if name not in keys]
         clash = (set(self._left) & set(self._right)) - set(keys)
         names = [name + suffixes[0] if name in clash else name for name in self._left]
         names += [name + suffixes[1] if name in clash else name for name in self._right]
         names += [field.name for field in extra]
-        for name in names:
-            if names.count(name) > 1:
-                raise QueryError(
-                    Code.COLUMN_CLASH,
-                    f"two output columns would be called {name!r}",
-                    "rename one, or give other suffixes",
-                )
-        types = [left.field(name).type for name in self._left] + [right.field(name).type for name in self._right]
+        _check_names(names)
+        of_keys = dict(zip(keys, key_types, strict=True)) if key_types is not None else {}
+        types = [of_keys.get(name, left.field(name).type) for name in self._left]
+        types += [right.field(name).type for name in self._right]
         fields = [pa.field(name, type_) for name, type_ in zip(names, types, strict=False)]
         self.schema = pa.schema([*fields, *extra])
-        plain = all(pa.types.is_primitive(field.type) for field in self.schema)
-        self._rows_per_batch = ROWS_PER_BATCH if plain else ROWS_PER_BATCH_OF_TEXT
+        self._rows_per_batch = _rows_per_batch(self.schema)
 
     def batches(
-        self,
-        left: pa.Table,
-        right: pa.Table,
-        pairs: tuple[NDArray[np.int32], NDArray[np.int32]],
-        extra: Sequence[NDArray[np.generic]],
+        self, left: pa.Table, right: pa.Table, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], extra: Extra
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows. O(pairs), independent of the size of the inputs once these are in one chunk each."""
         left_rows, right_rows = pairs
-        for start in range(0, len(left_rows), self._rows_per_batch):
-            piece = slice(start, start + self._rows_per_batch)
+        for piece in _pieces(len(left_rows), self._rows_per_batch):
             l_at, r_at = left_rows[piece], right_rows[piece]
             columns = [_take(left.column(name), l_at) for name in self._left]
             columns += [_take(right.column(name), r_at) for name in self._right]
-            computed = [pa.array(values[piece]) for values in extra]
-            for values in computed:
-                field = self.schema.field(len(columns))
-                columns.append(values if values.type == field.type else values.cast(field.type))
-            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            yield _batch(self.schema, columns, extra, piece)
+
+    def unmatched(self, input: int, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
+        """Rows of one input (0 left, 1 right) without a partner: the other's columns are null, keys are theirs."""
+        for piece in _pieces(len(at), self._rows_per_batch):
+            places = at[piece]
+            own = [name if name in self._keys or not input else None for name in self._left]
+            own += [name if input else None for name in self._right]
+            columns = [None if name is None else _take(rows.column(name), places) for name in own]
+            yield _batch(self.schema, columns, extra, piece)
+
+
+class OwnColumns:
+    """The columns of one input, then the extra columns: what semi and anti modes put out.
+
+    Raises QueryError WA-2009 where an extra column's name is taken.
+
+    >>> OwnColumns(pa.schema({"k": pa.int64()}), [pa.field("event_time", pa.int64())]).schema.names
+    ['k', 'event_time']
+    """
+
+    def __init__(self, own: pa.Schema, extra: Sequence[pa.Field]) -> None:
+        self._own = own.names
+        self.schema = pa.schema([*own, *extra])
+        _check_names(self.schema.names)
+        self._rows_per_batch = _rows_per_batch(self.schema)
+
+    def rows(self, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
+        """The rows at these places."""
+        for piece in _pieces(len(at), self._rows_per_batch):
+            columns = [_take(rows.column(name), at[piece]) for name in self._own]
+            yield _batch(self.schema, columns, extra, piece)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise QueryError(
+                Code.COLUMN_CLASH,
+                f"two output columns would be called {name!r}",
+                "rename one, or give other suffixes",
+            )
+
+
+def _rows_per_batch(schema: pa.Schema) -> int:
+    plain = all(pa.types.is_primitive(field.type) for field in schema)
+    return ROWS_PER_BATCH if plain else ROWS_PER_BATCH_OF_TEXT
+
+
+def _pieces(rows: int, size: int) -> Iterator[slice]:
+    for start in range(0, rows, size):
+        yield slice(start, min(start + size, rows))
+
+
+def _batch(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra, piece: slice) -> pa.RecordBatch:
+    """A batch of own columns (None: nulls, cast where a key's type differs) and a piece of the computed ones."""
+    computed = [None if values is None else pa.array(values[piece]) for values in extra]
+    arrays = [
+        pa.nulls(piece.stop - piece.start, field.type)
+        if values is None
+        else values
+        if values.type == field.type
+        else values.cast(field.type, safe=False)
+        for field, values in zip(schema, [*columns, *computed], strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _take(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:

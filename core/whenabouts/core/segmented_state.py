@@ -5,15 +5,18 @@ follows the rows that arrive together: a trickle is kept slot by slot, a micro-b
 every segment costs its host a round trip. A directory segment lists them, so that a step never has to list the store
 and eviction needs no read. Layout, keys of the store being (input, slot):
 
-    (i, first slot)        rows of input i whose t_max lies in the slots of the segment
-    (WAITING - i, number)  a block of input i that waits to be correlated
-    (DIRECTORY, 0)         JSON: fingerprint, slot width, segments with their ends and rows, waiting blocks, floors
+    (i, first slot)          rows of input i whose t_max lies in the slots of the segment
+    (MARKS - i, first slot)  what is known of these rows, row by row: small, and rewritten where it changes
+    (WAITING - i, number)    a block of input i that waits to be correlated
+    (DIRECTORY, 0)           JSON: fingerprint, slot width, segments (end, rows, first open row), waiting blocks,
+                             floors, rows numbered
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,23 +25,54 @@ from numpy.typing import NDArray
 
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.events import T_MAX, times
-from whenabouts.core.protocol import NO_WATERMARK, Arrival, SegmentStore
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore
 from whenabouts.core.segments import decode, encode, fingerprint, unwrap, wrap
 
 IntArray = NDArray[np.int64]
 
 DIRECTORY = -1
 WAITING = -2
+MARKS = -16
 SEGMENTS_PER_STEP = 4
 """Rows that arrive together go to about so many new segments of an input: what is dropped as one, is kept as one."""
 
+NONE_OPEN = END_OF_TIME
+"""A segment's first open row where it has none."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an operator keeps beside the plain rows of its inputs.
+
+    `schemas`: of the rows of every input, the operator's own ones behind those of the query. `marks`: by input, the
+    schema of what is known of each row. `axes`: by input, the column by which its rows are ordered, `T_MAX` unless said
+    otherwise. `opens`: by input, which rows (with marks) an operator waits for; inputs not named have none. `purpose`:
+    text that state is bound to.
+    """
+
+    schemas: Sequence[pa.Schema]
+    marks: dict[int, pa.Schema] = field(default_factory=dict)
+    axes: dict[int, str] = field(default_factory=dict)
+    opens: dict[int, Callable[[pa.RecordBatch], NDArray[np.bool_]]] = field(default_factory=dict)
+    purpose: str = ""
+
+
+class Held(NamedTuple):
+    """Rows of one segment with their marks, and where they stand in it."""
+
+    input: int
+    first: int
+    at: IntArray
+    rows: pa.RecordBatch
+
 
 class _Segment(NamedTuple):
-    """Slots `[first, stop)` of an input, disjoint from its other segments."""
+    """Slots `[first, stop)` of an input, disjoint from its other segments; `open_us`: where its first open row lies."""
 
     first: int
     stop: int
     rows: int
+    open_us: int = NONE_OPEN
 
 
 class SegmentedState:
@@ -56,11 +90,16 @@ class SegmentedState:
     ([[25]], 1, 1)
     """
 
-    def __init__(self, store: SegmentStore, schemas: Sequence[pa.Schema], *, slot_us: int) -> None:
+    def __init__(self, store: SegmentStore, layout: Layout | Sequence[pa.Schema], *, slot_us: int) -> None:
         self._store = store
-        self._schemas = tuple(schemas)
-        self._fingerprint = fingerprint(*(f"{f.name}:{f.type}" for schema in schemas for f in schema))
+        self._layout = layout if isinstance(layout, Layout) else Layout(layout)
+        self._schemas = tuple(self._layout.schemas)
+        bound = [f"{f.name}:{f.type}" for schema in self._schemas for f in schema]
+        self._fingerprint = fingerprint(*bound, *filter(None, [self._layout.purpose]))
         self._changed = False
+        self._read_now: dict[tuple[int, int], pa.RecordBatch] = {}  # segments with their marks: a step reads each once
+        self._unsaved_marks: set[tuple[int, int]] = set()
+        self.rows_numbered = 0
         self._segments: list[dict[int, _Segment]] = [{} for _ in self._schemas]
         self._waiting: list[list[int]] = []
         self._floors = [NO_WATERMARK] * len(self._schemas)
@@ -88,17 +127,39 @@ class SegmentedState:
 
     def load(self, input: int, first_us: int, last_us: int) -> list[pa.RecordBatch]:
         """Rows of the segments that meet `[first_us, last_us]` of t_max, by time, without rows already dropped."""
+        return [held.rows for held in self.held(input, first_us, last_us)]
+
+    def held(self, input: int, first_us: int, last_us: int) -> list[Held]:
+        """As `load`, with the rows' marks as further columns, and their places for `mark`."""
         from_us = max(first_us, self._floors[input])
         loaded = [
-            self._alive(input, self._read(input, segment.first))
+            self._alive(input, segment.first)
             for segment in sorted(self._segments[input].values())
             if segment.stop * self.slot_us > from_us and segment.first * self.slot_us <= last_us
         ]
-        return [rows for rows in loaded if rows.num_rows]
+        return [held for held in loaded if held.rows.num_rows]
+
+    def mark(self, held: Held, marks: pa.RecordBatch) -> None:
+        """Replace the marks of rows that `held` gave; written by `save`, and not at all if they are dropped before."""
+        whole = self._read(held.input, held.first)
+        places = np.arange(whole.num_rows)
+        places[held.at] = whole.num_rows + np.arange(len(held.at))
+        width = len(self._schemas[held.input])
+        old = _columns(whole, range(width, len(whole.schema)))
+        both = pa.Table.from_batches([old, marks]).combine_chunks().to_batches()[0]
+        new = both.take(pa.array(places))
+        columns = [*whole.columns[:width], *new.columns]
+        self._read_now[held.input, held.first] = pa.RecordBatch.from_arrays(columns, schema=whole.schema)
+        self._unsaved_marks.add((held.input, held.first))
+        self._changed = True
+        self._note_open(held.input, held.first)
 
     def append(self, input: int, block: pa.RecordBatch) -> None:
-        """Add rows to the segments that span their slots, behind the rows that are there, and to new ones."""
-        slots = times(block)[1] // self.slot_us
+        """Add rows (with marks, where the input has them) behind those in the segments that span their slots.
+
+        Rows that no segment spans go to new ones.
+        """
+        slots = self._axis(input, block) // self.slot_us
         for first, stop, at in self._homes(input, slots):
             rows = block.take(pa.array(at))
             if first in self._segments[input]:
@@ -110,10 +171,29 @@ class SegmentedState:
     def rewrite(self, input: int, block: pa.RecordBatch) -> None:
         """Hold exactly these rows of an input."""
         for first in self._segments[input]:
-            self._store.delete(input, first)
+            self._drop(input, first)
         self._segments[input] = {}
         self._changed = True
         self.append(input, block)
+
+    def crossing(self, input: int, before_us: int) -> list[pa.RecordBatch]:
+        """Open rows that `evict(input, before_us)` is about to drop, with their marks.
+
+        Only segments that have such rows are read.
+        """
+        found = []
+        for segment in sorted(self._segments[input].values()):
+            if segment.open_us < before_us:
+                rows = self._read(input, segment.first)
+                at = self._axis(input, rows)
+                leaving = (at >= self._floors[input]) & (at < before_us) & self._open(input, rows)
+                found.append(rows.filter(pa.array(leaving)))
+        return [rows for rows in found if rows.num_rows]
+
+    def first_open_us(self, input: int) -> int | None:
+        """Where the input's first open row lies."""
+        first = min((segment.open_us for segment in self._segments[input].values()), default=NONE_OPEN)
+        return None if first == NONE_OPEN else first
 
     def evict(self, input: int, before_us: int) -> int:
         """Drop rows with `t_max < before_us`; returns how many rows left the store.
@@ -127,8 +207,12 @@ class SegmentedState:
         self._changed = True
         gone = [first for first, segment in self._segments[input].items() if segment.stop * self.slot_us <= before_us]
         for first in gone:
-            self._store.delete(input, first)
-        return sum(self._segments[input].pop(first).rows for first in gone)
+            self._drop(input, first)
+        dropped = sum(self._segments[input].pop(first).rows for first in gone)
+        for segment in list(self._segments[input].values()):
+            if segment.open_us < before_us:
+                self._note_open(input, segment.first)
+        return dropped
 
     def wait(self, input: int, block: pa.RecordBatch) -> None:
         """Keep a block, in arrival order, until `take_waiting`."""
@@ -149,15 +233,18 @@ class SegmentedState:
         return taken
 
     def save(self) -> None:
-        """Write the directory back if this step changed anything."""
+        """Write changed marks and the directory back if this step changed anything."""
         if not self._changed:
             return
+        for input, first in sorted(self._unsaved_marks):
+            self._put_marks(input, first)
         directory = {
             "fingerprint": self._fingerprint,
             "slot_us": self.slot_us,
             "segments": [sorted(segments.values()) for segments in self._segments],
             "waiting": self._waiting,
             "floors": self._floors,
+            "rows_numbered": self.rows_numbered,
         }
         self._store.put(DIRECTORY, 0, wrap(json.dumps(directory).encode()))
         self._changed = False
@@ -170,13 +257,14 @@ class SegmentedState:
         if directory["fingerprint"] != self._fingerprint:
             raise EngineError(
                 Code.STATE_FORMAT,
-                "the state was written for inputs with other columns or types",
-                "restart from a new checkpoint, or bring the columns back",
+                "the state was written for inputs with other columns or types, or for another mode of the query",
+                "restart from a new checkpoint, or bring back the columns and the mode",
             )
         self.slot_us = directory["slot_us"]
         self._segments = [{row[0]: _Segment(*row) for row in segments} for segments in directory["segments"]]
         self._waiting = directory["waiting"]
         self._floors = directory["floors"]
+        self.rows_numbered = directory.get("rows_numbered", 0)
 
     def _homes(self, input: int, slots: IntArray) -> Iterator[tuple[int, int, IntArray]]:
         """Where rows of these slots go: (first slot, stop, row positions), of a segment that is there or of a new one.
@@ -201,16 +289,73 @@ class SegmentedState:
             yield int(slots[at].min()), int(slots[at].max()) + 1, at
 
     def _read(self, input: int, first: int) -> pa.RecordBatch:
-        return decode(_present(self._store.get(input, first), input, first), self._schemas[input])
+        if (input, first) not in self._read_now:
+            rows = decode(_present(self._store.get(input, first), input, first), self._schemas[input])
+            marks = self._layout.marks.get(input)
+            if marks is not None:
+                data = _present(self._store.get(MARKS - input, first), MARKS - input, first)
+                rows = beside(rows, decode(data, marks))
+            self._read_now[input, first] = rows
+        return self._read_now[input, first]
 
     def _write(self, input: int, first: int, stop: int, rows: pa.RecordBatch) -> None:
-        self._store.put(input, first, encode(rows))
+        self._store.put(input, first, encode(_columns(rows, range(len(self._schemas[input])))))
+        self._read_now[input, first] = rows
+        if input in self._layout.marks:
+            self._put_marks(input, first)
+        self._unsaved_marks.discard((input, first))
         self._segments[input][first] = _Segment(first, stop, rows.num_rows)
         self._changed = True
+        self._note_open(input, first)
 
-    def _alive(self, input: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-        alive = np.asarray(rows.column(T_MAX)) >= self._floors[input]
-        return rows if alive.all() else rows.filter(pa.array(alive))
+    def _put_marks(self, input: int, first: int) -> None:
+        rows = self._read_now[input, first]
+        marks = _columns(rows, range(len(self._schemas[input]), len(rows.schema)))
+        self._store.put(MARKS - input, first, encode(marks))
+
+    def _drop(self, input: int, first: int) -> None:
+        self._store.delete(input, first)
+        if input in self._layout.marks:
+            self._store.delete(MARKS - input, first)
+        self._read_now.pop((input, first), None)
+        self._unsaved_marks.discard((input, first))
+
+    def _axis(self, input: int, rows: pa.RecordBatch) -> IntArray:
+        return np.asarray(rows.column(self._layout.axes.get(input, T_MAX)).to_numpy())
+
+    def _open(self, input: int, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        return self._layout.opens[input](rows)
+
+    def _note_open(self, input: int, first: int) -> None:
+        if input not in self._layout.opens:
+            return
+        rows = self._read(input, first)
+        at = self._axis(input, rows)
+        waiting = at[(at >= self._floors[input]) & self._open(input, rows)]
+        segment = self._segments[input][first]
+        self._segments[input][first] = segment._replace(open_us=int(waiting.min(initial=NONE_OPEN)))
+
+    def _alive(self, input: int, first: int) -> Held:
+        rows = self._read(input, first)
+        alive = self._axis(input, rows) >= self._floors[input]
+        if alive.all():
+            return Held(input, first, np.arange(rows.num_rows), rows)
+        return Held(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
+
+
+def beside(rows: pa.RecordBatch, more: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of both, row by row.
+
+    >>> beside(pa.record_batch({"a": [1]}), pa.record_batch({"b": [2]})).to_pylist()
+    [{'a': 1, 'b': 2}]
+    """
+    schema = pa.schema([*rows.schema, *more.schema])
+    return pa.RecordBatch.from_arrays([*rows.columns, *more.columns], schema=schema)
+
+
+def _columns(rows: pa.RecordBatch, places: Sequence[int]) -> pa.RecordBatch:
+    schema = pa.schema([rows.schema.field(place) for place in places])
+    return pa.RecordBatch.from_arrays([rows.column(place) for place in places], schema=schema)
 
 
 def _present(data: bytes | None, input: int, slot: int) -> bytes:

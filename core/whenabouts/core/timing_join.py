@@ -21,11 +21,15 @@ from whenabouts.core.conditions import Condition
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.events import EventReader, templates_of, times
+from whenabouts.core.join_modes import LEFT, RIGHT, Mode
 from whenabouts.core.keys import NULL_KEY, Keys
 from whenabouts.core.lateness import drop_late
-from whenabouts.core.pair_output import EVENT_TIME, PROBABILITY, PairColumns
+from whenabouts.core.pair_output import EVENT_TIME
 from whenabouts.core.protocol import END_OF_TIME, Arrival, Demand, SegmentStore, Step
-from whenabouts.core.segmented_state import SegmentedState
+from whenabouts.core.segmented_state import Held, Layout, SegmentedState
+from whenabouts.core.settling import keep_marks, settler_of
+from whenabouts.core.side_rows import Finality, JoinOutput, one_batch, table_of
+from whenabouts.core.side_rows import SideRows as _Rows
 from whenabouts.core.timestamps import Lateness, TimeSpec
 
 if TYPE_CHECKING:
@@ -38,7 +42,6 @@ _WAITS = frozenset({"lazy", "lazy_lookup"})
 _PER_ARRIVAL = frozenset({"simple", "ssort", "eager"})
 _WHOLE_BUFFER = frozenset({"simple", "ssort"})
 
-LEFT, RIGHT = 0, 1
 LEAST_SLOT_US = 250_000
 """Slots are not narrower than this, however short the condition: a segment should hold many rows."""
 
@@ -52,7 +55,7 @@ class TimingJoin:
 
     `on`: key column(s) that must be equal; none means one key. `strategy`: see `STRATEGIES`. `block_size` rows wait at
     most in a lazy strategy, and none longer than `max_latency` of event time. `probability=False` leaves the column
-    out. `lateness`: how far rows may lag behind their side's watermark.
+    out. `lateness`: how far rows may lag behind their side's watermark. `how`, `best`: see `join_modes`.
 
     Raises QueryError: WA-2006 for an unknown option value, WA-2007 for what is not available yet.
 
@@ -66,6 +69,7 @@ class TimingJoin:
     condition: Condition
     on: str | Sequence[str] | None = None
     how: str = "inner"
+    best: str | None = None
     strategy: str = "auto"
     lateness: Lateness | None = None
     suffixes: tuple[str, str] = ("_left", "_right")
@@ -80,7 +84,7 @@ class TimingJoin:
             object.__setattr__(self, "max_latency", parse_non_negative(self.max_latency, name="max_latency"))
         if self.strategy not in STRATEGIES:
             raise QueryError(Code.BAD_OPTION, f"strategy is {self.strategy!r}", f"choose of {', '.join(STRATEGIES)}")
-        _check_how(self.how)
+        _ = self.mode
         if self.block_size < 1:
             raise QueryError(Code.BAD_OPTION, f"block_size is {self.block_size}", "give one row or more")
 
@@ -88,6 +92,11 @@ class TimingJoin:
     def inputs(self) -> tuple[str, ...]:
         """The two inputs."""
         return ("left", "right")
+
+    @property
+    def mode(self) -> Mode:
+        """`how` and `best`."""
+        return Mode(self.how, self.best)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -117,26 +126,6 @@ class TimingJoin:
         return TimingJoinOperator(self, schemas, streaming=streaming)
 
 
-_HOWS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti")
-
-
-def _check_how(how: str) -> None:
-    if how not in _HOWS:
-        raise QueryError(Code.BAD_OPTION, f"how is {how!r}", f"choose of {', '.join(_HOWS)}")
-    if how != "inner":
-        raise QueryError(Code.NOT_AVAILABLE, f"how={how!r} is not available yet", "use how='inner'")
-
-
-class _Rows(NamedTuple):
-    """All rows of one input that a step can see: stored ones first, then the new ones in arrival order."""
-
-    table: pa.Table
-    t_min: IntArray
-    t_max: IntArray
-    template: Positions | None
-    stored: int
-
-
 class _Work(NamedTuple):
     """One correlation: rows `[start, stop)` of `base` against the first `known` rows of the other input."""
 
@@ -159,14 +148,26 @@ class TimingJoinOperator:
         )
         plain = [reader.schema for reader in self.readers]
         self.keys = Keys(query.key_columns, plain, query.inputs)
-        self.event_time = EVENT_TIME if streaming else None
-        extra = [pa.field(PROBABILITY, pa.float64())] if query.probability else []
-        extra += [pa.field(EVENT_TIME, pa.timestamp("us", "UTC"))] if streaming else []
-        self._columns = PairColumns(*plain, keys=query.key_columns, suffixes=query.suffixes, extra=extra)
+        self._streaming = streaming
+        # What waits for the watermark lies below it when it comes out: no engine may rely on its event time.
+        self.event_time = EVENT_TIME if streaming and query.mode.plain else None
+        self._columns = JoinOutput(
+            query.mode,
+            (plain[LEFT], plain[RIGHT]),
+            keys=query.key_columns,
+            key_types=self.keys.types,
+            suffixes=query.suffixes,
+            probability=query.probability,
+            streaming=streaming,
+        )
+        blocks = [reader.block_schema for reader in self.readers]
+        longest = (self._longest(LEFT), self._longest(RIGHT))
+        self._settler = settler_of(query.mode, blocks, query.key_columns, self._window(LEFT), longest, self._columns)
+        self._layout = Layout(blocks) if self._settler is None else self._settler.layout
 
     @property
     def output_schema(self) -> pa.Schema:
-        """Left columns, right columns, `probability`, and on streams `event_time`."""
+        """Left columns, right columns, `probability`, and on streams `event_time`; of one side in semi and anti."""
         return self._columns.schema
 
     def step(
@@ -178,13 +179,19 @@ class TimingJoinOperator:
     ) -> Step:
         """One step of `protocol.Operator`. Cost: the rows that arrived, the segments they reach, and the pairs."""
         step = Step()
-        state = SegmentedState(store, [reader.block_schema for reader in self.readers], slot_us=self._slot_us())
-        fresh = drop_late(self.readers, arrivals, watermark_us, step)
+        state = SegmentedState(store, self._layout, slot_us=self._slot_us())
+        fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step), step)
+        crossed: list[list[pa.RecordBatch]] = [[], []]
         if self._may_wait(state, fresh, watermark_us, demand):
             for arrival in fresh:
                 state.wait(*arrival)
         else:
-            self._take_in(state, state.take_waiting() + fresh, demand, step)
+            until_us = END_OF_TIME if demand is Demand.END else watermark_us
+            crossed = self._take_in(state, state.take_waiting() + fresh, until_us, demand, step)
+        if self._settler is not None:
+            until_us = END_OF_TIME if demand is Demand.END else self._future_us(state, watermark_us)
+            keep = demand is not Demand.END
+            step.output += self._settler.settle(state, crossed, self._finality(), until_us, keep, step)
         if demand is not Demand.END:
             self._evict(state, watermark_us, step)
             state.save()
@@ -205,38 +212,63 @@ class TimingJoinOperator:
             return None
         return state.first_waiting_us + parse_duration(self.query.max_latency)
 
-    def _take_in(self, state: SegmentedState, arrivals: list[Arrival], demand: Demand, step: Step) -> None:
-        """Correlate rows with each other and with the state, then store them."""
-        arrivals = [arrival for arrival in map(self._with_key, arrivals) if arrival.block.num_rows]
+    def _take_in(
+        self, state: SegmentedState, arrivals: list[Arrival], until_us: int, demand: Demand, step: Step
+    ) -> list[list[pa.RecordBatch]]:
+        """Correlate rows with each other and with the state, then store them; gives back those that are final."""
+        crossed: list[list[pa.RecordBatch]] = [[], []]
         if not arrivals:
-            return
+            return crossed
         rows = [self._rows(state, input, arrivals) for input in (LEFT, RIGHT)]
+        left, right = rows
+        round_ = None if self._settler is None else self._settler.begin(state, rows)
         for pairs in self._pairs(rows, arrivals, step):
-            step.output += self._output(rows, pairs, step)
-        if demand is not Demand.END:
-            for input, side in enumerate(rows):
-                new = side.table.slice(side.stored)
-                if new.num_rows:
-                    state.append(input, new.combine_chunks().to_batches()[0])
-                    step.metrics[metrics.STORED] += new.num_rows
+            if self.query.best is None and not self.query.mode.one_sided:
+                step.output += self._output(rows, pairs, step)
+            if round_ is not None:
+                probability = None if self.query.best is None else self.probabilities(left.table, right.table, *pairs)
+                step.output += round_.take(pairs, probability, step)
+        for input, side in enumerate(rows):
+            if round_ is None:
+                new = one_batch(side.table.slice(side.stored))
+            else:
+                new, final = keep_marks(state, input, side, round_, self._finality().before(input, until_us))
+                crossed[input].append(final)
+            if new.num_rows and demand is not Demand.END:
+                state.append(input, new)
+                step.metrics[metrics.STORED] += new.num_rows
+        return crossed
 
-    def _with_key(self, arrival: Arrival) -> Arrival:
-        """Leave rows with a null key out: they match nothing."""
-        if not self.query.key_columns or not any(
-            arrival.block.column(name).null_count for name in self.query.key_columns
-        ):
-            return arrival
-        valid = self.keys.codes([arrival.block])[0] != NULL_KEY
-        return Arrival(arrival.input, arrival.block.filter(pa.array(valid)))
+    def _finality(self) -> Finality:
+        return Finality(self._obsolete_before, self._streaming)
+
+    def _with_keys(self, arrivals: list[Arrival], step: Step) -> list[Arrival]:
+        """Take rows with a null key out: they match nothing, and where a mode wants them they come out at once.
+
+        Columns that the state does not keep go here too.
+        """
+        kept = []
+        for input, block in arrivals:
+            if any(block.column(name).null_count for name in self.query.key_columns):
+                missing = self.keys.codes([block])[0] == NULL_KEY
+                if input in self.query.mode.preserved:
+                    rows = pa.Table.from_batches([block])
+                    step.output += self._columns.unmatched(input, rows, missing, times(block)[1], step)
+                block = block.filter(pa.array(~missing))
+            if block.num_rows:
+                kept.append(Arrival(input, block.select(self._layout.schemas[input].names)))
+        return kept
 
     def _rows(self, state: SegmentedState, input: int, arrivals: list[Arrival]) -> _Rows:
         """The rows of `input` that this step's correlations can need, in one chunk a column."""
-        reader = self.readers[input]
+        schema = self._layout.schemas[input]
         others = [arrival.block for arrival in arrivals if arrival.input != input]
-        stored = state.load(input, *self._reach(input, others)) if others else []
-        batches = stored + [arrival.block for arrival in arrivals if arrival.input == input]
-        table = pa.Table.from_batches(batches, reader.block_schema).combine_chunks()
-        return _Rows(table, *times(table), templates_of(table), sum(batch.num_rows for batch in stored))
+        held: list[Held] = state.held(input, *self._reach(input, others)) if others else []
+        if self._settler is not None:
+            held = [self._settler.wanted(each) for each in held]
+        stored = [each.rows.select(schema.names) for each in held]
+        table = table_of([*stored, *(block for place, block in arrivals if place == input)], schema)
+        return _Rows(table, *times(table), templates_of(table), sum(batch.num_rows for batch in stored), tuple(held))
 
     def _reach(self, input: int, others: list[pa.RecordBatch]) -> tuple[int, int]:
         """The stretch of t_max in which rows of `input` can have partners among the blocks of the other input."""
@@ -323,28 +355,26 @@ class TimingJoinOperator:
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows with their computed columns."""
         (left, right), (l_at, r_at) = rows, pairs
-        step.metrics[metrics.MATCHED] += len(l_at)
-        extra: list[NDArray[np.generic]] = []
-        if self.query.probability:
-            extra.append(self._probabilities(left, right, l_at, r_at))
-        if self.event_time is not None:
-            extra.append(np.maximum(left.t_max[l_at], right.t_max[r_at]).astype("datetime64[us]"))
-        yield from self._columns.batches(left.table, right.table, pairs, extra)
+        probability = self.probabilities(left.table, right.table, l_at, r_at) if self.query.probability else None
+        event_us = np.maximum(left.t_max[l_at], right.t_max[r_at]) if self._streaming else None
+        yield from self._columns.pairs(left.table, right.table, pairs, probability, event_us, step)
 
-    def _probabilities(self, left: _Rows, right: _Rows, left_at: Positions, right_at: Positions) -> NDArray[np.float64]:
-        """The canonical kernel's value for each pair."""
+    def probabilities(
+        self, left: pa.Table, right: pa.Table, left_at: Positions, right_at: Positions
+    ) -> NDArray[np.float64]:
+        """The canonical kernel's value for the pairs (left_at[i], right_at[i]) of two tables of blocks. O(pairs)."""
         window = self.query.condition.lo_us, self.query.condition.hi_us
         if not any(self._templates):
-            from whenabouts.core.satisfaction_probability import probabilities_at
+            from whenabouts.core.satisfaction_probability import probabilities_at  # numba: imported when first needed
 
-            return probabilities_at(left.t_min, left.t_max, right.t_min, right.t_max, left_at, right_at, *window)
+            return probabilities_at(*times(left), *times(right), left_at, right_at, *window)
         from whenabouts.core.shape_probability import shape_probabilities_at
         from whenabouts.core.shapes import shapes_of
 
-        sides = [
-            (side.t_min, side.t_max, np.empty(0, np.int32) if side.template is None else side.template)
-            for side in (left, right)
-        ]
+        sides = []
+        for side in (left, right):
+            template = templates_of(side)
+            sides.append((*times(side), np.empty(0, np.int32) if template is None else template))
         shapes = [shapes_of(templates) for templates in self._templates]
         return shape_probabilities_at(sides[0], sides[1], left_at, right_at, shapes[0], shapes[1], *window)
 
@@ -358,10 +388,14 @@ class TimingJoinOperator:
 
     def _evict(self, state: SegmentedState, watermark_us: int, step: Step) -> None:
         """Drop rows that no future row can match (ITC Alg. 2 line 8), nor any row that still waits."""
-        first = state.first_waiting_us
-        future_us = watermark_us if first is None else min(watermark_us, first)
+        future_us = self._future_us(state, watermark_us)
         for input in (LEFT, RIGHT):
             step.metrics[metrics.EVICTED] += state.evict(input, self._obsolete_before(input, future_us))
+
+    def _future_us(self, state: SegmentedState, watermark_us: int) -> int:
+        """No row that is still to be correlated has a lesser `t_max`."""
+        first = state.first_waiting_us
+        return watermark_us if first is None else min(watermark_us, first)
 
     def _obsolete_before(self, input: int, watermark_us: int) -> int:
         from whenabouts.core.shape_thresholds import obsolete_before  # numba: imported when first needed
@@ -375,12 +409,16 @@ class TimingJoinOperator:
         )
 
     def _next_timer(self, state: SegmentedState) -> int | None:
-        """The least watermark at which a segment can go or waiting rows are due."""
+        """The least watermark at which a segment can go, a row is final or waiting rows are due."""
         due = [self._waiting_due_us(state)]
         for input in (LEFT, RIGHT):
             end = state.first_end_us(input)
             if end is not None:
                 due.append(end - self._obsolete_before(input, 0))  # the bound moves with the watermark
+        if self._settler is not None:
+            held_back = state.first_waiting_us  # no watermark gets past rows that wait: they are taken in first
+            final = self._settler.next_us(state, self._finality())
+            due += [us for us in final if held_back is None or us <= held_back]
         return min((us for us in due if us is not None), default=None)
 
 

@@ -83,6 +83,7 @@ def timing_join(
     condition: Condition,
     on: str | Sequence[str] | None = None,
     how: str = "inner",
+    best: str | None = None,
     strategy: str = "auto",
     lateness: Lateness | None = None,
     suffixes: tuple[str, str] = ("_left", "_right"),
@@ -98,6 +99,11 @@ def timing_join(
     that windows and further stateful operators can follow in append mode. Rows that cannot be used are in
     `rejects(pairs)`; no row is dropped silently.
 
+    `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
+    without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only. Columns of a missing
+    partner are null; semi and anti give the left columns only. In every mode but plain inner, `event_time` is the instant
+    that settled the row: it lies behind the watermark and carries none (see `whenabouts.core.join_modes`).
+
     On a stream `lateness` is how far a side's rows may lag; do not call `withWatermark` for it. `buckets`: into how
     many parts the keys are split (32 on streams); it is the limit of parallelism, and fixed for the life of a
     checkpoint. Without `on` there is one part.
@@ -112,6 +118,7 @@ def timing_join(
         condition=condition,
         on=on,
         how=how,
+        best=best,
         strategy=strategy,
         lateness=lateness,
         suffixes=suffixes,

@@ -1,0 +1,229 @@
+"""What each mode of the timing join puts out, and when, recomputed from scratch: plain loops over all pairs.
+
+Nothing is shared with the core's algorithms: a row's matches are all of them, a best partner is the first of its
+sorted matches, and the instant at which a row is final comes from a search over exact rationals for the last row of
+the other input that could still match.
+
+Which of two probabilities is greater is a matter of the kernel's rounding where they are closer than 2^-49. As for
+membership (see `oracle`), exact integers below 2^53 leave no doubt, nor do equal times; anything else is ambiguous.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from whenabouts.conformance import oracle
+from whenabouts.conformance.multiset import Bits, Row, Whole
+from whenabouts.conformance.oracle import BAND, AmbiguousPairError, Event, Pair
+from whenabouts.core.timing_join import TimingJoin
+
+SIDES = ("left", "right")
+_FAR = 10**19
+PRESERVED = {
+    "inner": (),
+    "left_outer": ("left",),
+    "right_outer": ("right",),
+    "full_outer": ("left", "right"),
+    "left_anti": ("left",),
+}
+CHOOSING = {None: (), "left": ("left",), "right": ("right",), "both": ("left", "right")}
+
+
+class Result(NamedTuple):
+    """An output row without computed columns, its exact probability (None: no pair), and the time of its event.
+
+    `left`, `right`: numbers of the input rows, None for a side that has no part in it.
+    """
+
+    row: Row
+    p: oracle.Ratio | None
+    at_us: int
+    left: int | None
+    right: int | None
+
+
+@lru_cache(maxsize=1 << 10)
+def _ahead_us(lo: int, other_longest: int, shortest: int, confidence: float) -> int:
+    """Least s such that a row that ends at s can match a row of the other input that ends at 0.
+
+    The other row is as long as may be, this one as short; D = this - other must reach `lo`. A probability less than
+    2^-49 below the confidence counts as possible: no kernel's rounding may lose a pair.
+    """
+    low, high = lo - other_longest - 1, lo + shortest + 1  # no chance; certainty
+    while high - low > 1:
+        middle = (low + high) // 2
+        p = oracle.probability((-other_longest, 0), (middle - shortest, middle), lo, _FAR).exact
+        low, high = (low, middle) if p == 1 or (p > 0 and p >= Fraction(confidence) - BAND) else (middle, high)
+    return high
+
+
+def final_us(query: TimingJoin, side: str, t_max: int) -> int:
+    """The least watermark that proves that no future row matches a row of `side` that ends at `t_max`.
+
+    >>> from whenabouts.core import Point, within
+    >>> join = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(10, confidence=1))
+    >>> final_us(join, "left", 100)
+    111
+    """
+    specs = {"left": query.left_time, "right": query.right_time}
+    other = specs["right" if side == "left" else "left"]
+    lo = query.condition.lo_us if side == "right" else -query.condition.hi_us
+    assert other.max_uncertainty_us is not None, "streams declare their lengths"
+    shortest = specs[side].min_uncertainty_us
+    return t_max - _ahead_us(lo, other.max_uncertainty_us, shortest, query.condition.confidence) + 1
+
+
+def in_order(value: object) -> Any:
+    """A key that sorts values of a column: nulls first, NaN last, -0.0 before 0.0.
+
+    >>> sorted([0.0, None, float("nan"), -0.0, -1.0], key=in_order)
+    [None, -1.0, -0.0, 0.0, nan]
+    """
+    if isinstance(value, Bits | Whole):
+        value = value.value
+    if value is None:
+        return (0,)
+    if isinstance(value, float):
+        return (1, math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1.0, value) > 0)
+    return (1, value.encode() if isinstance(value, str) else value)
+
+
+def _best(candidates: Sequence[tuple[int, Event, oracle.Ratio]]) -> int:
+    """The number of the best partner of `candidates` (number, row, probability)."""
+    greatest = max(p.exact for _, _, p in candidates)
+    near = [each for each in candidates if greatest - each[2].exact <= BAND]
+    known = all(p.small or p.exact == 1 for _, _, p in near)
+    if not known and len({(event.t_max - event.t_min, event.t_min) for _, event, _ in near}) > 1:
+        raise AmbiguousPairError(f"which is the best of {near} hangs on the kernel's rounding")
+
+    def key(candidate: tuple[int, Event, oracle.Ratio]) -> tuple[object, ...]:
+        number, event, p = candidate
+        value = 1.0 if p.exact == 1 else p.nearest
+        return (-value, event.t_max, event.t_min, *map(in_order, event.values), number)
+
+    return min(near, key=key)[0]
+
+
+class Matches:
+    """All matches of two inputs, by the numbers of their rows: `p` of each pair, partners `of` each side's rows."""
+
+    def __init__(self, query: TimingJoin, events: Mapping[str, Sequence[Event]]) -> None:
+        self.query, self.events = query, events
+        self.streaming = not query.condition.one_sided and all(
+            spec.max_uncertainty_us is not None for spec in (query.left_time, query.right_time)
+        )
+        numbered = {side: [_Numbered(*event, n) for n, event in enumerate(events[side])] for side in SIDES}
+        found: list[Pair] = oracle.pairs(numbered["left"], numbered["right"], query.condition)  # type: ignore[arg-type]
+        self.p = {(pair.left.number, pair.right.number): pair.p for pair in found}  # type: ignore[attr-defined]
+        self.of: dict[str, dict[int, list[int]]] = {side: defaultdict(list) for side in SIDES}
+        for left, right in self.p:
+            self.of["left"][left].append(right)
+            self.of["right"][right].append(left)
+
+    def final_us(self, side: str, number: int) -> int:
+        """When a row is final; a null key is final with its arrival. (0 where the query cannot run on a stream.)"""
+        event = self.events[side][number]
+        if event.key is None and self.query.key_columns:
+            return event.t_max
+        return final_us(self.query, side, event.t_max) if self.streaming else 0
+
+    def best(self, side: str, number: int) -> int | None:
+        """The number of a row's best partner."""
+        other = "right" if side == "left" else "left"
+        partners = self.of[side].get(number)
+        if not partners:
+            return None
+        pair = (lambda n: (number, n)) if side == "left" else (lambda n: (n, number))
+        return _best([(n, self.events[other][n], self.p[pair(n)]) for n in partners])
+
+
+class _Numbered(NamedTuple):
+    """An event that knows its place."""
+
+    t_min: int
+    t_max: int
+    key: tuple[object, ...] | None
+    values: tuple[object, ...]
+    number: int
+
+    @property
+    def time(self) -> tuple[int, int]:
+        """The interval."""
+        return self.t_min, self.t_max
+
+
+def results(query: TimingJoin, schemas: Mapping[str, pa.Schema], events: Mapping[str, Sequence[Event]]) -> list[Result]:
+    """Every output row of a mode. `at_us` holds for streams."""
+    matches = Matches(query, events)
+    if query.how == "left_semi":
+        lefts = events["left"]
+        return [Result(lefts[n].values, None, lefts[n].t_max, n, None) for n in matches.of["left"]]
+    chosen = _chosen(matches)
+    rows = _Rows(query, schemas)
+    found = []
+    if query.how != "left_anti":
+        for (left, right), at_us in chosen.items():
+            row = rows.pair(events["left"][left], events["right"][right])
+            found.append(Result(row, matches.p[left, right], at_us, left, right))
+    for side in PRESERVED[query.how]:
+        in_a_pair = {pair[SIDES.index(side)] for pair in chosen}
+        for number, event in enumerate(events[side]):
+            if number not in in_a_pair:
+                row = event.values if query.how == "left_anti" else rows.alone(side, event)
+                numbers = (number, None) if side == "left" else (None, number)
+                found.append(Result(row, None, _alone_us(matches, side, number), *numbers))
+    return found
+
+
+def _chosen(matches: Matches) -> dict[tuple[int, int], int]:
+    """The pairs that a mode lets through, and the times of their events."""
+    best, events = matches.query.best, matches.events
+    if best is None:
+        return {(n, m): max(events["left"][n].t_max, events["right"][m].t_max) for n, m in matches.p}
+    chosen = {}
+    for n, m in matches.p:
+        wants = {"left": matches.best("left", n) == m, "right": matches.best("right", m) == n}
+        if all(wants[side] for side in CHOOSING[best]):
+            finals = {"left": matches.final_us("left", n), "right": matches.final_us("right", m)}
+            chosen[n, m] = max(finals[side] for side in CHOOSING[best])
+    return chosen
+
+
+def _alone_us(matches: Matches, side: str, number: int) -> int:
+    """When it is settled that a row comes out alone."""
+    own, other = matches.final_us(side, number), "right" if side == "left" else "left"
+    best = matches.query.best
+    if best == "both":
+        partner = matches.best(side, number)
+        return own if partner is None else max(own, matches.final_us(other, partner))
+    if best == other:  # it cannot choose, and may be chosen as long as one of its matches is open
+        return max([own, *(matches.final_us(other, n) for n in matches.of[side].get(number, ()))])
+    return own
+
+
+class _Rows:
+    """How values of the inputs become output rows."""
+
+    def __init__(self, query: TimingJoin, schemas: Mapping[str, pa.Schema]) -> None:
+        self._left, self._right = schemas["left"].names, schemas["right"].names
+        self._keys = query.key_columns
+
+    def pair(self, left: Event, right: Event) -> Row:
+        return (*left.values, *self._beside(right.values))
+
+    def alone(self, side: str, event: Event) -> Row:
+        if side == "left":
+            return (*event.values, *self._beside([None] * len(self._right)))
+        own = dict(zip(self._right, event.values, strict=True))
+        left = [own[name] if name in self._keys else None for name in self._left]
+        return (*left, *self._beside(event.values))
+
+    def _beside(self, values: Sequence[object]) -> list[object]:
+        return [value for name, value in zip(self._right, values, strict=True) if name not in self._keys]

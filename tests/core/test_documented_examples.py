@@ -1,0 +1,16 @@
+"""The examples of the pages that show what a call prints."""
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("page", ["why-and-chance.md"])
+def test_a_page_prints_what_it_shows(page: str) -> None:
+    failures, tried = doctest.testfile(
+        str(DOCS / page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
+    )
+    assert (failures, tried > 0) == (0, True)

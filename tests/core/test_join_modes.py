@@ -1,0 +1,374 @@
+"""Modes of the join, step by step: what comes out in which step, what state holds, and what equals do to a choice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whenabouts.conformance import expectations, generators, multiset, oracle_modes, sheets
+from whenabouts.conformance.generators import Example
+from whenabouts.core import EngineError, Interval, Point, deadline, local, within
+from whenabouts.core.join_modes import BESTS, HOWS
+from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Step
+from whenabouts.core.segmented_state import MARKS
+from whenabouts.core.stores import DictStore
+from whenabouts.core.timing_join import STRATEGIES, TimingJoin, TimingJoinOperator
+
+SECOND = 1_000_000
+SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "id": pa.string()})
+MODES = [(how, best) for how in HOWS for best in BESTS if best is None or how not in ("left_semi", "left_anti")]
+
+
+def query(**changes: Any) -> TimingJoin:
+    options = {"left_time": Point("t"), "right_time": Point("t"), "condition": within("1s", confidence=1), "on": "k"}
+    return TimingJoin(**(options | changes))
+
+
+class Bucket:
+    """Feeds one operator by hand: seconds in, what came out as `left+right` ids ("-" for a missing side)."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.operator = query(**changes).operator([SCHEMA, SCHEMA], streaming=True)
+        self.store = DictStore()
+        self.timer_us: int | None = None
+
+    def step(self, watermark: float | None = None, demand: Demand = Demand.FLUSH, **sides: dict[str, float]) -> Step:
+        arrivals = []
+        for input, side in enumerate(("left", "right")):
+            rows = [(round(t * SECOND), None if name[0] == "n" else 1, name) for name, t in sides.get(side, {}).items()]
+            batch = pa.RecordBatch.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+            if rows:
+                arrivals.append(Arrival(input, self.operator.readers[input].read(batch).block))
+        watermark_us = NO_WATERMARK if watermark is None else round(watermark * SECOND)
+        step = self.operator.step(self.store, arrivals, watermark_us, demand)
+        self.timer_us = step.timer_us
+        return step
+
+
+def told(step: Step) -> list[str]:
+    found = []
+    for batch in step.output:
+        for row in batch.to_pylist():
+            ids = (row.get("id_left", row.get("id")), row.get("id_right") if "id_right" in row else "")
+            found.append("".join("-" if each is None else each for each in ids))
+    return sorted(found)
+
+
+def times_of(step: Step) -> list[float]:
+    return sorted(row["event_time"].timestamp() for batch in step.output for row in batch.to_pylist())
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_row_without_a_partner_comes_out_with_the_watermark_that_proves_it(strategy: str) -> None:
+    """Two rows of one segment, a tenth of a second apart: each has its own moment.
+
+    ::
+
+        left       a(10)  b(10.1)
+        watermark  11 nothing | 11.000001 a | 11.1 nothing | 11.100001 b | end nothing
+    """
+    bucket = Bucket(how="left_anti", strategy=strategy)
+    assert told(bucket.step(left={"a": 10, "b": 10.1})) == []
+    assert bucket.timer_us == 11_000_001
+    assert told(bucket.step(watermark=11)) == []
+    step = bucket.step(watermark=11.000001)
+    assert (told(step), times_of(step)) == (["a"], [11.000001])
+    assert bucket.timer_us == 11_100_001
+    assert told(bucket.step(watermark=11.1)) == []
+    step = bucket.step(watermark=12)
+    assert (told(step), times_of(step)) == (["b"], [11.100001])
+    assert told(bucket.step(watermark=12, demand=Demand.END)) == []
+
+
+def test_the_last_moment_partner_saves_a_row_from_being_alone() -> None:
+    bucket = Bucket(how="full_outer")
+    bucket.step(left={"a": 10, "b": 10})
+    assert told(bucket.step(watermark=11, right={"x": 11, "y": 11.5})) == ["ax", "bx"]
+    assert told(bucket.step(watermark=11.000001)) == []
+    assert told(bucket.step(watermark=20)) == ["-y"]
+
+
+def test_semi_rows_come_out_with_their_first_match_once() -> None:
+    bucket = Bucket(how="left_semi")
+    assert told(bucket.step(left={"a": 10, "b": 30}, right={"x": 10, "y": 10.5})) == ["a"]
+    assert told(bucket.step(right={"z": 10.2})) == []
+    step = bucket.step(right={"w": 29.5})
+    assert (told(step), times_of(step)) == (["b"], [30.0])
+    assert told(bucket.step(demand=Demand.END)) == []
+
+
+def test_null_keys_come_out_at_once_with_their_own_time() -> None:
+    bucket = Bucket(how="full_outer")
+    step = bucket.step(left={"n1": 10}, right={"n2": 12})
+    assert (told(step), times_of(step)) == (["-n2", "n1-"], [10.0, 12.0])
+    assert bucket.store.bytes_held == 0
+    step = Bucket(how="left_anti", strategy="lazy").step(demand=Demand.NOTHING, left={"n": 1}, right={"n": 1})
+    assert told(step) == ["n"]
+
+
+def test_lazy_rows_that_wait_hold_back_who_may_match_them() -> None:
+    bucket = Bucket(how="left_anti", strategy="lazy", block_size=2)
+    bucket.step(left={"a": 10})
+    assert told(bucket.step(watermark=10.5, demand=Demand.NOTHING, right={"x": 10.5})) == []
+    assert bucket.timer_us is None or bucket.timer_us > 11_000_001, "no watermark settles what a waiting row decides"
+    assert told(bucket.step(watermark=50, demand=Demand.NOTHING)) == [], "x waits, and may match a"
+    assert told(bucket.step(watermark=50)) == [], "x has matched a"
+
+
+def test_a_choice_is_told_when_no_better_partner_can_come() -> None:
+    """A later partner that ends earlier is better; a left row keeps one, and x, chosen by nobody, comes out last.
+
+    ::
+
+        right        y(9.5)  x(10.2)
+        left            a(10)     b(11)     a chooses y; b has x alone, until z(10.1) comes
+    """
+    bucket = Bucket(how="full_outer", best="left")
+    assert told(bucket.step(left={"a": 10, "b": 11}, right={"x": 10.2})) == []
+    assert told(bucket.step(watermark=9.5, right={"y": 9.5})) == []
+    assert told(bucket.step(watermark=10, right={"z": 10.1})) == []
+    step = bucket.step(watermark=11.000001)
+    assert (told(step), times_of(step)) == (["ay"], [11.000001])
+    assert told(bucket.step(watermark=12)) == []
+    step = bucket.step(watermark=12.000001)
+    assert told(step) == ["-x", "bz"]
+    assert times_of(step) == [12.000001, 12.000001], "x was settled when b, the last row that matched it, had chosen"
+    assert bucket.timer_us is None or bucket.step(watermark=100).output == []
+
+
+def test_mutual_choices_wait_for_the_later_of_the_two() -> None:
+    bucket = Bucket(how="left_outer", best="both")
+    bucket.step(left={"a": 10, "b": 10.4}, right={"x": 10.8})
+    assert told(bucket.step(watermark=11.5)) == [], "a and b are final, and x is not"
+    step = bucket.step(watermark=11.800001)
+    assert (told(step), times_of(step)) == (["ax", "b-"], [11.800001, 11.800001])
+    assert told(bucket.step(demand=Demand.END)) == []
+    assert bucket.step(watermark=100).metrics["rows_evicted"] <= 3
+
+
+@pytest.mark.parametrize(("how", "best"), MODES)
+def test_the_timer_alone_settles_everything_and_empties_the_state(how: str, best: str | None) -> None:
+    bucket = Bucket(how=how, best=best)
+    steps = [bucket.step(left={"a": 10, "b": 10.4, "c": 40}, right={"x": 10.8, "y": 60})]
+    steps.append(bucket.step(watermark=10, left={"d": 11}, right={"z": 10.9}))
+    for _ in range(50):
+        if bucket.timer_us is None:
+            break
+        steps.append(bucket.step(watermark=bucket.timer_us / SECOND))
+    assert bucket.timer_us is None
+    assert len(bucket.store.copy()._segments) == 1, "the directory"
+    total = sum((step.metrics for step in steps), Counter[str]())
+    assert total["rows_stored"] == total["rows_evicted"]
+    assert total["matched"] == sum(batch.num_rows for step in steps for batch in step.output)
+    assert told(bucket.step(watermark=100, demand=Demand.END)) == []
+
+
+@pytest.mark.parametrize(("how", "best"), MODES[1:])
+def test_only_plain_inner_pairs_have_an_event_time_to_rely_on(how: str, best: str | None) -> None:
+    operator = query(how=how, best=best).operator([SCHEMA, SCHEMA], streaming=True)
+    assert operator.event_time is None
+    assert operator.output_schema.names[-1] == "event_time"
+    assert query().operator([SCHEMA, SCHEMA], streaming=True).event_time == "event_time"
+
+
+def test_a_match_rewrites_marks_and_not_rows() -> None:
+    class Counting(DictStore):
+        def put(self, input: int, slot: int, data: bytes) -> None:
+            puts[input] += 1
+            super().put(input, slot, data)
+
+    puts: Counter[int] = Counter()
+    bucket = Bucket(how="left_outer")
+    bucket.store = Counting()
+    bucket.step(left={"a": 10, "b": 20})
+    puts.clear()
+    bucket.step(right={"x": 10})
+    assert puts[0] == 0
+    assert puts[MARKS] == 1, "of two segments one has a new mark"
+
+
+def test_semi_and_anti_keep_no_more_of_a_right_row_than_they_need() -> None:
+    sizes = []
+    for how in ("left_outer", "left_anti"):
+        bucket = Bucket(how=how)
+        bucket.step(right={f"a long name that nobody asks for {n}": n for n in range(50)})
+        sizes.append(bucket.store.bytes_held)
+    assert sizes[1] < 0.7 * sizes[0]
+
+
+def test_state_of_another_mode_is_refused() -> None:
+    bucket = Bucket(how="left_outer")
+    bucket.step(left={"a": 10})
+    bucket.operator = query(how="left_outer", best="left").operator([SCHEMA, SCHEMA], streaming=True)
+    with pytest.raises(EngineError, match=r"WA-3003.*another mode"):
+        bucket.step(right={"x": 10})
+
+
+def test_right_keys_that_the_left_type_cannot_hold_survive() -> None:
+    left = pa.table({"t": [1], "k": pa.array([1], pa.int32()), "v": pa.array([1], pa.int16())})
+    right = pa.table({"t": [1], "k": pa.array([2**40], pa.int64()), "w": pa.array([2], pa.int8())})
+    options: dict[str, Any] = {
+        "left_time": Point("t"), "right_time": Point("t"), "condition": within(0, confidence=1), "on": "k"
+    }  # fmt: skip
+    joined = local.timing_join(left, right, how="full_outer", **options)
+    assert [joined.schema.field(name).type for name in ("k", "v", "w")] == [pa.int64(), pa.int16(), pa.int8()]
+    assert sorted(joined.column("k").to_pylist()) == [1, 2**40]
+    assert sorted(joined.column("v").to_pylist(), key=str) == [1, None]
+    assert local.timing_join(left, right, how="left_outer", **options).schema.field("k").type == pa.int32()
+
+
+VALUES: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.int64(), [None, -1, 3]),
+    (pa.float64(), [None, float("-inf"), -0.0, 0.0, float("inf"), float("nan")]),
+    (pa.string(), [None, "", "Z", "a", "\u00e9"]),
+    (pa.binary(), [None, b"", b"\x00", b"\xff"]),
+    (pa.bool_(), [None, False, True]),
+    (pa.list_(pa.int64()), [None, [], [None], [1], [1, 0], [2]]),
+    (
+        pa.struct({"a": pa.int64(), "b": pa.string()}),
+        [None, {"a": 1, "b": None}, {"a": 1, "b": "x"}, {"a": 2, "b": ""}],
+    ),
+    (pa.map_(pa.string(), pa.float64()), [None, [], [("a", -0.0)], [("a", 0.0)], [("b", 0.0)]]),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_", "ascending"), VALUES, ids=lambda value: str(value) if "DataType" in str(type(value)) else ""
+)
+def test_ties_go_to_the_lesser_columns_nulls_first(type_: pa.DataType, ascending: list[Any]) -> None:
+    """Two partners that differ in one value only: the lesser is chosen, whichever comes first."""
+    for lesser, greater in pairwise(ascending):
+        for order in ([lesser, greater], [greater, lesser]):
+            left = pa.table({"t": [0]})
+            right = pa.table({"t": [0, 0], "v": pa.array(order, type_, from_pandas=False)})
+            (row,) = local.timing_join(
+                left, right, left_time=Point("t"), right_time=Point("t"), condition=within(0, confidence=1), best="left"
+            ).to_pylist()
+            assert repr(row["v"]) == repr(pa.array([lesser], type_, from_pandas=False)[0].as_py())
+
+
+def test_equals_are_one_choice() -> None:
+    """Two equal left and two equal right rows: `left` pairs both left rows, `both` finds one mutual pair."""
+    table = pa.table({"t": [5, 5], "v": [1, 1]})
+    options: dict[str, Any] = {"left_time": Point("t"), "right_time": Point("t"), "condition": within(0, confidence=1)}
+    count = {
+        (how, best): local.timing_join(table, table, how=how, best=best, **options).num_rows
+        for how in ("inner", "full_outer")
+        for best in ("left", "right", "both")
+    }
+    assert count == {
+        ("inner", "left"): 2, ("inner", "right"): 2, ("inner", "both"): 1,
+        ("full_outer", "left"): 3, ("full_outer", "right"): 3, ("full_outer", "both"): 3,
+    }  # fmt: skip
+
+
+def test_the_response_never_came() -> None:
+    """The recipe of docs/modes.md: requests without a response inside five seconds."""
+    interval = Interval("t_min", "t_max", max_uncertainty="1 s")
+    columns = {"id": pa.int64(), "t_min": pa.int64(), "t_max": pa.int64()}
+
+    def rows(**ids: float) -> pa.Table:
+        return pa.table(
+            {"id": [int(name[1:]) for name in ids], "t_min": [round(t * SECOND) for t in ids.values()],
+             "t_max": [round((t + 0.5) * SECOND) for t in ids.values()]}, pa.schema(columns)
+        )  # fmt: skip
+
+    join = TimingJoin(
+        left_time=interval, right_time=interval, on="id", how="left_anti",
+        condition=deadline("5 s", since="0 s", confidence=0.9),
+    )  # fmt: skip
+    requests, responses = [rows(q1=0, q2=1), rows(q3=20), rows(q4=40)], [rows(r1=3), rows(r2=21, r3=22), rows(r4=39)]
+    silent = local.run_stream(join, [requests, responses]).output
+    assert sorted(silent.column("id").to_pylist()) == [2, 4]
+
+
+@st.composite
+def _driven(draw: st.DrawFn) -> tuple[Example, dict[str, list[int]], list[int]]:
+    """An example in order of arrival, the step of each row, and watermarks under which none is late."""
+    example = draw(generators.joins(units=(SECOND,), finite=False))
+    how, best = draw(st.sampled_from(MODES))
+    steps = draw(st.integers(1, 5))
+    tables, arrival = {}, {}
+    for side, table in example.tables.items():
+        arrival[side] = sorted(draw(st.integers(0, steps - 1)) for _ in range(table.num_rows))
+        tables[side] = table.take(pa.array(draw(st.permutations(range(table.num_rows))), pa.int64()))
+    example = Example(replace(example.query, how=how, best=best), tables)
+    events = expectations.read(example.query, tables).events
+    watermarks: list[int] = []
+    for step in range(steps):
+        future = [e.t_max for side in arrival for e, s in zip(events[side], arrival[side], strict=True) if s >= step]
+        reached = min(future, default=sheets.YEAR_2024) - draw(st.integers(0, 3 * SECOND))
+        watermarks.append(max([reached, *watermarks[-1:]]))
+    return example, arrival, watermarks
+
+
+def _expected_steps(example: Example, arrival: Mapping[str, list[int]], watermarks: list[int]) -> list[Counter[Any]]:
+    """What must come out in each step, and last at the end."""
+    events = expectations.read(example.query, example.tables).events
+    schemas = {side: table.schema for side, table in example.tables.items()}
+    matches = oracle_modes.Matches(example.query, events)
+    expected: list[Counter[Any]] = [Counter() for _ in range(len(watermarks) + 1)]
+    for result in oracle_modes.results(example.query, schemas, events):
+        rows = [(side, n) for side, n in (("left", result.left), ("right", result.right)) if n is not None]
+        step = max(arrival[side][n] for side, n in rows)
+        side, number = rows[0]
+        if example.query.how == "left_semi":
+            step = max(step, min(arrival["right"][n] for n in matches.of["left"][number]))
+        elif (result.p is None or example.query.best) and not (events[side][number].key is None and example.query.on):
+            step = next((n for n, us in enumerate(watermarks) if n >= step and us >= result.at_us), len(watermarks))
+        expected[step][(*result.row, result.at_us)] += 1
+    return expected
+
+
+def _rows(operator: TimingJoinOperator, step: Step) -> Counter[Any]:
+    return multiset.rows(pa.Table.from_batches(step.output, operator.output_schema))
+
+
+@settings(deadline=None, max_examples=400 if generators.FULL else 120)
+@given(_driven())
+def test_nothing_comes_out_early_nothing_late_and_nothing_twice(
+    driven: tuple[Example, dict[str, list[int]], list[int]],
+) -> None:
+    """A host calls the operator when rows come or its timer is due; every result comes in the one right step.
+
+    After the last rows the watermark stops just before and at every instant at which the oracle settles something.
+    """
+    example, arrival, watermarks = driven
+    schemas = {side: table.schema for side, table in example.tables.items()}
+    events = expectations.read(example.query, example.tables).events
+    instants = {result.at_us for result in oracle_modes.results(example.query, schemas, events)}
+    late = {us for at_us in instants for us in (at_us - 1, at_us) if us > watermarks[-1]}
+    watermarks = [*watermarks, *sorted(late)]
+    operator = example.query.operator(list(schemas.values()), streaming=True)
+    expected = _expected_steps(example, arrival, watermarks)
+    store, timer = DictStore(), None
+    for number, watermark in enumerate([*watermarks, watermarks[-1]]):
+        end = number == len(watermarks)
+        arrivals = []
+        for input, side in enumerate(("left", "right")):
+            at = [n for n, step in enumerate(arrival[side]) if step == number]
+            batch = example.tables[side].take(pa.array(at, pa.int64())).combine_chunks().to_batches()
+            if at:
+                arrivals.append(Arrival(input, operator.readers[input].read(batch[0]).block))
+        output: list[pa.RecordBatch] = []
+        if arrivals or end or (timer is not None and timer <= watermark):
+            before = store.copy()
+            demand = Demand.END if end else Demand.FLUSH
+            step = operator.step(store, arrivals, watermark, demand)
+            assert not step.rejected
+            again = operator.step(before, arrivals, watermark, demand)
+            assert _rows(operator, again) == _rows(operator, step), "a replayed step gives equal results"
+            output, timer = step.output, step.timer_us
+        table = pa.Table.from_batches(output, operator.output_schema)
+        names = [name for name in table.column_names if name != "probability"]
+        multiset.assert_same(
+            multiset.rows(table, names), expected[number], f"step {number} of {watermarks}", {"query": example.query}
+        )
