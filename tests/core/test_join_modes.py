@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance import expectations, generators, multiset, oracle_modes, sheets
 from whenabouts.conformance.generators import Example
-from whenabouts.core import EngineError, Interval, Point, deadline, local, within
+from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, between, deadline, local, within
 from whenabouts.core.join_modes import BESTS, HOWS
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Step
 from whenabouts.core.segmented_state import MARKS
@@ -144,6 +144,23 @@ def test_a_choice_is_told_when_no_better_partner_can_come() -> None:
     assert bucket.timer_us is None or bucket.step(watermark=100).output == []
 
 
+def test_a_chosen_row_stays_chosen_until_it_is_final() -> None:
+    """Left rows come 5 to 10 s after their partners, so that a is final as it comes, and x only much later.
+
+    ::
+
+        right    x(95)
+        left            a(100)          105: the last left row that could match x
+        steps         98      101     106   a chooses x at 98; at 106 x must still be known as chosen
+    """
+    bucket = Bucket(how="full_outer", best="left", condition=between("-10s", "-5s", confidence=1))
+    bucket.step(right={"x": 95})
+    assert told(bucket.step(watermark=98, left={"a": 100})) == ["ax"]
+    assert told(bucket.step(watermark=101, left={"b": 120})) == []
+    assert told(bucket.step(watermark=106)) == []
+    assert told(bucket.step(demand=Demand.END)) == ["b-"]
+
+
 def test_mutual_choices_wait_for_the_later_of_the_two() -> None:
     bucket = Bucket(how="left_outer", best="both")
     bucket.step(left={"a": 10, "b": 10.4}, right={"x": 10.8})
@@ -268,6 +285,34 @@ def test_equals_are_one_choice() -> None:
         ("inner", "left"): 2, ("inner", "right"): 2, ("inner", "both"): 1,
         ("full_outer", "left"): 3, ("full_outer", "right"): 3, ("full_outer", "both"): 3,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("how", "best"), MODES)
+def test_histograms_settle_as_in_batch(how: str, best: str | None) -> None:
+    """Rows whose times have templates: a stream, cut into files, gives the rows of the finite join."""
+    time = Histogram(
+        "t", template="kind",
+        templates={"quick": [(0, SECOND, 1.0)], "slow": [(0, 2 * SECOND, 0.25), (2 * SECOND, 5 * SECOND, 0.75)]},
+    )  # fmt: skip
+    random = sheets.rng("histograms", how, best)
+
+    def rows() -> pa.Table:
+        t = sorted((SECOND * random.integers(0, 60, 80)).tolist())
+        kinds = [("quick", "slow")[n] for n in random.integers(0, 2, 80)]
+        return pa.table({"t": t, "kind": kinds, "k": random.integers(0, 3, 80), "v": random.integers(0, 2, 80)})
+
+    join = TimingJoin(
+        left_time=time, right_time=time, condition=within("2 s", confidence=0.6), on="k", how=how, best=best,
+        lateness=Lateness(left="60 s", right="60 s"),
+    )  # fmt: skip
+    tables = [rows(), rows()]
+    finite = local.run(join, tables).output
+    files = [[table.slice(start, 10) for start in range(0, 80, 10)] for table in tables]
+    stream = local.run_stream(replace(join, lateness=Lateness(left="10 s", right="10 s")), files)
+    assert stream.metrics["rows_late"] == 0
+    told, expected = multiset.rows(stream.output, finite.column_names), multiset.rows(finite)
+    multiset.assert_same(told, expected, "stream against batch")
+    assert finite.num_rows > (0 if how == "left_anti" else 10)
 
 
 def test_the_response_never_came() -> None:

@@ -147,11 +147,13 @@ class BestPairs:
             yield from self._one_sided(state, decided, finality, until_us, keep, step)
 
     def next_us(self, state: SegmentedState, finality: Finality) -> list[int]:
-        """Watermarks at which further rows come out, or what is kept for them can go."""
-        times_us = [*first_final(state, self._sides.decided, finality)]
-        for input in self._sides.waiting:
-            due, end = (of(WAITING_FOR_PARTNER + input) for of in (state.first_open_us, state.first_end_us))
-            times_us += [us for us in (due, None if end is None else end - 1) if us is not None]
+        """Watermarks at which further rows come out, or what is kept for them can go.
+
+        A row that waits needs no timer to be decided: it waits for another row to be final, which has one.
+        """
+        times_us = first_final(state, self._sides.decided, finality)
+        ends = [state.first_end_us(WAITING_FOR_PARTNER + input) for input in self._sides.waiting]
+        times_us += [end - 1 for end in ends if end is not None]
         end = state.first_end_us(NOTES)
         if end is not None:
             times_us += [end - self._notes_before(input, finality, 0) for input in self._mode.chosen_only]

@@ -101,8 +101,8 @@ def timing_join(
 
     `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
     without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only. Columns of a missing
-    partner are null; semi and anti give the left columns only. In every mode but plain inner, `event_time` is the instant
-    that settled the row: it lies behind the watermark and carries none (see `whenabouts.core.join_modes`).
+    partner are null; semi and anti give the left columns only. In every mode but plain inner `event_time` is the
+    instant that settled the row: it lies behind the watermark and carries none (see `whenabouts.core.join_modes`).
 
     On a stream `lateness` is how far a side's rows may lag; do not call `withWatermark` for it. `buckets`: into how
     many parts the keys are split (32 on streams); it is the limit of parallelism, and fixed for the life of a
