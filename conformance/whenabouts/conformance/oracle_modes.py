@@ -4,7 +4,7 @@ Nothing is shared with the core's algorithms: a row's matches are all of them, a
 sorted matches, and the instant at which a row is final comes from a search over exact rationals for the last row of
 the other input that could still match.
 
-Which of two probabilities is greater is a matter of the kernel's rounding where they are closer than 2^-49. As for
+Which of two probabilities is greater is a matter of the kernel's rounding where they are closer than its band. As for
 membership (see `oracle`), exact integers below 2^53 leave no doubt, nor do equal times; anything else is ambiguous.
 """
 
@@ -15,13 +15,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from whenabouts.conformance import oracle
 from whenabouts.conformance.multiset import Bits, Row, Whole
-from whenabouts.conformance.oracle import BAND, AmbiguousPairError, Event, Pair
+from whenabouts.conformance.oracle import BAND, AmbiguousPairError, Event, Pair, Time
+from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 
 SIDES = ("left", "right")
@@ -50,18 +52,37 @@ class Result(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 10)
-def _ahead_us(lo: int, other_longest: int, shortest: int, confidence: float) -> int:
-    """Least s such that a row that ends at s can match a row of the other input that ends at 0.
+def _ahead_us(lo: int, other: Time, this: Time, confidence: float) -> int:
+    """Least s such that `this`, moved to end at s, can match a row of the other input like `other`; both end at 0.
 
-    The other row is as long as may be, this one as short; D = this - other must reach `lo`. A probability less than
-    2^-49 below the confidence counts as possible: no kernel's rounding may lose a pair.
+    D = this - other must reach `lo`. A probability less than the kernel's guard band below the confidence counts as
+    possible, for no rounding may lose a pair; the instant at which a row is final depends on that width, so it is the
+    documented one: 2^-49, and (buckets + 8) 2^-51 where that is more.
     """
-    low, high = lo - other_longest - 1, lo + shortest + 1  # no chance; certainty
+    buckets = _spanned(this) + _spanned(other)
+    band = max(Fraction(buckets + 8, 2**51), Fraction(1, 2**49)) if this.shape or other.shape else BAND
+    low, high = lo + other.t_min - 1, lo - this.t_min + 1  # no chance; certainty
     while high - low > 1:
         middle = (low + high) // 2
-        p = oracle.probability((-other_longest, 0), (middle - shortest, middle), lo, _FAR).exact
-        low, high = (low, middle) if p == 1 or (p > 0 and p >= Fraction(confidence) - BAND) else (middle, high)
+        p = oracle.probability(other, Time(this.t_min + middle, middle, this.shape), lo, _FAR)
+        possible = p.exact == 1 or (p.exact > 0 and p.exact >= Fraction(confidence) - band)
+        low, high = (low, middle) if possible else (middle, high)
     return high
+
+
+def _spanned(time: Time) -> int:
+    """Buckets from the first to the last that has any probability, the empty ones between them included."""
+    gaps = sum(before[1] != after[0] for before, after in pairwise(time.buckets))
+    return len(time.buckets) + gaps
+
+
+def _extremes(spec: TimeSpec, length_us: int | None) -> list[Time]:
+    """What the rows of an input can be like, ending at 0: its templates, or an interval of this length."""
+    if spec.templates:
+        shapes = [oracle.shape_of(template) for _, template in spec.templates]
+        return [Time(shape[0][0], 0, shape) for shape in shapes]
+    assert length_us is not None, "streams declare their lengths"
+    return [Time(-length_us, 0)]
 
 
 def final_us(query: TimingJoin, side: str, t_max: int) -> int:
@@ -75,9 +96,10 @@ def final_us(query: TimingJoin, side: str, t_max: int) -> int:
     specs = {"left": query.left_time, "right": query.right_time}
     other = specs["right" if side == "left" else "left"]
     lo = query.condition.lo_us if side == "right" else -query.condition.hi_us
-    assert other.max_uncertainty_us is not None, "streams declare their lengths"
-    shortest = specs[side].min_uncertainty_us
-    return t_max - _ahead_us(lo, other.max_uncertainty_us, shortest, query.condition.confidence) + 1
+    others = _extremes(other, other.max_uncertainty_us)
+    these = _extremes(specs[side], specs[side].min_uncertainty_us)
+    ahead = min(_ahead_us(lo, one, this, query.condition.confidence) for one in others for this in these)
+    return t_max - ahead + 1
 
 
 def in_order(value: object) -> Any:
@@ -98,9 +120,9 @@ def in_order(value: object) -> Any:
 def _best(candidates: Sequence[tuple[int, Event, oracle.Ratio]]) -> int:
     """The number of the best partner of `candidates` (number, row, probability)."""
     greatest = max(p.exact for _, _, p in candidates)
-    near = [each for each in candidates if greatest - each[2].exact <= BAND]
+    near = [each for each in candidates if greatest - each[2].exact <= each[2].band]
     known = all(p.small or p.exact == 1 for _, _, p in near)
-    if not known and len({(event.t_max - event.t_min, event.t_min) for _, event, _ in near}) > 1:
+    if not known and len({event.time for _, event, _ in near}) > 1:
         raise AmbiguousPairError(f"which is the best of {near} hangs on the kernel's rounding")
 
     def key(candidate: tuple[int, Event, oracle.Ratio]) -> tuple[object, ...]:
@@ -151,12 +173,13 @@ class _Numbered(NamedTuple):
     t_max: int
     key: tuple[object, ...] | None
     values: tuple[object, ...]
+    shape: oracle.Shape
     number: int
 
     @property
-    def time(self) -> tuple[int, int]:
-        """The interval."""
-        return self.t_min, self.t_max
+    def time(self) -> Time:
+        """When it happened."""
+        return Time(self.t_min, self.t_max, self.shape)
 
 
 def results(query: TimingJoin, schemas: Mapping[str, pa.Schema], events: Mapping[str, Sequence[Event]]) -> list[Result]:
