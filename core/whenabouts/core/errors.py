@@ -42,6 +42,7 @@ class Code(StrEnum):
     STATE_FORMAT = "WA-3003"
     MIXED_INPUTS = "WA-3004"
     ENGINE_FAILED = "WA-3005"
+    STATE_LACKS_ROWS = "WA-3006"
 
 
 REASONS: dict[Code, str] = {

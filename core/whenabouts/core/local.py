@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -132,6 +132,7 @@ def run_stream(
     buckets: int = 1,
     restart_after: int | None = None,
     demand: Demand = Demand.NOTHING,
+    changes: Mapping[int, Query] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Run a query as a stream: file n of every input arrives in step n, the watermark follows, state is kept.
@@ -139,12 +140,15 @@ def run_stream(
     The watermark in force in a step is the least over the inputs of (greatest `t_max` of the earlier steps - the
     input's lateness), and no input holds it back once its files are used up; after the last step the input has ended.
     `restart_after=n` runs step n, throws its results and state away as a crash before the commit does, and replays it.
+    `changes[n]` is the query that goes on with the state from step n: another confidence, say.
     `progress` is told the number of rows taken in so far.
     """
     host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True)
     steps = max(map(len, files))
     for number in range(steps):
         batches = _of_step(files, number)
+        if changes is not None and number in changes:
+            host.change(changes[number])
         if number == restart_after:
             before = host.commit()
             host.take_in(batches, demand)
@@ -246,6 +250,11 @@ class _Host:
         self._rejected += step.rejected
         self.metrics += step.metrics
         return step
+
+    def change(self, query: Query) -> None:
+        """Go on with another query over the same state."""
+        schemas = [reader.schema for reader in self.operator.readers]
+        self._query, self.operator = query, query.operator(schemas, streaming=True)
 
     def commit(self) -> _Commit:
         """All that a checkpoint would hold."""

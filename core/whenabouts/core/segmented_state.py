@@ -9,7 +9,7 @@ and eviction needs no read. Layout, keys of the store being (input, slot):
     (MARKS - i, first slot)  what is known of these rows, row by row: small, and rewritten where it changes
     (WAITING - i, number)    a block of input i that waits to be correlated
     (DIRECTORY, 0)           JSON: fingerprint, slot width, segments (end, rows, first open row), waiting blocks,
-                             floors, rows numbered
+                             floors, how long rows are kept, rows numbered
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ class SegmentedState:
         self._segments: list[dict[int, _Segment]] = [{} for _ in self._schemas]
         self._waiting: list[list[int]] = []
         self._floors = [NO_WATERMARK] * len(self._schemas)
+        self._kept: list[int] | None = None
         self.slot_us = slot_us
         self._read_directory()
 
@@ -120,6 +121,22 @@ class SegmentedState:
     def first_waiting_us(self) -> int | None:
         """Least `t_max` of the rows that wait, None if none does."""
         return min((first for *_, first in self._waiting), default=None)
+
+    def keep(self, ahead_us: Sequence[int]) -> None:
+        """Declare that rows of input i are kept while `t_max >= watermark + ahead_us[i]`.
+
+        A changed query may keep fewer rows than before; it may keep more only while nothing has been dropped. Raises
+        EngineError WA-3006 where it asks for rows that are gone.
+        """
+        for floor, had, wanted in zip(self._floors, self._kept or ahead_us, ahead_us, strict=True):
+            if floor != NO_WATERMARK and wanted < had:
+                raise EngineError(
+                    Code.STATE_LACKS_ROWS,
+                    "the state was kept for a stricter query: rows that this one could still match are gone",
+                    "start from a new checkpoint; min_confidence= keeps state for changes to come",
+                )
+        self._changed |= self._kept is not None and self._kept != list(ahead_us)
+        self._kept = list(ahead_us)
 
     def first_end_us(self, input: int) -> int | None:
         """End (exclusive) of the input's earliest segment: what eviction must reach to free anything."""
@@ -244,6 +261,7 @@ class SegmentedState:
             "segments": [sorted(segments.values()) for segments in self._segments],
             "waiting": self._waiting,
             "floors": self._floors,
+            "kept": self._kept,
             "rows_numbered": self.rows_numbered,
         }
         self._store.put(DIRECTORY, 0, wrap(json.dumps(directory).encode()))
@@ -257,13 +275,14 @@ class SegmentedState:
         if directory["fingerprint"] != self._fingerprint:
             raise EngineError(
                 Code.STATE_FORMAT,
-                "the state was written for inputs with other columns or types, or for another mode of the query",
-                "restart from a new checkpoint, or bring back the columns and the mode",
+                "the state was written for other columns, types, names of templates, or another mode of the query",
+                "restart from a new checkpoint, or bring back the columns, the templates' names and the mode",
             )
         self.slot_us = directory["slot_us"]
         self._segments = [{row[0]: _Segment(*row) for row in segments} for segments in directory["segments"]]
         self._waiting = directory["waiting"]
         self._floors = directory["floors"]
+        self._kept = directory.get("kept")
         self.rows_numbered = directory.get("rows_numbered", 0)
 
     def _homes(self, input: int, slots: IntArray) -> Iterator[tuple[int, int, IntArray]]:

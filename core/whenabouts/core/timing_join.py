@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -76,6 +77,7 @@ class TimingJoin:
     probability: bool = True
     block_size: int = 1000
     max_latency: Duration | None = None
+    min_confidence: float | None = None
 
     def __post_init__(self) -> None:
         on = (self.on,) if isinstance(self.on, str) else tuple(self.on or ())
@@ -85,6 +87,14 @@ class TimingJoin:
         if self.strategy not in STRATEGIES:
             raise QueryError(Code.BAD_OPTION, f"strategy is {self.strategy!r}", f"choose of {', '.join(STRATEGIES)}")
         _ = self.mode
+        if self.min_confidence is not None:
+            least = replace(self.condition, confidence=self.min_confidence).confidence
+            if least > self.condition.confidence:
+                raise QueryError(
+                    Code.BAD_CONFIDENCE,
+                    f"min_confidence is {least}, above the confidence {self.condition.confidence}",
+                    "it is the least confidence that the query may be changed to",
+                )
         if self.block_size < 1:
             raise QueryError(Code.BAD_OPTION, f"block_size is {self.block_size}", "give one row or more")
 
@@ -164,6 +174,10 @@ class TimingJoinOperator:
         longest = (self._longest(LEFT), self._longest(RIGHT))
         self._settler = settler_of(query.mode, blocks, query.key_columns, self._window(LEFT), longest, self._columns)
         self._layout = Layout(blocks) if self._settler is None else self._settler.layout
+        if any(self._templates):  # rows in state number their templates
+            names = json.dumps([[name for name, _ in spec.templates] for spec in self._specs])
+            self._layout = replace(self._layout, purpose=self._layout.purpose + names)
+        self._least_confidence = query.min_confidence or query.condition.confidence
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -180,6 +194,8 @@ class TimingJoinOperator:
         """One step of `protocol.Operator`. Cost: the rows that arrived, the segments they reach, and the pairs."""
         step = Step()
         state = SegmentedState(store, self._layout, slot_us=self._slot_us())
+        if demand is not Demand.END:
+            state.keep([self._obsolete_before(input, 0) for input in (LEFT, RIGHT)])
         fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step), step)
         crossed: list[list[pa.RecordBatch]] = [[], []]
         if self._may_wait(state, fresh, watermark_us, demand):
@@ -405,7 +421,7 @@ class TimingJoinOperator:
             for templates, spec in zip(self._templates, self._specs, strict=True)
         ]
         return obsolete_before(
-            watermark_us, kinds[1 - input], kinds[input], *self._window(1 - input), self.query.condition.confidence
+            watermark_us, kinds[1 - input], kinds[input], *self._window(1 - input), self._least_confidence
         )
 
     def _next_timer(self, state: SegmentedState) -> int | None:

@@ -90,6 +90,7 @@ def timing_join(
     probability: bool = True,
     block_size: int = 1000,
     max_latency: Duration | None = None,
+    min_confidence: float | None = None,
     buckets: int | None = None,
 ) -> DataFrame:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, in batch or as a stream.
@@ -103,6 +104,9 @@ def timing_join(
     without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only. Columns of a missing
     partner are null; semi and anti give the left columns only. In every mode but plain inner `event_time` is the
     instant that settled the row: it lies behind the watermark and carries none (see `whenabouts.core.join_modes`).
+
+    A streaming query that is restarted from its checkpoint may have another confidence, not less than the
+    `min_confidence` that it was started with (the confidence itself, if none was given).
 
     On a stream `lateness` is how far a side's rows may lag; do not call `withWatermark` for it. `buckets`: into how
     many parts the keys are split (32 on streams); it is the limit of parallelism, and fixed for the life of a
@@ -125,6 +129,7 @@ def timing_join(
         probability=probability,
         block_size=block_size,
         max_latency=max_latency,
+        min_confidence=min_confidence,
     )
     return run(query, [left, right], buckets=buckets)
 
