@@ -266,6 +266,8 @@ def _farthest(side: _Side, spend: float, knot: Knot, end: int, step: int) -> Kno
 def _gap(side: _Side, near: Knot, far: Knot) -> float:
     """How far the chord rises above the curve; it starts and ends at most `spend` below it by construction."""
     slope = (near[1] - far[1]) / (far[0] - near[0])
+    if slope <= 0:  # a step so short that the masses are the same double
+        return near[1] - side.beyond(far[0])
     y = min(max(side.distance_at(slope), near[0]), far[0])
     return near[1] - slope * (y - near[0]) - side.beyond(y)
 

@@ -67,7 +67,7 @@ def from_distribution(t: str, distribution: Any, *, kind: str | None = None) -> 
     >>> from_distribution("t", normal(0, "20 ms"))
     Distributed('t', template: 36 buckets in [t - 69616, t + 69616] us)
     """
-    return Distributed(t, kind, _each(kind, distribution, lambda one: one, "distribution"))
+    return Distributed(t, kind, _each(kind, distribution, lambda one: one, "distribution", "template"))
 
 
 def from_latency(
@@ -125,16 +125,16 @@ mail: 1 buckets in [t - 60000000, t - 2000000] us)
         make = equal_mass if way == "samples" else through_quantiles
         return make(value, shortest=shortest, longest=longest)
 
-    fits = _each(kind, ways[way], fit, way)
+    fits = _each(kind, ways[way], fit, way, "latency")
     return Distributed(t, kind, {name: _before(name, latency) for name, latency in fits.items()})
 
 
-def _each(kind: str | None, given: Any, make: Callable[[Any], Any], what: str) -> dict[str, Template]:
-    """The templates by kind, or the one there is."""
+def _each(kind: str | None, given: Any, make: Callable[[Any], Any], what: str, alone: str) -> dict[str, Template]:
+    """The templates by kind, or the one there is under the name `alone`."""
     if kind is None:
         if what != "quantiles" and isinstance(given, Mapping):
             raise QueryError(Code.BAD_OPTION, f"{what} is a mapping", "give kind=, the column that names its keys")
-        return {"latency" if what != "distribution" else "template": _template(make(given))}
+        return {alone: _template(make(given))}
     if not isinstance(given, Mapping) or not given:
         raise QueryError(Code.BAD_OPTION, f"{what} is no mapping of kinds", f"give {what}={{kind: ...}} with kind=")
     templates = {}
