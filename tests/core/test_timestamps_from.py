@@ -3,6 +3,7 @@
 import doctest
 import math
 import pickle
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from whenabouts.core import (
     Interval,
+    Lateness,
     Point,
     QueryError,
     Template,
@@ -33,7 +35,7 @@ from whenabouts.core import (
 )
 from whenabouts.core.clocks import Clock, resolve_clocks
 from whenabouts.core.events import FIRST_US, LAST_US, TEMPLATE, EventReader, times
-from whenabouts.core.local import rejects, timing_join
+from whenabouts.core.local import rejects, run, run_stream, timing_join
 from whenabouts.core.timestamps import Around, Distributed, Histogram, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 
@@ -188,6 +190,41 @@ def test_specifications_work_through_the_whole_join() -> None:
     # X1 in [600, 660], X2 in [570, 630]: X2 - X1 is a triangle over [-90, 30], and [-30, 30] is its upper half
     assert pairs.to_pylist() == [{"t": 600, "u": 630, "probability": 0.5}]
     assert rejects(pairs)["code"].to_pylist() == ["WA-1003", "WA-1007"]
+
+
+STREAMED: list[tuple[TimeSpec, TimeSpec]] = [
+    (from_granularity("t", 600), from_polling("t", 900)),
+    (from_latency("t", distribution=exponential(400)), from_distribution("t", normal(0, 300))),
+    (from_clock("t", offset=500, jitter=200), from_clock("t", offset=90)),
+    (from_clock("t", jitter=200, domain="a"), from_clock("t", jitter=100, domain="a")),
+    (
+        from_latency("t", quantiles={"a": {0: 0, 1: 50}, "b": {0: 100, 0.5: 200, 1: 900}}, kind="kind"),
+        from_granularity("t", 60, rounding="nearest"),
+    ),
+]
+
+
+@pytest.mark.parametrize("specs", STREAMED)
+@pytest.mark.parametrize("strategy", ["auto", "lazy_lookup"])
+def test_a_stream_of_such_times_gives_the_pairs_of_the_batch(specs: tuple[TimeSpec, TimeSpec], strategy: str) -> None:
+    rng = np.random.default_rng(3)
+    query = TimingJoin(
+        left_time=specs[0], right_time=specs[1], condition=within(500, confidence=0.4), strategy=strategy, block_size=7
+    )
+    sides = [
+        pa.table(
+            {"t": np.sort(rng.integers(0, 20_000, 120)), "kind": rng.choice(["a", "b"], 120), side: np.arange(120)}
+        )
+        for side in ("l", "r")
+    ]
+    files = [[side.slice(start, 10) for start in range(0, 120, 10)] for side in sides]
+    # rows of one side are ordered by t: their t_max is behind by no more than their templates' ends differ
+    streamed = run_stream(replace(query, lateness=Lateness(left=100, right=0)), files, buckets=2, restart_after=4)
+    batch = run(query, sides).output.select(["l", "r", "probability"])
+    assert not streamed.rejects.num_rows
+    order = [("l", "ascending"), ("r", "ascending")]
+    assert streamed.output.select(["l", "r", "probability"]).sort_by(order) == batch.sort_by(order)
+    assert batch.num_rows > 50
 
 
 def exact_uniform(a: tuple[int, int], b: tuple[int, int], lo: int, hi: int) -> Fraction:
