@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from whenabouts.core.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.distributions import exponential, normal, triangular, uniform
 from whenabouts.core.errors import (
     Code,
     EngineError,
@@ -21,8 +22,11 @@ from whenabouts.core.templates import Template
 
 if TYPE_CHECKING:
     from whenabouts.core.accidental_pairs import ChanceMatches, chance_matches
+    from whenabouts.core.clocks import from_clock
+    from whenabouts.core.empirical_distributions import empirical
     from whenabouts.core.pair_answers import PairAnswer, Reason, why_not
     from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
+    from whenabouts.core.timestamps_from import from_distribution, from_granularity, from_latency, from_polling
 
 __all__ = [
     "ChanceMatches",
@@ -44,6 +48,16 @@ __all__ = [
     "chance_matches",
     "deadline",
     "delay",
+    "empirical",
+    "exponential",
+    "from_clock",
+    "from_distribution",
+    "from_granularity",
+    "from_latency",
+    "from_polling",
+    "normal",
+    "triangular",
+    "uniform",
     "why_not",
     "within",
 ]
@@ -57,6 +71,12 @@ _IMPORTED_WHEN_USED = {
     "PairAnswer": "pair_answers",
     "Point": "timestamps",
     "Reason": "pair_answers",
+    "empirical": "empirical_distributions",
+    "from_clock": "clocks",
+    "from_distribution": "timestamps_from",
+    "from_granularity": "timestamps_from",
+    "from_latency": "timestamps_from",
+    "from_polling": "timestamps_from",
     "why_not": "pair_answers",
 }
 """Names whose modules import numpy or Arrow, which the start of the command line does without."""

@@ -81,7 +81,7 @@ class EventReader:
         t_min, t_max = self.time.ends([column.us for column in columns], known)
         good = np.ones(rows.num_rows, bool)
         rejected = []
-        for code, fault in self._faults(columns, template, t_max - t_min):
+        for code, fault in self._faults(columns, template, t_min, t_max):
             struck = good & fault
             if struck.any():
                 rejected.append(Rejected(self.input, code, rows.filter(pa.array(struck))))
@@ -110,7 +110,7 @@ class EventReader:
         return np.array([*numbers, -1], np.int64).take(np.asarray(found))
 
     def _faults(
-        self, ends: list[_Ends], template: IntArray | None, length: IntArray
+        self, ends: list[_Ends], template: IntArray | None, t_min: IntArray, t_max: IntArray
     ) -> Iterator[tuple[Code, NDArray[np.bool_]]]:
         """Codes with the rows that they strike, in order of precedence; a clean block costs its minima and maxima."""
         for end in ends:
@@ -121,8 +121,12 @@ class EventReader:
                 yield Code.TIME_OUT_OF_RANGE, end.outside
         if template is not None and template.min(initial=0) < 0:
             yield Code.UNKNOWN_TEMPLATE, template < 0
+        # Columns inside the calendar can lie at its edge, and a specification may have shifted them past it.
+        if t_min.min(initial=0) < FIRST_US or t_max.max(initial=0) > LAST_US:
+            yield Code.TIME_OUT_OF_RANGE, (t_min < FIRST_US) | (t_max > LAST_US)
         if self.time.templates:
             return  # lengths are those of the templates
+        length = t_max - t_min
         shortest, longest = int(length.min(initial=0)), int(length.max(initial=0))
         if shortest < 0:
             yield Code.REVERSED_INTERVAL, length < 0

@@ -128,7 +128,8 @@ class SegmentedState:
         A changed query may keep fewer rows than before; it may keep more only while nothing has been dropped. Raises
         EngineError WA-3006 where it asks for rows that are gone.
         """
-        for floor, had, wanted in zip(self._floors, self._kept or ahead_us, ahead_us, strict=True):
+        floors = self._floors[: len(ahead_us)]  # behind them are rows of the operator's own
+        for floor, had, wanted in zip(floors, self._kept or ahead_us, ahead_us, strict=True):
             if floor != NO_WATERMARK and wanted < had:
                 raise EngineError(
                     Code.STATE_LACKS_ROWS,

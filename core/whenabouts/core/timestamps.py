@@ -1,5 +1,7 @@
 """How a stream's rows say when they happened: a point, an interval in which the time is uniform, or a histogram.
 
+These are the values; `timestamps_from` and `clocks` make them from what people have.
+
 A specification names columns of the user's rows; it is turned into two int64 microsecond columns when rows enter
 (`events`), and, where it has templates, the number of the row's template. Columns are TIMESTAMP of any unit (naive ones
 are UTC; finer than a microsecond is cut), or int64 microseconds since the Unix epoch.
@@ -7,7 +9,7 @@ are UTC; finer than a microsecond is cut), or int64 microseconds since the Unix 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -139,22 +141,52 @@ class Interval(_Uniform):
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """A time distributed as a template that ends at column `t_max` (PTJoin section 2): `H = phi + t_max - max(phi)`.
+class Around(_Uniform):
+    """A time uniform in `[t - before, t + after]`, the same lengths for every row.
 
-    `template` names the column that says which of `templates` a row has (text, or integers, compared as text); without
-    it all rows have the one template. `templates`: a mapping of names to `Template` or `[(lo, hi, p), ...]`, or the
-    path of a JSON file of the same form. A row that names no registered template is rejected (WA-1013).
+    `from_granularity`, `from_polling` and `from_clock` make it. `before` and `after` are durations of zero or more; a
+    row whose interval leaves the calendar is rejected (WA-1007).
 
-    Raises InputError WA-1012 for a template that is none, QueryError WA-2006 for several templates without a column.
+    Raises QueryError WA-2003 for a negative length, WA-2002 for lengths that are no durations or too long together.
 
-    >>> Histogram("t", template="kind", templates={"fast": [(0, 10, .5), (10, 40, .5)]}).max_uncertainty_us
-    40
+    >>> Around("t", before="1 s", after=0)
+    Around(t='t', before=1000000, after=0)
     """
 
-    t_max: str
-    template: str | None = None
-    templates: Any = ()
+    t: str
+    before: Duration
+    after: Duration
+
+    def __post_init__(self) -> None:
+        for side in ("before", "after"):
+            object.__setattr__(self, side, parse_non_negative(getattr(self, side), name=side))
+        parse_duration(self.min_uncertainty_us, name="the length of an interval")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column it reads."""
+        return (self.t,)
+
+    @property
+    def min_uncertainty_us(self) -> int:
+        """Length of every interval."""
+        return parse_duration(self.before) + parse_duration(self.after)
+
+    @property
+    def max_uncertainty_us(self) -> int | None:
+        """Length of every interval."""
+        return self.min_uncertainty_us
+
+    def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
+        """The column, shifted both ways."""
+        return times[0] - parse_duration(self.before), times[0] + parse_duration(self.after)
+
+
+class _Templated:
+    """A time distributed as one of several registered templates, which a column names where there are more than one."""
+
+    template: str | None
+    templates: Any
 
     def __post_init__(self) -> None:
         registered = _registered(self.templates)
@@ -163,13 +195,8 @@ class Histogram:
             raise QueryError(
                 Code.BAD_OPTION,
                 f"there are {len(registered)} templates, and no column says which one a row has",
-                'give Histogram(..., template="column")',
+                f'give {type(self).__name__}(..., template="column")',
             )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The column of the anchor."""
-        return (self.t_max,)
 
     @property
     def template_column(self) -> str | None:
@@ -186,10 +213,78 @@ class Histogram:
         """Length of the longest template."""
         return int(max(template.length_us for _, template in self.templates))
 
+    def _of_rows(self, values: Iterable[int], template: IntArray | None) -> IntArray | np.int64:
+        """A number of every template, looked up for every row."""
+        table = np.array(list(values), np.int64)
+        return np.int64(table[0]) if template is None else table[template]
+
+
+@dataclass(frozen=True)
+class Histogram(_Templated):
+    """A time distributed as a template that ends at column `t_max` (PTJoin section 2): `H = phi + t_max - max(phi)`.
+
+    `template` names the column that says which of `templates` a row has (text, or integers, compared as text); without
+    it all rows have the one template. `templates`: a mapping of names to `Template` or `[(lo, hi, p), ...]`, or the
+    path of a JSON file of the same form. A row that names no registered template is rejected (WA-1013).
+
+    Raises InputError WA-1012 for a template that is none, QueryError WA-2006 for several templates without a column.
+
+    >>> Histogram("t", template="kind", templates={"fast": [(0, 10, .5), (10, 40, .5)]}).max_uncertainty_us
+    40
+    """
+
+    t_max: str
+    template: str | None = None
+    templates: Any = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of the anchor."""
+        return (self.t_max,)
+
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
         """From the start of each row's support to its anchor."""
-        lengths = np.array([template.length_us for _, template in self.templates])
-        return times[-1] - (lengths[0] if template is None else lengths[template]), times[-1]
+        return times[-1] - self._of_rows((phi.length_us for _, phi in self.templates), template), times[-1]
+
+
+@dataclass(frozen=True, repr=False)
+class Distributed(_Templated):
+    """A time distributed as a template about column `t`: `H = t + phi`, so the template's offset 0 is the instant `t`.
+
+    `Histogram` with another anchor: here a template may lie on both sides of `t`, or wholly before it. `template`,
+    `templates` and the errors are those of `Histogram`; `from_distribution` and `from_latency` make it.
+
+    >>> Distributed("t", templates=Template(((-30, -10, .5), (-10, 5, .5))))
+    Distributed('t', template: 2 buckets in [t - 30, t + 5] us)
+    """
+
+    t: str
+    template: str | None = None
+    templates: Any = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column about which the templates lie."""
+        return (self.t,)
+
+    def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
+        """From the start of each row's support to its anchor, the instant at which its template ends."""
+        t_max = times[-1] + self._of_rows((phi.end_us for _, phi in self.templates), template)
+        return t_max - self._of_rows((phi.length_us for _, phi in self.templates), template), t_max
+
+    def __repr__(self) -> str:
+        """Each template by its name, its number of buckets and its support: the buckets themselves would be a page."""
+        kinds = [
+            f"{name}: {len(phi.masses)} buckets in [{_about(self.t, phi.end_us + phi.edges[0])}, "
+            f"{_about(self.t, phi.end_us + phi.edges[-1])}] us"
+            for name, phi in self.templates
+        ]
+        column = "" if self.template is None else f"template={self.template!r}, "
+        return f"Distributed({self.t!r}, {column}{'; '.join(kinds)})"
+
+
+def _about(name: str, offset: int) -> str:
+    return f"{name} {'-' if offset < 0 else '+'} {abs(offset)}" if offset else name
 
 
 def _registered(source: Any) -> tuple[tuple[str, Template], ...]:

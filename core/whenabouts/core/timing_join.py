@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.clocks import resolve_clocks
 from whenabouts.core.conditions import Condition
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
@@ -58,7 +59,10 @@ class TimingJoin:
     most in a lazy strategy, and none longer than `max_latency` of event time. `probability=False` leaves the column
     out. `lateness`: how far rows may lag behind their side's watermark. `how`, `best`: see `join_modes`.
 
-    Raises QueryError: WA-2006 for an unknown option value, WA-2007 for what is not available yet.
+    Clocks (`from_clock`) on either side are resolved here, so that `left_time` and `right_time` are what counts.
+
+    Raises QueryError: WA-2006 for an unknown option value, WA-2007 for what is not available yet, WA-2011 for a clock
+    whose offset counts and is not declared.
 
     >>> from whenabouts.core import Point, within
     >>> TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1), on="k").on
@@ -87,6 +91,9 @@ class TimingJoin:
         if self.strategy not in STRATEGIES:
             raise QueryError(Code.BAD_OPTION, f"strategy is {self.strategy!r}", f"choose of {', '.join(STRATEGIES)}")
         _ = self.mode
+        left, right = resolve_clocks(self.left_time, self.right_time)
+        object.__setattr__(self, "left_time", left)
+        object.__setattr__(self, "right_time", right)
         if self.min_confidence is not None:
             least = replace(self.condition, confidence=self.min_confidence).confidence
             if least > self.condition.confidence:
