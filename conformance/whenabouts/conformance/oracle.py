@@ -261,6 +261,8 @@ def _read_histogram(spec: TimeSpec, row: dict[str, Any], t_max: int) -> Time | F
             return Fault("WA-1013")
         template = named[str(name)]
     shape = shape_of(template)
+    if t_max + shape[0][0] < _FIRST_US:
+        return Fault("WA-1007")
     return Time(t_max + shape[0][0], t_max, shape)
 
 

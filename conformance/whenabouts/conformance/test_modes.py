@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, reject
 from hypothesis import strategies as st
 
 from whenabouts.conformance import expectations, generators, multiset, oracle_modes, sheets
@@ -19,6 +19,7 @@ from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.expectations import Inputs
 from whenabouts.conformance.generators import Example
 from whenabouts.conformance.multiset import Row
+from whenabouts.conformance.oracle import AmbiguousPairError
 from whenabouts.conformance.oracle_modes import Result
 from whenabouts.conformance.sheets import SECOND
 from whenabouts.core import Interval, Lateness, Point, between, within
@@ -275,6 +276,14 @@ def _with_mode(data: st.DataObject, example: Example) -> Example:
     return example._replace(query=replace(example.query, **MODES[mode]))
 
 
+def _known_answer(example: Example) -> list[Result]:
+    """Brute force; an example in which the kernel's rounding picks the best partner (3/8 or 27/72) is drawn again."""
+    try:
+        return _answer(example.query, example.tables, expectations.read(example.query, example.tables))
+    except AmbiguousPairError:
+        reject()
+
+
 def test_oracle_modes_of_any_tables(engine: Engine) -> None:
     """For any small tables, any query and any mode the rows are those of brute force."""
 
@@ -283,8 +292,8 @@ def test_oracle_modes_of_any_tables(engine: Engine) -> None:
     def law(data: st.DataObject, example: Example, parallelism: int) -> None:
         example = _with_mode(data, example)
         files = {side: (table,) for side, table in example.tables.items()}
+        expected = _known_answer(example)
         outcome = engine.run(example.query, files, Variant(parallelism=parallelism), remember=False)
-        expected = _answer(example.query, example.tables, expectations.read(example.query, example.tables))
         _same(outcome, expected, "rows", example.query)
 
     law()
@@ -299,8 +308,8 @@ def test_oracle_modes_of_any_streams(engine: Engine) -> None:
         example = _with_mode(data, example)
         files = data.draw(generators.arrivals(example))
         restart = data.draw(st.none() | st.integers(0, max(map(len, files.values())) - 1))
+        expected = _known_answer(example)
         outcome = engine.run(example.query, files, Variant(streaming=True, restart_after=restart), remember=False)
-        expected = _answer(example.query, example.tables, expectations.read(example.query, example.tables))
         told, wanted = _told(outcome, "event_time"), _rows(expected, outcome, timed=True)
         multiset.assert_same(told, wanted, "rows", {"query": example.query})
         assert outcome.rejects.num_rows == 0
