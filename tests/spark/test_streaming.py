@@ -134,6 +134,48 @@ def test_other_buckets_for_an_old_checkpoint_are_refused(stream_of: StreamOf, tm
         start(3, one)
 
 
+@pytest.mark.parametrize(("least", "outcome"), [(0.5, [(30.0, 31.0)]), (None, "WA-3006")])
+def test_a_restart_may_change_the_confidence_down_to_the_least_declared(
+    stream_of: StreamOf, tmp_path: Path, least: float | None, outcome: list[tuple[float, float]] | str
+) -> None:
+    """Intervals of 2 s that end 1 s apart are within 1 s with probability 1/2. New rows meet those of the old query."""
+    ends = [[10], [20], [30], [31]]  # left has 10 and 30, right 20 and 31; the fourth step fails at first
+    tables = [
+        pa.table({"a": [NOW + (end - 2) * SECOND for end in at], "b": [NOW + end * SECOND for end in at]})
+        for at in ends
+    ]
+    nothing = tables[0].slice(0, 0)
+    left = stream_of([tables[0], nothing, tables[2], nothing])
+    right = stream_of([nothing, tables[1], nothing, tables[3]])
+    found: list[tuple[float, float]] = []
+    failed: list[int] = []
+
+    def start(confidence: float, least: float | None) -> None:
+        times = Interval("a", "b", max_uncertainty="2 s")
+        pairs = timing_join(
+            left, right, left_time=times, right_time=times, condition=within("1 s", confidence=confidence),
+            lateness=Lateness("1 s", "1 s"), min_confidence=least, buckets=1,
+        )  # fmt: skip
+        _finish(pairs.writeStream.foreachBatch(write), tmp_path)
+
+    def write(batch: DataFrame, number: int) -> None:
+        rows = [((row.b_left - NOW) / SECOND, (row.b_right - NOW) / SECOND) for row in batch.collect()]
+        if number == 3 and not failed:
+            failed.append(number)
+            raise RuntimeError("once")
+        found.extend(rows)
+
+    with pytest.raises(StreamingQueryException, match="once"):
+        start(0.9, least)
+    assert found == []
+    if isinstance(outcome, str):
+        with pytest.raises(StreamingQueryException, match=outcome):
+            start(0.5, None)
+    else:
+        start(0.5, least)
+        assert found == outcome
+
+
 # --- Through the conformance harness --------------------------------------------------------------------------------
 
 

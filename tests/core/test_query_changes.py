@@ -1,0 +1,134 @@
+"""A running query goes on with another confidence, or other templates, over its state (PTJoin Example 2)."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, QueryError, within
+from whenabouts.core.local import run_stream
+from whenabouts.core.satisfaction_probability import satisfaction_probability
+from whenabouts.core.timing_join import TimingJoin
+
+STEPS = 6
+
+
+def files(seed: int) -> list[pa.Table]:
+    """Rows of six steps, at most 300 us behind the greatest time so far; `step` says when a row came."""
+    random = np.random.default_rng(seed)
+    made = []
+    for step in range(STEPS):
+        t_max = 1_000 * step + random.integers(700, 1_000, 12)
+        made.append(
+            pa.table({"a": t_max - random.integers(0, 200, 12), "b": t_max, "step": np.full(12, step), "id": range(12)})
+        )
+    return made
+
+
+def join(confidence: float, d: int = 900, **options: Any) -> TimingJoin:
+    time = Interval("a", "b", max_uncertainty=200)
+    return TimingJoin(
+        left_time=time,
+        right_time=time,
+        condition=within(d, confidence=confidence),
+        lateness=Lateness(left=1_000, right=1_000),
+        **options,
+    )
+
+
+def rows(table: pa.Table) -> list[tuple[int | None, ...]]:
+    columns = ("step_left", "id_left", "step_right", "id_right")
+    return sorted(zip(*(table.column(name).to_pylist() for name in columns), strict=True), key=str)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 1000),
+    st.lists(st.sampled_from([0.1, 0.3, 0.5, 0.8, 0.95, 1.0]), min_size=STEPS, max_size=STEPS),
+    st.sampled_from(["auto", "eager", "simple", "ssort"]),
+    st.sampled_from([900, 300, 60]),
+)
+def test_each_pair_is_judged_by_the_confidence_of_the_step_in_which_it_forms(
+    seed: int, confidences: list[float], strategy: str, d: int
+) -> None:
+    """A full outer join: so no row is called alone too early for the least confidence, nor twice."""
+    left, right = files(seed), files(seed + 1)
+    least = min(confidences)
+    queries = [join(c, d, strategy=strategy, how="full_outer", min_confidence=least) for c in confidences]
+    told = run_stream(queries[0], [left, right], changes=dict(enumerate(queries)))
+    every = [pa.concat_tables(side) for side in (left, right)]
+    ends = [[table.column(name).to_numpy() for name in ("a", "b")] for table in every]
+    n, m = (table.num_rows for table in every)
+    sides = [*(np.repeat(end, m) for end in ends[0]), *(np.tile(end, n) for end in ends[1])]
+    p = satisfaction_probability(*sides, -d, d).reshape(n, m)
+    steps = [table.column("step").to_numpy() for table in every]
+    match = p >= np.array(confidences)[np.maximum(steps[0][:, None], steps[1][None, :])]
+    names = [list(zip(s.tolist(), (np.arange(len(s)) % 12).tolist(), strict=True)) for s in steps]
+    expected: list[tuple[int | None, ...]] = [(*names[0][i], *names[1][j]) for i, j in np.argwhere(match).tolist()]
+    expected += [(*names[0][i], None, None) for i in np.flatnonzero(~match.any(axis=1)).tolist()]
+    expected += [(None, None, *names[1][j]) for j in np.flatnonzero(~match.any(axis=0)).tolist()]
+    assert rows(told.output) == sorted(expected, key=str)
+    assert told.rejects.num_rows == 0
+
+
+def test_a_query_that_needs_dropped_rows_is_refused_and_one_that_needs_fewer_is_not() -> None:
+    left, right = files(3), files(4)
+    with pytest.raises(EngineError, match="WA-3006"):
+        run_stream(join(0.9), [left, right], changes={4: join(0.5)})
+    run_stream(join(0.5), [left, right], changes={4: join(0.9)})
+    with pytest.raises(EngineError, match="WA-3006"):  # what was dropped in between does not come back
+        run_stream(join(0.5), [left, right], changes={2: join(0.9), 5: join(0.5)})
+
+
+def test_before_anything_is_dropped_every_change_will_do() -> None:
+    left, right = files(5)[:2], files(6)[:2]
+    told = run_stream(join(0.9), [left, right], changes={1: join(0.2)}).output
+    assert told.num_rows > run_stream(join(0.9), [left, right]).output.num_rows
+
+
+@pytest.mark.parametrize("least", [0.9, 0.0, -1.0, float("nan")])
+def test_the_least_confidence_is_a_confidence_not_above_the_confidence(least: float) -> None:
+    with pytest.raises(QueryError, match="WA-2001"):
+        join(0.8, min_confidence=least)
+
+
+def histogram_join(templates: dict[str, list[tuple[int, int, float]]]) -> TimingJoin:
+    return TimingJoin(
+        left_time=Histogram("t", "kind", templates), right_time=Point("t"), condition=within(50, confidence=0.6)
+    )
+
+
+def test_templates_may_change_under_their_names_and_old_rows_take_the_new_shape() -> None:
+    first = {"a": [(0, 40, 1.0)], "b": [(0, 10, 0.5), (10, 40, 0.5)]}
+    later = first | {"a": [(0, 39, 0.1), (39, 40, 0.9)]}
+    left = [pa.table({"t": [100], "kind": ["a"]}), pa.table({"t": [101], "kind": ["b"]})]
+    right = [pa.table({"t": [10]}), pa.table({"t": [148]})]
+    told = run_stream(histogram_join(first), [left, right], changes={1: histogram_join(later)}).output
+    # 148 lies 48 after the anchor of row a: 0.05 of its first shape and 0.9 of its second one reach so far.
+    assert [(row["t_left"], row["t_right"]) for row in told.to_pylist()] == [(100, 148)]
+    assert run_stream(histogram_join(first), [left, right]).output.num_rows == 0
+
+
+@pytest.mark.parametrize("names", [("b", "a"), ("a", "c"), ("a", "b", "c")])
+def test_other_names_of_templates_are_refused(names: tuple[str, ...]) -> None:
+    old = {"a": [(0, 10, 1.0)], "b": [(0, 40, 1.0)]}
+    left = [pa.table({"t": [100], "kind": ["a"]}), pa.table({"t": [120], "kind": ["b"]})]
+    right = [pa.table({"t": [110]}), pa.table({"t": [130]})]
+    new = {name: [(0, 10, 1.0)] for name in names}
+    with pytest.raises(EngineError, match="WA-3003"):
+        run_stream(histogram_join(old), [left, right], changes={1: histogram_join(new)})
+
+
+def test_a_change_survives_a_crash_in_the_step_that_makes_it() -> None:
+    left, right = files(7), files(8)
+    first, second = (
+        join(0.9, min_confidence=0.4),
+        replace(join(0.9, min_confidence=0.4), condition=within(900, confidence=0.4)),
+    )
+    usual = run_stream(first, [left, right], changes={2: second}).output
+    crashed = run_stream(first, [left, right], changes={2: second}, restart_after=2, buckets=3).output
+    assert rows(crashed) == rows(usual)
