@@ -35,7 +35,7 @@ from whenabouts.conformance import multiset
 from whenabouts.core.conditions import UNBOUNDED_US, Condition
 from whenabouts.core.durations import parse_duration
 from whenabouts.core.templates import Template
-from whenabouts.core.timestamps import TimeSpec
+from whenabouts.core.timestamps import Around, Distributed, TimeSpec
 
 BAND = Fraction(1, 2**49)
 """Half width of the stretch around the confidence in which rounding could decide, for points and intervals."""
@@ -239,6 +239,8 @@ def read_time(spec: TimeSpec, row: dict[str, Any], types: dict[str, pa.DataType]
     t_min, t_max = ends[0], ends[-1]
     if not (_FIRST_US <= t_min <= _LAST_US and _FIRST_US <= t_max <= _LAST_US):
         return Fault("WA-1007")
+    if isinstance(spec, Around):
+        return _inside(Time(t_min - parse_duration(spec.before), t_max + parse_duration(spec.after)))
     if spec.templates:
         return _read_histogram(spec, row, t_max)
     if t_min > t_max:
@@ -261,9 +263,14 @@ def _read_histogram(spec: TimeSpec, row: dict[str, Any], t_max: int) -> Time | F
             return Fault("WA-1013")
         template = named[str(name)]
     shape = shape_of(template)
-    if t_max + shape[0][0] < _FIRST_US:
-        return Fault("WA-1007")
-    return Time(t_max + shape[0][0], t_max, shape)
+    if isinstance(spec, Distributed):  # the column is where the template's offset 0 lies, not where it ends
+        t_max += max(parse_duration(hi) for _, hi, _ in template.buckets)
+    return _inside(Time(t_max + shape[0][0], t_max, shape))
+
+
+def _inside(time: Time) -> Time | Fault:
+    """The time, unless it leaves the calendar."""
+    return time if time.t_min >= _FIRST_US and time.t_max <= _LAST_US else Fault("WA-1007")
 
 
 class Event(NamedTuple):
