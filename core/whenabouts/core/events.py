@@ -219,13 +219,17 @@ def _check_names(schema: pa.Schema, name: str) -> None:
             raise QueryError(Code.COLUMN_CLASH, f"the {name} input has two columns {column!r}", "rename one")
 
 
-def _check_time_column(schema: pa.Schema, column: str, name: str) -> None:
+def _check_present(schema: pa.Schema, column: str, kind: str, name: str) -> None:
     if column not in schema.names:
         raise InputError(
             Code.MISSING_COLUMN,
-            f"the {name} input has no time column {column!r}",
+            f"the {name} input has no {kind} column {column!r}",
             f"it has {', '.join(schema.names)}",
         )
+
+
+def _check_time_column(schema: pa.Schema, column: str, name: str) -> None:
+    _check_present(schema, column, "time", name)
     type_ = schema.field(column).type
     if not (pa.types.is_timestamp(type_) or pa.types.is_int64(type_) or pa.types.is_null(type_)):
         hint = "floats cannot hold a time exactly: " if pa.types.is_floating(type_) else ""
@@ -237,12 +241,7 @@ def _check_time_column(schema: pa.Schema, column: str, name: str) -> None:
 
 
 def _check_template_column(schema: pa.Schema, column: str, name: str) -> None:
-    if column not in schema.names:
-        raise InputError(
-            Code.MISSING_COLUMN,
-            f"the {name} input has no template column {column!r}",
-            f"it has {', '.join(schema.names)}",
-        )
+    _check_present(schema, column, "template", name)
     type_ = _plain(schema.field(column).type)
     if not (pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_integer(type_)):
         raise InputError(

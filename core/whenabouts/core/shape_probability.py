@@ -42,6 +42,7 @@ _LEAST = 5e-324
 _GREATEST = 1.0 - 2.0**-53
 
 
+@compiled(FLOAT64(INT64))
 def guard_band(buckets: int) -> float:
     """Half width of the stretch of probability around a confidence in which only the kernel itself may decide, for
     pairs of shapes with `buckets` buckets together."""

@@ -38,8 +38,8 @@ from whenabouts.core.compiled import (
     compiled,
 )
 from whenabouts.core.confidence_bounds import ALWAYS_US, NEVER_US, is_wide, opens_left, opens_right
-from whenabouts.core.satisfaction_probability import KERNEL_ERROR, UNBOUNDED_US
-from whenabouts.core.shape_probability import SHAPES, shape_probability
+from whenabouts.core.satisfaction_probability import UNBOUNDED_US
+from whenabouts.core.shape_probability import SHAPES, guard_band, shape_probability
 from whenabouts.core.shapes import Shapes, template_shapes, uniform_shapes
 from whenabouts.core.templates import Template
 
@@ -198,7 +198,7 @@ def _fill_thresholds(
         for m in range(target_earliest.size):
             t0, t1 = target_earliest[m], target_latest[m]
             buckets = start1[b0 + 1] - start1[b0] + start2[t0 + 1] - start2[t0] - 2
-            band = max((buckets + 8) * 2.0**-51, KERNEL_ERROR)
+            band = guard_band(buckets)
             maybe, sure = confidence - band, confidence + band
             # Z of the latest target and the earliest base, and the other way round: least and greatest values.
             late_least = target.edge[start2[t1]] - base.edge[start1[b0 + 1] - 1]
@@ -240,7 +240,7 @@ def thresholds(base: Kinds, target: Kinds, lo: int, hi: int, confidence: float) 
 
     >>> phi1 = Template(((0, 20, .1), (20, 30, .3), (30, 40, .6)))
     >>> phi2 = Template(((0, 10, .15), (10, 20, .3), (20, 30, .4), (30, 40, .15)))
-    >>> thresholds((phi2,), (phi1,), 0, 2**62, .8)[0, 0, :2].tolist()  # PTJoin Example 4: 1.409... above 0, see below
+    >>> thresholds((phi2,), (phi1,), 0, 2**62, .8)[0, 0, :2].tolist()  # PTJoin Example 4
     [2, 2]
     """
     one, other = members(base), members(target)

@@ -61,8 +61,8 @@ class TimingJoin:
 
     Clocks (`from_clock`) on either side are resolved here, so that `left_time` and `right_time` are what counts.
 
-    Raises QueryError: WA-2006 for an unknown option value, WA-2007 for what is not available yet, WA-2011 for a clock
-    whose offset counts and is not declared.
+    Raises QueryError: WA-2001 for a `min_confidence` above the confidence, WA-2006 for an unknown option value, WA-2011
+    for a clock whose offset counts and is not declared.
 
     >>> from whenabouts.core import Point, within
     >>> TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1), on="k").on
