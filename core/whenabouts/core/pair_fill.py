@@ -74,6 +74,7 @@ EVERYTHING, SURE, LEFT_PROBE, RIGHT_PROBE = range(4)
 ROW, SEEN, PASSED, PROBED, TAKEN, HITS = range(6)
 STATE_SLOTS = 6
 
+_SHORT = 8  # runs up to this length are copied in one piece
 _NEAR = 8  # places in which a search looks at once, before it gallops
 
 
@@ -435,12 +436,19 @@ def fill_pairs(
             if sure:
                 # Unsigned indices: numba then omits the test for negative ones and LLVM vectorises the copy
                 # (three times faster). In place, because a call that passes arrays costs 30 ns, too much for
-                # short runs.
+                # short runs. Those are copied with what follows them, a constant number that takes one instruction;
+                # the next run overwrites the rest.
                 source, slot = np.uint64(j), np.uint64(written)
-                for k in range(np.uint64(count)):
-                    out_base[slot + k] = base_position[i]
-                for k in range(np.uint64(count)):
-                    out_target[slot + k] = target_position[source + k]
+                if count <= _SHORT and written + _SHORT <= capacity and j + _SHORT <= target_position.size:
+                    for k in range(_SHORT):
+                        out_base[slot + np.uint64(k)] = base_position[i]
+                    for k in range(_SHORT):
+                        out_target[slot + np.uint64(k)] = target_position[source + np.uint64(k)]
+                else:
+                    for k in range(np.uint64(count)):
+                        out_base[slot + k] = base_position[i]
+                    for k in range(np.uint64(count)):
+                        out_target[slot + k] = target_position[source + k]
                 written += count
                 state[TAKEN] += count
             elif thresholds.size:

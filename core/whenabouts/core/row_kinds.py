@@ -60,7 +60,7 @@ def row_kinds(
     if any(templates):
         found = [_kinds_of(times, registered) for times, registered in zip(sides, templates, strict=True)]
     elif strategy == "auto":
-        few = [few_lengths(times.t_max - times.t_min) for times in sides]
+        few = [_few_lengths(times) for times in sides]
         found = [side for side in few if side is not None]
     else:
         return None
@@ -76,6 +76,14 @@ def row_kinds(
     present = np.flatnonzero(np.bincount(target_kind, minlength=len(target_kinds)))
     kinds = Kinds(base_kind, target_kind, table, shapes_of(templates[0]), shapes_of(templates[1]), base_is_right)
     return RowKinds(kinds, spans(table, shift, present), shift[target_kind])
+
+
+def _few_lengths(times: Times) -> tuple[KindsOfSide, NDArray[np.int32]] | None:
+    # The first rows tell already, as a rule; the lengths of all cost a pass over fresh memory.
+    first = slice(1024)
+    if few_lengths(times.t_max[first] - times.t_min[first]) is None:
+        return None
+    return few_lengths(times.t_max - times.t_min)
 
 
 def _kinds_of(times: Times, templates: Templates) -> tuple[KindsOfSide, NDArray[np.int32]]:
