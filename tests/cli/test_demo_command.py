@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from whenabouts.cli import demo as module
-from whenabouts.spark_plugin import environment
+from whenabouts.core import java
 
 Cli = Callable[..., Result]
 
@@ -54,7 +54,7 @@ def test_a_missing_extra_is_told_before_anything_runs(
 
 
 def test_no_java_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "java_version", lambda: None)
+    monkeypatch.setattr(java, "java_version", lambda: None)
     for line in ("demo", "join a.csv a.csv --left-time t --right-time t --within 1s --confidence 1 --engine spark"):
         Path("a.csv").write_text("t\n1\n")
         done = cli(line)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from whenabouts.cli import doctor as module
-from whenabouts.spark_plugin import environment
+from whenabouts.core import java
 
 Cli = Callable[..., Result]
 
@@ -44,8 +44,8 @@ def test_nothing_of_spark_is_no_reason_to_fail_unless_spark_is_asked_for(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent(monkeypatch, "pyspark", "pandas", "protobuf", "apache-flink")
-    monkeypatch.setattr(environment, "java_version", lambda: None)
-    monkeypatch.setattr(environment, "java_command", lambda: None)
+    monkeypatch.setattr(java, "java_version", lambda: None)
+    monkeypatch.setattr(java, "java_command", lambda: None)
     local = cli("doctor")
     assert local.exit_code == 0
     assert "pip install 'whenabouts[spark]'" in lines(local)["pyspark"]
@@ -57,7 +57,7 @@ def test_nothing_of_spark_is_no_reason_to_fail_unless_spark_is_asked_for(
 
 
 def test_an_old_java_is_not_fit(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "java_version", lambda: 11)
+    monkeypatch.setattr(java, "java_version", lambda: 11)
     done = cli("doctor --engine spark")
     assert done.exit_code == 4
     assert "install a JDK 17 or later" in " ".join(done.stdout.split())

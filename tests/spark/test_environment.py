@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from whenabouts.core import java
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.spark_plugin import environment
 
@@ -26,7 +27,7 @@ def test_java_version_is_read_from_the_java_that_spark_would_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, major: int
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", _fake_java(tmp_path, told))
-    assert environment.java_version() == major
+    assert java.java_version() == major
 
 
 def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +40,7 @@ def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_no_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert environment.java_version() is None
+    assert java.java_version() is None
     with pytest.raises(EngineError, match="there is none") as raised:
         environment.check_environment()
     assert raised.value.code is Code.NO_JAVA

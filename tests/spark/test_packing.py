@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whenabouts.core import Lateness, Point, within
+from whenabouts.core import Lateness, Point, hosting, within
 from whenabouts.core.events import T_MAX
+from whenabouts.core.hosting import REJECTS, Arrived, Hosting
 from whenabouts.core.timing_join import TimingJoin
-from whenabouts.spark_plugin import packing, tagged_rows
-from whenabouts.spark_plugin.packing import REJECTS, Hosting, Packer, Unpacked
+from whenabouts.spark_plugin import packing
+from whenabouts.spark_plugin.packing import Packer
 from whenabouts.spark_plugin.streaming_host import NO_TIMER, Clock, delay_ms
 
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64()})
@@ -38,7 +39,7 @@ def test_every_row_arrives_once_in_the_bucket_of_its_key(
         if row["kind"] == REJECTS:
             rejected += row["rows"]
             continue
-        arrived = Unpacked()
+        arrived = Arrived()
         arrived.take(operator, [(row["kind"], row["rows"], row["blob"])])
         (arrival,) = arrived.arrivals
         block = arrival.block
@@ -80,9 +81,9 @@ def test_no_timer_is_told_from_a_timer_at_zero() -> None:
 
 
 def test_output_is_cut_into_blobs_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tagged_rows, "BYTES_PER_BLOB", 1000)
+    monkeypatch.setattr(hosting, "BYTES_PER_BLOB", 1000)
     batch = pa.record_batch({"n": list(range(1001))})
-    pieces = list(tagged_rows._pieces(batch))
+    pieces = list(hosting._pieces(batch))
     assert pa.Table.from_batches(pieces).to_pydict() == batch.to_pydict()
     assert max(piece.nbytes for piece in pieces) <= 1000
 

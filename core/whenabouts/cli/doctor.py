@@ -68,10 +68,11 @@ def local_findings() -> list[Finding]:
 
 def spark_findings() -> list[Finding]:
     """What Spark needs: packages, its version, and Java."""
+    from whenabouts.core import java
     from whenabouts.spark_plugin import environment
 
     packages = [_package(name, _INSTALL_SPARK) for name in _SPARK_PACKAGES]
-    command, version = environment.java_command(), environment.java_version()
+    command, version = java.java_command(), java.java_version()
     found = "not found" if command is None else f"{version or 'does not answer'} at {command}"
     return [
         *(

@@ -8,7 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from whenabouts.spark_plugin.environment import check_environment, check_packages, java_version, spark_version
+from whenabouts.core.java import java_version
+from whenabouts.spark_plugin.environment import check_environment, check_packages, spark_version
 
 if TYPE_CHECKING:
     from whenabouts.spark_plugin.api import counts, rejects, run, timing_join, write_with_rejects

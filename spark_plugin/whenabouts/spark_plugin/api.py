@@ -19,15 +19,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from whenabouts.core.conditions import Condition
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, EngineError, QueryError
+from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import bucket_batch
-from whenabouts.spark_plugin.packing import PACKED, EndMarkers, Hosting, Packer
+from whenabouts.spark_plugin.packing import PACKED, EndMarkers, Packer
 from whenabouts.spark_plugin.sessions import prepare
 from whenabouts.spark_plugin.streaming_host import BucketProcessor, delay_ms
-from whenabouts.spark_plugin.tagged_rows import BLOB, COUNTS, OUTPUT, REJECTED, TAG, TAGGED, Unpacker
+from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, TAGGED, Unpacker
 
 STREAM_BUCKETS = 32
 """Buckets of a stream unless the user says otherwise. A constant, not a multiple of the shuffle partitions: keys must

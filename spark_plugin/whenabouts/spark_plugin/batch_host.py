@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from whenabouts.core.hosting import Arrived, Hosting, tagged_rows
 from whenabouts.core.protocol import NO_WATERMARK, Demand
 from whenabouts.core.stores import DictStore
-from whenabouts.spark_plugin.packing import Hosting, Unpacked
-from whenabouts.spark_plugin.tagged_rows import tagged_batch, tagged_rows
+from whenabouts.spark_plugin.tagged_rows import tagged_batch
 from whenabouts.spark_plugin.workers import begin_task
 
 GroupFunction = Callable[[tuple[pa.Scalar, ...], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -21,7 +21,7 @@ def bucket_batch(hosting: Hosting) -> GroupFunction:
     def run(key: tuple[pa.Scalar, ...], packed: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
         operator = hosting.operator()
-        arrived = Unpacked()
+        arrived = Arrived()
         for batch in packed:
             columns = (batch.column(name).to_pylist() for name in ("kind", "rows", "blob"))
             arrived.take(operator, zip(*columns, strict=True))

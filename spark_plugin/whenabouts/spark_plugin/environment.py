@@ -5,42 +5,17 @@ Importing this module loads neither Spark nor a JVM.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 
+from whenabouts.core import java
 from whenabouts.core.errors import Code, EngineError
 
-LEAST_JAVA = 17
 LEAST_SPARK = (4, 1)
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
-
-
-def java_command() -> str | None:
-    """The `java` that Spark would start: that of JAVA_HOME, else the first on PATH."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return str(Path(home) / "bin" / "java")
-    return shutil.which("java")
-
-
-def java_version() -> int | None:
-    """Major version of that Java, None if there is none or it does not answer."""
-    command = java_command()
-    if command is None:
-        return None
-    try:
-        answer = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer)
-    return int(found.group(1)) if found else None
 
 
 def spark_version() -> str | None:
@@ -59,12 +34,7 @@ def check_environment() -> None:
 
 def check_java() -> None:
     """Raise EngineError WA-3001 unless Spark would find Java 17 or later."""
-    hint = f"install a JDK {LEAST_JAVA} or later (Debian, Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME"
-    found = java_version()
-    if found is None:
-        raise EngineError(Code.NO_JAVA, "Spark needs Java, and there is none", hint)
-    if found < LEAST_JAVA:
-        raise EngineError(Code.NO_JAVA, f"Spark needs Java {LEAST_JAVA}, and {java_command()} is Java {found}", hint)
+    java.check_java("Spark")
 
 
 def check_packages() -> None:

@@ -18,13 +18,14 @@ from pyspark.sql.types import StructType
 
 from whenabouts.core.events import rejects_schema
 from whenabouts.core.harness import Capabilities, Variant
+from whenabouts.core.hosting import OUTPUT, REJECTED, read_counts
 from whenabouts.core.local import Outcome
 from whenabouts.core.protocol import Query
 from whenabouts.core.segments import decode
 from whenabouts.spark_plugin.api import Result, tagged
 from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
 from whenabouts.spark_plugin.sessions import local_session
-from whenabouts.spark_plugin.tagged_rows import BLOB, OUTPUT, REJECTED, TAG, read_counts
+from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 
 FIRST_FILE_S = 1_000_000_000
 """Modification time of file 0; file n is n seconds younger. Spark's file source takes the oldest first."""

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.hosting import Arrived, Hosting, tagged_rows
 from whenabouts.core.protocol import NO_WATERMARK, Demand
-from whenabouts.spark_plugin.packing import Hosting, Unpacked
-from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, tagged_rows
+from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 from whenabouts.spark_plugin.workers import begin_task
 
 SEGMENT_KEY = StructType([StructField("input", IntegerType()), StructField("slot", LongType())])
@@ -102,7 +102,7 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802  # Spark's
         """A micro-batch's blobs of one bucket."""
-        arrived = Unpacked()
+        arrived = Arrived()
         for frame in rows:
             columns = (frame[name].tolist() for name in ("kind", "rows", "blob"))
             arrived.take(self._operator, zip(*columns, strict=True))
@@ -113,12 +113,12 @@ class BucketProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """The bucket's timer: the operator has work to do without new rows."""
         clock = Clock(timerValues.getCurrentWatermarkInMs())
-        return self._step(Unpacked(), clock, expired_ms=expiredTimerInfo.getExpiryTimeInMs())
+        return self._step(Arrived(), clock, expired_ms=expiredTimerInfo.getExpiryTimeInMs())
 
     def close(self) -> None:
         """Nothing to close."""
 
-    def _step(self, arrived: Unpacked, clock: Clock, expired_ms: int | None = None) -> Iterator[pd.DataFrame]:
+    def _step(self, arrived: Arrived, clock: Clock, expired_ms: int | None = None) -> Iterator[pd.DataFrame]:
         demand = Demand.END if arrived.ended else Demand.FLUSH
         timer_ms = self._timer_set()
         step = self._operator.step(self._store, arrived.arrivals, clock.us, demand)

@@ -1,0 +1,157 @@
+"""What hosts of other processes share: rows as bytes on their way to an operator, and its results on their way out.
+
+An engine's Python operators cost per row and per group. A blob makes a thousand rows one row, and a bucket makes a
+thousand keys one group: so rows are read into blocks where they come in, cut by bucket, and sent as `Packed` rows. What
+an operator gives leaves as `Tagged` rows. Both hold Arrow bytes (`segments`) and numbers, which any engine can carry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.events import reject_rows, rejects_schema, times
+from whenabouts.core.protocol import Arrival, Operator, Query, Step
+from whenabouts.core.segments import decode, encode
+
+REJECTS = -1
+END = -2
+
+OUTPUT, REJECTED, COUNTS = 0, 1, 2
+
+BYTES_PER_BLOB = 16 << 20
+"""Output is cut into blobs of about this size."""
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """What a worker needs to build the operator, and how its rows are bucketed. Travels to the workers by pickle."""
+
+    query: Query
+    schemas: tuple[pa.Schema, ...]
+    buckets: int
+    streaming: bool
+
+    def operator(self) -> Operator:
+        """A fresh operator; all state is outside of it."""
+        return self.query.operator(self.schemas, streaming=self.streaming)
+
+    @property
+    def rejects_schema(self) -> pa.Schema:
+        """Schema of reject blobs."""
+        return rejects_schema([reader.schema for reader in self.operator().readers])
+
+
+class Packed(NamedTuple):
+    """Rows of one input and bucket as bytes.
+
+    `kind`: the number of the input, or `REJECTS` (rows that the reader refused, in the rejects schema), or `END` (the
+    input has ended). `clock_us`: the greatest `t_max` among the rows, all that a watermark needs to know of them.
+    """
+
+    bucket: int
+    kind: int
+    rows: int
+    clock_us: int
+    blob: bytes
+
+
+class BlockPacker:
+    """Reads and packs one input; made in the worker."""
+
+    def __init__(self, hosting: Hosting, input: int) -> None:
+        self._hosting, self._input = hosting, input
+        self._operator = hosting.operator()
+        self._raw_schemas = [reader.schema for reader in self._operator.readers]
+
+    def read(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Packed]]:
+        """A block of the rows that can be used, and the packed rejects. O(rows)."""
+        block, rejected = self._operator.readers[self._input].read(rows)
+        refused = [reject_rows(each, self._raw_schemas, self._hosting.query.inputs) for each in rejected]
+        return block, [Packed(0, REJECTS, rows.num_rows, 0, encode(rows)) for rows in refused]
+
+    def split(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
+        """Blocks of this input by bucket, rows in arrival order. O(rows), and a sort of small integers."""
+        if not any(block.num_rows for block in blocks):
+            return
+        for block in pa.Table.from_batches(blocks).combine_chunks().to_batches():
+            buckets = self._operator.keys.buckets(block, self._hosting.buckets)
+            order = np.argsort(buckets, kind="stable")
+            block, buckets = block.take(pa.array(order)), buckets[order]
+            starts = np.flatnonzero(np.diff(buckets, prepend=-1))
+            clocks = np.maximum.reduceat(times(block)[1], starts)
+            for start, stop, clock in zip(starts, [*starts[1:], len(buckets)], clocks, strict=True):
+                rows = block.slice(start, stop - start)
+                yield Packed(int(buckets[start]), self._input, rows.num_rows, int(clock), encode(rows))
+
+
+@dataclass(slots=True)
+class Arrived:
+    """What arrived for one bucket."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    rejects: list[bytes] = field(default_factory=list)
+    rows_in: int = 0
+    rows_rejected: int = 0
+    ended: bool = False
+
+    def take(self, operator: Operator, packed: Iterable[tuple[int, int, bytes]]) -> None:
+        """Sort `(kind, rows, blob)` by what it is."""
+        for kind, rows, blob in packed:
+            self.rows_in += rows
+            if kind == END:
+                self.ended = True
+            elif kind == REJECTS:
+                self.rejects.append(blob)
+                self.rows_rejected += rows
+            else:
+                self.arrivals.append(Arrival(kind, decode(blob, operator.readers[kind].block_schema)))
+
+
+class Tagged(NamedTuple):
+    """A row on its way out: `OUTPUT` and `REJECTED` rows as a segment, `COUNTS` as JSON."""
+
+    tag: int
+    blob: bytes
+
+
+def tagged_rows(step: Step, arrived: Arrived, operator: Operator, inputs: tuple[str, ...]) -> Iterator[Tagged]:
+    """All that a step gave, and what the readers had rejected before it."""
+    for batch in step.output:
+        for piece in _pieces(batch):
+            yield Tagged(OUTPUT, encode(piece))
+    for blob in arrived.rejects:
+        yield Tagged(REJECTED, blob)
+    raw = [reader.schema for reader in operator.readers]
+    for rejected in step.rejected:
+        for piece in _pieces(reject_rows(rejected, raw, inputs)):
+            yield Tagged(REJECTED, encode(piece))
+    counts = Counter(step.metrics)
+    counts[metrics.ROWS_IN] += arrived.rows_in
+    counts[metrics.REJECTED] += arrived.rows_rejected
+    yield Tagged(COUNTS, json.dumps(dict(counts)).encode())
+
+
+def read_counts(blobs: Iterable[bytes]) -> Counter[str]:
+    """The sum of count blobs.
+
+    >>> read_counts([b'{"rows_in": 2}', b'{"rows_in": 3}'])
+    Counter({'rows_in': 5})
+    """
+    total: Counter[str] = Counter()
+    for blob in blobs:
+        total.update(json.loads(blob))
+    return total
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = max(1, BYTES_PER_BLOB * batch.num_rows // max(batch.nbytes, 1))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
