@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
-from whenabouts.cli.edge_times import Clock
 from whenabouts.cli.options import time_spec
 from whenabouts.cli.tables import read_input
 from whenabouts.core import Histogram
+from whenabouts.core.written_times import ClockRules
 
 Cli = Callable[..., Result]
 
@@ -95,7 +95,7 @@ def test_why_knows_templates(cli: Cli, templates: Path) -> None:
 
 
 def read(path: Path, **options: str) -> pa.Table:
-    return pa.concat_tables(read_input("left", str(path), ("t",), Clock(), "kind").tables)
+    return pa.concat_tables(read_input("left", str(path), ("t",), ClockRules(), "kind").tables)
 
 
 @pytest.mark.parametrize(

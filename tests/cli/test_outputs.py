@@ -13,8 +13,8 @@ import pytest
 
 from whenabouts.cli import outputs
 from whenabouts.cli.outputs import check_columns, check_targets, write_table
-from whenabouts.cli.tables import read_file
 from whenabouts.core.errors import EngineError, QueryError
+from whenabouts.core.event_files import read_file
 
 TABLE = pa.table(
     {

@@ -9,15 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from whenabouts.cli.edge_times import Clock
-from whenabouts.cli.tables import Input, find_files, read_input
+from whenabouts.cli.tables import Input, read_input
 from whenabouts.core.errors import InputError
+from whenabouts.core.event_files import find_files
+from whenabouts.core.written_times import ClockRules
 
 UTC_US = pa.timestamp("us", "UTC")
 
 
-def read(path: Path, *columns: str, clock: Clock | None = None) -> Input:
-    return read_input("left", str(path), columns or ("t",), clock or Clock())
+def read(path: Path, *columns: str, clock: ClockRules | None = None) -> Input:
+    return read_input("left", str(path), columns or ("t",), clock or ClockRules())
 
 
 def joined(source: Input) -> pa.Table:

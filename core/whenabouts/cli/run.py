@@ -11,7 +11,6 @@ import click
 import pyarrow as pa
 
 from whenabouts.cli.app import REJECTED_AND_STRICT
-from whenabouts.cli.edge_times import Clock
 from whenabouts.cli.engines import run_on
 from whenabouts.cli.expected_pairs import at_most, refuse_over
 from whenabouts.cli.options import CommonOptions
@@ -26,6 +25,7 @@ from whenabouts.core.events import EventReader, rejects_schema, times
 from whenabouts.core.local import Outcome
 from whenabouts.core.protocol import Query
 from whenabouts.core.timestamps import TimeSpec
+from whenabouts.core.written_times import ClockRules
 
 _Q = TypeVar("_Q", bound=Query)
 
@@ -114,7 +114,7 @@ def say_all(lines: Sequence[str], before: str = "") -> None:
 def _read(
     query: Query, paths: Sequence[str], common: CommonOptions, specs: Sequence[TimeSpec], shown: Progress
 ) -> tuple[Input, ...]:
-    clock = Clock(common.time_zone, common.time_unit)
+    clock = ClockRules(common.time_zone, common.time_unit)
     inputs = []
     for name, path, spec in zip(query.inputs, paths, specs, strict=True):
         shown.stage(f"reading {name}")

@@ -38,7 +38,7 @@ IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockRules:
     """How to read times that do not say it themselves.
 
     `zone`: the zone of naive times (None: UTC). `unit`: the unit of integers since 1970 (None: microseconds, with a
@@ -91,7 +91,7 @@ class Settled(NamedTuple):
     lost: IntArray
 
 
-def settle(raw: pa.Table, columns: tuple[str, ...], clock: Clock, found: Findings, place: str) -> Settled:
+def settle(raw: pa.Table, columns: tuple[str, ...], clock: ClockRules, found: Findings, place: str) -> Settled:
     """Make the time `columns` of `raw` readable for the core. O(rows).
 
     Text becomes timestamp[us, UTC] (or int64 where it is integers); naive timestamps and dates become UTC by the
@@ -120,7 +120,7 @@ def settle(raw: pa.Table, columns: tuple[str, ...], clock: Clock, found: Finding
 
 
 def _settle_typed(
-    values: pa.ChunkedArray, column: str, clock: Clock, found: Findings, place: str, latest: bool
+    values: pa.ChunkedArray, column: str, clock: ClockRules, found: Findings, place: str, latest: bool
 ) -> pa.ChunkedArray:
     type_ = values.type
     if pa.types.is_date(type_):
@@ -135,7 +135,7 @@ def _settle_typed(
 
 
 def _read_text(
-    text: pa.ChunkedArray, column: str, clock: Clock, found: Findings, place: str, latest: bool
+    text: pa.ChunkedArray, column: str, clock: ClockRules, found: Findings, place: str, latest: bool
 ) -> tuple[pa.ChunkedArray, BoolArray]:
     """Text as timestamps, or as int64 where most of it is integers, and which rows could not be read."""
     trimmed = pc.utf8_trim_whitespace(text.combine_chunks().cast(pa.string()))
@@ -218,7 +218,7 @@ def _parse_iso(text: pa.Array) -> tuple[IntArray, BoolArray, BoolArray]:
     return (minutes * 60 + second) * 1_000_000 + micros, zoned & ok, ok
 
 
-def _in_zone(values: pa.ChunkedArray, column: str, clock: Clock, found: Findings, latest: bool) -> pa.ChunkedArray:
+def _in_zone(values: pa.ChunkedArray, column: str, clock: ClockRules, found: Findings, latest: bool) -> pa.ChunkedArray:
     """Naive times as instants: the zone's rules decide; where the clocks repeat or skip, the earliest or latest."""
     found.naive[column] += len(values) - values.null_count
     if clock.zone is None:

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whenabouts.cli.edge_times import Clock, Findings, Settled, settle
 from whenabouts.core.errors import InputError, QueryError
+from whenabouts.core.written_times import ClockRules, Findings, Settled, settle
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEW_YORK = ZoneInfo("America/New_York")
 
 
 def settled(values: list[object] | pa.Array, *, zone: str | None = None, unit: str | None = None) -> Settled:
-    return settle(pa.table({"t": values}), ("t",), Clock(zone, unit), Findings(), "f")
+    return settle(pa.table({"t": values}), ("t",), ClockRules(zone, unit), Findings(), "f")
 
 
 def micros(result: Settled) -> list[int | None]:
@@ -97,7 +97,7 @@ def test_clock_changes_take_the_earliest_for_t_min_and_the_latest_for_t_max(naiv
     texts = ["2013-11-03 01:30:00", "2013-03-10 02:30:00", "2013-06-01 00:00:00"]
     column = pa.array(texts) if naive == "text" else pa.array(texts).cast(pa.timestamp("us"))
     found = Findings()
-    result = settle(pa.table({"a": column, "b": column}), ("a", "b"), Clock("America/New_York"), found, "f")
+    result = settle(pa.table({"a": column, "b": column}), ("a", "b"), ClockRules("America/New_York"), found, "f")
     early, late = result.table["a"].to_pylist(), result.table["b"].to_pylist()
     assert early[0] == datetime(2013, 11, 3, 1, 30, tzinfo=NEW_YORK, fold=0).astimezone(UTC)
     assert late[0] == datetime(2013, 11, 3, 1, 30, tzinfo=NEW_YORK, fold=1).astimezone(UTC)
@@ -112,7 +112,7 @@ def test_clock_changes_take_the_earliest_for_t_min_and_the_latest_for_t_max(naiv
 
 def test_naive_times_without_a_zone_are_utc_and_noted() -> None:
     found = Findings()
-    result = settle(pa.table({"t": pa.array([1, None], pa.timestamp("ms"))}), ("t",), Clock(), found, "f")
+    result = settle(pa.table({"t": pa.array([1, None], pa.timestamp("ms"))}), ("t",), ClockRules(), found, "f")
     assert micros(result) == [1000, None]
     assert found.notes("right", None) == [
         "1 times in column 't' of right have no zone: read as UTC (--time-zone says otherwise)"
@@ -148,5 +148,5 @@ def test_decimal_fractions_are_refused() -> None:
 
 def test_an_unknown_zone_is_refused() -> None:
     with pytest.raises(QueryError, match="'Mars/Olympus' is not known") as caught:
-        Clock("Mars/Olympus")
+        ClockRules("Mars/Olympus")
     assert caught.value.code == "WA-2006"
