@@ -60,16 +60,6 @@ def for_spark(table: pa.Table) -> pa.Table:
     >>> for_spark(pa.table({"a": pa.array(["x"]).dictionary_encode(), "b": pa.nulls(1)})).schema.types
     [DataType(string), DataType(string)]
     """
-    columns = []
-    for column in table.columns:
-        type_ = column.type
-        if pa.types.is_dictionary(type_):
-            column = column.cast(type_.value_type)
-        elif pa.types.is_null(type_):
-            column = column.cast(pa.string())
-        elif pa.types.is_timestamp(type_) and type_.unit != "us":
-            column = column.cast(
-                pa.timestamp("us", type_.tz), safe=False
-            )  # finer digits are cut, as the core cuts them
-        columns.append(column)
-    return pa.Table.from_arrays(columns, names=table.schema.names)
+    from whenabouts.spark_plugin.arrow_types import in_spark_types
+
+    return table.cast(in_spark_types(table.schema), safe=False)

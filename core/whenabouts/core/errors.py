@@ -25,6 +25,7 @@ class Code(StrEnum):
     RESERVED_COLUMN = "WA-1011"
     BAD_TEMPLATE = "WA-1012"
     UNKNOWN_TEMPLATE = "WA-1013"
+    FOREIGN_FILE_SYSTEM = "WA-1041"
 
     BAD_CONFIDENCE = "WA-2001"
     BAD_DURATION = "WA-2002"
@@ -44,6 +45,7 @@ class Code(StrEnum):
     MIXED_INPUTS = "WA-3004"
     ENGINE_FAILED = "WA-3005"
     STATE_LACKS_ROWS = "WA-3006"
+    OTHER_REPLAY = "WA-3031"
 
 
 REASONS: dict[Code, str] = {

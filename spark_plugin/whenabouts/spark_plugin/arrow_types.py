@@ -50,10 +50,37 @@ def worker_schema(schema: StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType), field.nullable) for field in schema.fields])
 
 
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.null(): pa.string(),
+}
+
+
+def in_spark_types(schema: pa.Schema) -> pa.Schema:
+    """The nearest types that Spark has, which hold every value; digits finer than a microsecond are cut, as by core.
+
+    >>> in_spark_types(pa.schema({"a": pa.uint8(), "b": pa.null(), "t": pa.timestamp("ns", "Europe/Berlin")})).types
+    [DataType(int16), DataType(string), TimestampType(timestamp[us, tz=Europe/Berlin])]
+    """
+    return pa.schema([pa.field(field.name, _in_spark(field.type), field.nullable) for field in schema])
+
+
+def _in_spark(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return _in_spark(type_.value_type)
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp("us", type_.tz)
+    return _WIDER.get(type_, type_)
+
+
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in exactly these types (time zone labels and nullability of nested fields may differ)."""
     columns = [
-        column if column.type == field.type else column.cast(field.type)
+        column if column.type == field.type else column.cast(field.type, safe=not pa.types.is_timestamp(column.type))
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

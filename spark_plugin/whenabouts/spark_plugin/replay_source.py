@@ -1,0 +1,242 @@
+"""The data source `whenabouts`: event files in batch, and replayed as a stream (`whenabouts.core.replay`).
+
+Options are those of `whenabouts.core.replay_options`, and
+
+    maxRowsPerTrigger   most rows of a micro-batch
+    filterPushdown      `true`: batch reads skip what filters rule out; the session needs
+                        spark.sql.python.filterPushdown.enabled too, which Spark has off
+
+An offset is a row number, with a fingerprint of files and order: a checkpoint goes on with the same replay or not at
+all. Under Trigger.AvailableNow everything is available: a pace is left aside. Spark 4.1 has neither limits nor this
+trigger for sources in Python: there the reader caps the micro-batch itself, and AvailableNow is one micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import Any, NoReturn
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+
+from whenabouts.core.errors import Code, EngineError, InputError, QueryError
+from whenabouts.core.replay import Arrivals, EventFiles, Predicate, Replay, keep
+from whenabouts.core.replay_options import replay_of
+from whenabouts.spark_plugin.arrow_types import conform, in_spark_types, spark_fields, worker_schema
+from whenabouts.spark_plugin.workers import begin_task
+
+MOST_ROWS = "maxRowsPerTrigger"
+PUSHDOWN = "filterPushdown"
+
+ROWS_PER_BATCH = 1 << 15
+"""Rows of a record batch on its way into Spark."""
+
+_OPERATORS: dict[type[Filter], str] = {
+    EqualTo: "==",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    In: "in",
+    IsNull: "null",
+    IsNotNull: "there",
+}
+
+
+def schema_of(options: Mapping[str, str]) -> StructType:
+    """The columns of the source in Spark. Errors as `replay_of` and `Replay.open`."""
+    return StructType(spark_fields(in_spark_types(_replay(options).open().schema)))
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """Reads all rows, in parallel over files and row groups."""
+    pushes = _flag(options, PUSHDOWN)
+    return (FilteringReader if pushes else ReplayReader)(_replay(options), schema)
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Replays the rows, with Spark's admission control where it has one."""
+    most = options.get(MOST_ROWS)
+    if most is not None and not (most.isdecimal() and int(most) > 0):
+        raise QueryError(Code.BAD_OPTION, f"{MOST_ROWS} is {most!r}", "give a whole number above zero")
+    replay, rows = _replay(options), None if most is None else int(most)
+    if find_spec("pyspark.sql.streaming.datasource") is None:
+        return SelfCappedReader(replay, schema, rows)
+    from whenabouts.spark_plugin.admitted_replay import AdmittedReader
+
+    return AdmittedReader(replay, schema, rows)
+
+
+class ChunkPartition(InputPartition):
+    """A chunk of files for one task."""
+
+    def __init__(self, files: EventFiles, number: int, predicates: Sequence[Predicate]) -> None:
+        self.files, self.number, self.predicates = files, number, predicates
+
+
+class SlicePartition(InputPartition):
+    """A slice of a stream for one task."""
+
+
+class ReplayReader(DataSourceReader):
+    """All rows of the files, in no order."""
+
+    def __init__(self, replay: Replay, schema: StructType) -> None:
+        self._replay, self._schema = replay, schema
+        self._predicates: list[Predicate] = []
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each chunk."""
+        files = self._replay.open()
+        return [ChunkPartition(files, number, self._predicates) for number in files.matching(self._predicates)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of a chunk; Spark gives None where there is no partition at all."""
+        begin_task()
+        if isinstance(partition, ChunkPartition):
+            yield from _batches(keep(partition.files.table(partition.number), partition.predicates), self._schema)
+
+
+class FilteringReader(ReplayReader):
+    """Leaves out what filters rule out. A class of its own: Spark fails where a reader takes filters unasked."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  # Spark's name
+        """Take note of what can be told; Spark filters once more by all of them, so that semantics are its own."""
+        for each in filters:
+            attribute: tuple[str, ...] = getattr(each, "attribute", ())
+            value: Any = getattr(each, "value", None)
+            op = _OPERATORS.get(type(each))
+            if op is not None and len(attribute) == 1:
+                self._predicates.append(Predicate(attribute[0], op, list(value) if op == "in" else value))
+            yield each
+
+
+class StreamReader(DataSourceStreamReader):
+    """What all versions of Spark share. Times are read and put in order in the driver, once, when first needed."""
+
+    def __init__(self, replay: Replay, schema: StructType, most: int | None) -> None:
+        self._replay, self._schema, self._most = replay, schema, most
+        self._arrivals: Arrivals | None = None
+        self._begun: tuple[int, float] | None = None
+        self._paced = True
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Row 0."""
+        return self._offset(0)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Slices of the rows between two offsets. Raises EngineError WA-3031 for offsets of another replay."""
+        rows = [self._row(offset) for offset in (start, end)]
+        return [SlicePartition(piece) for piece in self._known().slices(*rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice."""
+        begin_task()
+        yield from _batches(partition.value.read(), self._schema)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_arrivals": None}  # workers read slices and need no order of all rows
+
+    def _known(self) -> Arrivals:
+        if self._arrivals is None:
+            self._arrivals = self._replay.open().arrivals()
+        return self._arrivals
+
+    def _due(self, row: int, most: int | None) -> dict[str, Any]:
+        """The offset up to which rows are out, at most `most` after `row`."""
+        known = self._known()
+        self._begun = self._begun or (row, monotonic())
+        begun, since = self._begun
+        due = max(known.due(begun, monotonic() - since), row) if self._paced else len(known.at_us)
+        return self._offset(due if most is None else min(due, row + most))
+
+    def _offset(self, row: int) -> dict[str, Any]:
+        return {"row": row, "replay": self._known().fingerprint}
+
+    def _row(self, offset: dict[str, Any]) -> int:
+        if offset.get("replay") != self._known().fingerprint:
+            raise EngineError(
+                Code.OTHER_REPLAY,
+                "the checkpoint belongs to another replay: files, time, disorder or seed have changed",
+                "bring them back, or start from a new checkpoint",
+            )
+        return int(offset["row"])
+
+
+class SelfCappedReader(StreamReader):
+    """For Spark 4.1, which asks for the latest offset without telling where it stands.
+
+    Where it stands is known all the same: Spark plans every micro-batch here, and after a restart it plans the last one
+    (or an empty one in its place) before it asks for more.
+    """
+
+    def __init__(self, replay: Replay, schema: StructType, most: int | None) -> None:
+        super().__init__(replay, schema, most)
+        self._at = 0
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark 4.1's name and signature
+        """What is out by now."""
+        return self._due(self._at, self._most)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """As `StreamReader`; takes note of the end."""
+        pieces = super().partitions(start, end)
+        self._at = self._row(end)
+        return pieces
+
+
+def _replay(options: Mapping[str, str]) -> Replay:
+    replay = replay_of(dict(options), also=(MOST_ROWS, PUSHDOWN))
+    return replace(replay, path=_local(replay.path))
+
+
+def _local(path: str) -> str:
+    """The path in the file system, absolute: workers may have another working directory."""
+    parts = urlsplit(path)
+    if len(parts.scheme) > 1 and parts.scheme != "file":
+        raise InputError(
+            Code.FOREIGN_FILE_SYSTEM,
+            f"{path} is on {parts.scheme}://",
+            "give a path that the driver and all workers see as a file system: a mount, or local files",
+        )
+    return str(Path(unquote(parts.path) if parts.scheme == "file" else path).absolute())
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    text = str(options.get(name, "false")).lower()
+    if text not in ("true", "false"):
+        raise QueryError(Code.BAD_OPTION, f"{name} is {text!r}", "give true or false")
+    return text == "true"
+
+
+def _batches(table: pa.Table, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Rows in the columns and types of `schema`, which is the source's own or the one that the user gave."""
+    missing = [name for name in schema.names if name not in table.schema.names]
+    if missing:
+        _missing(missing[0], table.schema.names)
+    target = worker_schema(schema)
+    for batch in table.select(schema.names).to_batches(max_chunksize=ROWS_PER_BATCH):
+        yield conform(batch, target)
+
+
+def _missing(name: str, there: Sequence[str]) -> NoReturn:
+    raise InputError(Code.MISSING_COLUMN, f"the files have no column {name!r}", f"they have {', '.join(there)}")

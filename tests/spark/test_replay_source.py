@@ -1,0 +1,184 @@
+"""`format("whenabouts")`: found by Spark itself; the rows of the files in batch, or as a stream with restarts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from whenabouts.core import Interval, Lateness, within
+from whenabouts.core.local import timing_join as join_locally
+from whenabouts.core.replay_options import replay_of
+from whenabouts.spark_plugin import timing_join
+from whenabouts.spark_plugin.environment import spark_version
+
+pytestmark = pytest.mark.slow
+
+N = 60
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two Parquet files of several row groups and a CSV file, out of order, with a type that Spark lacks."""
+    folder = tmp_path_factory.mktemp("replay") / "events"
+    folder.mkdir()
+    draw = np.random.default_rng(1)
+    at = pa.array(draw.integers(0, 600_000_000, N) + 1_600_000_000_000_000, pa.timestamp("us", "UTC"))
+    table = pa.table({"t": at, "id": pa.array(range(N), pa.int64()), "k": pa.array(np.arange(N) % 3, pa.int64())})
+    pq.write_table(table[:25], folder / "a.parquet", row_group_size=9)
+    pq.write_table(table[25:50], folder / "b.parquet", row_group_size=9)
+    pa.csv.write_csv(table[50:], folder / "c.csv")
+    return folder
+
+
+OPTIONS = {"time": "t", "polling": "30 s", "disorder": "1 minute", "seed": "4"}
+
+
+def local(events: Path) -> pa.Table:
+    arrivals = replay_of({"path": str(events)} | OPTIONS).open().arrivals()
+    return pa.concat_tables(piece.read() for piece in arrivals.slices(0, N))
+
+
+def rows(table: pa.Table) -> Counter[str]:
+    return Counter(map(repr, table.to_pylist()))
+
+
+def test_a_batch_has_the_rows_of_the_files_with_the_bounds_of_their_times(spark: SparkSession, events: Path) -> None:
+    frame = spark.read.format("whenabouts").options(**OPTIONS).load(events.as_uri())
+    assert [(f.name, f.dataType.simpleString()) for f in frame.schema] == [
+        ("t", "timestamp"), ("id", "bigint"), ("k", "bigint"), ("t_min", "timestamp"), ("t_max", "timestamp"),
+    ]  # fmt: skip
+    assert rows(frame.toArrow().cast(local(events).schema)) == rows(local(events))
+    few = spark.read.format("whenabouts").schema("id int").options(**OPTIONS).load(str(events))
+    assert few.toArrow()["id"].to_pylist().count(59) == 1
+
+
+def test_sql_reads_it_by_options(spark: SparkSession, events: Path) -> None:
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW polled USING whenabouts "
+        f"OPTIONS (path '{events}', time 't', granularity '1 minute', rounding 'up')"
+    )
+    told = spark.sql("SELECT count(*) AS n, min(t - t_min) AS least FROM polled").collect()[0]
+    assert (told.n, told.least) == (N, dt.timedelta(minutes=1))
+
+
+def test_filters_are_pushed_down_to_row_groups(spark: SparkSession, events: Path) -> None:
+    frame = spark.read.format("whenabouts").options(time="t", filterPushdown="true").load(str(events))
+    with pytest.raises(PySparkException, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        frame.where("id = 3").count()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert frame.where("id = 3").rdd.getNumPartitions() == 2  # of 7: one row group, and the text file
+        told = frame.where("id > 40 and k in (0, 2) and id * 2 < 110").toArrow()["id"].to_pylist()
+        assert sorted(told) == [i for i in range(41, 55) if i % 3 != 1]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def start(
+    spark: SparkSession, events: Path, folder: Path, seen: dict[int, list[int]], **options: Any
+) -> StreamingQuery:
+    def write(batch: DataFrame, number: int) -> None:
+        seen[number] = [row.id for row in batch.collect()]
+
+    stream = spark.readStream.format("whenabouts").options(**(OPTIONS | options)).load(str(events))
+    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.start()
+
+
+def test_a_stream_goes_on_where_it_was_and_only_with_the_same_replay(
+    spark: SparkSession, events: Path, tmp_path: Path
+) -> None:
+    """Micro-batches of 14 rows in order of arrival; after a restart the first one is a new one, not a replayed one."""
+    seen: dict[int, list[int]] = {}
+    query = start(spark, events, tmp_path, seen, maxRowsPerTrigger=14)
+    while len(seen) < 2:
+        assert query.isActive, query.exception()
+    query.stop()
+    query = start(spark, events, tmp_path, seen, maxRowsPerTrigger=14)
+    query.processAllAvailable()
+    query.stop()
+    order = local(events)["id"].to_pylist()
+    assert [sorted(seen[n]) for n in sorted(seen)] == [sorted(order[at : at + 14]) for at in range(0, N, 14)]
+    query = start(spark, events, tmp_path, {}, maxRowsPerTrigger=14, seed="5")
+    with pytest.raises(PySparkException, match="WA-3031"):
+        query.processAllAvailable()
+
+
+def test_a_pace_holds_rows_back_until_they_are_due(spark: SparkSession, events: Path, tmp_path: Path) -> None:
+    """So slow that no row but the first can be due while the test runs."""
+    seen: dict[int, list[int]] = {}
+    query = start(spark, events, tmp_path, seen, speed="0.000001")
+    query.processAllAvailable()
+    query.stop()
+    assert [row for number in seen for row in seen[number]] == local(events)["id"].to_pylist()[:1]
+
+
+@pytest.mark.skipif((spark_version() or "") < "4.2", reason="sources in Python know no limits before Spark 4.2")
+def test_available_now_takes_everything_in_capped_micro_batches(
+    spark: SparkSession, events: Path, tmp_path: Path
+) -> None:
+    seen: dict[int, list[int]] = {}
+
+    def write(batch: DataFrame, number: int) -> None:
+        seen[number] = [row.id for row in batch.collect()]
+
+    options: dict[str, Any] = OPTIONS | {"maxRowsPerTrigger": 25, "rowsPerSecond": "0.001"}
+    stream = spark.readStream.format("whenabouts").options(**options).load(str(events))
+    writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert [len(seen[n]) for n in sorted(seen)] == [25, 25, 10]
+
+
+def test_a_join_of_replayed_streams_is_the_join_of_the_files(spark: SparkSession, events: Path, tmp_path: Path) -> None:
+    """The disorder of the replay is inside the lateness of the join: nothing is late, and the pairs are all there."""
+    times = Interval("t_min", "t_max", max_uncertainty="30 s")
+    query: dict[str, Any] = {"left_time": times, "right_time": times, "condition": within("20 s", confidence=0.5)}
+    late = Lateness("1 minute", "1 minute")
+    table = local(events).select(["id", "t_min", "t_max"])
+    want = join_locally(table, table, **query).select(["id_left", "id_right", "probability"])
+    sides = [
+        spark.readStream.format("whenabouts").options(**OPTIONS, maxRowsPerTrigger=30).load(str(events))
+        for _ in range(2)
+    ]
+    left, right = (side.select("id", "t_min", "t_max") for side in sides)
+    found: list[pa.Table] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        found.append(batch.select("id_left", "id_right", "probability").toArrow())
+
+    pairs = timing_join(left, right, **query, lateness=late, buckets=1)
+    running = pairs.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    running.processAllAvailable()
+    running.stop()
+    assert want.num_rows > N
+    assert rows(pa.concat_tables(found).cast(want.schema)) == rows(want)
+
+
+def test_what_makes_no_sense_is_refused_when_the_source_is_loaded(spark: SparkSession, events: Path) -> None:
+    with pytest.raises(PySparkException, match=r"WA-2006: option 'speeed' .*rowsPerSecond, speed"):
+        spark.readStream.format("whenabouts").options(time="t", speeed="2").load(str(events))
+    with pytest.raises(PySparkException, match="WA-1041"):
+        spark.read.format("whenabouts").options(time="t").load("s3://bucket/events")
+
+
+def test_the_stub_loads_next_to_nothing() -> None:
+    import subprocess
+
+    code = (
+        "import sys, pyspark.sql.datasource, pyspark.sql.types; before = set(sys.modules); import pyspark_whenabouts;"
+        "sys.exit(len(set(sys.modules) - before) > 1)"
+    )
+    path = {"PYTHONPATH": ":".join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", code], env=path, check=False).returncode == 0
