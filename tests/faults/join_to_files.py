@@ -1,0 +1,63 @@
+"""The program that is killed: a full outer timing join of two folders of files, as a stream, into a Parquet sink.
+
+`python join_to_files.py FOLDER`: everything lies in FOLDER, so that starting it again goes on. Rows that a worker takes
+in are noted in FOLDER/seen, one file for each worker; at the end FOLDER/result.parquet holds what the sink holds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from whenabouts.core import Interval, Lateness, within
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.spark_plugin import local_session, run
+from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
+
+TIME = Interval("t_min", "t_max", max_uncertainty="2 s")
+QUERY = TimingJoin(
+    left_time=TIME,
+    right_time=TIME,
+    on="k",
+    how="full_outer",
+    condition=within("3 s", confidence=0.6),
+    lateness=Lateness("20 s", "20 s"),
+)
+
+
+def main(folder: Path) -> None:
+    spark = local_session("killed", spark__sql__shuffle__partitions=2)
+    spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+
+    def stream(name: str) -> DataFrame:
+        files = str(folder / name)
+        rows = spark.readStream.schema(spark.read.parquet(files).schema).option("maxFilesPerTrigger", 1).parquet(files)
+        return rows.mapInArrow(noting(str(folder / "seen")), rows.schema)
+
+    end = EndOfInput(spark, folder / "end")
+    pairs = run(QUERY, [stream("left"), stream("right")], buckets=4, end_of_input=end.stream)
+    writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    run_to_end(writer.start(str(folder / "sink")), end)
+    pq.write_table(spark.read.parquet(str(folder / "sink")).toArrow(), folder / "result.parquet")
+
+
+def noting(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Note the rows that come by."""
+
+    def note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            with open(f"{folder}/{os.getpid()}", "a") as file:
+                file.write("".join(f"{row}\n" for row in batch.column("id").to_pylist()))
+            yield batch
+
+    return note
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,46 @@
+"""The processes below one that a test started; no other is ever touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from time import monotonic, sleep
+
+
+def children(pid: int) -> list[int]:
+    """Direct children, from /proc."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:  # it has ended
+        return []
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below `pid`, nearest first."""
+    found = children(pid)
+    for child in list(found):
+        found += descendants(child)
+    return found
+
+
+def command(pid: int) -> str:
+    """The command line of a process, empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def kill(pids: list[int]) -> None:
+    """kill -9, and wait until they are gone (or wait for their parent, as zombies)."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    deadline = monotonic() + 30
+    while any(command(pid) for pid in pids):
+        assert monotonic() < deadline, "processes outlive kill -9"
+        sleep(0.02)
