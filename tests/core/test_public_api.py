@@ -10,10 +10,12 @@ PUBLIC = {
     "Code",
     "Condition",
     "EngineError",
+    "Equivalence",
     "Histogram",
     "InputError",
     "Interval",
     "Lateness",
+    "LossyQueryWarning",
     "PairAnswer",
     "Point",
     "QueryError",
@@ -37,6 +39,8 @@ PUBLIC = {
     "uniform",
     "why_not",
     "within",
+    "within_relative",
+    "within_value",
 }
 
 

@@ -74,8 +74,8 @@ class Spoilt(LocalHarness):
     def spoil(self, operator: Any) -> None:
         pass
 
-    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand) -> Step:
-        return step(store, arrivals, watermark, demand)  # type: ignore[no-any-return]
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
+        return step(store, arrivals, watermark, demand, *more)  # type: ignore[no-any-return]
 
     def outcome(self, outcome: Outcome) -> Outcome:
         return outcome
@@ -94,8 +94,8 @@ class DropsLateRows(Spoilt):
 class NeverCallsARowLate(Spoilt):
     name = "never calls a row late"
 
-    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand) -> Step:
-        return step(store, arrivals, NO_WATERMARK, demand)  # type: ignore[no-any-return]
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
+        return step(store, arrivals, NO_WATERMARK, demand, *more)  # type: ignore[no-any-return]
 
 
 class EvictsTooEarly(Spoilt):
@@ -233,8 +233,8 @@ def sheets_with_strategy(query: Any, strategy: str) -> Any:
 class ForgetsWaitingRows(Spoilt):
     name = "forgets the rows that wait at the end"
 
-    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand) -> Step:
-        return Step() if demand is Demand.END and not arrivals else step(store, arrivals, watermark, demand)
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
+        return Step() if demand is Demand.END and not arrivals else step(store, arrivals, watermark, demand, *more)
 
 
 class RejectsUnderOneCode(Spoilt):
@@ -382,8 +382,15 @@ class LosesABitOfBuckets(Spoilt):
 class EndsRunsEarly(Spoilt):
     name = "ends runs with every file"
 
-    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand) -> Step:
-        return step(store, arrivals, watermark, Demand.END)  # type: ignore[no-any-return]
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
+        return step(store, arrivals, watermark, Demand.END, *more)  # type: ignore[no-any-return]
+
+
+class KnowsOneBucket(Spoilt):
+    name = "tells a bucket nothing of the others"
+
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
+        return step(store, arrivals, watermark, demand)  # type: ignore[no-any-return]
 
 
 class CallsRowsAloneEarly(Spoilt):

@@ -10,9 +10,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, find, settings
 
-from whenabouts.conformance import counts, expectations, families, generators, multiset, oracle, sheets
+from whenabouts.conformance import (
+    counts,
+    expectations,
+    families,
+    generators,
+    multiset,
+    oracle,
+    sheets,
+    sheets_coalescing,
+)
+from whenabouts.conformance.answers_coalescing import answer
 from whenabouts.conformance.families import Family
-from whenabouts.conformance.test_run_merger import _runs
 from whenabouts.core import Interval
 
 SHEETS = tuple(sheets.PROFILES)
@@ -129,15 +138,17 @@ def test_streams_have_rows_out_of_order_but_none_late_and_all_rows(name: str) ->
     assert disorder > 5 or name.startswith("realistic"), "in it cases lie years apart"
 
 
-def test_the_rows_of_the_run_merger_make_runs_of_every_kind() -> None:
-    query, table = sheets.runs_sheet()
-    runs = list(_runs(query, oracle.plain_rows(table)).elements())
+def test_the_readings_make_runs_of_every_kind() -> None:
+    found = answer(sheets_coalescing.QUERIES["all"], sheets_coalescing.readings())
+    runs = list(found.rows.elements())
     assert sum(run[-1] > 2 for run in runs) > 100
     assert sum(run[-1] == 1 for run in runs) > 50
     assert {repr(run[1]) for run in runs} == {"None", "nan", "1.0", "2.5"}
-    assert any(run[0] is None for run in runs)
-    first_file = sheets.runs_stream()["events"][0]
-    assert first_file.num_rows < table.num_rows
+    assert set(Counter(row[0] for row in found.rejects.elements())) == {"WA-1003", "WA-1021", "WA-1022"}
+    assert found.replayed > 50
+    times = sheets_coalescing.stream()["events"][0].column("t").drop_null().to_pylist()
+    assert 0 < len(times) < sheets_coalescing.readings().num_rows
+    assert times != sorted(times)
 
 
 def test_inputs_are_the_same_in_every_process() -> None:

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from whenabouts.core import Code, EngineError, InputError, Interval, Point, QueryError, within
+from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import run as run_locally
-from whenabouts.core.run_merger import RunMerger
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.spark_plugin import counts, rejects, run, timing_join
 
@@ -46,10 +46,10 @@ def test_pairs_are_those_of_the_local_engine(batch_of: BatchOf) -> None:
 
 
 def test_an_operator_of_another_kind_runs_the_same_way(batch_of: BatchOf) -> None:
-    query = RunMerger(time=Point("t0"), group="k", values="t1", gap=50)
+    query = Coalesce(time="t0", group="k", values="t1", window=60, slide=60)
     want = run_locally(query, [LEFT])
     got = run(query, [batch_of(LEFT)], buckets=2).toArrow().cast(want.output.schema)
-    assert want.output.num_rows == 5
+    assert want.output.num_rows == 6
     assert _rows(got) == _rows(want.output)
 
 

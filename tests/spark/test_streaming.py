@@ -18,10 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from whenabouts.core import Interval, Lateness, Point, within
+from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import run_stream
 from whenabouts.core.protocol import Query
-from whenabouts.core.run_merger import RunMerger
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.spark_plugin import run, timing_join, write_with_rejects
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB
@@ -206,8 +206,8 @@ QUERIES: dict[str, tuple[Query, list[list[pa.Table]]]] = {
         ),
         [_files(4, seed=1), _files(3, seed=2)],
     ),
-    "runs": (
-        RunMerger(time=Point("t0"), group="k", values="v", gap="300 ms", lateness="10 ms"),
+    "extents": (
+        Coalesce(time="t0", group="k", values="v", window="300 ms", slide="100 ms", lateness="10 ms"),
         [_files(4, seed=3)],
     ),
 }  # fmt: skip
@@ -239,13 +239,13 @@ def test_a_stream_that_loses_a_micro_batch_ends_with_the_rows_of_the_local_engin
     assert spark.sql("select 1").count() == 1  # the harness leaves a session that it did not start
 
 
-def test_runs_come_out_by_timer_before_the_input_ends(stream_of: StreamOf, tmp_path: Path) -> None:
-    """A run is final once the watermark has passed it by the gap, also when its own bucket gets no more rows."""
+def test_extents_come_out_by_timer_before_the_input_ends(stream_of: StreamOf, tmp_path: Path) -> None:
+    """An extent is final once the watermark has passed it, also when its own bucket gets no more rows."""
     rows = [("a", 0), ("b", 0), ("b", 10), ("b", 20), ("b", 30)]
     steps = [
         pa.table({"k": [k], "t": pa.array([NOW + t * SECOND], pa.timestamp("us", "UTC")), "v": [1]}) for k, t in rows
     ]
-    query = RunMerger(time=Point("t"), group="k", values="v", gap="1 s")
+    query = Coalesce(time="t", group="k", values="v", window="5 s", slide="5 s")
     out: dict[int, list[tuple[str, float]]] = {}
 
     def write(batch: DataFrame, number: int) -> None:

@@ -21,7 +21,6 @@ import pyarrow as pa
 from whenabouts.conformance import families, oracle
 from whenabouts.conformance.families import BINARY_SECOND, DAYS, DYADIC, MANY, MIXED, NUMBERED, Family
 from whenabouts.core import Condition, Interval, Lateness, Point, between, deadline, delay, within
-from whenabouts.core.run_merger import RunMerger
 from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 
@@ -316,30 +315,6 @@ def late_stream(name: str) -> dict[str, Files]:
         held_back, first = ordered[0].slice(0, 12), ordered[0].slice(12)
         files[side] = [first, *ordered[1:-1], pa.concat_tables([held_back, ordered[-1]])]
     return {side: tuple(tables) for side, tables in files.items()}
-
-
-@lru_cache
-def runs_sheet() -> tuple[RunMerger, pa.Table]:
-    """A query of the other operator and its rows: values that last for half a minute, with nulls, NaN, equal times."""
-    random, n = rng("runs"), 1500
-    group, second = random.integers(0, 30, n), random.integers(0, 240, n)
-    lasting = np.where(random.random(n) < 0.92, second // 30 + group, random.integers(0, 6, n))
-    columns = {
-        "group": pa.array(group, mask=group == 7),
-        "level": pa.array(np.array([np.nan, 1.0, 2.5])[lasting % 3], mask=lasting % 4 == 3),
-        "state": pa.array(np.array(["on", "off"])[lasting % 2], mask=lasting % 5 == 4),
-        "t": pa.array(YEAR_2024 + SECOND * second, mask=random.random(n) < 0.02),
-        "id": pa.array(np.arange(n)),
-    }
-    query = RunMerger(time=Point("t"), group="group", values=["level", "state"], gap="4 s", lateness="3 s")
-    return query, pa.table(columns)
-
-
-@lru_cache
-def runs_stream(files: int = 4, seed: int = 0) -> dict[str, Files]:
-    """The rows of `runs_sheet` as files of a stream, out of order inside the lateness."""
-    query, table = runs_sheet()
-    return {"events": cut(reordered(table, query.time, query.lateness_us[0], "runs", seed), files, "runs", seed)}
 
 
 def with_strategy(query: TimingJoin, strategy: str, **options: Any) -> TimingJoin:

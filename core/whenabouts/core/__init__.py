@@ -14,6 +14,7 @@ from whenabouts.core.errors import (
     Code,
     EngineError,
     InputError,
+    LossyQueryWarning,
     QueryError,
     RejectedRowsWarning,
     WhenaboutsError,
@@ -27,16 +28,19 @@ if TYPE_CHECKING:
     from whenabouts.core.pair_answers import PairAnswer, Reason, why_not
     from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
     from whenabouts.core.timestamps_from import from_distribution, from_granularity, from_latency, from_polling
+    from whenabouts.core.value_equivalence import Equivalence, within_relative, within_value
 
 __all__ = [
     "ChanceMatches",
     "Code",
     "Condition",
     "EngineError",
+    "Equivalence",
     "Histogram",
     "InputError",
     "Interval",
     "Lateness",
+    "LossyQueryWarning",
     "PairAnswer",
     "Point",
     "QueryError",
@@ -60,9 +64,14 @@ __all__ = [
     "uniform",
     "why_not",
     "within",
+    "within_relative",
+    "within_value",
 ]
 
 _IMPORTED_WHEN_USED = {
+    "Equivalence": "value_equivalence",
+    "within_relative": "value_equivalence",
+    "within_value": "value_equivalence",
     "ChanceMatches": "accidental_pairs",
     "chance_matches": "accidental_pairs",
     "Histogram": "timestamps",

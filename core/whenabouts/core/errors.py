@@ -25,6 +25,9 @@ class Code(StrEnum):
     RESERVED_COLUMN = "WA-1011"
     BAD_TEMPLATE = "WA-1012"
     UNKNOWN_TEMPLATE = "WA-1013"
+    NULL_GROUP = "WA-1021"
+    DUPLICATE_TIMESTAMP = "WA-1022"
+    INCOMPARABLE_VALUES = "WA-1023"
     FOREIGN_FILE_SYSTEM = "WA-1041"
 
     BAD_CONFIDENCE = "WA-2001"
@@ -38,6 +41,8 @@ class Code(StrEnum):
     COLUMN_CLASH = "WA-2009"
     UNBOUNDED_STATE = "WA-2010"
     UNKNOWN_CLOCK_OFFSET = "WA-2011"
+    BAD_WINDOW = "WA-2021"
+    BAD_EQUIVALENCE = "WA-2022"
 
     NO_JAVA = "WA-3001"
     ENGINE_VERSION = "WA-3002"
@@ -57,6 +62,8 @@ REASONS: dict[Code, str] = {
     Code.UNPARSABLE_TIME: "a time could not be read",
     Code.UNKNOWN_TEMPLATE: "the row names no registered template",
     Code.LATE: "t_max is behind the watermark",
+    Code.NULL_GROUP: "a group column is null",
+    Code.DUPLICATE_TIMESTAMP: "duplicate_timestamp: another row of the group has this time and comes before in order",
 }
 """What a rejected row is told, by code (the codes that can strike a single row)."""
 
@@ -92,3 +99,7 @@ class EngineError(WhenaboutsError, RuntimeError):
 
 class RejectedRowsWarning(UserWarning):
     """Some input rows were rejected; the message counts them by code."""
+
+
+class LossyQueryWarning(UserWarning):
+    """A query leaves rows out by its very options: a slide longer than its window."""

@@ -8,7 +8,7 @@ are decoded (state and other processes do not share dictionaries).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,8 @@ class EventReader:
     Raises at once for what no row can mend: a missing column (InputError WA-1001), a type that is no time (WA-1002),
     a column name beginning with `_wa_` (WA-1011), a name that stands twice (QueryError WA-2009).
 
+    `groups`: columns without which a row has no place: where one is null the row is rejected (WA-1021).
+
     >>> from whenabouts.core.timestamps import Interval
     >>> reader = EventReader(0, "left", pa.schema({"a": pa.int64(), "b": pa.int64()}), Interval("a", "b"))
     >>> block, rejected = reader.read(pa.record_batch({"a": [1, 5, None], "b": [2, 3, 4]}))
@@ -58,10 +60,11 @@ class EventReader:
 (<Code.REVERSED_INTERVAL: 'WA-1004'>, 1)])
     """
 
-    def __init__(self, input: int, name: str, schema: pa.Schema, time: TimeSpec) -> None:
+    def __init__(self, input: int, name: str, schema: pa.Schema, time: TimeSpec, *, groups: Sequence[str] = ()) -> None:
         self.input = input
         self.name = name
         self.time = time
+        self._groups = tuple(groups)
         _check_names(schema, name)
         for column in time.columns:
             _check_time_column(schema, column, name)
@@ -81,7 +84,10 @@ class EventReader:
         t_min, t_max = self.time.ends([column.us for column in columns], known)
         good = np.ones(rows.num_rows, bool)
         rejected = []
-        for code, fault in self._faults(columns, template, t_min, t_max):
+        nulls = [np.asarray(rows.column(name).is_null()) for name in self._groups if rows.column(name).null_count]
+        for code, fault in (
+            *self._faults(columns, template, t_min, t_max), *((Code.NULL_GROUP, null) for null in nulls),
+        ):  # fmt: skip
             struck = good & fault
             if struck.any():
                 rejected.append(Rejected(self.input, code, rows.filter(pa.array(struck))))
@@ -121,6 +127,8 @@ class EventReader:
                 yield Code.TIME_OUT_OF_RANGE, end.outside
         if template is not None and template.min(initial=0) < 0:
             yield Code.UNKNOWN_TEMPLATE, template < 0
+        if t_min is ends[0].us and t_max is t_min:
+            return  # points as they stand in their column, whose range has been looked at
         # Columns inside the calendar can lie at its edge, and a specification may have shifted them past it.
         if t_min.min(initial=0) < FIRST_US or t_max.max(initial=0) > LAST_US:
             yield Code.TIME_OUT_OF_RANGE, (t_min < FIRST_US) | (t_max > LAST_US)

@@ -7,7 +7,8 @@ randomness or I/O. A host - a Spark or Flink adapter, or the local engine - does
 2. sends each block to a bucket, `operator.keys.buckets(block, n)`; rows of one key never part;
 3. per bucket calls `step` with the blocks that arrived, the watermark in force when they entered, and a `SegmentStore`
    that holds that bucket's state;
-4. emits `output` and `rejected`, and calls `step` again, without blocks, once the watermark reaches `timer_us`.
+4. emits `output` and `rejected`, and calls `step` again, without blocks, once the watermark reaches `timer_us`;
+5. tells a bucket how far time has come in the others, where the operator `needs_latest`.
 
 A host knows nothing else of an operator. If a new kind of operator needs a new branch in a host, this file is wrong.
 """
@@ -115,14 +116,24 @@ class Operator(Protocol):
         comes out only once the watermark has passed it has no event time to offer.
         """
 
+    @property
+    def needs_latest(self) -> bool:
+        """Whether what comes out at the end hangs on how far time has come in other buckets too.
+
+        If so, the host tells every bucket `latest_us`, and calls `step` with `Demand.END` for each.
+        """
+
     def step(
         self,
         store: SegmentStore,
         arrivals: Sequence[Arrival],
         watermark_us: int,
         demand: Demand = Demand.NOTHING,
+        latest_us: int = NO_WATERMARK,
     ) -> Step:
         """Take in `arrivals` under `watermark_us`: no row that is not late has `t_max` below it, now or later.
+
+        `latest_us`: the greatest `t_max` that the host has seen in any bucket, where the operator `needs_latest`.
 
         A row with `t_max < watermark_us` is late and rejected (WA-1010). The watermark never goes back between the
         calls for one store. Equal calls on equal stores give equal results: a host may replay a step.

@@ -27,7 +27,7 @@ from whenabouts.core.join_modes import LEFT, RIGHT, Mode
 from whenabouts.core.keys import NULL_KEY, Keys
 from whenabouts.core.lateness import drop_late
 from whenabouts.core.pair_output import EVENT_TIME
-from whenabouts.core.protocol import END_OF_TIME, Arrival, Demand, SegmentStore, Step
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.segmented_state import Held, Layout, SegmentedState
 from whenabouts.core.settling import keep_marks, settler_of
 from whenabouts.core.side_rows import Finality, JoinOutput, one_batch, table_of
@@ -155,6 +155,8 @@ class _Work(NamedTuple):
 class TimingJoinOperator:
     """Runs a `TimingJoin` over the blocks and the state of one bucket."""
 
+    needs_latest = False
+
     def __init__(self, query: TimingJoin, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
         self.query = query
         self._specs = (query.left_time, query.right_time)
@@ -197,6 +199,7 @@ class TimingJoinOperator:
         arrivals: Sequence[Arrival],
         watermark_us: int,
         demand: Demand = Demand.NOTHING,
+        latest_us: int = NO_WATERMARK,
     ) -> Step:
         """One step of `protocol.Operator`. Cost: the rows that arrived, the segments they reach, and the pairs."""
         step = Step()

@@ -1,0 +1,75 @@
+"""What a coalescing query must give over a table: its output rows and its rejects, from the oracle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from whenabouts.conformance import multiset, oracle
+from whenabouts.conformance import oracle_coalescing as scratch
+from whenabouts.conformance.multiset import Row
+from whenabouts.conformance.oracle_coalescing import Reading, Run
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.extents import Extents
+
+
+class Answer(NamedTuple):
+    """Output rows, rejected rows behind their code, and how many rows were repetitions."""
+
+    rows: Counter[Row]
+    rejects: Counter[Row]
+    replayed: int
+
+
+def answer(query: Coalesce, table: pa.Table) -> Answer:
+    """From scratch; times are int64 or timestamps in microseconds."""
+    how, time = query.coalescing, query.time.columns[0]  # type: ignore[union-attr]  # a Point after validation
+    good, rejects = [], []
+    cells = zip(*(multiset.cells(column) for column in table.columns), strict=True)
+    for row, values in zip(oracle.plain_rows(table), cells, strict=True):
+        if row[time] is None:
+            rejects.append(("WA-1003", *values))
+        elif any(row[name] is None for name in how.group):
+            rejects.append(("WA-1021", *values))
+        else:
+            good.append(row)
+    settled = scratch.settle(good, time, how.group)
+    rejects += [("WA-1022", *map(multiset.cell, row.values())) for row in settled.duplicates]
+    kind, bound = how.equivalence.kind, how.equivalence.bound
+    goes_on = how.equivalence.predicate or scratch.all_equivalent(kind, bound, how.values)
+    found: list[tuple[object, ...]] = []
+    for at, extent in extents(how.extents, settled.readings):
+        runs = scratch.coalesced(extent, lambda a, b: goes_on(*({n: r[n] for n in how.values} for r in (a, b))))
+        found += [(*([at] if how.extents.slides else []), *_columns(query, run)) for run in runs]
+    return Answer(multiset.counted(found), Counter(rejects), settled.replayed)
+
+
+def extents(how: Extents, readings: tuple[Reading, ...]) -> Iterator[tuple[int, Iterable[Reading]]]:
+    """The extents that the query asks for, with their instants."""
+    if not readings:
+        return
+    window, latest = how.window, max(reading.ts for reading in readings)
+    if how.slide_rows is not None:
+        assert window.rows is not None
+        for reading in scratch.row_instants(readings, how.slide_rows, per_group=window.per_group):
+            mine = [r for r in readings if r.group == reading.group] if window.per_group else list(readings)
+            yield reading.ts, scratch.extent_by_rows(mine, (reading.ts, reading.group), window.rows)
+        return
+    instants: Iterable[int] = [latest if how.at_us is None else how.at_us]
+    if how.slide_us is not None:
+        instants = scratch.instants(readings, how.slide_us)
+    for at in instants:
+        if window.width_us is not None:
+            yield at, scratch.extent_by_time(readings, at, window.width_us, closed=window.closed)
+        elif window.rows is not None:
+            yield at, scratch.extent_by_rows(readings, at, window.rows, per_group=window.per_group)
+        else:
+            yield at, [reading for reading in readings if reading.ts <= at]
+
+
+def _columns(query: Coalesce, run: Run) -> tuple[object, ...]:
+    names = (*query.coalescing.group, *query.coalescing.values)
+    return (*(run.rows[0][name] for name in names), run.start, run.end, run.n)

@@ -1,0 +1,136 @@
+"""Laws of coalescing: both schemes, every window and slide, batch and stream, from scratch each time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from whenabouts.conformance import generators, multiset, sheets_coalescing
+from whenabouts.conformance.answers_coalescing import Answer, answer
+from whenabouts.conformance.engine import Engine
+from whenabouts.conformance.generators_coalescing import Example, arrivals, coalescings
+from whenabouts.conformance.sheets import SECOND
+from whenabouts.conformance.sheets_coalescing import QUERIES
+from whenabouts.core.harness import Variant
+from whenabouts.core.local import Outcome
+
+VARIANTS = {
+    "batch": Variant(),
+    "batch, 3 buckets": Variant(parallelism=3),
+    "stream": Variant(streaming=True),
+    "stream, 3 buckets, restarted": Variant(streaming=True, parallelism=3, restart_after=2),
+}
+CASES = [("all", "batch"), ("slides", "batch, 3 buckets"), ("slides", "stream, 3 buckets, restarted")]
+"""What every engine is held to; the other queries and variants are alike."""
+
+similar = pytest.mark.similar
+
+
+@lru_cache
+def _answer(query: str) -> Answer:
+    return answer(QUERIES[query], sheets_coalescing.readings())
+
+
+def _run(engine: Engine, query: str, variant: str) -> Outcome:
+    how = VARIANTS[variant]
+    files = sheets_coalescing.stream() if how.streaming else sheets_coalescing.finite()
+    return engine.run(QUERIES[query], files, how)
+
+
+@pytest.mark.parametrize(
+    ("query", "variant"),
+    [
+        *CASES,
+        *(pytest.param(q, v, marks=similar) for q in QUERIES for v in VARIANTS if (q, v) not in CASES),
+    ],
+)
+def test_oracle_coalescing(engine: Engine, query: str, variant: str) -> None:
+    """Coalesced tuples are those from scratch, whatever the scheme, window and slide; every row is accounted for."""
+    expected, outcome = _answer(query), _run(engine, query, variant)
+    multiset.assert_same(multiset.rows(outcome.output), expected.rows, "coalesced tuples", {"query": QUERIES[query]})
+    rejects = multiset.rows(outcome.rejects, ["code", *sheets_coalescing.readings().column_names])
+    multiset.assert_same(rejects, expected.rejects, "rejects")
+    counts, rows_in = outcome.metrics, sheets_coalescing.readings().num_rows
+    assert counts["rows_in"] == counts["rows_processed"] + counts["rows_rejected"] + counts["rows_replayed"]
+    assert counts["rows_in"] >= rows_in
+    if VARIANTS[variant].restart_after is None:
+        assert (counts["rows_in"], counts["rows_replayed"]) == (rows_in, expected.replayed)
+
+
+@pytest.mark.parametrize(("files", "seed"), [pytest.param(1, 1, marks=similar), pytest.param(8, 2, marks=similar)])
+def test_differential_coalescing_of_arrival_orders(engine: Engine, files: int, seed: int) -> None:
+    """Another order of arrival inside the lateness, cut into other files, gives the same extents and rejects."""
+    for query in ("slides", "rows of each group"):
+        usual, other = (
+            engine.run(QUERIES[query], sheets_coalescing.stream(*how), Variant(streaming=True))
+            for how in ((), (files, seed))
+        )
+        multiset.assert_same(multiset.rows(other.output), multiset.rows(usual.output), f"{query} of {files} files")
+        multiset.assert_same(multiset.rows(other.rejects), multiset.rows(usual.rejects), f"rejects of {files} files")
+
+
+@similar
+@pytest.mark.parametrize("query", ["all", "slides", "rows"])
+def test_oracle_schemes(engine: Engine, query: str) -> None:
+    """Eager holds runs and compares a tuple once; lazy holds tuples and compares them at each look."""
+    how = Variant(streaming=True)
+    eager, lazy = (
+        engine.run(replace(QUERIES[query], scheme=scheme), sheets_coalescing.stream(8), how).metrics
+        for scheme in ("eager", "lazy")
+    )
+    held = [counts["rows_stored"] - counts["rows_evicted"] for counts in (eager, lazy)]
+    assert 0 < held[0] < held[1]
+    if query != "all":  # where each look takes in what the ones before did
+        assert eager["compared"] < lazy["compared"]
+
+
+@similar
+@pytest.mark.parametrize("query", ["all", "slides", "slides, lazy"])
+def test_oracle_bounded_state_of_coalescing(engine: Engine, query: str) -> None:
+    """Tuples that no extent to come holds leave the state while the stream goes on."""
+    counts = engine.run(QUERIES[query], sheets_coalescing.stream(8, 2), Variant(streaming=True)).metrics
+    assert 0 < counts["rows_stored"] - counts["rows_evicted"] <= 0.6 * counts["rows_processed"]
+
+
+def _keeps(example: Example, outcome: Outcome) -> None:
+    """The rows are those from scratch, bad rows are rejected under their codes, and every row is accounted for."""
+    __tracebackhide__ = True
+    expected = answer(example.query, example.table)
+    event("runs" if expected.rows else "no run")
+    context = {"query": example.query, "table": example.table.to_pylist()}
+    multiset.assert_same(multiset.rows(outcome.output), expected.rows, "coalesced tuples", context)
+    rejects = multiset.rows(outcome.rejects, ["code", *example.table.column_names])
+    multiset.assert_same(rejects, expected.rejects, "rejects", context)
+    counts = outcome.metrics
+    assert counts["rows_in"] == counts["rows_processed"] + counts["rows_rejected"] + counts["rows_replayed"]
+
+
+def test_oracle_coalescing_of_any_tables(engine: Engine) -> None:
+    """For any small table, window, slide, equivalence and scheme the extents are those from scratch."""
+
+    @generators.examples(engine.seconds_per_run(Variant()))
+    @given(coalescings(), st.integers(1, 3))
+    def law(example: Example, parallelism: int) -> None:
+        files = {"events": (example.table,)}
+        _keeps(example, engine.run(example.query, files, Variant(parallelism=parallelism), remember=False))
+
+    law()
+
+
+@similar
+def test_oracle_coalescing_of_any_streams(engine: Engine) -> None:
+    """For any small stream, restarted anywhere, the extents are those from scratch, and each comes out once."""
+
+    @generators.examples(engine.seconds_per_run(Variant(streaming=True)))
+    @given(st.data(), coalescings(units=(SECOND,)), st.integers(1, 3))
+    def law(data: st.DataObject, example: Example, parallelism: int) -> None:
+        files = data.draw(arrivals(example))
+        restart = data.draw(st.none() | st.integers(0, len(files["events"]) - 1))
+        how = Variant(streaming=True, parallelism=parallelism, restart_after=restart)
+        _keeps(example, engine.run(example.query, files, how, remember=False))
+
+    law()

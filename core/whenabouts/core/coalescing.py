@@ -1,0 +1,221 @@
+"""Temporal coalescing over window extents (Al-Kateb 2010): the query, and the operator that runs it over blocks.
+
+A tuple is valid from its time to that of the next tuple of its group; consecutive tuples of equivalent values become
+one. What is final comes out: an extent at T once the watermark has passed T; where there is no window, a run once the
+tuple that ends it is settled. The way of a row: `tuple_stream` (it waits until it is settled), `kept_tuples` (what an
+extent to come can hold), `extent_stream` (which extents are final, with `window_ranges` and `coalescing_kernels`),
+`run_output`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.events import EventReader
+from whenabouts.core.extent_stream import Coalescing, ExtentStream
+from whenabouts.core.extents import Extents, Instant, extents_of
+from whenabouts.core.keys import Keys
+from whenabouts.core.lateness import drop_late
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
+from whenabouts.core.run_output import RunOutput, runs_of_ordered_rows
+from whenabouts.core.timestamps import Point, TimeSpec
+from whenabouts.core.value_equivalence import Equivalence, Predicate, check_comparable, parse_equivalence
+
+SCHEMES = ("auto", "eager", "lazy")
+"""`eager` keeps runs and compares a tuple once; `lazy` keeps tuples and compares them at each look. `auto` is eager."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coalesce:
+    """A coalescing query, validated.
+
+    `time`: a column, or Point. `group`: columns within which tuples follow each other (none: all rows are one group).
+    `values`: columns that must all be equivalent, see `value_equivalence`. `window` (a duration) or `rows` (a number,
+    `per_group` or of the whole stream), with `slide`, or `at` one instant, or at the end of the input; neither: all of
+    the past, run by run. A slide of a window of rows is a number of tuples if it is an int, else a duration. `closed`:
+    "both" ends of a window belong to it, or the "right" one only. `scheme`: see `SCHEMES`; the result is the same.
+
+    Raises QueryError: WA-2006 for options that exclude each other, WA-2021 for a window or slide of zero or less,
+    WA-2022 for what is no equivalence. Warns (`LossyQueryWarning`) of a slide longer than the window.
+
+    >>> Coalesce(time="ts", group="mote", values="light", window="1h", slide="5m").extents.slide_us
+    300000000
+    """
+
+    time: str | TimeSpec
+    group: str | Sequence[str] = ()
+    values: str | Sequence[str] = ()
+    window: Duration | None = None
+    rows: int | None = None
+    per_group: bool = False
+    slide: Duration | None = None
+    at: Instant | None = None
+    equivalence: str | Equivalence | Predicate = "equal"
+    scheme: str = "auto"
+    closed: str = "both"
+    lateness: Duration = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "time", point_of(self.time))
+        for name in ("group", "values"):
+            object.__setattr__(self, name, column_names(getattr(self, name)))
+        if not self.values:
+            raise QueryError(Code.BAD_OPTION, "no value columns are given", "name those whose equivalence makes a run")
+        if self.scheme not in SCHEMES:
+            raise QueryError(Code.BAD_OPTION, f"scheme is {self.scheme!r}", f"choose of {', '.join(SCHEMES)}")
+        object.__setattr__(self, "equivalence", parse_equivalence(self.equivalence))
+        object.__setattr__(self, "lateness", parse_non_negative(self.lateness, name="lateness"))
+        extents = extents_of(self.window, self.rows, self.per_group, self.slide, self.at, self.closed)
+        if not self.group:  # one group is all of the stream
+            extents = replace(extents, window=replace(extents.window, per_group=False))
+        object.__setattr__(self, "_extents", extents)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """One input."""
+        return ("events",)
+
+    @property
+    def lateness_us(self) -> tuple[int, ...]:
+        """Microseconds of lateness."""
+        return (parse_duration(self.lateness),)
+
+    @property
+    def extents(self) -> Extents:
+        """The window, and when it is looked at."""
+        extents: Extents = self.__dict__["_extents"]
+        return extents
+
+    @property
+    def coalescing(self) -> Coalescing:
+        """All that concerns the one input."""
+        assert isinstance(self.equivalence, Equivalence)
+        return Coalescing(
+            column_names(self.group),
+            column_names(self.values),
+            self.extents,
+            self.equivalence,
+            self.scheme != "lazy",
+            self.lateness_us[0],
+        )
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> CoalesceOperator:
+        """The operator for a schema. Raises InputError WA-1023 for values that the equivalence cannot compare."""
+        return CoalesceOperator(self, schemas[0])
+
+
+class CoalesceOperator:
+    """Runs a `Coalesce` over the blocks and the state of one bucket."""
+
+    needs_latest = True
+
+    def __init__(self, query: Coalesce, schema: pa.Schema) -> None:
+        self.query = query
+        self._how = query.coalescing
+        self.readers = (coalescing_reader(0, query.inputs[0], schema, query.time, self._how),)
+        self._stream = ExtentStream(self.readers[0], self._how)
+        # Which tuples of a group lie in a window of rows of the whole stream hangs on all groups: one bucket has them.
+        spread = () if query.extents.window.over_all_groups else self._how.group
+        self.keys = Keys(spread, [self.readers[0].schema], query.inputs)
+        time = schema.field(query.time.columns[0]).type if isinstance(query.time, Point) else pa.int64()
+        self._output = RunOutput(self.readers[0].schema, self._how, time)
+        self.event_time = None  # what comes out lies behind the watermark
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """`window_end` where the window slides, group and value columns, `valid_from`, `valid_to`, `n`."""
+        return self._output.schema
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
+        latest_us: int = NO_WATERMARK,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost: the rows that arrive and settle, and the extents that come out."""
+        step = Step()
+        blocks = blocks_in_time(self.readers, arrivals, watermark_us, step)[0]
+        until = END_OF_TIME if demand is Demand.END else watermark_us
+        rows = self._at_once(store, blocks, demand, step)
+        if rows is None:
+            look = self._stream.step(store, blocks, until, latest_us, step)
+            rows = None if look is None else self._output.of_look(look)
+        if rows is not None and rows.num_rows:
+            step.output.append(rows)
+            step.metrics[metrics.MATCHED] += rows.num_rows
+        return step
+
+    def _at_once(
+        self, store: SegmentStore, blocks: list[pa.RecordBatch], demand: Demand, step: Step
+    ) -> pa.RecordBatch | None:
+        """Finite input that comes in order of time, coalesced in one pass; None where it is not so simple."""
+        how = self._how
+        simple = how.extents.is_history and how.extents.at_us is None and how.equivalence.kind == "equal"
+        if demand is not Demand.END or not simple or not self._stream.is_new(store):
+            return None
+        table = pa.Table.from_batches(blocks, self.readers[0].block_schema).combine_chunks()
+        runs = runs_of_ordered_rows(table, self._stream.rows.keys, how.values)
+        if runs is None:
+            return None
+        step.metrics[metrics.PROCESSED] += table.num_rows
+        step.metrics[metrics.COMPARED] += table.num_rows
+        return self._output.of_rows(table, runs)
+
+
+def coalescing_reader(input: int, name: str, schema: pa.Schema, time: str | TimeSpec, how: Coalescing) -> EventReader:
+    """The reader of an input whose group and value columns are there and can be compared.
+
+    Raises InputError WA-1001 for a column that is missing, WA-1023 for one that cannot be compared, QueryError WA-2009
+    for one that is named twice.
+    """
+    assert isinstance(time, Point)
+    names = (*how.group, *how.values)
+    for column in names:
+        if column not in schema.names:
+            raise InputError(
+                Code.MISSING_COLUMN,
+                f"the {name} input has no column {column!r}",
+                f"it has {', '.join(schema.names)}",
+            )
+        if names.count(column) > 1:
+            raise QueryError(Code.COLUMN_CLASH, f"column {column!r} is named twice", "it is a group or a value")
+    reader = EventReader(input, name, schema, time, groups=how.group)
+    check_comparable(how.equivalence, reader.schema, how.values)
+    return reader
+
+
+def blocks_in_time(
+    readers: Sequence[EventReader], arrivals: Sequence[Arrival], watermark_us: int, step: Step
+) -> list[list[pa.RecordBatch]]:
+    """The blocks of every input without late rows. What they bring is counted as processed only once it is settled."""
+    blocks: list[list[pa.RecordBatch]] = [[] for _ in readers]
+    for arrival in drop_late(readers, arrivals, watermark_us, step):
+        blocks[arrival.input].append(arrival.block)
+        step.metrics[metrics.PROCESSED] -= arrival.block.num_rows
+    return blocks
+
+
+def point_of(time: str | TimeSpec) -> Point:
+    """The time column of a query that coalesces. Raises QueryError WA-2006 for times that are no points."""
+    if isinstance(time, str):
+        return Point(time)
+    if not isinstance(time, Point):
+        raise QueryError(Code.BAD_OPTION, f"time is {time!r}", "tuples are coalesced by an exact time: give a column")
+    return time
+
+
+def column_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several, as a tuple.
+
+    >>> column_names("a"), column_names(["a", "b"])
+    (('a',), ('a', 'b'))
+    """
+    return (names,) if isinstance(names, str) else tuple(names)

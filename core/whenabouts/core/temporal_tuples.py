@@ -1,0 +1,154 @@
+"""Tuples of all groups in order of group and time, one for each instant: what every coalescing begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.keys import Keys
+from whenabouts.core.total_order import ranks_of_rows
+from whenabouts.core.value_equivalence import Equivalence, comparable, linked, linked_by_predicate
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+Positions = NDArray[np.int32]
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+class Groups(NamedTuple):
+    """The group of each row, as a code `low <= code < low + size`."""
+
+    codes: IntArray
+    low: int
+    size: int
+
+
+def groups_of(keys: Keys, table: pa.Table) -> Groups:
+    """The groups of rows; without group columns all are one. Integers that lie close are their own codes."""
+    from whenabouts.core.coalescing_kernels import least_and_greatest  # numba: imported when first needed
+
+    if not keys.names:
+        return Groups(np.zeros(table.num_rows, np.int64), 0, 1)
+    if len(keys.names) == 1 and pa.types.is_int64(keys.types[0]):
+        column = _one_chunk(table.column(keys.names[0])).cast(pa.int64())
+        low, high = (0, -1) if column.null_count else least_and_greatest(column.to_numpy())
+        if low <= high and high - low < max(4 * len(column), 1024):
+            return Groups(column.to_numpy(), int(low), int(high - low + 1))
+    codes = keys.codes([table])[0]
+    return Groups(codes, 0, int(codes.max(initial=-1)) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalTuples:
+    """Tuples by (group, time): tuple i is row `rows[i]` of `table` and begins at `times[i]`.
+
+    Group g is `[starts[g], starts[g + 1])`. `joined[i]`: known to go on tuple i - 1, since it did when both were
+    stored (eager); None where nothing is known.
+    """
+
+    table: pa.Table
+    rows: Positions
+    times: IntArray
+    starts: IntArray
+    joined: BoolArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def taken(self, at: IntArray, names: Sequence[str]) -> list[pa.Array]:
+        """The columns of the tuples at places."""
+        rows = pa.array(self.rows[at])
+        return [_one_chunk(self.table.column(name)).take(rows) for name in names]
+
+    @property
+    def heads(self) -> BoolArray:
+        """The first tuple of each group."""
+        found = np.zeros(len(self), bool)
+        found[self.starts[:-1][self.starts[:-1] < self.starts[1:]]] = True
+        return found
+
+
+class Rivals(NamedTuple):
+    """What became of rows of a group with the same time: who lost (row positions), and how many were repetitions."""
+
+    losers: IntArray
+    replayed: int
+
+
+class Order(NamedTuple):
+    """Rows by group and time: their positions, their times, where groups start; whether two of a group are at once."""
+
+    at: Positions
+    times: IntArray
+    starts: IntArray
+    twins: bool
+
+
+def order_of(times: IntArray, groups: Groups) -> Order:
+    """O(n) where times rise within groups, else a radix sort of the groups in disorder; stable."""
+    from whenabouts.core.coalescing_kernels import group_rows, sort_by_time
+
+    at, ordered = np.empty(len(times), np.int32), np.empty(len(times), np.int64)
+    starts = np.empty(groups.size + 1, np.int64)
+    group_rows(groups.codes, groups.low, groups.size, at, starts)
+    return Order(at, ordered, starts, bool(sort_by_time(times, starts, at, ordered)))
+
+
+def without_rivals(tuples: TemporalTuples, columns: Sequence[str]) -> tuple[TemporalTuples, Rivals]:
+    """One tuple for each group and time: the smallest row in the order of `columns`. Nothing may be `joined` yet.
+
+    A row that equals one that was seen is a repetition; the other losers are given back. O(n + rivals log rivals).
+    """
+    same = np.zeros(len(tuples), bool)
+    same[1:] = (np.diff(tuples.times) == 0) & ~tuples.heads[1:]
+    among = same.copy()
+    among[:-1] |= same[1:]
+    at = np.flatnonzero(among)
+    contest = np.cumsum(~same[at])  # rivals of one instant share a number
+    ranks = ranks_of_rows(tuples.table.select(columns).take(pa.array(tuples.rows[at])))
+    order = np.lexsort((ranks, contest))
+    contest, ranks, at = contest[order], ranks[order], at[order]
+    winner = np.diff(contest, prepend=-1) != 0
+    repeated = ~winner & (np.diff(ranks, prepend=-1) == 0)
+    keep = np.ones(len(tuples), bool)
+    keep[at[~winner]] = False
+    losers = tuples.rows[at[~winner & ~repeated]].astype(np.int64)
+    before = np.concatenate([[0], np.cumsum(keep)])
+    kept = TemporalTuples(tuples.table, tuples.rows[keep], tuples.times[keep], before[tuples.starts])
+    return kept, Rivals(losers, int(repeated.sum()))
+
+
+NO_RIVALS = Rivals(_NO_ROWS, 0)
+
+
+def links_of(tuples: TemporalTuples, values: Sequence[str], equivalence: Equivalence) -> tuple[BoolArray, int]:
+    """Whether each tuple goes on the one before it, and how many comparisons it took. O(n).
+
+    The first tuple of a group goes on nothing; what is known already is not compared again.
+    """
+    found = np.zeros(len(tuples), bool) if tuples.joined is None else tuples.joined.copy()
+    open_ = ~tuples.heads
+    found &= open_
+    if tuples.joined is not None:
+        open_ &= ~found
+    after = np.flatnonzero(open_)
+    if not len(after):
+        return found, 0
+    before = after - 1
+    if equivalence.predicate is not None:
+        rows = tuples.table.select(values)
+        found[after] = linked_by_predicate(rows, equivalence.predicate, tuples.rows[before], tuples.rows[after])
+    else:
+        columns = [comparable(tuples.table.column(name)) for name in values]
+        found[after] = linked(columns, equivalence, tuples.rows[before], tuples.rows[after])
+    return found, len(after)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])

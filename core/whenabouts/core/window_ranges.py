@@ -1,0 +1,131 @@
+"""Which tuples lie in a window's extents: for each instant and group, a range of the tuples in order.
+
+A time-based window of width w holds at the instant T the tuples with `T - w <= time <= T`, both ends included as in
+Al-Kateb 2010, section 2.1 (`closed="right"`: `T - w < time`); a tuple-based one the n tuples with the largest
+(time, group) up to T, of the whole stream or of each group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.temporal_tuples import TemporalTuples
+from whenabouts.core.total_order import ranks_of_rows
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Its width in microseconds or its number of `rows`; neither means all of the past."""
+
+    width_us: int | None = None
+    rows: int | None = None
+    per_group: bool = False
+    closed: str = "both"
+
+    @property
+    def reach_us(self) -> int:
+        """How far before T a tuple of a time-based window may lie."""
+        assert self.width_us is not None
+        return self.width_us - (self.closed == "right")
+
+    @property
+    def over_all_groups(self) -> bool:
+        """Whether which tuples of a group it holds depends on the other groups."""
+        return self.rows is not None and not self.per_group
+
+
+class Ranges(NamedTuple):
+    """Range r is tuples `[lows[r], highs[r])` of one group at the instant `at_us[r]`; ranges may be empty."""
+
+    at_us: IntArray
+    lows: IntArray
+    highs: IntArray
+
+
+def whole_groups(tuples: TemporalTuples) -> Ranges:
+    """Every group as one range."""
+    return Ranges(np.zeros(len(tuples.starts) - 1, np.int64), tuples.starts[:-1], tuples.starts[1:])
+
+
+def ranges_at(tuples: TemporalTuples, window: Window, instants: IntArray, group_names: tuple[str, ...] = ()) -> Ranges:
+    """The extents at the given instants, which rise. O(tuples + groups * instants), and a sort for stream-wide rows."""
+    keys, least, greatest = tuples.times, np.full(len(instants), -(2**63)), instants
+    if window.width_us is not None:
+        least = instants - window.reach_us
+    elif window.over_all_groups and window.rows is not None:
+        keys = places_of(tuples, group_names)
+        greatest = np.searchsorted(np.sort(tuples.times), instants, side="right") - 1
+        least = greatest - window.rows + 1
+    lows, highs = _between(tuples, keys, least, greatest)
+    if window.per_group and window.rows is not None:
+        lows = np.maximum(np.repeat(tuples.starts[:-1], len(instants)), highs - window.rows)
+    return Ranges(np.tile(instants, len(tuples.starts) - 1), lows, highs)
+
+
+def ranges_of_slides(tuples: TemporalTuples, window: Window, slide_us: int, first: int, last: int) -> Ranges:
+    """The extents of a time-based window at `k * slide_us`, `first <= k <= last`, none of them empty."""
+    from whenabouts.core.coalescing_kernels import sliding_ranges
+
+    nothing = np.empty(0, np.int64)
+    given = tuples.times, tuples.starts, slide_us, window.reach_us, first, last
+    size = sliding_ranges(*given, nothing, nothing, nothing)
+    found = Ranges(*(np.empty(size, np.int64) for _ in range(3)))
+    sliding_ranges(*given, *found)
+    return found
+
+
+class Numbering(NamedTuple):
+    """How tuples were counted before, of the stream (one entry) or of each group: how many are gone from in front of
+    those that are here, and the number of the last one that was here in an earlier step."""
+
+    gone: IntArray
+    seen: IntArray
+
+
+def ranges_of_row_slides(
+    tuples: TemporalTuples, window: Window, every: int, numbering: Numbering, group_names: tuple[str, ...] = ()
+) -> Ranges:
+    """The extents of a tuple-based window at each tuple whose number is a multiple of `every` and has not been seen.
+
+    Tuples are numbered from 1 in the order of (time, group), of the stream or of each group. O(tuples + ranges).
+    """
+    assert window.rows is not None
+    if window.per_group:
+        group = np.repeat(np.arange(len(tuples.starts) - 1), np.diff(tuples.starts))
+        numbers = np.arange(len(tuples)) - tuples.starts[group] + 1 + numbering.gone[group]
+        ends = np.flatnonzero((numbers % every == 0) & (numbers > numbering.seen[group]))
+        lows = np.maximum(tuples.starts[group[ends]], ends + 1 - window.rows)
+        return Ranges(tuples.times[ends], lows, ends + 1)
+    numbers = np.arange(1, len(tuples) + 1) + int(numbering.gone[0])
+    ends = np.flatnonzero((numbers % every == 0) & (numbers > int(numbering.seen[0])))
+    lows, highs = _between(tuples, places_of(tuples, group_names), ends - window.rows + 1, ends)
+    return Ranges(np.tile(np.sort(tuples.times)[ends], len(tuples.starts) - 1), lows, highs)
+
+
+def _between(tuples: TemporalTuples, keys: IntArray, least: IntArray, greatest: IntArray) -> tuple[IntArray, IntArray]:
+    from whenabouts.core.coalescing_kernels import ranges_between
+
+    lows, highs = (np.empty((len(tuples.starts) - 1) * len(least), np.int64) for _ in range(2))
+    ranges_between(keys, tuples.starts, least, greatest, lows, highs)
+    return lows, highs
+
+
+def places_of(tuples: TemporalTuples, group_names: tuple[str, ...]) -> IntArray:
+    """The place of each tuple in the order of (time, group), from 0."""
+    held = np.flatnonzero(tuples.starts[1:] > tuples.starts[:-1])
+    heads = tuples.taken(tuples.starts[:-1][held], group_names)
+    if not heads:
+        return np.arange(len(tuples))
+    rank = np.zeros(len(tuples.starts) - 1, np.int64)
+    rank[held] = ranks_of_rows(pa.table(heads, names=list(map(str, range(len(heads))))))
+    of_tuple = np.repeat(rank, np.diff(tuples.starts))
+    places = np.empty(len(tuples), np.int64)
+    places[np.lexsort((of_tuple, tuples.times))] = np.arange(len(tuples))
+    return places
