@@ -28,6 +28,7 @@ class Code(StrEnum):
     NULL_GROUP = "WA-1021"
     DUPLICATE_TIMESTAMP = "WA-1022"
     INCOMPARABLE_VALUES = "WA-1023"
+    EMPTY_INPUT = "WA-1031"
     FOREIGN_FILE_SYSTEM = "WA-1041"
 
     BAD_CONFIDENCE = "WA-2001"
@@ -43,6 +44,11 @@ class Code(StrEnum):
     UNKNOWN_CLOCK_OFFSET = "WA-2011"
     BAD_WINDOW = "WA-2021"
     BAD_EQUIVALENCE = "WA-2022"
+    BAD_EDGE = "WA-2061"
+    DISCONNECTED_GRAPH = "WA-2062"
+    CONTRADICTORY_WINDOWS = "WA-2063"
+    NO_CONFIDENCE = "WA-2064"
+    BAD_PREDICATE = "WA-2065"
 
     NO_JAVA = "WA-3001"
     ENGINE_VERSION = "WA-3002"
@@ -95,6 +101,10 @@ class QueryError(WhenaboutsError, ValueError):
 
 class EngineError(WhenaboutsError, RuntimeError):
     """The engine underneath is missing, unfit or failed (`WA-3xxx`)."""
+
+
+class EmptyInputWarning(UserWarning):
+    """An input has no rows, so that a join of it can have no result (`WA-1031`)."""
 
 
 class RejectedRowsWarning(UserWarning):

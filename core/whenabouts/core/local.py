@@ -20,7 +20,7 @@ from whenabouts.core import metrics
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.conditions import Condition
 from whenabouts.core.durations import Duration
-from whenabouts.core.errors import RejectedRowsWarning
+from whenabouts.core.errors import Code, EmptyInputWarning, QueryError, RejectedRowsWarning
 from whenabouts.core.events import reject_rows, rejects_schema, times
 from whenabouts.core.extents import Instant
 from whenabouts.core.protocol import (
@@ -37,6 +37,9 @@ from whenabouts.core.stores import DictStore
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.value_equivalence import Equivalence, Predicate
+from whenabouts.core.window_graph import Windows
+from whenabouts.core.window_join import Predicate as PairPredicate
+from whenabouts.core.window_join import WindowJoin
 
 
 @dataclass(slots=True)
@@ -159,6 +162,64 @@ def coalesce(
         lateness=lateness,
     )
     return _remembering_rejects(run(query, [table]))
+
+
+def window_join(
+    tables: Mapping[str, pa.Table],
+    *,
+    windows: Windows,
+    time: TimeSpec | Mapping[str, TimeSpec],
+    on: str | Sequence[str] | None = None,
+    predicates: Mapping[tuple[str, str], PairPredicate] | None = None,
+    strategy: str = "auto",
+    conservative: str = "auto",
+    method: str = "hash",
+    lateness: Duration | Mapping[str, Duration] = 0,
+) -> pa.Table:
+    """Combinations of one row from each of several tables that lie in each other's windows, as an Arrow table.
+
+    `tables`: by stream name. `time`: one specification for all, or one by stream name. `windows`: by pair of names a
+    duration, a tuple `(lo, hi)` that bounds (time of second - time of first), or a condition with a confidence, which
+    is what uncertain times need; any connected graph will do. `predicates`, `strategy`, `conservative`, `method`,
+    `lateness`: see `whenabouts.core.window_join.WindowJoin`; no choice of algorithm changes the rows.
+
+    Columns: those of every table (`on` once; a name that several have gets `_` and the stream's name behind it),
+    `t_first` (the least `t_min`) and `t_last` (the greatest `t_max`), and `probability_<a>_<b>` for each window with a
+    confidence. Row order is not promised. Rejected rows: see `timing_join`.
+
+    Cost: sorting all tables, then O(rows + partial combinations). Source: W-join (Hammad et al., SSDBM 2003).
+
+    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for windows and options. Warns (`EmptyInputWarning`)
+    of a table without rows: there can be no combination then.
+
+    >>> from whenabouts.core import Point
+    >>> cameras = {name: pa.table({"objid": [7, 8], "t": t}) for name, t in
+    ...            {"gate": [0, 9], "hall": [4, 30], "exit": [6, 31]}.items()}
+    >>> window_join(cameras, on="objid", time=Point("t"),
+    ...             windows={("gate", "hall"): 5, ("hall", "exit"): (0, 3)}).select(["objid", "t_exit"]).to_pylist()
+    [{'objid': 7, 't_exit': 6}]
+    """
+    query = WindowJoin(
+        times=time if isinstance(time, Mapping) else dict.fromkeys(tables, time),
+        windows=windows,
+        on=on,
+        predicates=predicates or {},
+        strategy=strategy,
+        conservative=conservative,
+        method=method,
+        lateness=lateness,
+    )
+    if set(query.inputs) != set(tables):
+        raise QueryError(
+            Code.BAD_OPTION,
+            f"tables are given for {', '.join(tables)}, times for {', '.join(query.inputs)}",
+            "give both for every stream",
+        )
+    empty = [name for name, table in tables.items() if not table.num_rows]
+    if empty:
+        told = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence no combination"
+        warnings.warn(told, EmptyInputWarning, stacklevel=2)
+    return _remembering_rejects(run(query, [tables[name] for name in query.inputs]))
 
 
 def rejects(result: pa.Table) -> pa.Table:

@@ -54,33 +54,33 @@ class PairColumns:
         names = [name + suffixes[0] if name in clash else name for name in self._left]
         names += [name + suffixes[1] if name in clash else name for name in self._right]
         names += [field.name for field in extra]
-        _check_names(names)
+        check_names(names)
         of_keys = dict(zip(keys, key_types, strict=True)) if key_types is not None else {}
         types = [of_keys.get(name, left.field(name).type) for name in self._left]
         types += [right.field(name).type for name in self._right]
         fields = [pa.field(name, type_) for name, type_ in zip(names, types, strict=False)]
         self.schema = pa.schema([*fields, *extra])
-        self._rows_per_batch = _rows_per_batch(self.schema)
+        self._rows_per_batch = rows_per_batch(self.schema)
 
     def batches(
         self, left: pa.Table, right: pa.Table, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], extra: Extra
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows. O(pairs), independent of the size of the inputs once these are in one chunk each."""
         left_rows, right_rows = pairs
-        for piece in _pieces(len(left_rows), self._rows_per_batch):
+        for piece in pieces(len(left_rows), self._rows_per_batch):
             l_at, r_at = left_rows[piece], right_rows[piece]
-            columns = [_take(left.column(name), l_at) for name in self._left]
-            columns += [_take(right.column(name), r_at) for name in self._right]
-            yield _batch(self.schema, columns, extra, piece)
+            columns = [take_rows(left.column(name), l_at) for name in self._left]
+            columns += [take_rows(right.column(name), r_at) for name in self._right]
+            yield batch_of(self.schema, columns, extra, piece)
 
     def unmatched(self, input: int, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
         """Rows of one input (0 left, 1 right) without a partner: the other's columns are null, keys are theirs."""
-        for piece in _pieces(len(at), self._rows_per_batch):
+        for piece in pieces(len(at), self._rows_per_batch):
             places = at[piece]
             own = [name if name in self._keys or not input else None for name in self._left]
             own += [name if input else None for name in self._right]
-            columns = [None if name is None else _take(rows.column(name), places) for name in own]
-            yield _batch(self.schema, columns, extra, piece)
+            columns = [None if name is None else take_rows(rows.column(name), places) for name in own]
+            yield batch_of(self.schema, columns, extra, piece)
 
 
 class OwnColumns:
@@ -95,17 +95,18 @@ class OwnColumns:
     def __init__(self, own: pa.Schema, extra: Sequence[pa.Field]) -> None:
         self._own = own.names
         self.schema = pa.schema([*own, *extra])
-        _check_names(self.schema.names)
-        self._rows_per_batch = _rows_per_batch(self.schema)
+        check_names(self.schema.names)
+        self._rows_per_batch = rows_per_batch(self.schema)
 
     def rows(self, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
         """The rows at these places."""
-        for piece in _pieces(len(at), self._rows_per_batch):
-            columns = [_take(rows.column(name), at[piece]) for name in self._own]
-            yield _batch(self.schema, columns, extra, piece)
+        for piece in pieces(len(at), self._rows_per_batch):
+            columns = [take_rows(rows.column(name), at[piece]) for name in self._own]
+            yield batch_of(self.schema, columns, extra, piece)
 
 
-def _check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str]) -> None:
+    """Refuse output columns of equal name (QueryError WA-2009)."""
     for name in names:
         if names.count(name) > 1:
             raise QueryError(
@@ -115,17 +116,19 @@ def _check_names(names: Sequence[str]) -> None:
             )
 
 
-def _rows_per_batch(schema: pa.Schema) -> int:
+def rows_per_batch(schema: pa.Schema) -> int:
+    """How many output rows go into one batch of these columns."""
     plain = all(pa.types.is_primitive(field.type) for field in schema)
     return ROWS_PER_BATCH if plain else ROWS_PER_BATCH_OF_TEXT
 
 
-def _pieces(rows: int, size: int) -> Iterator[slice]:
+def pieces(rows: int, size: int) -> Iterator[slice]:
+    """Stretches of `size` rows."""
     for start in range(0, rows, size):
         yield slice(start, min(start + size, rows))
 
 
-def _batch(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra, piece: slice) -> pa.RecordBatch:
+def batch_of(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra, piece: slice) -> pa.RecordBatch:
     """A batch of own columns (None: nulls, cast where a key's type differs) and a piece of the computed ones."""
     computed = [None if values is None else pa.array(values[piece]) for values in extra]
     arrays = [
@@ -139,7 +142,8 @@ def _batch(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra, 
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _take(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:
+def take_rows(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:
+    """The column's values at these places, which must lie inside it. O(places)."""
     if column.num_chunks == 1 and column.null_count == 0 and _is_8_bytes(column.type):
         return _gather(column.chunk(0), at)
     taken = pc.take(column.chunk(0) if column.num_chunks == 1 else column, pa.array(at), boundscheck=False)

@@ -100,6 +100,7 @@ class SegmentedState:
         self._read_now: dict[tuple[int, int], pa.RecordBatch] = {}  # segments with their marks: a step reads each once
         self._unsaved_marks: set[tuple[int, int]] = set()
         self.rows_numbered = 0
+        self._progress_us = NO_WATERMARK
         self._segments: list[dict[int, _Segment]] = [{} for _ in self._schemas]
         self._waiting: list[list[int]] = []
         self._floors = [NO_WATERMARK] * len(self._schemas)
@@ -122,6 +123,16 @@ class SegmentedState:
         """Least `t_max` of the rows that wait, None if none does."""
         return min((first for *_, first in self._waiting), default=None)
 
+    @property
+    def progress_us(self) -> int:
+        """Up to where (exclusive) an operator that works in the order of time has come."""
+        return self._progress_us
+
+    @progress_us.setter
+    def progress_us(self, us: int) -> None:
+        self._changed |= us != self._progress_us
+        self._progress_us = us
+
     def keep(self, ahead_us: Sequence[int]) -> None:
         """Declare that rows of input i are kept while `t_max >= watermark + ahead_us[i]`.
 
@@ -142,6 +153,12 @@ class SegmentedState:
     def first_end_us(self, input: int) -> int | None:
         """End (exclusive) of the input's earliest segment: what eviction must reach to free anything."""
         return min((segment.stop * self.slot_us for segment in self._segments[input].values()), default=None)
+
+    def first_from_us(self, input: int, from_us: int) -> int | None:
+        """No row of the input from `from_us` on lies before this (what the directory tells, nothing is read); None
+        where no segment reaches so far."""
+        starts = [s.first * self.slot_us for s in self._segments[input].values() if s.stop * self.slot_us > from_us]
+        return max(min(starts), from_us) if starts else None
 
     def load(self, input: int, first_us: int, last_us: int) -> list[pa.RecordBatch]:
         """Rows of the segments that meet `[first_us, last_us]` of t_max, by time, without rows already dropped."""
@@ -264,6 +281,7 @@ class SegmentedState:
             "floors": self._floors,
             "kept": self._kept,
             "rows_numbered": self.rows_numbered,
+            "progress_us": self._progress_us,
         }
         self._store.put(DIRECTORY, 0, wrap(json.dumps(directory).encode()))
         self._changed = False
@@ -285,6 +303,7 @@ class SegmentedState:
         self._floors = directory["floors"]
         self._kept = directory.get("kept")
         self.rows_numbered = directory.get("rows_numbered", 0)
+        self._progress_us = directory.get("progress_us", NO_WATERMARK)
 
     def _homes(self, input: int, slots: IntArray) -> Iterator[tuple[int, int, IntArray]]:
         """Where rows of these slots go: (first slot, stop, row positions), of a segment that is there or of a new one.

@@ -1,0 +1,374 @@
+"""Laws of the window join: one set of combinations, whatever the algorithm, the order of arrival or of arguments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from whenabouts.conformance import combination_oracle, expectations, multiset
+from whenabouts.conformance import combination_sheets as sheets
+from whenabouts.conformance.combination_oracle import Counting, Counts
+from whenabouts.conformance.combination_sheets import with_options
+from whenabouts.conformance.engine import Engine
+from whenabouts.conformance.oracle import Event
+from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
+from whenabouts.core import Interval, Point, within
+from whenabouts.core.harness import Variant
+from whenabouts.core.local import Outcome
+from whenabouts.core.window_graph import Edge
+from whenabouts.core.window_join import WindowJoin
+
+STREAM = Variant(streaming=True)
+ALGORITHMS = [(s, c, m) for s in ("bew", "few") for c in ("none", "lca", "gca") for m in ("hash", "nested")]
+EVERYWHERE = {
+    ("uniform clique", "few", "none", "hash"), ("graph", "bew", "lca", "nested"),
+    ("uncertain clique", "few", "gca", "hash"),
+}  # fmt: skip
+"""Cases that run on every engine; the others are similar to them."""
+
+
+def _algorithm(name: str, *how: str) -> Any:
+    return pytest.param(name, *how, marks=[] if (name, *how) in EVERYWHERE else [pytest.mark.similar])
+
+
+def _of(how: tuple[str, str, str]) -> dict[str, str]:
+    return dict(zip(("strategy", "conservative", "method"), how, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("sheet", "strategy", "conservative", "method"),
+    [
+        _algorithm(name, *how)
+        for name in sheets.PROFILES
+        for how in ALGORITHMS
+        if how[2] == "hash" or how[1] != "lca" or name == "graph"
+    ],
+)
+def test_oracle_combinations(engine: Engine, sheet: str, strategy: str, conservative: str, method: str) -> None:
+    """Every algorithm gives the combinations of brute force, with their multiplicity and all columns."""
+    query = with_options(sheets.sheet(sheet).query, strategy=strategy, conservative=conservative, method=method)
+    outcome = engine.run(query, sheets.finite(sheet))
+    _, answer = sheets.of_sheet(sheet)
+    assert answer.rows, "the sheet has no combination"
+    multiset.assert_same(sheets.rows_of(outcome, query), answer.rows, "combinations", {"query": query})
+
+
+@pytest.mark.parametrize(
+    ("sheet", "strategy"),
+    [
+        *((name, "bew") for name in ("directed path", "uncertain path")),
+        ("clique", "few"),
+        *(
+            pytest.param(name, strategy, marks=pytest.mark.similar)
+            for name in sheets.PROFILES
+            for strategy in ("auto", "bew", "few")
+        ),
+    ],
+)
+def test_oracle_combinations_on_streams(engine: Engine, sheet: str, strategy: str) -> None:
+    """Rows out of order inside the lateness: the combinations are those of brute force, and no row is late."""
+    query = with_options(sheets.sheet(sheet).query, strategy=strategy)
+    outcome = engine.run(query, sheets.stream(sheet), STREAM)
+    inputs, answer = sheets.of_sheet(sheet)
+    multiset.assert_same(sheets.rows_of(outcome, query), answer.rows, "combinations", {"query": query})
+    assert outcome.rejects.num_rows == sum(map(len, inputs.refused.values()))
+    assert outcome.metrics["rows_late"] == 0
+
+
+@pytest.mark.parametrize("sheet", [pytest.param(name, marks=pytest.mark.similar) for name in sheets.PROFILES])
+def test_oracle_combination_columns(engine: Engine, sheet: str) -> None:
+    """Columns come in the promised order; the first and last instant and each edge's probability are right."""
+    query, tables = sheets.sheet(sheet).query, sheets.sheet(sheet).tables
+    outcome = engine.run(query, sheets.finite(sheet))
+    _, answer = sheets.of_sheet(sheet)
+    computed = sheets.computed_columns(query)
+    multiset.assert_same_columns(outcome.output.schema, _schema(query, tables, computed), "a window join")
+    names = outcome.output.column_names[: -len(computed)]
+    keys = zip(*(multiset.cells(outcome.output.column(name)) for name in names), strict=True)
+    values = zip(*(multiset.cells(outcome.output.column(name)) for name in computed), strict=True)
+    for row, (first, last, *probabilities) in zip(keys, values, strict=True):
+        assert (first, last) == (answer.first_us[row], answer.last_us[row])
+        for value, exact in zip(probabilities, answer.probabilities[row], strict=True):
+            assert abs(Fraction(value.value) - exact.exact) <= Fraction(1, 10**12)
+
+
+def _schema(query: WindowJoin, tables: Mapping[str, pa.Table], computed: list[str]) -> pa.Schema:
+    """Every stream's columns, keys once, clashing names with the stream's name behind them."""
+    kept = {
+        name: [f for f in tables[name].schema if place == 0 or f.name not in query.key_columns]
+        for place, name in enumerate(query.inputs)
+    }
+    owners = Counter(field.name for fields in kept.values() for field in fields)
+    fields = [
+        field.with_name(field.name + (f"_{name}" if owners[field.name] > 1 else ""))
+        for name, of_stream in kept.items()
+        for field in of_stream
+    ]
+    time = pa.timestamp("us", "UTC")
+    types = [time if name in ("t_first", "t_last") else pa.float64() for name in computed]
+    return pa.schema([*fields, *map(pa.field, computed, types)])
+
+
+@pytest.mark.parametrize(
+    ("sheet", "streaming"),
+    [("uncertain path", False), *(pytest.param(name, True, marks=pytest.mark.similar) for name in sheets.PROFILES)],
+)
+def test_differential_argument_orders(engine: Engine, sheet: str, streaming: bool) -> None:
+    """The order of the streams, of the windows and of the two names in a window changes no bit of a row."""
+    query = sheets.sheet(sheet).query
+    files = sheets.stream(sheet) if streaming else sheets.finite(sheet)
+    pairs = {(edge.first, edge.second) for edge in query.edges}
+    flipped = [
+        edge if (edge.second, edge.first) in pairs
+        else Edge(edge.second, edge.first, -edge.hi_us, -edge.lo_us, edge.confidence)
+        for edge in reversed(query.edges)
+    ]  # fmt: skip
+    other = replace(query, times=tuple(reversed(query.times)), windows=tuple(flipped))
+    variant = Variant(streaming=streaming)
+    usual = engine.run(query, files, variant).output
+    turned = engine.run(other, {name: files[name] for name in other.inputs}, variant).output
+    names = {name: name if name in turned.column_names else _turned(name) for name in usual.column_names}
+    multiset.assert_same(
+        multiset.rows(turned, list(names.values())), multiset.rows(usual, list(names)), "turned arguments"
+    )
+
+
+def _turned(name: str) -> str:
+    parts = name.split("_")
+    return "_".join((parts[0], parts[2], parts[1])) if parts[0] == "probability" else name
+
+
+@pytest.mark.parametrize(
+    ("sheet", "files", "seed", "strategy"),
+    [
+        ("graph", (2, 6, 3), 2, "few"),
+        *(pytest.param(name, (1, 5), 1, "bew", marks=pytest.mark.similar) for name in sheets.PROFILES),
+        *(pytest.param(name, (7, 3, 2), 3, "few", marks=pytest.mark.similar) for name in sheets.PROFILES),
+    ],
+)
+def test_differential_arrivals_of_combinations(
+    engine: Engine, sheet: str, files: tuple[int, ...], seed: int, strategy: str
+) -> None:
+    """Another order of arrival inside the lateness, cut into other files, in three buckets: the same rows."""
+    query = with_options(sheets.sheet(sheet).query, strategy=strategy)
+    usual = engine.run(query, sheets.finite(sheet)).output
+    other = engine.run(query, sheets.stream(sheet, files, seed), Variant(streaming=True, parallelism=3)).output
+    multiset.assert_same(multiset.rows(other), multiset.rows(usual), f"{files} files in order {seed}")
+
+
+@pytest.mark.parametrize(
+    ("sheet", "strategy", "step"),
+    [
+        ("malformed", "few", 2),
+        *(pytest.param("malformed", s, step, marks=pytest.mark.similar) for s in ("bew", "few") for step in (0, 1, 3)),
+        pytest.param("uncertain path", "bew", 2, marks=pytest.mark.similar),
+    ],
+)
+def test_differential_restart_of_combinations(engine: Engine, sheet: str, strategy: str, step: int) -> None:
+    """A crash in the middle of an uncommitted step and a replay give the same rows and rejects, each once."""
+    query, files = with_options(sheets.sheet(sheet).query, strategy=strategy), sheets.stream(sheet)
+    crashed = engine.run(query, files, Variant(streaming=True, restart_after=step))
+    usual = engine.run(query, sheets.finite(sheet))
+    multiset.assert_same(multiset.rows(crashed.output), multiset.rows(usual.output), f"a restart in step {step}")
+    multiset.assert_same(multiset.rows(crashed.rejects), multiset.rows(usual.rejects), f"rejects, restart in {step}")
+
+
+@pytest.mark.parametrize(
+    ("sheet", "strategy"), [("malformed", "bew"), pytest.param("uncertain clique", "few", marks=pytest.mark.similar)]
+)
+def test_oracle_late_rows_of_combinations(engine: Engine, sheet: str, strategy: str) -> None:
+    """Late rows are rejected as WA-1010, never lost; the combinations are those of the rows that were accepted."""
+    query, files = with_options(sheets.sheet(sheet).query, strategy=strategy), sheets.late_stream(sheet)
+    tables = expectations.whole(files)
+    outcome = engine.run(query, files, STREAM)
+    inputs, late, accepted = sheets.read(query, tables), 0, {}
+    for name in query.inputs:
+        told = expectations.rejected(outcome, tables, name)
+        behind = Counter({row[1:]: n for row, n in told.items() if row[0] == "WA-1010"})
+        accepted[name] = expectations.without(inputs.events[name], behind)
+        late += behind.total()
+    assert late > 0, "rows of the first files come in the last ones: some of them are late"
+    assert outcome.metrics["rows_late"] == late
+    assert outcome.metrics["rows_in"] == sum(table.num_rows for table in tables.values())
+    assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
+    expected = combination_oracle.answer(query, tables, accepted).rows
+    multiset.assert_same(sheets.rows_of(outcome, query), expected, "combinations of the rows that were accepted")
+
+
+@pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.similar)])
+def test_oracle_empty_streams(engine: Engine, streaming: bool) -> None:
+    """A stream without rows gives no combination but all columns; the rows of the others are processed."""
+    query, tables = sheets.sheet("path").query, sheets.sheet("path").tables
+    files = {name: (table.slice(0, 0) if name == "b" else table,) for name, table in tables.items()}
+    outcome = engine.run(query, files, Variant(streaming=streaming))
+    expected = _schema(query, tables, sheets.computed_columns(query))
+    multiset.assert_same_columns(outcome.output.schema, expected, "the columns of no rows")
+    assert outcome.output.num_rows == 0
+    assert outcome.metrics["rows_processed"] == sum(table.num_rows for (table,) in files.values())
+
+
+def _counted(outcome: Outcome) -> Counts:
+    names = ("matched", "periods", "tuple_tests", "window_tests")
+    return Counts(**{name: outcome.metrics[name] for name in names})
+
+
+def _counting(query: WindowJoin) -> Counting:
+    return Counting(query, query.strategy, query.conservative)
+
+
+@pytest.mark.parametrize(
+    ("sheet", "strategy", "conservative", "method"),
+    [
+        _algorithm(name, *how) if (name, *how) != ("graph", "bew", "lca", "nested") else (name, *how)
+        for name in sheets.EXACT
+        for how in ALGORITHMS
+        if how[2] == "hash" or name in ("graph", "same time")  # nested loops are slow to count by hand
+    ],
+)
+def test_oracle_combination_counters(engine: Engine, sheet: str, strategy: str, conservative: str, method: str) -> None:
+    """On finite input each algorithm looks at exactly the periods, tuples and windows that its paper says."""
+    query = with_options(sheets.sheet(sheet).query, strategy=strategy, conservative=conservative, method=method)
+    counts = Counts()
+    _counting(query).block(sheets.of_sheet(sheet)[0].events, counts)
+    assert _counted(engine.run(query, sheets.finite(sheet))) == counts
+
+
+@pytest.mark.similar
+def test_oracle_algorithms_differ(engine: Engine) -> None:
+    """The names are algorithms: each spares what the paper says that it spares, and none changes the result."""
+    found = {}
+    for sheet in ("uniform clique", "clique"):
+        for how in ALGORITHMS:
+            query = with_options(sheets.sheet(sheet).query, **_of(how))
+            found[(sheet, *how)] = _counted(engine.run(query, sheets.finite(sheet)))
+    assert len({count.matched for key, count in found.items() if key[0] == "clique"}) == 1
+    few, bew = found["uniform clique", "few", "none", "hash"], found["uniform clique", "bew", "none", "hash"]
+    assert few.window_tests == bew.window_tests == 0
+    assert few.tuple_tests < bew.tuple_tests  # mode 1 passes over periods in which somebody is missing
+    for strategy in ("bew", "few"):
+        tests = [found["clique", strategy, how, "hash"].tuple_tests for how in ("none", "lca", "gca")]
+        assert tests[0] <= tests[1] <= tests[2]
+        assert tests[0] < tests[2]
+        assert found["clique", strategy, "gca", "hash"].window_tests > 0
+    nested, hashed = (found["clique", "bew", "none", method].tuple_tests for method in ("nested", "hash"))
+    assert nested > hashed
+
+
+LATE_S, FAR_S = 10, 100
+EDGES: dict[str, dict[tuple[str, str], Any]] = {
+    "path": {("a", "b"): "3 s", ("b", "c"): ("-2 s", "5 s")},
+    "before": {("a", "b"): ("-6 s", "-1 s"), ("a", "c"): "4 s"},
+    "uncertain": {("a", "b"): within("3 s", confidence=0.3), ("b", "c"): within("2 s", confidence=1.0)},
+}
+
+
+@lru_cache
+def _edge_stream() -> dict[str, Files]:
+    """Partners that come at the last moment at which they are not late, and are as long as may be.
+
+    t_max    80. . . . . . . . . 90 . . . . . 100 s
+    file 0   |||||||||||||||||||||||||||||||||||       all streams, two rows a second
+    1 to 3                              |              nothing new: time for any engine to drop rows
+    file 4                    ===|                     one stream after another, ends at the watermark, 100 s - 10 s
+    """
+
+    def rows(t_max: Any, length: Any, first_id: int) -> pa.Table:
+        end = YEAR_2024 + np.asarray(t_max, np.int64)
+        ids = np.arange(first_id, first_id + len(end))
+        return pa.table({"t_min": end - np.asarray(length, np.int64), "t_max": end, "k": ids * 0, "id": ids})
+
+    dense = np.arange(80 * SECOND, FAR_S * SECOND + 1, SECOND // 2)
+    quiet = [rows([(FAR_S - 5) * SECOND], [0], 1000 + n) for n in range(3)]
+    files = {}
+    for name in "abc":
+        last = rows([(FAR_S - LATE_S) * SECOND] * 3, np.arange(3) * SECOND, 2000)
+        files[name] = (rows(dense, np.zeros(len(dense)), 0), *quiet, last)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("edges", "strategy"),
+    [
+        ("path", "bew"),
+        *(
+            pytest.param(e, s, marks=pytest.mark.similar)
+            for e in EDGES
+            for s in ("bew", "few")
+            if (e, s) != ("path", "bew")
+        ),
+    ],
+)
+def test_oracle_latest_members(engine: Engine, edges: str, strategy: str) -> None:
+    """No row is dropped while a combination may still come: here one comes at the last moment."""
+    spec = Interval("t_min", "t_max", max_uncertainty="2 s") if edges == "uncertain" else Point("t_max")
+    query = WindowJoin(
+        times=dict.fromkeys("abc", spec), windows=EDGES[edges], on="k", strategy=strategy, lateness=f"{LATE_S} s"
+    )
+    tables = expectations.whole(_edge_stream())
+    answer = combination_oracle.answer(query, tables, sheets.read(query, tables).events)
+    outcome = engine.run(query, _edge_stream(), STREAM)
+    multiset.assert_same(sheets.rows_of(outcome, query), answer.rows, "combinations with the latest rows")
+    assert outcome.rejects.num_rows == 0
+
+
+LONG_FILES, ROWS_PER_SECOND, FILE_S = 8, 2, 60
+
+
+@lru_cache
+def _long_stream() -> dict[str, Files]:
+    """A long stream at a steady rate: one file a minute, two rows a second in each of three streams."""
+    files = {}
+    for place, name in enumerate("abc"):
+        n = LONG_FILES * FILE_S * ROWS_PER_SECOND
+        t = YEAR_2024 + np.arange(n) * (SECOND // ROWS_PER_SECOND)
+        table = pa.table({"t": t, "k": np.arange(n) * (7 + place) % 20, "id": np.arange(n)})
+        size = FILE_S * ROWS_PER_SECOND
+        files[name] = tuple(table.slice(start, size) for start in range(0, n, size))
+    return files
+
+
+@pytest.mark.parametrize("strategy", [pytest.param("bew", marks=pytest.mark.similar), "few"])
+def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> None:
+    """State holds what the tightened graph asks for and no more, however long the stream; and dropping loses nothing.
+
+    What may be held at the end per stream: the reach of the graph and a slot (under 20 s), the lateness (3 s), and the
+    last files, since the watermark follows them with a delay.
+    """
+    query = WindowJoin(
+        times=dict.fromkeys("abc", Point("t")), windows={("a", "b"): "4 s", ("b", "c"): "6 s"}, on="k",
+        strategy=strategy, lateness="3 s",
+    )  # fmt: skip
+    tables = expectations.whole(_long_stream())
+    answer = combination_oracle.answer(query, tables, sheets.read(query, tables).events)
+    outcome = engine.run(query, _long_stream(), STREAM)
+    multiset.assert_same(sheets.rows_of(outcome, query), answer.rows, "combinations of a long stream")
+    held = outcome.metrics["rows_stored"] - outcome.metrics["rows_evicted"]
+    assert 0 <= held <= 3 * ROWS_PER_SECOND * (23 + 3 * FILE_S), f"{held} rows are held at the end"
+
+
+def test_oracle_counters_of_arrivals(engine: Engine) -> None:
+    """On a stream BEW joins each row with those that came before it, and looks at no others."""
+    query = replace(sheets.sheet("clique").query, strategy="bew", lateness="1 day")
+    events: dict[str, list[Event]] = {name: [] for name in query.inputs}
+    files: dict[str, list[pa.Table]] = {name: [] for name in query.inputs}
+    counts = Counts()
+    for number in range(6):  # one stream after another, so that no engine's batches change who came first
+        for place, name in enumerate(query.inputs):
+            table = sheets.finite("clique")[name][0]
+            size = table.num_rows // 2
+            rows = table.slice((number // 3) * size, size if number % 3 == place else 0)
+            files[name].append(rows)
+            new = sheets.read(query, {**sheets.sheet("clique").tables, name: rows}).events[name]
+            for event in new:
+                _counting(replace(query, conservative="none")).row(name, event, events, counts)
+            events[name] += new
+    outcome = engine.run(query, {name: tuple(tables) for name, tables in files.items()}, STREAM)
+    assert _counted(outcome) == counts

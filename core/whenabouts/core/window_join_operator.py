@@ -1,0 +1,373 @@
+"""Runs a `WindowJoin` over the blocks and the state of one bucket.
+
+State holds the rows of every stream for as long as the tightened window graph says. BEW takes each new row as it comes;
+FEW leaves rows in state until the watermark has passed them, and then takes them in the order of time, so it remembers
+how far it has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core import metrics
+from whenabouts.core.combination_output import T_LAST, CombinationColumns
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.events import EventReader, templates_of, times
+from whenabouts.core.keys import NULL_KEY, Keys
+from whenabouts.core.lateness import drop_late
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
+from whenabouts.core.segmented_state import Layout, SegmentedState
+from whenabouts.core.side_rows import SideRows, one_batch, table_of
+from whenabouts.core.timing_join import LEAST_SLOT_US
+from whenabouts.core.window_cost import choose
+from whenabouts.core.window_graph import OPEN_US, Edge, WindowGraph
+from whenabouts.core.window_walks import Walk, walk_from
+
+if TYPE_CHECKING:
+    from whenabouts.core.combinations import StreamRows
+    from whenabouts.core.window_join import Predicate, WindowJoin
+
+IntArray = NDArray[np.int64]
+Places = NDArray[np.int32]
+
+_EMPTY = np.empty(0, np.int32)
+
+
+class RowsAt:
+    """Rows of a table, taken column by column when a predicate asks for them: `rows["name"]` is an Arrow array."""
+
+    def __init__(self, table: pa.Table, at: Places) -> None:
+        self._table, self._at = table, pa.array(at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __getitem__(self, name: str) -> pa.Array:
+        taken = self._table.column(name).take(self._at)
+        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+
+
+class WindowJoinOperator:
+    """The operator of a window join; see `protocol.Operator`."""
+
+    def __init__(self, query: WindowJoin, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
+        self.query = query
+        self._streaming = streaming
+        self._specs = [spec for _, spec in query.times]
+        self.readers = tuple(
+            EventReader(place, name, schema, spec)
+            for place, (schema, (name, spec)) in enumerate(zip(schemas, query.times, strict=True))
+        )
+        plain = [reader.schema for reader in self.readers]
+        self.keys = Keys(query.key_columns, plain, query.inputs)
+        asked = [f"probability_{edge.first}_{edge.second}" for edge in self._uncertain()]
+        self._columns = CombinationColumns(
+            dict(zip(query.inputs, plain, strict=True)),
+            keys=query.key_columns,
+            probabilities=asked,
+        )
+        self.output_schema = self._columns.schema
+        self._choice = choose(query, dict(query.rates) or None, streaming=streaming)
+        self.event_time = T_LAST if streaming and self._choice.strategy == "bew" else None
+        purpose = "" if self._choice.strategy == "bew" else "in the order of time"
+        self._layout = Layout([reader.block_schema for reader in self.readers], purpose=purpose)
+        self._ends = query.graph().ends
+
+    def _uncertain(self) -> list[Edge]:
+        return [edge for edge in self.query.edges if edge.confidence is not None]
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost: the rows that arrived, the segments they reach, and what is found."""
+        step = Step()
+        graph, ended = self.query.graph(), demand is Demand.END
+        state = SegmentedState(store, self._layout, slot_us=self._slot_us(graph))
+        if not ended and self._streaming:
+            state.keep([-self._horizon_us(graph, input) for input in range(len(self.readers))])
+        fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step))
+        if self._choice.strategy == "few":
+            self._sweep(state, fresh, END_OF_TIME if ended else watermark_us, step)
+        else:
+            self._arrive(state, fresh, step)
+        if not ended:
+            self._keep(state, fresh, watermark_us, step)
+            state.save()
+            step.timer_us = self._next_timer(state, graph)
+        return step
+
+    def _with_keys(self, arrivals: list[Arrival]) -> list[Arrival]:
+        """The arrivals without rows with a null key, which match nothing."""
+        kept = []
+        for input, block in arrivals:
+            if any(block.column(name).null_count for name in self.query.key_columns):
+                block = block.filter(pa.array(self.keys.codes([block])[0] != NULL_KEY))
+            if block.num_rows:
+                kept.append(Arrival(input, block))
+        return kept
+
+    def _arrive(self, state: SegmentedState, fresh: list[Arrival], step: Step) -> None:
+        """BEW: join every new row with what came before it.
+
+        The rows of one step arrive stream after stream, so that a combination is found from the newest of its rows.
+        """
+        new = {arrival.input for arrival in fresh}
+        if not new:
+            return
+        spans = {input: _span(arrival.block for arrival in fresh if arrival.input == input) for input in new}
+        graph = self.query.graph()
+        rows = []
+        for other in range(len(self.readers)):
+            reach = [self._reach(graph, input, other, *spans[input]) for input in new if input != other]
+            rows.append(self._rows(state, other, fresh, *_hull(reach)))
+        graph = self._measured(graph, rows)
+        views = _Views(self, rows)
+        for input in sorted(new):
+            seen = [views.stored(other) if other > input else views.all(other) for other in range(len(rows))]
+            seen[input] = views.new(input)
+            self._expand(graph, input, seen, rows, step)
+
+    def _sweep(self, state: SegmentedState, fresh: list[Arrival], until_us: int, step: Step) -> None:
+        """FEW: join every row that the watermark has passed, with what is older."""
+        done_us = state.progress_us
+        if until_us <= done_us:
+            return
+        graph = self.query.graph()
+        rows = []
+        for input in range(len(self.readers)):
+            reach = [self._reach(graph, base, input, done_us, until_us) for base in range(len(self.readers))]
+            first_us, _ = _hull(reach)
+            rows.append(self._rows(state, input, fresh if until_us == END_OF_TIME else [], first_us, until_us - 1))
+        graph = self._measured(graph, rows)
+        views = _Views(self, rows)
+        for input, side in enumerate(rows):
+            seen = [views.all(other) for other in range(len(rows))]
+            if done_us != NO_WATERMARK or until_us != END_OF_TIME:
+                anchor = seen[input].anchor
+                seen[input] = seen[input].only((anchor >= done_us) & (anchor < until_us))
+            if len(side.t_max):
+                self._expand(graph, input, seen, rows, step)
+        state.progress_us = until_us
+
+    def _expand(self, graph: WindowGraph, base: int, seen: list[StreamRows], rows: list[SideRows], step: Step) -> None:
+        """Put out the combinations that begin with the rows `seen[base]`."""
+        if any(not len(side.anchor) for side in seen):
+            return
+        from whenabouts.core.combinations import Counters, Expansion  # numba: imported when first needed
+
+        walk = self._walk(graph, base)
+        counters = Counters()
+        expansion = Expansion(
+            walk,
+            [seen[stream] for stream in walk.order],
+            lambda number, one, other: self._holds(graph, number, rows, one, other),
+            graph.ends,
+            self._pair_tests(walk, rows),
+            counters,
+        )
+        for at in expansion.combinations():
+            by_stream = [_EMPTY] * len(rows)
+            for level, stream in enumerate(walk.order):
+                by_stream[stream] = at[level]
+            step.output += self._output(rows, by_stream, step)
+        step.metrics[metrics.PERIODS] += counters.periods
+        step.metrics[metrics.TUPLE_TESTS] += counters.tuple_tests
+        step.metrics[metrics.WINDOW_TESTS] += counters.window_tests
+
+    def _walk(self, graph: WindowGraph, base: int) -> Walk:
+        return walk_from(base, graph, self._choice.strategy, self._choice.conservative)
+
+    def _pair_tests(self, walk: Walk, rows: list[SideRows]) -> list[list[Any]]:
+        """The predicates, at the level at which both of their rows are placed."""
+        tests: list[list[Any]] = [[] for _ in walk.order]
+        for pair, predicate in self.query.predicates:
+            one, other = (walk.order.index(self.query.inputs.index(name)) for name in pair)
+            tables = [rows[walk.order[level]].table for level in (one, other)]
+            tests[max(one, other)].append(_pair_test(pair, predicate, tables, (one, other)))
+        return tests
+
+    def _holds(
+        self, graph: WindowGraph, number: int, rows: list[SideRows], one: Places, other: Places
+    ) -> NDArray[np.bool_]:
+        """Whether an edge holds for rows `one` of its first and `other` of its second stream."""
+        edge = self.query.edges[number]
+        first, second = graph.ends[number]
+        if edge.confidence is None:
+            apart = rows[second].t_max[other] - rows[first].t_max[one]
+            return (apart >= edge.lo_us) & (apart <= edge.hi_us)
+        return self._probabilities(edge, rows[first], rows[second], one, other) >= edge.confidence
+
+    def _probabilities(
+        self, edge: Edge, first: SideRows, second: SideRows, one: Places, other: Places
+    ) -> NDArray[np.float64]:
+        """The canonical kernel's values for an edge.
+
+        The stream whose name comes first in the alphabet is the left one: the order in which a user names streams must
+        not change a bit.
+        """
+        left, right, at, lo, hi = first, second, (one, other), edge.lo_us, edge.hi_us
+        if edge.second < edge.first:
+            left, right, at, lo, hi = second, first, (other, one), -edge.hi_us, -edge.lo_us
+        if left.template is None and right.template is None:
+            from whenabouts.core.satisfaction_probability import probabilities_at  # numba: imported when first needed
+
+            return probabilities_at(left.t_min, left.t_max, right.t_min, right.t_max, *at, lo, hi)
+        from whenabouts.core.shape_probability import shape_probabilities_at
+        from whenabouts.core.shapes import shapes_of
+
+        names = sorted((edge.first, edge.second))
+        shapes = [shapes_of(tuple(t for _, t in self.query.spec(name).templates)) for name in names]
+        one_side, other_side = (
+            (side.t_min, side.t_max, _EMPTY if side.template is None else side.template) for side in (left, right)
+        )
+        return shape_probabilities_at(one_side, other_side, *at, shapes[0], shapes[1], lo, hi)
+
+    def _output(self, rows: list[SideRows], at: list[Places], step: Step) -> Iterator[pa.RecordBatch]:
+        """Combinations with their computed columns."""
+        t_first, t_last = rows[0].t_min[at[0]], rows[0].t_max[at[0]]
+        for side, places in zip(rows[1:], at[1:], strict=True):
+            np.minimum(t_first, side.t_min[places], out=t_first)
+            np.maximum(t_last, side.t_max[places], out=t_last)
+        extra: list[NDArray[np.generic]] = [t_first.astype("datetime64[us]"), t_last.astype("datetime64[us]")]
+        for edge in self._uncertain():
+            one, other = (self.query.inputs.index(name) for name in (edge.first, edge.second))
+            extra.append(self._probabilities(edge, rows[one], rows[other], at[one], at[other]))
+        step.metrics[metrics.MATCHED] += len(t_first)
+        yield from self._columns.batches([side.table for side in rows], at, extra)
+
+    def _rows(
+        self, state: SegmentedState, input: int, arrivals: list[Arrival], first_us: int, last_us: int
+    ) -> SideRows:
+        """The rows of an input between two anchors, in one chunk a column: stored ones, then the new ones."""
+        stored = state.load(input, first_us, last_us) if first_us <= last_us else []
+        table = table_of(
+            [*stored, *(block for place, block in arrivals if place == input)], self._layout.schemas[input]
+        )
+        return SideRows(table, *times(table), templates_of(table), sum(batch.num_rows for batch in stored))
+
+    def _reach(self, graph: WindowGraph, base: int, other: int, first_us: int, last_us: int) -> tuple[int, int]:
+        """Where rows of `other` can be looked for from base rows with anchors between two instants."""
+        if base == other:
+            return first_us, last_us
+        walk = self._walk(graph, base)
+        lo, hi = walk.bounds[walk.order.index(other)][0]
+        return (
+            -END_OF_TIME if first_us == NO_WATERMARK or lo <= -OPEN_US else first_us + lo,
+            END_OF_TIME if last_us == END_OF_TIME or hi >= OPEN_US else last_us + hi,
+        )
+
+    def _measured(self, graph: WindowGraph, rows: list[SideRows]) -> WindowGraph:
+        """The graph of finite input in which greatest lengths were not declared."""
+        if self._streaming or all(spec.max_uncertainty_us is not None for spec in self._specs):
+            return graph
+        return self.query.graph([int((side.t_max - side.t_min).max(initial=0)) for side in rows])
+
+    def _keep(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, step: Step) -> None:
+        """Store the new rows, and drop what no future row can match."""
+        for input in range(len(self.readers)):
+            blocks = [block for place, block in fresh if place == input]
+            if blocks:
+                state.append(input, one_batch(table_of(blocks, self._layout.schemas[input])))
+                step.metrics[metrics.STORED] += sum(block.num_rows for block in blocks)
+        if watermark_us == NO_WATERMARK:
+            return
+        graph = self.query.graph()
+        for input in range(len(self.readers)):
+            step.metrics[metrics.EVICTED] += state.evict(input, watermark_us - self._horizon_us(graph, input))
+
+    def _horizon_us(self, graph: WindowGraph, input: int) -> int:
+        """For how long after a row's anchor it is kept; FEW takes in no row before the watermark has passed it."""
+        horizon = graph.horizon_us(input)
+        return max(horizon, 0) if self._choice.strategy == "few" else horizon
+
+    def _slot_us(self, graph: WindowGraph) -> int:
+        """A quarter of the longest time for which rows are kept, for new buckets."""
+        longest = max(graph.horizon_us(input) for input in range(len(self.readers)))
+        return LEAST_SLOT_US if longest >= OPEN_US else max(longest // 4, LEAST_SLOT_US)
+
+    def _next_timer(self, state: SegmentedState, graph: WindowGraph) -> int | None:
+        """The least watermark at which a segment can go, or rows that wait are passed."""
+        due = []
+        for input in range(len(self.readers)):
+            end = state.first_end_us(input)
+            if end is not None:
+                due.append(end + self._horizon_us(graph, input))
+            waiting = state.first_from_us(input, state.progress_us) if self._choice.strategy == "few" else None
+            if waiting is not None:
+                due.append(waiting + 1)
+        return min(due, default=None)
+
+
+class _Views:
+    """The rows of every stream in the order in which they are walked, made when first asked for."""
+
+    def __init__(self, operator: WindowJoinOperator, rows: list[SideRows]) -> None:
+        self._rows = rows
+        keys, nested = operator.keys, operator.query.method == "nested"
+        codes = keys.codes([side.table for side in rows]) if keys.names else [None] * len(rows)
+        self._codes, self._nested = codes, nested and bool(keys.names)
+        greatest = max((int(code.max(initial=0)) for code in codes if code is not None), default=0)
+        self._keys = 1 if nested else greatest + 1
+        self._ordered: dict[int, StreamRows] = {}
+
+    def all(self, stream: int) -> StreamRows:
+        """All rows."""
+        if stream not in self._ordered:
+            from whenabouts.core.combinations import stream_rows  # numba: imported when first needed
+            from whenabouts.core.row_order import Times, order_rows
+
+            side, code = self._rows[stream], self._codes[stream]
+            ordered = order_rows(Times(side.t_min, side.t_max, None if self._nested else code), "t_max", self._keys)
+            self._ordered[stream] = stream_rows(ordered, code if self._nested else None)
+        return self._ordered[stream]
+
+    def stored(self, stream: int) -> StreamRows:
+        """Rows that came in an earlier step."""
+        every = self.all(stream)
+        return every.only(every.position < self._rows[stream].stored)
+
+    def new(self, stream: int) -> StreamRows:
+        """Rows that came in this step."""
+        every = self.all(stream)
+        return every.only(every.position >= self._rows[stream].stored) if self._rows[stream].stored else every
+
+
+def _pair_test(pair: tuple[str, str], predicate: Predicate, tables: list[pa.Table], levels: tuple[int, int]) -> Any:
+    def test(at: Sequence[Places]) -> NDArray[np.bool_]:
+        rows = [RowsAt(table, at[level]) for table, level in zip(tables, levels, strict=True)]
+        found = predicate(*rows)
+        if isinstance(found, (pa.Array, pa.ChunkedArray)):
+            found = (
+                found.fill_null(False).to_numpy(zero_copy_only=False)
+                if isinstance(found, pa.Array)
+                else np.asarray(found.fill_null(False).to_numpy())
+            )
+        mask = np.asarray(found)
+        if mask.dtype != np.bool_ or mask.shape != (len(rows[0]),):
+            raise QueryError(
+                Code.BAD_PREDICATE,
+                f"the predicate of {', '.join(pair)} gave {mask.dtype} of shape {mask.shape} for {len(rows[0])} pairs",
+                "give one boolean for each pair of rows",
+            )
+        return mask
+
+    return test
+
+
+def _span(blocks: Iterator[pa.RecordBatch] | Any) -> tuple[int, int]:
+    anchors = [times(block)[1] for block in blocks]
+    return min(int(a.min()) for a in anchors), max(int(a.max()) for a in anchors)
+
+
+def _hull(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """From the least start to the greatest end; an empty range of no ranges."""
+    return min((lo for lo, _ in ranges), default=0), max((hi for _, hi in ranges), default=-1)

@@ -1,0 +1,285 @@
+"""The window join, step by step: timelines drawn from the paper's descriptions, state, predicates and columns."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from whenabouts.core import InputError, Interval, Point, QueryError, between, within
+from whenabouts.core.errors import EmptyInputWarning
+from whenabouts.core.local import run, run_stream, window_join
+from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Step
+from whenabouts.core.stores import DictStore
+from whenabouts.core.window_join import WindowJoin
+
+POINT = Point("t")
+
+
+class Timeline:
+    """An operator fed by hand."""
+
+    def __init__(self, names: str, windows: dict[tuple[str, str], Any], **options: Any) -> None:
+        self.query = WindowJoin(times=dict.fromkeys(names, POINT), windows=windows, **options)
+        schema = pa.schema({"t": pa.int64()})
+        self.operator = self.query.operator([schema] * len(names), streaming=True)
+        self.store, self.last = DictStore(), Step()
+
+    def arrive(self, stream: str, *t: int, watermark: int = NO_WATERMARK, demand: Demand = Demand.NOTHING) -> list[str]:
+        """Rows of one stream come; the times of the combinations that come out, in the order of the streams."""
+        place = self.query.inputs.index(stream)
+        block = self.operator.readers[place].read(pa.record_batch({"t": list(t)})).block
+        return self._step([Arrival(place, block)], watermark, demand)
+
+    def wait(self, watermark: int) -> list[str]:
+        """The watermark comes so far, without rows."""
+        return self._step([], watermark, Demand.NOTHING)
+
+    def _step(self, arrivals: list[Arrival], watermark: int, demand: Demand) -> list[str]:
+        self.last = self.operator.step(self.store, arrivals, watermark, demand)
+        names = [f"t_{name}" for name in self.query.inputs]
+        return sorted(
+            "-".join(str(row[name]) for name in names) for batch in self.last.output for row in batch.to_pylist()
+        )
+
+
+UNIFORM: dict[tuple[str, str], Any] = {("a", "b"): 5, ("b", "c"): 5, ("a", "c"): 5}
+
+
+def test_backward_evaluation() -> None:
+    """BEW (section 3.1): a period of 2w about the new row shrinks with each member, and nobody is waited for.
+
+    a  --1-------------8---------
+    b  ------3-------7-----------      w = 5, new rows c@6, then c@12
+    c  ------------6----------12-
+    """
+    line = Timeline("abc", UNIFORM, strategy="bew")
+    assert line.arrive("a", 1, 8) == []
+    assert line.arrive("b", 3, 7) == []
+    assert line.arrive("c", 6) == ["1-3-6", "8-3-6", "8-7-6"]  # not 1-7: the two are 6 apart
+    assert line.arrive("c", 12) == ["8-7-12"]
+    assert line.last.metrics["window_tests"] == 0
+
+
+def test_each_combination_comes_with_its_newest_arrival() -> None:
+    """Slip of the paper: "the newest tuple" must be the newest to arrive, or rows out of order come twice or never."""
+    line = Timeline("abc", UNIFORM, strategy="bew")
+    assert line.arrive("a", 10) == []
+    assert line.arrive("c", 11) == []
+    assert line.arrive("b", 8) == ["10-8-11"]  # the oldest of the three comes last
+    assert line.arrive("a", 9) == ["9-8-11"]
+    assert line.arrive("c", 6) == ["10-8-6", "9-8-6"]
+
+
+def test_forward_evaluation_waits_for_slow_streams() -> None:
+    """FEW (section 3.2): a row is joined once every stream has come past it, with what lies in the period before it.
+
+    a  --1-------------8---------
+    b  ------3-------7-----------      w = 5
+    c  ------------6----------12-
+    """
+    line = Timeline("abc", UNIFORM, strategy="few")
+    assert line.arrive("c", 6, 12) == []
+    assert line.arrive("b", 3, 7) == []
+    assert line.arrive("a", 1, 8) == []
+    assert line.last.timer_us is not None
+    assert line.wait(6) == []  # another row at 6 may still come
+    assert line.wait(7) == ["1-3-6"]  # c@6 is the newest of them
+    assert line.wait(8) == []  # b@7 finds c@6 and no a
+    assert line.last.metrics["tuple_tests"] == 0  # mode 1: somebody is missing in the period
+    assert line.wait(9) == ["8-3-6", "8-7-6"]
+    assert line.last.metrics["window_tests"] == 0  # mode 2: no window is tested
+    assert line.wait(100) == ["8-7-12"]
+    assert line.arrive("a", 200, watermark=100) == []
+    assert line.last.metrics["rows_late"] == 0
+
+
+def test_equal_times_come_once() -> None:
+    for strategy in ("bew", "few"):
+        line = Timeline("abc", {("a", "b"): 0, ("b", "c"): 0}, strategy=strategy)
+        found = [*line.arrive("c", 5, 5), *line.arrive("a", 5), *line.arrive("b", 5, 5), *line.wait(6)]
+        assert found == ["5-5-5"] * 4
+
+
+def test_modified_bew_passes_over_and_drops_nothing() -> None:
+    """Section 5.2: a row that violates a window with one member is passed over, for it may fit another combination."""
+    line = Timeline("abc", {("a", "b"): 2, ("b", "c"): 2}, strategy="bew", conservative="none")
+    line.arrive("a", 0, 6)
+    line.arrive("b", 4)
+    assert line.arrive("c", 4) == ["6-4-4"]  # a@0 fits no b yet
+    assert line.arrive("b", 2) == ["0-2-4"]
+
+
+def test_a_row_is_kept_to_the_microsecond_of_its_horizon() -> None:
+    """Path a -5- b -3- c: a row of a matters for 8, one of b for 5, one of c for 8."""
+    for name, horizon in (("a", 8), ("b", 5), ("c", 8)):
+        for watermark, found in ((100 + horizon, True), (100 + horizon + 1, False)):
+            line = Timeline("abc", {("a", "b"): 5, ("b", "c"): 3}, strategy="bew")
+            line.arrive(name, 100)
+            line.wait(watermark)
+            held = line.operator._rows(_state(line), line.query.inputs.index(name), [], 0, 10_000).table.num_rows
+            assert held == int(found), (name, watermark)
+
+
+def _state(line: Timeline) -> Any:
+    from whenabouts.core.segmented_state import SegmentedState
+
+    return SegmentedState(line.store, line.operator._layout, slot_us=1)
+
+
+def test_a_row_that_only_looks_back_is_not_kept() -> None:
+    """b comes 1 to 5 before a: a row of a has met all its partners when it comes, a row of b waits for 5."""
+    line = Timeline("ab", {("a", "b"): (-5, -1)}, strategy="bew")
+    line.arrive("b", 100)
+    assert line.arrive("a", 103, watermark=103) == ["103-100"]
+    assert line.operator._rows(_state(line), 0, [], 0, 10_000).table.num_rows == 0
+    assert line.operator._rows(_state(line), 1, [], 0, 10_000).table.num_rows == 1
+
+
+def test_state_of_one_way_of_working_is_refused_by_the_other() -> None:
+    line = Timeline("ab", {("a", "b"): 5}, strategy="bew")
+    line.arrive("a", 1)
+    other = Timeline("ab", {("a", "b"): 5}, strategy="few")
+    other.store = line.store
+    with pytest.raises(Exception, match="WA-3003"):
+        other.arrive("a", 2)
+
+
+def test_wider_windows_need_rows_that_are_gone() -> None:
+    narrow, wide = (Timeline("ab", {("a", "b"): width}, strategy="bew") for width in (5, 50))
+    narrow.arrive("a", 1_000, 9_000)
+    narrow.wait(8_000)
+    wide.store = narrow.store
+    with pytest.raises(Exception, match="WA-3006"):
+        wide.wait(8_100)
+
+
+def _tables(**rows: list[int]) -> dict[str, pa.Table]:
+    return {name: pa.table({"t": t, "id": list(range(len(t)))}) for name, t in rows.items()}
+
+
+@pytest.mark.parametrize("strategy", ["bew", "few"])
+@pytest.mark.parametrize("conservative", ["none", "gca"])
+def test_predicates_see_aligned_rows(strategy: str, conservative: str) -> None:
+    tables = _tables(a=[0, 1, 2], b=[1, 2, 3], c=[2, 2, 4])
+
+    def not_same(one: Any, other: Any) -> Any:
+        return pc.not_equal(one["id"], other["id"])
+
+    windows = {("a", "b"): 2, ("b", "c"): 2}
+    found = window_join(
+        tables, windows=windows, time=POINT, strategy=strategy, conservative=conservative,
+        predicates={("c", "a"): not_same, ("a", "b"): lambda a, b: np.asarray(a["t"]) < np.asarray(b["t"])},
+    )  # fmt: skip
+    every = window_join(tables, windows=windows, time=POINT).to_pylist()
+    expected = [row for row in every if row["id_a"] != row["id_c"] and row["t_a"] < row["t_b"]]
+    assert 0 < len(expected) < len(every)
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected))
+
+
+def test_predicates_that_are_none() -> None:
+    tables = _tables(a=[0, 1], b=[1, 2])
+    nulls = window_join(
+        tables, windows={("a", "b"): 2}, time=POINT,
+        predicates={("a", "b"): lambda a, b: pc.if_else(pc.equal(a["id"], 0), None, True)},
+    )  # fmt: skip
+    assert set(nulls.column("id_a").to_pylist()) == {1}
+    with pytest.raises(QueryError, match="WA-2065"):
+        window_join(tables, windows={("a", "b"): 2}, time=POINT, predicates={("a", "b"): lambda a, b: [True]})
+    with pytest.raises(QueryError, match="WA-2065"):
+        window_join(tables, windows={("a", "b"): 2}, time=POINT, predicates={("a", "z"): lambda a, b: [True]})
+
+
+def test_a_row_may_fill_two_places_of_a_self_join() -> None:
+    table = pa.table({"t": [0, 3], "id": [1, 2]})
+    twice = {"one": table, "other": table}
+    assert window_join(twice, windows={("one", "other"): 2}, time=POINT).num_rows == 2
+    assert window_join(twice, windows={("one", "other"): 3}, time=POINT).num_rows == 4
+    apart = window_join(
+        twice, windows={("one", "other"): 3}, time=POINT,
+        predicates={("one", "other"): lambda one, other: pc.less(one["id"], other["id"])},
+    )  # fmt: skip
+    assert apart.num_rows == 1
+
+
+def test_columns_and_their_names() -> None:
+    a = pa.table({"k": [1], "t": [5], "x": ["u"]})
+    b = pa.table({"k": pa.array([1], pa.int32()), "t": [6], "y": [1.5]})
+    found = window_join({"a": a, "b": b}, on="k", windows={("b", "a"): within(3, confidence=0.5)}, time=POINT)
+    assert found.column_names == ["k", "t_a", "x", "t_b", "y", "t_first", "t_last", "probability_b_a"]
+    assert found.column("t_last").cast(pa.int64()).to_pylist() == [6]
+    assert found.column("probability_b_a").to_pylist() == [1.0]
+    with pytest.raises(QueryError, match="WA-2009"):
+        window_join({"a": a.rename_columns(["k", "t", "t_first"]), "b": b}, windows={("a", "b"): 3}, time=POINT)
+    with pytest.raises(InputError, match="WA-1001"):
+        window_join({"a": a, "b": b}, on="z", windows={("a", "b"): 3}, time=POINT)
+
+
+def test_undeclared_lengths_on_finite_input() -> None:
+    tables = {name: pa.table({"lo": [0, 90, 200], "hi": [100, 110, 200]}) for name in ("a", "b", "c")}
+    windows = {("a", "b"): within(30, confidence=0.3), ("b", "c"): between(-20, 20, confidence=0.3)}
+    time = Interval("lo", "hi")
+    found = [window_join(tables, windows=windows, time=time, strategy=s, conservative=c)
+             for s in ("bew", "few") for c in ("none", "lca", "gca")]  # fmt: skip
+    assert len({str(sorted(map(str, table.to_pylist()))) for table in found}) == 1
+    assert found[0].num_rows > 3
+
+
+def test_one_sided_conditions_on_finite_input() -> None:
+    from whenabouts.core import delay
+
+    tables = _tables(a=[0, 10], b=[5, 20], c=[7, 30])
+    windows = {("a", "b"): delay(5, confidence=1), ("b", "c"): 3}
+    for strategy in ("bew", "few"):
+        found = window_join(tables, windows=windows, time=POINT, strategy=strategy).select(["t_a", "t_b", "t_c"])
+        assert sorted(tuple(row.values()) for row in found.to_pylist()) == [(0, 5, 7)]
+
+
+def test_an_empty_table_is_told_of() -> None:
+    tables = _tables(a=[1], b=[])
+    tables["b"] = tables["a"].slice(0, 0)
+    with pytest.warns(EmptyInputWarning, match="WA-1031: there are no rows in b"):
+        assert window_join(tables, windows={("a", "b"): 1}, time=POINT).num_rows == 0
+
+
+def test_blocks_do_not_change_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from whenabouts.core import combinations
+
+    random = np.random.default_rng(5)
+    tables = {name: pa.table({"t": random.integers(0, 300, 200), "id": np.arange(200)}) for name in "abcd"}
+    windows = {("a", "b"): 6, ("b", "c"): (-2, 9), ("c", "d"): 5, ("d", "a"): 9}
+    query = WindowJoin(times=dict.fromkeys("abcd", POINT), windows=windows, strategy="bew", conservative="lca")
+    whole = run(query, list(tables.values()))
+    monkeypatch.setattr(combinations, "CANDIDATES_AT_ONCE", 50)
+    pieces = run(query, list(tables.values()))
+    assert whole.output.num_rows > 5000
+    assert pieces.output.sort_by([(f"id_{n}", "ascending") for n in "abcd"]) == whole.output.sort_by(
+        [(f"id_{n}", "ascending") for n in "abcd"]
+    )
+    assert pieces.metrics == whole.metrics
+
+
+def test_a_stream_that_runs_far_ahead_changes_nothing() -> None:
+    random = np.random.default_rng(6)
+    files = [
+        [pa.table({"t": np.sort(random.integers(0, 1000, n)) + 1000 * step}) for step in range(4)] for n in (60, 40, 50)
+    ]
+    files[0] = [pa.concat_tables(files[0])]  # all of a before anything of the others
+    windows = {("a", "b"): 20, ("b", "c"): 30}
+    queries = [WindowJoin(times=dict.fromkeys("abc", POINT), windows=windows, strategy=s) for s in ("bew", "few")]
+    found = [run_stream(query, files) for query in queries]
+    expected = run(queries[0], [pa.concat_tables(tables) for tables in files]).output
+    for outcome in found:
+        order = [(name, "ascending") for name in ("t_a", "t_b", "t_c")]
+        assert outcome.output.sort_by(order) == expected.sort_by(order)
+        assert outcome.metrics["rows_late"] == 0
+
+
+def test_no_warning_where_all_is_well() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        window_join(_tables(a=[1], b=[1]), windows={("a", "b"): 1}, time=POINT)
