@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import permutations, product
+from math import prod
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -261,3 +264,47 @@ class Counting:
         else:
             bound = self.windows.bound(self.conservative, edge.first, edge.second)
         return self._within(bound, (edge.lo_us, edge.hi_us))
+
+
+def joint_probability(edges: Sequence[Edge], placed: Mapping[str, Event], unit: int) -> Fraction:
+    """P that all edges hold together, exactly, where all times and windows are whole multiples of `unit`.
+
+    Cut into unit cells, each variable is uniform in its cell, and all orders of the fractional parts are equally
+    likely. Given one, a difference lies strictly between two neighbouring integers, so that a window holds or does not.
+    A point has no fractional part and comes before all others.
+
+    >>> a, b = (Event(0, 2, (), ()), Event(0, 2, (), ()))
+    >>> joint_probability([Edge("a", "b", 0, 1, 0.1)], {"a": a, "b": b}, 1)
+    Fraction(3, 8)
+    """
+    cells = {name: _cells(event, unit) for name, event in placed.items()}
+    spread = [name for name, event in placed.items() if event.t_min < event.t_max]
+    orders = list(permutations(spread))
+    windows = [(e.first, e.second, e.lo_us // unit, e.hi_us // unit) for e in edges if e.confidence is not None]
+    total = Fraction(0)
+    for chosen in product(*cells.values()):
+        whole = {name: cell for name, (cell, _) in zip(cells, chosen, strict=True)}
+        mass = prod((p for _, p in chosen), start=Fraction(1))
+        held = sum(_all_hold(windows, whole, {name: at for at, name in enumerate(order)}) for order in orders)
+        total += mass * Fraction(held, len(orders))
+    return total
+
+
+def _cells(event: Event, unit: int) -> list[tuple[int, Fraction]]:
+    """The unit cells of a time and their probabilities."""
+    if event.t_min == event.t_max:
+        return [(event.t_max // unit, Fraction(1))]
+    found = []
+    for start, end, p in event.time.buckets:
+        cells = range((event.t_max + start) // unit, (event.t_max + end) // unit)
+        found += [(cell, p / len(cells)) for cell in cells]
+    return found
+
+
+def _all_hold(windows: Sequence[tuple[str, str, int, int]], whole: Mapping[str, int], rank: Mapping[str, int]) -> bool:
+    for first, second, lo, hi in windows:
+        apart, one, other = whole[second] - whole[first], rank.get(first, -1), rank.get(second, -1)
+        below, above = (apart, apart) if one == other else (apart, apart + 1) if other > one else (apart - 1, apart)
+        if below < lo or above > hi:
+            return False
+    return True

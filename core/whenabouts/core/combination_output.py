@@ -13,6 +13,7 @@ from whenabouts.core.pair_output import Extra, batch_of, check_names, pieces, ro
 
 T_FIRST = "t_first"
 T_LAST = "t_last"
+JOINT = "probability"
 
 
 class CombinationColumns:

@@ -20,7 +20,7 @@ from whenabouts.core import metrics
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.conditions import Condition
 from whenabouts.core.durations import Duration
-from whenabouts.core.errors import Code, EmptyInputWarning, QueryError, RejectedRowsWarning
+from whenabouts.core.errors import Code, EmptyInputWarning, RejectedRowsWarning
 from whenabouts.core.events import reject_rows, rejects_schema, times
 from whenabouts.core.extents import Instant
 from whenabouts.core.protocol import (
@@ -175,6 +175,7 @@ def window_join(
     conservative: str = "auto",
     method: str = "hash",
     lateness: Duration | Mapping[str, Duration] = 0,
+    joint: bool = False,
 ) -> pa.Table:
     """Combinations of one row from each of several tables that lie in each other's windows, as an Arrow table.
 
@@ -185,7 +186,8 @@ def window_join(
 
     Columns: those of every table (`on` once; a name that several have gets `_` and the stream's name behind it),
     `t_first` (the least `t_min`) and `t_last` (the greatest `t_max`), and `probability_<a>_<b>` for each window with a
-    confidence. Row order is not promised. Rejected rows: see `timing_join`.
+    confidence. With `joint=True` also `probability`, that all windows hold together (see `joint_probability`: it is not
+    their product). Row order is not promised. Rejected rows: see `timing_join`.
 
     Cost: sorting all tables, then O(rows + partial combinations). Source: W-join (Hammad et al., SSDBM 2003).
 
@@ -199,8 +201,9 @@ def window_join(
     ...             windows={("gate", "hall"): 5, ("hall", "exit"): (0, 3)}).select(["objid", "t_exit"]).to_pylist()
     [{'objid': 7, 't_exit': 6}]
     """
-    query = WindowJoin(
-        times=time if isinstance(time, Mapping) else dict.fromkeys(tables, time),
+    query = WindowJoin.of(
+        tuple(tables),
+        time,
         windows=windows,
         on=on,
         predicates=predicates or {},
@@ -208,13 +211,8 @@ def window_join(
         conservative=conservative,
         method=method,
         lateness=lateness,
+        joint=joint,
     )
-    if set(query.inputs) != set(tables):
-        raise QueryError(
-            Code.BAD_OPTION,
-            f"tables are given for {', '.join(tables)}, times for {', '.join(query.inputs)}",
-            "give both for every stream",
-        )
     empty = [name for name, table in tables.items() if not table.num_rows]
     if empty:
         told = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence no combination"

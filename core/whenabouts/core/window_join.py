@@ -6,6 +6,7 @@ tracking moving objects in sensor-network databases", SSDBM 2003; edges with a c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,7 +37,8 @@ class WindowJoin:
     condition with a confidence (`within`, `between`, ...), which is what uncertain times need. `(b, a)` may have
     another window than `(a, b)`; both must hold. `on`: key columns that must be equal; none means one key.
     `predicates`: by pair of names, a function of aligned rows of both (`rows["column"]` is an Arrow array) that gives a
-    boolean array; nulls count as false.
+    boolean array; nulls count as false. `joint=True` adds `probability`, that all windows hold together
+    (`joint_probability`).
 
     `strategy` (`bew`, `few`), `conservative` (`gca`, `lca`, `none`) and `method` (`hash`, `nested`) choose the
     algorithm (see `window_walks`) and never the result. `few` waits until all streams have come as far as a row; `bew`
@@ -61,6 +63,7 @@ class WindowJoin:
     conservative: str = "auto"
     method: str = "hash"
     lateness: Any = 0
+    joint: bool = False
     rates: Any = ()
 
     def __post_init__(self) -> None:
@@ -76,6 +79,11 @@ class WindowJoin:
         self._set_predicates()
         self._set_by_stream()
         self.graph()
+        if self.joint:
+            from whenabouts.core.joint_probability import check_joint
+
+            buckets = [max((len(t.masses) for _, t in spec.templates), default=1) for _, spec in self.times]
+            check_joint(self.uncertain_windows, len(self.inputs), buckets)
 
     def _set_times(self) -> None:
         times = tuple(self.times.items()) if isinstance(self.times, Mapping) else tuple(self.times)
@@ -129,6 +137,21 @@ class WindowJoin:
             raise QueryError(Code.BAD_OPTION, f"rates are {rates}", "give rows per second, above 0, for every stream")
         object.__setattr__(self, "rates", tuple(rates.items()))
 
+    @classmethod
+    def of(cls, streams: Sequence[str], time: TimeSpec | Mapping[str, TimeSpec], **options: Any) -> WindowJoin:
+        """The query over streams of these names, in their order; `time` may be one specification for all.
+
+        Raises QueryError WA-2006 where a stream has no time or a time no stream, and as the class.
+        """
+        by_stream = time if isinstance(time, Mapping) else dict.fromkeys(streams, time)
+        if set(by_stream) != set(streams):
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"the streams are {', '.join(streams)}, times are given for {', '.join(by_stream)}",
+                "give a time for every stream, or one for all",
+            )
+        return cls(times={name: by_stream[name] for name in streams}, **options)
+
     @property
     def inputs(self) -> tuple[str, ...]:
         """The streams."""
@@ -139,6 +162,18 @@ class WindowJoin:
         """The windows."""
         edges: tuple[Edge, ...] = self.windows
         return edges
+
+    @property
+    def uncertain_windows(self) -> dict[tuple[int, int], tuple[float, float]]:
+        """The windows with a confidence, by places of streams, as `joint_probability` takes them."""
+        from whenabouts.core.joint_probability import both_directions
+
+        def end(us: int) -> float:
+            return math.copysign(math.inf, us) if abs(us) >= OPEN_US else float(us)
+
+        place = self.inputs.index
+        edges = [edge for edge in self.edges if edge.confidence is not None]
+        return both_directions([(place(e.first), place(e.second), end(e.lo_us), end(e.hi_us)) for e in edges])
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.combination_output import T_LAST, CombinationColumns
+from whenabouts.core.combination_output import JOINT, T_LAST, CombinationColumns
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.events import EventReader, templates_of, times
 from whenabouts.core.keys import NULL_KEY, Keys
@@ -69,7 +69,7 @@ class WindowJoinOperator:
         self._columns = CombinationColumns(
             dict(zip(query.inputs, plain, strict=True)),
             keys=query.key_columns,
-            probabilities=asked,
+            probabilities=[*asked, *([JOINT] if query.joint else [])],
         )
         self.output_schema = self._columns.schema
         self._choice = choose(query, dict(query.rates) or None, streaming=streaming)
@@ -241,8 +241,23 @@ class WindowJoinOperator:
         for edge in self._uncertain():
             one, other = (self.query.inputs.index(name) for name in (edge.first, edge.second))
             extra.append(self._probabilities(edge, rows[one], rows[other], at[one], at[other]))
+        if self.query.joint:
+            extra.append(self._joint(rows, at))
         step.metrics[metrics.MATCHED] += len(t_first)
         yield from self._columns.batches([side.table for side in rows], at, extra)
+
+    def _joint(self, rows: list[SideRows], at: list[Places]) -> NDArray[np.float64]:
+        """The probability that all windows hold together."""
+        from whenabouts.core.joint_probability import joint_probabilities, spread_of
+        from whenabouts.core.shapes import shapes_of
+
+        windows, reference = self.query.uncertain_windows, rows[0].t_max[at[0]]
+        spreads = []
+        for place, side in enumerate(rows):
+            shapes = shapes_of(tuple(template for _, template in self._specs[place].templates))
+            number = None if side.template is None else side.template[at[place]]
+            spreads.append(spread_of(side.t_min[at[place]], side.t_max[at[place]], reference, shapes, number))
+        return joint_probabilities(spreads, windows)
 
     def _rows(
         self, state: SegmentedState, input: int, arrivals: list[Arrival], first_us: int, last_us: int

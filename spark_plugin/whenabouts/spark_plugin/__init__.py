@@ -12,7 +12,7 @@ from whenabouts.core.java import java_version
 from whenabouts.spark_plugin.environment import check_environment, check_packages, spark_version
 
 if TYPE_CHECKING:
-    from whenabouts.spark_plugin.api import counts, rejects, run, timing_join, write_with_rejects
+    from whenabouts.spark_plugin.api import counts, rejects, run, timing_join, window_join, write_with_rejects
     from whenabouts.spark_plugin.sessions import local_session
 
 __all__ = [
@@ -24,10 +24,11 @@ __all__ = [
     "run",
     "spark_version",
     "timing_join",
+    "window_join",
     "write_with_rejects",
 ]
 
-_HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join", "write_with_rejects"), "api")
+_HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join", "window_join", "write_with_rejects"), "api")
 _HOMES["local_session"] = "sessions"
 
 

@@ -6,7 +6,7 @@ The way of a row: `packing` (rows to blobs, by bucket) -> `batch_host` or `strea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -23,6 +23,8 @@ from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_graph import Windows
+from whenabouts.core.window_join import Predicate, WindowJoin
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import bucket_batch
 from whenabouts.spark_plugin.packing import PACKED, EndMarkers, Packer
@@ -133,6 +135,48 @@ def timing_join(
         min_confidence=min_confidence,
     )
     return run(query, [left, right], buckets=buckets)
+
+
+def window_join(
+    frames: Mapping[str, DataFrame],
+    *,
+    windows: Windows,
+    time: TimeSpec | Mapping[str, TimeSpec],
+    on: str | Sequence[str] | None = None,
+    predicates: Mapping[tuple[str, str], Predicate] | None = None,
+    strategy: str = "auto",
+    conservative: str = "auto",
+    method: str = "hash",
+    lateness: Duration | Mapping[str, Duration] = 0,
+    joint: bool = False,
+    rates: Mapping[str, float] | None = None,
+    buckets: int | None = None,
+) -> DataFrame:
+    """Combinations of one row from each of several DataFrames that lie in each other's windows, batch or streaming.
+
+    Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets` and rejected rows as
+    in `timing_join`. On a stream `strategy="bew"` (what `auto` takes) gives a combination with the newest of its rows,
+    and `t_last` carries the watermark on; `few` waits until the watermark has passed all of them, which costs less at
+    high rates, and its rows carry none. A predicate travels to the workers by pickle, and sees Arrow arrays.
+
+    Raises: as `timing_join`; QueryError WA-2006 where `frames` and `time` name other streams, WA-2004 for windows that
+    leave two streams without a bound, WA-2061 to WA-2065 for windows and predicates. Cost: packing and shuffling each
+    input once, then as `whenabouts.core.local.window_join` in parallel over the buckets.
+    """
+    query = WindowJoin.of(
+        tuple(frames),
+        time,
+        windows=windows,
+        on=on,
+        predicates=predicates or {},
+        strategy=strategy,
+        conservative=conservative,
+        method=method,
+        lateness=lateness,
+        joint=joint,
+        rates=rates or {},
+    )
+    return run(query, [frames[name] for name in query.inputs], buckets=buckets)
 
 
 def run(
