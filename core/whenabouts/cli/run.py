@@ -52,21 +52,24 @@ def run_command(
     *,
     specs: Sequence[TimeSpec],
     measured: Callable[[Any, tuple[Input, ...]], tuple[Any, list[str]]],
-    limits: Limits,
+    limits: Limits | None = None,
+    result: str = "pairs",
     instead: Callable[[Any, tuple[Input, ...]], list[str]] | None = None,
     looks_ahead: Callable[[Any, tuple[Input, ...]], list[str]] | None = None,
 ) -> None:
     """Read the inputs, run the query, write result and rejects, and print the account on stderr.
 
     `measured` completes the query from the inputs where a stream needs it. `instead` answers a question on stdout, and
-    nothing is run; `looks_ahead` says what else `--explain` tells. Exits with 1 when rows were rejected under
-    `--strict`; raises WhenaboutsError for everything else that goes wrong.
+    nothing is run; `looks_ahead` says what else `--explain` tells. `limits` are those of a join of two inputs, which
+    alone counts its pairs beforehand; `result` is what the output rows are called. Exits with 1 when rows were rejected
+    under `--strict`; raises WhenaboutsError for everything else that goes wrong.
     """
     seconds = _Seconds(perf_counter())
     check_targets(common.output, common.rejects)
     with progress(common.progress) as shown:
         inputs = _read(query, paths, common, specs, shown)
         notes = [note for source in inputs for note in source.notes]
+        notes += [f"{source.name} has no rows" for source in inputs if not source.rows_in]
         complete = query
         if common.stream:
             complete, more = measured(query, inputs)
@@ -79,7 +82,8 @@ def run_command(
             return
         check_columns(operator.output_schema, common.output, "--output")
         check_columns(rejects_schema([source.raw_schema for source in inputs]), common.rejects, "--rejects")
-        _check_limits(complete, inputs, specs, common, limits)
+        if limits is not None:
+            _check_limits(complete, inputs, specs, common, limits)
         if common.explain:
             say_all(_explained(complete, inputs, common))
             say_all([*(looks_ahead(complete, inputs) if looks_ahead is not None else ()), "not run (--explain)"])
@@ -91,7 +95,7 @@ def run_command(
         shown.stage("writing")
         rejects = merge_rejects(inputs, outcome.rejects)
         _write(outcome.output, rejects, common)
-    _account(inputs, outcome, rejects, common, seconds)
+    _account(inputs, outcome, rejects, common, seconds, result)
 
 
 def longest_us(source: Input, spec: TimeSpec) -> int:
@@ -149,7 +153,12 @@ def _write(output: pa.Table, rejects: pa.Table, common: CommonOptions) -> None:
 
 
 def _account(
-    inputs: Sequence[Input], outcome: Outcome, rejects: pa.Table, common: CommonOptions, seconds: _Seconds
+    inputs: Sequence[Input],
+    outcome: Outcome,
+    rejects: pa.Table,
+    common: CommonOptions,
+    seconds: _Seconds,
+    result: str,
 ) -> None:
     """Print what became of every row; a row that is in neither account is the engine's failure (WA-3005)."""
     rows_in = sum(source.rows_in for source in inputs)
@@ -158,7 +167,7 @@ def _account(
     say_all(
         [
             f"rows in {rows_in:,} ({parts}) = processed {processed:,} + rejected {rejects.num_rows:,}",
-            f"pairs {outcome.output.num_rows:,}" + (f" -> {common.output}" if common.output else ""),
+            f"{result} {outcome.output.num_rows:,}" + (f" -> {common.output}" if common.output else ""),
         ]
     )
     if rejects.num_rows:

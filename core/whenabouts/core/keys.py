@@ -81,13 +81,14 @@ def _common_type(name: str, schemas: Sequence[pa.Schema], inputs: Sequence[str])
                 f"it has {', '.join(schema.names)}",
             )
         types.append(_canonical_type(schema.field(name).type, name, input_name))
-    if any(type_ != types[0] for type_ in types):
+    typed = [type_ for type_ in types if not pa.types.is_null(type_)]  # a column of nulls only goes with any type
+    if any(type_ != typed[0] for type_ in typed):
         raise QueryError(
             Code.KEY_TYPES_DIFFER,
             f"key {name!r} is {' and '.join(str(type_) for type_ in types)}",
             "cast one side: keys are compared in one type",
         )
-    return types[0]
+    return typed[0] if typed else types[0]
 
 
 def _canonical_type(type_: pa.DataType, name: str, input_name: str) -> pa.DataType:
