@@ -1,0 +1,27 @@
+"""Decides eager or lazy for many queries at once, and explains itself."""
+
+from whenabouts.planner.atomic_costs import AtomicCosts, Table, Terms
+from whenabouts.planner.cost_model import ExtentCost, SchemeCosts, Sizes, Statistics, Weights, scheme_costs
+from whenabouts.planner.plan_files import read_plan_file
+from whenabouts.planner.plans import Plan, QueryPlan
+from whenabouts.planner.registry import CoalescingQuery, Registry
+from whenabouts.planner.selection import Selection, select
+
+__all__ = [
+    "AtomicCosts",
+    "CoalescingQuery",
+    "ExtentCost",
+    "Plan",
+    "QueryPlan",
+    "Registry",
+    "SchemeCosts",
+    "Selection",
+    "Sizes",
+    "Statistics",
+    "Table",
+    "Terms",
+    "Weights",
+    "read_plan_file",
+    "scheme_costs",
+    "select",
+]

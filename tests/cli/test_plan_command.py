@@ -1,0 +1,51 @@
+"""`whenabouts plan`, as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from whenabouts.cli.app import main
+
+PLAN = """
+queries:
+  - {name: hot, coalesce: [temperature], group: [region], window: {rows: 100}, statistics: {cp: 0.8}}
+  - {name: wet, coalesce: [humidity], group: [region], window: {rows: 100}, statistics: {cp: 0.1}, pin: lazy}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "queries.yaml").write_text(PLAN)
+    return tmp_path / "queries.yaml"
+
+
+def test_choices_are_printed_and_exported(file: Path) -> None:
+    out = file.with_name("plan.json")
+    run = CliRunner().invoke(main, ["plan", str(file), "-o", str(out)])
+    assert (run.exit_code, run.output) == (0, "hot\teager\nwet\tlazy\n")
+    found = json.loads(out.read_text())
+    assert found["choices"] == {"hot": "eager", "wet": "lazy"}
+    assert set(found["alternatives"]) == {"all_eager", "all_lazy"}
+    file.write_text(PLAN.replace("pin: lazy", "pin: eager"))
+    again = CliRunner().invoke(main, ["plan", str(file), "--compare", str(out)])
+    assert "wet: lazy before, eager now" in again.output
+
+
+def test_the_explanation(file: Path) -> None:
+    run = CliRunner().invoke(main, ["plan", str(file), "--explain"])
+    assert run.exit_code == 0
+    assert "pinned" in run.output
+    assert "one lazy extent over stream" in run.output
+
+
+def test_wrong_input(file: Path) -> None:
+    assert CliRunner().invoke(main, ["plan", str(file.with_name("none.yaml"))]).exit_code == 3
+    file.write_text("queries: 5")
+    wrong = CliRunner().invoke(main, ["plan", str(file)])
+    assert wrong.exit_code == 2
+    assert "WA-2075" in wrong.output
+    file.write_text(PLAN)
+    for option in ("-o", "--compare"):
+        assert CliRunner().invoke(main, ["plan", str(file), option, str(file.parent / "no" / "x.json")]).exit_code == 3
