@@ -55,6 +55,8 @@ class RowsAt:
 class WindowJoinOperator:
     """The operator of a window join; see `protocol.Operator`."""
 
+    needs_latest = False
+
     def __init__(self, query: WindowJoin, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
         self.query = query
         self._streaming = streaming
@@ -87,6 +89,7 @@ class WindowJoinOperator:
         arrivals: Sequence[Arrival],
         watermark_us: int,
         demand: Demand = Demand.NOTHING,
+        latest_us: int = NO_WATERMARK,
     ) -> Step:
         """One step of `protocol.Operator`. Cost: the rows that arrived, the segments they reach, and what is found."""
         step = Step()
