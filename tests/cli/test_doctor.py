@@ -54,6 +54,9 @@ def test_nothing_of_spark_is_no_reason_to_fail_unless_spark_is_asked_for(
     spark = cli("doctor --engine spark")
     assert spark.exit_code == 4
     assert "error: WA-3002: engine spark is not fit: pyspark, pandas, protobuf, Java" in spark.stderr
+    flink = cli("doctor --engine flink")
+    assert flink.exit_code == 4
+    assert "error: WA-3002: engine flink is not fit: apache-flink, Java" in flink.stderr
 
 
 def test_an_old_java_is_not_fit(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

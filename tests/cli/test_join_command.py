@@ -170,7 +170,6 @@ USAGE = [
     (f"{WITHIN} --why 1,two", "is not LEFT_ROW,RIGHT_ROW"),
     (f"{WITHIN} --why 4,0", "WA-2006: --why: the left input has no row 4 (hint: its rows are 0 to 3)"),
     (f"{WITHIN} --why 0,3", "the right input has no row 3"),
-    (f"{WITHIN} --engine flink", "WA-2007"),
     (f"{WITHIN} --engine abacus", "is not one of"),
     (f"{WITHIN} --strategy quick", "WA-2006"),
     (f"{WITHIN} --left-time hist:t.json:sensor,t", "WA-1008"),

@@ -15,6 +15,7 @@ from whenabouts.core.errors import Code, EngineError
 
 LEAST_PYTHON = (3, 11)
 _LOCAL = ("numpy", "pyarrow", "numba")
+_INSTALL_FLINK = "pip install 'whenabouts[flink]'"
 _INSTALL_SPARK = "pip install 'whenabouts[spark]'"
 _SPARK_PACKAGES = ("pyspark", "pandas", "protobuf")
 
@@ -29,20 +30,21 @@ class Finding(NamedTuple):
 
 
 @click.command(short_help="Say what is installed, what is missing, and what to install.")
-@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", help="The engine that must be fit.")
+@click.option(
+    "--engine", type=click.Choice(["local", "spark", "flink"]), default="local", help="The engine that must be fit."
+)
 def doctor(engine: str) -> None:
     """Check this machine: Python, packages, Java, cores, memory.
 
     Exits with 0 if the engine is fit (default: local), else with 4.
     """
     local, spark, flink = local_findings(), spark_findings(), flink_findings()
-    _print([*local, *spark, *flink, *_machine()])
+    _print(list(dict.fromkeys([*local, *spark, *flink, *_machine()])))
     click.echo()
-    fitness = {"local": local, "spark": [*local, *spark]}
+    fitness = {"local": local, "spark": [*local, *spark], "flink": [*local, *flink]}
     for name, findings in fitness.items():
         missing = [finding.mend for finding in findings if not finding.fit]
         click.echo(f"{name}: fit" if not missing else f"{name}: not fit; {'; '.join(dict.fromkeys(missing))}")
-    click.echo("flink: not available yet")
     unfit = [finding.name for finding in fitness[engine] if not finding.fit]
     if unfit:
         raise EngineError(
@@ -68,30 +70,37 @@ def local_findings() -> list[Finding]:
 
 def spark_findings() -> list[Finding]:
     """What Spark needs: packages, its version, and Java."""
-    from whenabouts.core import java
     from whenabouts.spark_plugin import environment
 
     packages = [_package(name, _INSTALL_SPARK) for name in _SPARK_PACKAGES]
-    command, version = java.java_command(), java.java_version()
-    found = "not found" if command is None else f"{version or 'does not answer'} at {command}"
     return [
         *(
             finding._replace(**_refusal(environment.check_packages)) if finding.fit else finding
             for finding in packages[:1]
         ),
         *packages[1:],
-        Finding("Java", found, True)._replace(**_refusal(environment.check_java)),
+        _java(environment.check_java),
     ]
 
 
 def flink_findings() -> list[Finding]:
-    """Flink is told of, and asked for by nothing yet."""
-    found = version_of("apache-flink")
-    return [Finding("apache-flink", found or "not installed (nothing needs it yet)", True)]
+    """What Flink needs: its package, for a Python that it has one for, and Java."""
+    from whenabouts.flink_plugin import environment
+
+    package = _package("apache-flink", _INSTALL_FLINK)
+    return [package._replace(**_refusal(environment.check_packages)), _java(environment.check_java)]
+
+
+def _java(check: Callable[[], None]) -> Finding:
+    from whenabouts.core import java
+
+    command, version = java.java_command(), java.java_version()
+    found = "not found" if command is None else f"{version or 'does not answer'} at {command}"
+    return Finding("Java", found, True)._replace(**_refusal(check))
 
 
 def _refusal(check: Callable[[], None]) -> dict[str, Any]:
-    """What a check of the Spark plugin has against this machine, as fields of a finding."""
+    """What a check of a plugin has against this machine, as fields of a finding."""
     try:
         check()
     except EngineError as error:

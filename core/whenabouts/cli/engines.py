@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from whenabouts.cli.app import guarded
 from whenabouts.cli.progress import Progress
-from whenabouts.core.errors import Code, QueryError
 
 if TYPE_CHECKING:
     from whenabouts.cli.tables import Input
@@ -21,8 +20,7 @@ RunQuery = Callable[["Query", Sequence["Input"], bool, Progress], "Outcome"]
 def run_on(engine: str, query: Query, inputs: Sequence[Input], *, stream: bool, progress: Progress) -> Outcome:
     """Run a query on an engine.
 
-    Raises: QueryError WA-2007 for an engine that is not available yet, EngineError WA-3xxx for whatever the engine
-    raises without a code.
+    Raises: EngineError WA-3xxx for whatever the engine raises without a code.
     """
     outcome: Outcome = guarded(
         lambda: _ENGINES[engine](query, inputs, stream, progress), doing=f"the run on engine {engine}"
@@ -47,7 +45,9 @@ def _spark(query: Query, inputs: Sequence[Input], stream: bool, progress: Progre
 
 
 def _flink(query: Query, inputs: Sequence[Input], stream: bool, progress: Progress) -> Outcome:
-    raise QueryError(Code.NOT_AVAILABLE, "engine flink is not available yet", "use --engine local or --engine spark")
+    from whenabouts.cli.flink_engine import run_on_flink
+
+    return run_on_flink(query, inputs, stream=stream)
 
 
 _ENGINES: dict[str, RunQuery] = {"local": _local, "spark": _spark, "flink": _flink}

@@ -64,6 +64,8 @@ class Code(StrEnum):
     STATE_LACKS_ROWS = "WA-3006"
     OTHER_REPLAY = "WA-3031"
 
+    NO_EVENT_TIME = "WA-3021"
+
 
 REASONS: dict[Code, str] = {
     Code.NULL_TIME: "a time is null",

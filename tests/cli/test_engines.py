@@ -1,8 +1,9 @@
-"""`--engine spark` gives the rows, rejects and account of `--engine local`, in batch and as a stream."""
+"""Every engine gives the rows, rejects and account of `--engine local`, in batch and as a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,17 @@ def rows(file: str) -> list[dict[str, Any]]:
     return sorted(pq.read_table(file).to_pylist(), key=repr)
 
 
+ENGINES = ("spark", *(["flink"] if find_spec("pyflink") else []))
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # a client in this process leaves sockets and pipes to the garbage collector
 @pytest.mark.parametrize("mode", ["", "--stream --lateness 5s"])
-def test_spark_gives_what_local_gives(cli: Cli, tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("other", ENGINES)
+def test_an_engine_gives_what_local_gives(cli: Cli, tmp_path: Path, other: str, mode: str) -> None:
     sides(tmp_path)
     outcomes = {}
-    for engine in ("local", "spark"):
+    for engine in ("local", other):
         done = cli(
             f"join left right --on k --left-time t_min,t_max --right-time t_min,t_max --within 30ms --confidence 0.4 "
             f"--engine {engine} -o {engine}.parquet --rejects {engine}-bad.parquet {mode}"
@@ -63,26 +69,27 @@ def test_spark_gives_what_local_gives(cli: Cli, tmp_path: Path, mode: str) -> No
         )
     assert len(outcomes["local"][0]) > 10
     assert len(outcomes["local"][1]) > 2
-    assert outcomes["spark"] == outcomes["local"]
+    assert outcomes[other] == outcomes["local"]
 
 
-def test_what_spark_raises_ends_with_4(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from whenabouts.cli import spark_engine
-
+@pytest.mark.parametrize("engine", ["spark", "flink"])
+def test_what_an_engine_raises_ends_with_4(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
     (tmp_path / "a.csv").write_text("t\n1\n")
-    line = "join a.csv a.csv --left-time t --right-time t --within 1s --confidence 1 --engine spark"
+    line = f"join a.csv a.csv --left-time t --right-time t --within 1s --confidence 1 --engine {engine}"
 
     def wrong_version() -> None:
-        raise EngineError(Code.ENGINE_VERSION, "pyspark is 3.5.0, at least 4.1 is needed", "pip install it")
+        raise EngineError(Code.ENGINE_VERSION, f"{engine} is 0.5.0, a newer one is needed", "pip install it")
 
     def crash() -> None:
         raise RuntimeError("JVM exited")
 
     for check, told in (
-        (wrong_version, "WA-3002: pyspark is 3.5.0"),
-        (crash, "WA-3005: the run on engine spark failed"),
+        (wrong_version, f"WA-3002: {engine} is 0.5.0"),
+        (crash, f"WA-3005: the run on engine {engine} failed"),
     ):
-        monkeypatch.setattr(spark_engine, "check_environment", check)
+        monkeypatch.setattr(f"whenabouts.cli.{engine}_engine.check_environment", check)
         done = cli(line)
         assert done.exit_code == 4
         assert done.stderr.startswith(f"error: {told}")

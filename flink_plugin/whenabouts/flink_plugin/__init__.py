@@ -1,0 +1,39 @@
+"""Timing joins and other operators of `whenabouts.core` on Flink, in streams and in batch.
+
+Importing this package loads no Flink; the first use of a name does, and says what to install where it is missing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from whenabouts.core.java import java_version
+from whenabouts.flink_plugin.environment import check_environment, check_packages, flink_version
+
+if TYPE_CHECKING:
+    from whenabouts.flink_plugin.api import counts, rejects, run, timing_join
+    from whenabouts.flink_plugin.blocks import Blocks
+    from whenabouts.flink_plugin.local_environment import local_environment
+
+__all__ = [
+    "Blocks",
+    "check_environment",
+    "counts",
+    "flink_version",
+    "java_version",
+    "local_environment",
+    "rejects",
+    "run",
+    "timing_join",
+]
+
+_HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join"), "api")
+_HOMES |= {"Blocks": "blocks", "local_environment": "local_environment"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    check_packages()
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

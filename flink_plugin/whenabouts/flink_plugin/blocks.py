@@ -1,0 +1,102 @@
+"""Streams of blocks: elements that hold many rows, and how to read them as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext
+
+from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.hosting import REJECTS, BlockPacker, Hosting, Packed
+from whenabouts.core.segments import decode
+from whenabouts.flink_plugin.clock import LEAST_MS
+from whenabouts.flink_plugin.own_thread import runner
+
+Read = Callable[[Any], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A stream of elements that `read` turns into record batches of `schema`, in the worker.
+
+    An element may hold the rows themselves (Arrow bytes: `ReadBlob`) or name where they are (a file).
+    """
+
+    stream: DataStream
+    schema: pa.Schema
+    read: Read
+
+
+@dataclass(frozen=True)
+class ReadBlob:
+    """Reads what an operator of this package gave: the bytes of a segment."""
+
+    schema: pa.Schema
+
+    def __call__(self, blob: Any) -> Iterator[pa.RecordBatch]:
+        """One record batch."""
+        yield decode(bytes(blob), self.schema)
+
+
+class PackFunction(ProcessFunction):
+    """Reads the elements of one input and packs their rows, by bucket; they keep the element's event time. O(rows)."""
+
+    def __init__(self, hosting: Hosting, input: int, read: Read) -> None:
+        self._hosting, self._input, self._read = hosting, input, read
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called by Flink in every task before anything else."""
+        self._runner = runner()
+        self._packer = self._runner.run(lambda: BlockPacker(self._hosting, self._input))
+
+    def close(self) -> None:
+        """Called by Flink when the task ends."""
+        self._runner.stop()
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        """Packed rows of one element."""
+        if self._hosting.streaming:
+            self._check_event_time(ctx.timestamp())
+        for batch in self._batches(value):
+            yield from map(tuple, batch)
+
+    def _batches(self, value: Any) -> Iterator[list[Packed]]:
+        batches = self._read(value)
+        while (packed := self._runner.run(lambda: self._pack(next(batches, None)))) is not None:
+            yield packed
+
+    def _pack(self, batch: pa.RecordBatch | None) -> list[Packed] | None:
+        if batch is None:
+            return None
+        block, refused = self._packer.read(batch)
+        return [*refused, *self._packer.split([block])]
+
+    def _check_event_time(self, timestamp_ms: int | None) -> None:
+        if timestamp_ms is None or timestamp_ms == LEAST_MS:
+            name = self._hosting.query.inputs[self._input]
+            raise EngineError(
+                Code.NO_EVENT_TIME,
+                f"rows of the {name} input carry no event time",
+                "call with_timestamp_assigner last: with_idleness and with_watermark_alignment drop it silently; "
+                "or leave out watermarks='inputs', then times and lateness of the query count",
+            )
+
+
+class ClockedPackFunction(PackFunction):
+    """As `PackFunction`, each packed row with its timestamp in milliseconds, from which the watermark follows.
+
+    Rows that came together are late together or not at all: the watermark may move behind the last block of a batch
+    and not between two of them, so that only the last one tells the time.
+    """
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        """Packed rows of one element, and their timestamps."""
+        for batch in self._batches(value):
+            clock_us = max((row.clock_us for row in batch if row.kind != REJECTS), default=None)
+            for row in batch[:-1]:
+                yield tuple(row), LEAST_MS
+            for row in batch[-1:]:
+                yield tuple(row), LEAST_MS if clock_us is None else clock_us // 1000

@@ -1,0 +1,58 @@
+"""Between Flink's event time, in milliseconds and inclusive, and the operators', in microseconds and exclusive.
+
+Flink's watermark w says that no element with a timestamp <= w will follow. A row's timestamp is its `t_max` rounded
+down, so that `t_max >= (w + 1) * 1000` holds for every row to come: that is the operators' watermark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK
+
+LEAST_MS = -(2**63)
+"""Flink's watermark before there is one, and the timestamp of an element that has none."""
+LAST_MS = 2**63 - 1
+"""Flink's watermark once the input has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The watermark in force.
+
+    >>> Clock(4).us, Clock(LAST_MS).ended
+    (5000, True)
+    """
+
+    ms: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether the input has ended."""
+        return self.ms == LAST_MS
+
+    @property
+    def us(self) -> int:
+        """The operator's watermark."""
+        if self.ended:
+            return END_OF_TIME
+        return NO_WATERMARK if self.ms == LEAST_MS else (self.ms + 1) * 1000
+
+    def timer_ms(self, timer_us: int | None) -> int | None:
+        """The Flink timer that fires with the first watermark that is at least `timer_us`, and not before the next.
+
+        >>> Clock(4).timer_ms(9_001), Clock(4).timer_ms(2_000)
+        (9, 5)
+        """
+        if timer_us is None:
+            return None
+        return max(-(-timer_us // 1000) - 1, self.ms + 1)
+
+
+def delay_ms(lateness_us: int) -> int:
+    """How many milliseconds the watermark is behind the greatest timestamp: rounded up, as timestamps are rounded down.
+
+    >>> delay_ms(0), delay_ms(1_500), delay_ms(2_000)
+    (0, 2, 2)
+    """
+    return -(-lateness_us // 1000)

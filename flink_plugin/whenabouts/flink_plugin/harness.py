@@ -1,0 +1,183 @@
+"""Flink under the conformance suite: real jobs over files, in this machine."""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+from pyflink.common import Types, WatermarkStrategy
+from pyflink.datastream import DataStream, MapFunction, StreamExecutionEnvironment
+from pyflink.datastream.connectors import Source
+from pyflink.java_gateway import get_gateway
+
+from whenabouts.core.events import rejects_schema
+from whenabouts.core.harness import Capabilities, Variant
+from whenabouts.core.hosting import OUTPUT, REJECTED, Hosting, read_counts
+from whenabouts.core.local import Outcome
+from whenabouts.core.protocol import Query
+from whenabouts.core.segments import decode
+from whenabouts.flink_plugin.api import Result, hosted
+from whenabouts.flink_plugin.blocks import Blocks
+from whenabouts.flink_plugin.local_environment import PROCESS, THREAD, local_environment
+from whenabouts.flink_plugin.wire import COUNTS_OUTPUT, REJECTS_OUTPUT
+
+CHECKPOINT_MS = 10
+"""Flink takes no shorter interval."""
+
+
+class FlinkHarness:
+    """A local Flink, its Python in threads of the JVM: the mode that starts quickest."""
+
+    name = "flink"
+    mode = THREAD
+    capabilities = Capabilities()
+
+    def start(self) -> None:
+        """Start the JVM; each job starts its own small cluster in it.
+
+        What Flink's client imports and leaves open warns of itself, which is no fault of any law.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            local_environment(1, mode=self.mode)
+            gc.collect()
+
+    def stop(self) -> None:
+        """Nothing to stop: the JVM goes with this process."""
+
+    def open(self, query: Query, variant: Variant) -> FlinkRun:
+        """Prepare a run of `query`."""
+        return FlinkRun(query, variant, self.mode)
+
+
+class FlinkProcessHarness(FlinkHarness):
+    """A local Flink, its Python in processes beside the JVM, as on most clusters."""
+
+    name = "flink, processes"
+    mode = PROCESS
+
+
+class FlinkRun:
+    """One query being run: a job whose source names the steps, and whose readers read file n of their input in step n.
+
+    As a stream, the source waits for a checkpoint after each step, so that steps are apart as micro-batches are.
+    """
+
+    def __init__(self, query: Query, variant: Variant, mode: str) -> None:
+        self._query, self._variant, self._mode = query, variant, mode
+        self._files: dict[str, Sequence[pa.Table]] = {}
+
+    def source(self, input: str, files: Sequence[pa.Table]) -> None:
+        """Give an input its files, in the order in which they arrive."""
+        self._files[input] = files
+
+    def collect(self) -> Outcome:
+        """Run to the end of the input; everything as Arrow tables in the operator's schema."""
+        with TemporaryDirectory(prefix="whenabouts-") as folder:
+            env = self._environment(Path(folder))
+            steps = max(map(len, self._files.values()))
+            numbers = env.from_source(_steps(steps, self._variant), WatermarkStrategy.no_watermarks(), "steps")
+            numbers = numbers.uid("steps").set_parallelism(1)
+            sources = [self._source(Path(folder) / name, name, numbers) for name in self._query.inputs]
+            result = hosted(self._query, sources, buckets=self._variant.parallelism)
+            tagged = _everything(result)
+            if self._variant.restart_after is not None:
+                tagged = tagged.map(_CrashOnce(Path(folder), self._variant.restart_after), tagged.get_type())
+            return _outcome(result.hosting, tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()))
+
+    def _environment(self, folder: Path) -> StreamExecutionEnvironment:
+        streaming = self._variant.streaming
+        conf = (
+            {}
+            if not streaming
+            else {
+                "execution__checkpointing__interval": f"{CHECKPOINT_MS} ms",
+                "execution__checkpointing__storage": "jobmanager",
+                "pipeline__auto_watermark_interval": "1 ms",
+                "restart_strategy__type": "fixed-delay",
+                "restart_strategy__fixed_delay__attempts": "1" if self._variant.restart_after is not None else "0",
+                "restart_strategy__fixed_delay__delay": "0 ms",
+            }
+        )
+        parallelism = min(self._variant.parallelism, 2)
+        return local_environment(parallelism, streaming=streaming, mode=self._mode, **conf)
+
+    def _source(self, folder: Path, name: str, numbers: DataStream) -> Blocks:
+        tables = self._files[name]
+        folder.mkdir()
+        for number, table in enumerate(tables):
+            with pa.OSFile(str(folder / str(number)), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+        return Blocks(numbers, tables[0].schema, _ReadStep(str(folder)))
+
+
+@dataclass(frozen=True)
+class _ReadStep:
+    folder: str
+
+    def __call__(self, number: str) -> Iterator[pa.RecordBatch]:
+        path = os.path.join(self.folder, number)
+        Path(self.folder, f"begun-{number}").touch()
+        if os.path.exists(path):
+            with pa.OSFile(path, "rb") as file:
+                yield from pa.ipc.open_file(file).read_all().combine_chunks().to_batches()
+
+
+class _CrashOnce(MapFunction):
+    """Fails, once, on the first thing that the operator gives in step `step`: its work is done and not committed."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        self._folder, self._step = str(folder), step
+
+    def map(self, value: Any) -> Any:
+        """The element itself."""
+        crashed = Path(self._folder, "crashed")
+        if not crashed.exists() and list(Path(self._folder).glob(f"*/begun-{self._step}")):
+            crashed.touch()
+            raise RuntimeError(f"step {self._step} is made to fail")
+        return value
+
+
+def _steps(n: int, variant: Variant) -> Source:
+    jvm = get_gateway().jvm
+    text = Types.STRING().get_java_type_info()
+    numbers = jvm.java.util.ArrayList()
+    for number in range(n):
+        numbers.add(str(number))
+    datagen = jvm.org.apache.flink.connector.datagen
+    look_up = datagen.functions.IndexLookupGeneratorFunction(text, numbers)
+    pace = jvm.org.apache.flink.api.connector.source.util.ratelimit.RateLimiterStrategy
+    paced = pace.perCheckpoint(1) if variant.streaming else pace.noOp()
+    return Source(datagen.source.DataGeneratorSource(look_up, n, paced, text))
+
+
+def _everything(result: Result) -> DataStream:
+    return result.operator.union(result.side(REJECTS_OUTPUT), result.side(COUNTS_OUTPUT))
+
+
+def _plain(tagged: Any) -> tuple[int, bytes]:
+    return tagged[0], bytes(tagged[1])
+
+
+def _outcome(hosting: Hosting, tagged: DataStream) -> Outcome:
+    operator = hosting.operator()
+    parts: dict[int, list[bytes]] = {}
+    with tagged.execute_and_collect() as rows:
+        for tag, blob in rows:
+            parts.setdefault(tag, []).append(blob)
+    rejects = rejects_schema([reader.schema for reader in operator.readers])
+    counted = [blob for tag, blobs in parts.items() if tag not in (OUTPUT, REJECTED) for blob in blobs]
+    return Outcome(
+        pa.Table.from_batches(
+            [decode(b, operator.output_schema) for b in parts.get(OUTPUT, [])], operator.output_schema
+        ),
+        pa.Table.from_batches([decode(b, rejects) for b in parts.get(REJECTED, [])], rejects),
+        read_counts(counted),
+    )

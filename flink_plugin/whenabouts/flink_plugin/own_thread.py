@@ -1,0 +1,136 @@
+"""Runs our part of an operator in a thread that Python itself started.
+
+In Flink's thread mode Python code is called in threads of the JVM. There `PyGILState_Ensure` never returns, so that
+whatever asks for it hangs: pyarrow where it makes arrays, a numba kernel that is given arrays. In a thread of Python's
+own everything runs as everywhere. State belongs to the JVM's thread: what a step reads is fetched there, and what it
+writes is applied there when it is done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+from whenabouts.core.protocol import SegmentStore
+
+T = TypeVar("T")
+Segment = tuple[int, int]
+
+
+class Runner(Protocol):
+    """Runs work, wherever that is."""
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What `work` gives or raises."""
+
+    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore) -> T:
+        """What `work` gives or raises for a store."""
+
+    def stop(self) -> None:
+        """Nothing will be run any more."""
+
+
+def runner() -> Runner:
+    """A runner for the thread that asks: beside it, if somebody else than Python started that."""
+    foreign = isinstance(threading.current_thread(), threading._DummyThread)
+    return OwnThread() if foreign else Here()
+
+
+class Here:
+    """Runs work where it is asked for."""
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What `work` gives or raises."""
+        return work()
+
+    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore) -> T:
+        """What `work` gives or raises for a store."""
+        return work(store)
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+class OwnThread:
+    """One thread, one piece of work at a time. A hand-over costs some tens of microseconds.
+
+    >>> from whenabouts.core.stores import DictStore
+    >>> store, thread = DictStore(), OwnThread()
+    >>> def step(segments):
+    ...     segments.put(0, 1, b"new")
+    ...     return segments.get(0, 1)
+    >>> thread.step(step, store), store.get(0, 1), thread.run(threading.active_count) > 1
+    (b'new', b'new', True)
+    >>> thread.stop()
+    """
+
+    def __init__(self) -> None:
+        self._to: SimpleQueue[Any] = SimpleQueue()
+        self._back: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        threading.Thread(target=self._serve, name="whenabouts", daemon=True).start()
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What `work` gives or raises."""
+        return self._answer(work, None)
+
+    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore) -> T:
+        """What `work` gives or raises for a store; its writes are applied if it does not fail."""
+        overlay = _Overlay(self._fetch)
+        given = self._answer(lambda: work(overlay), store)
+        overlay.apply(store)
+        return given
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._to.put(None)
+
+    def _answer(self, work: Callable[[], T], store: SegmentStore | None) -> T:
+        self._to.put(work)
+        while True:
+            what, value = self._back.get()
+            if what == "fetch" and store is not None:
+                self._to.put(store.get(*value))
+            elif what == "failed":
+                raise value
+            else:
+                given: T = value
+                return given
+
+    def _fetch(self, segment: Segment) -> bytes | None:
+        self._back.put(("fetch", segment))
+        data: bytes | None = self._to.get()
+        return data
+
+    def _serve(self) -> None:
+        while (work := self._to.get()) is not None:
+            try:
+                self._back.put(("done", work()))
+            except BaseException as error:  # whatever it is, it belongs to the caller
+                self._back.put(("failed", error))
+
+
+class _Overlay:
+    """A `SegmentStore` that keeps writes back until `apply`."""
+
+    def __init__(self, fetch: Callable[[Segment], bytes | None]) -> None:
+        self._fetch = fetch
+        self._written: dict[Segment, bytes | None] = {}
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        segment = (input, slot)
+        return self._written[segment] if segment in self._written else self._fetch(segment)
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        self._written[input, slot] = data
+
+    def delete(self, input: int, slot: int) -> None:
+        self._written[input, slot] = None
+
+    def apply(self, store: SegmentStore) -> None:
+        for (input, slot), data in self._written.items():
+            if data is None:
+                store.delete(input, slot)
+            else:
+                store.put(input, slot, data)

@@ -1,0 +1,139 @@
+"""Parts of the adapter that need no Flink running: clocks, threads, and the packed rows' timestamps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whenabouts.core import Lateness, Point, QueryError, within
+from whenabouts.core.errors import EngineError
+from whenabouts.core.hosting import REJECTS, Hosting
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK
+from whenabouts.core.stores import DictStore
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.flink_plugin import environment
+from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction
+from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock, delay_ms
+from whenabouts.flink_plugin.own_thread import Here, OwnThread, runner
+
+SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64()})
+QUERY = TimingJoin(
+    left_time=Point("t"), right_time=Point("t"), on="k", condition=within(5, confidence=1), lateness=Lateness()
+)
+HOSTING = Hosting(QUERY, (SCHEMA, SCHEMA), 4, True)
+MICROSECONDS = st.integers(-(10**14), 10**14)
+
+
+@given(t_max=MICROSECONDS, lateness=st.integers(0, 10**7), late_by=st.integers(0, 10**7))
+def test_no_row_inside_the_lateness_is_late(t_max: int, lateness: int, late_by: int) -> None:
+    """Flink's bounded out-of-orderness: watermark = greatest timestamp - delay - 1."""
+    clock = Clock(t_max // 1000 - delay_ms(lateness) - 1)
+    row = t_max - min(late_by, lateness)
+    assert row >= clock.us
+
+
+@given(now=st.integers(-(10**11), 10**11), timer_us=MICROSECONDS, later=st.integers(1, 10**6))
+def test_a_timer_fires_with_the_first_watermark_that_reaches_it(now: int, timer_us: int, later: int) -> None:
+    at = Clock(now).timer_ms(timer_us)
+    assert at is not None
+    assert at > now
+    assert (now + later >= at) == (Clock(now + later).us >= timer_us) or timer_us <= Clock(now).us
+
+
+def test_the_ends_of_time() -> None:
+    assert Clock(LEAST_MS).us == NO_WATERMARK
+    assert Clock(LAST_MS).us == END_OF_TIME
+    assert Clock(7).timer_ms(None) is None
+
+
+def test_work_in_a_thread_of_its_own_sees_what_it_wrote_and_leaves_nothing_when_it_fails() -> None:
+    store, thread = DictStore(), OwnThread()
+    store.put(0, 1, b"old")
+
+    def work(segments: Any) -> bytes | None:
+        assert segments.get(0, 1) == b"old"
+        segments.put(0, 1, b"new")
+        segments.delete(0, 2)
+        assert segments.get(0, 2) is None
+        found: bytes | None = segments.get(0, 1)
+        return found
+
+    def fail(segments: Any) -> None:
+        segments.put(0, 3, b"lost")
+        raise ValueError("it fails")
+
+    assert thread.step(work, store) == store.get(0, 1) == b"new"
+    with pytest.raises(ValueError, match="it fails"):
+        thread.step(fail, store)
+    assert store.get(0, 3) is None
+    thread.stop()
+    assert isinstance(runner(), Here)
+
+
+class _Context:
+    def __init__(self, timestamp: int | None) -> None:
+        self._timestamp = timestamp
+
+    def timestamp(self) -> int | None:
+        return self._timestamp
+
+
+def _read(rows: list[dict[str, Any]]) -> Any:
+    yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def _packed(function: PackFunction, rows: list[dict[str, Any]], timestamp: int | None) -> list[Any]:
+    function.open(None)
+    try:
+        return list(function.process_element(rows, _Context(timestamp)))
+    finally:
+        function.close()
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.none() | st.integers(-(10**9), 10**9), st.integers(0, 9)), max_size=20))
+def test_the_watermark_moves_behind_the_last_row_of_a_batch_only(rows: list[tuple[int | None, int]]) -> None:
+    given_rows = [{"t": t, "k": k} for t, k in rows]
+    packed = _packed(ClockedPackFunction(HOSTING, 0, _read), given_rows, None)
+    assert all(timestamp == LEAST_MS for _, timestamp in packed[:-1])
+    good = [t for t, _ in rows if t is not None]
+    if packed:
+        assert packed[-1][1] == (max(good) // 1000 if good else LEAST_MS)
+    assert sum(row[2] for row, _ in packed) == len(rows)
+    assert sum(row[2] for row, _ in packed if row[1] == REJECTS) == len(rows) - len(good)
+
+
+@pytest.mark.parametrize("timestamp", [None, LEAST_MS])
+def test_rows_without_event_time_are_refused_where_it_is_the_inputs_own(timestamp: int | None) -> None:
+    rows = [{"t": 1, "k": 1}]
+    with pytest.raises(EngineError, match="WA-3021: rows of the right input carry no event time"):
+        _packed(PackFunction(HOSTING, 1, _read), rows, timestamp)
+    assert len(_packed(PackFunction(HOSTING, 1, _read), rows, 5)) == 1
+
+
+def test_options_are_checked_before_anything_is_built() -> None:
+    from whenabouts.flink_plugin.api import run
+
+    blocks: Any = Blocks(None, SCHEMA, _read)
+    with pytest.raises(QueryError, match="WA-2006: the query has 2 inputs"):
+        run(QUERY, [blocks])
+    with pytest.raises(QueryError, match="WA-2006: buckets is 0"):
+        run(QUERY, [blocks, blocks], buckets=0)
+    with pytest.raises(QueryError, match="WA-2006: watermarks is 'mine'"):
+        run(QUERY, [blocks, blocks], watermarks="mine")
+
+
+def test_unfit_versions_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "flink_version", lambda: "1.20.1")
+    with pytest.raises(EngineError, match=r"WA-3002: apache-flink is 1.20.1, at least 2.3 and below 3 is needed"):
+        environment.check_packages()
+    monkeypatch.setattr(environment, "flink_version", lambda: None)
+    with pytest.raises(EngineError, match=r"WA-3002: apache-flink is not installed .*whenabouts\[flink\]"):
+        environment.check_packages()
+    monkeypatch.setattr(environment, "PYTHONS", ((3, 10),))
+    with pytest.raises(EngineError, match="apache-flink has no release for Python 3"):
+        environment.check_packages()
