@@ -1,8 +1,10 @@
-# Every target makes what it needs from a bare clone: the environment in .venv, and Java for Spark. `make help` lists them.
+# Every target makes what it needs from a bare clone: the environment in .venv, and Java for the engines. `make help` lists them.
 BIN := .venv/bin
 NEWEST := .venv-newest/bin
 WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
-ENGINES := --engine local --engine spark
+# Flink where there is one for this Python; looked for when a recipe runs, that is, after the environment is made.
+FLINK = $(shell $(BIN)/python -c 'import importlib.util as u; print("--engine flink" * bool(u.find_spec("pyflink")))')
+ENGINES = --engine local --engine spark $(FLINK)
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON
 
@@ -19,7 +21,7 @@ test: lint ## Everything but the longest tests: lint, unit tests, doctests, the 
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full"
 
 test-fast: .venv/ready ## Tests that need no engine, in under two minutes
-	@$(BIN)/pytest --engine local -m "not slow and not full" --ignore=tests/spark
+	@$(BIN)/pytest --engine local -m "not slow and not full" --ignore=tests/spark --ignore=tests/flink
 
 test-full: lint ## Every test there is
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES)
@@ -41,20 +43,17 @@ bench: .venv/ready ## Each benchmark beside its peers
 wheel: .venv/ready ## Build dist/*.whl
 	@rm -rf build dist && $(BIN)/python -m build --wheel --no-isolation
 
-# The main lock is resolved twice: with Flink, to see what Flink allows, then without it inside those limits.
 LOCKED := --extra conformance --extra demo --extra plot --extra spark --extra sql --group dev
 COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url
 lock: ## Resolve requirements/*.lock anew (needs uv)
-	@limits=$$(mktemp) && trap 'rm -f "$$limits"' EXIT && \
-	$(COMPILE) $(LOCKED) --extra flink pyproject.toml requirements/main.in --output-file "$$limits" && \
-	$(COMPILE) $(LOCKED) pyproject.toml requirements/main.in --constraint "$$limits" --output-file requirements/main.lock
+	@$(COMPILE) $(LOCKED) --extra flink pyproject.toml requirements/main.in --output-file requirements/main.lock
 	@$(COMPILE) $(LOCKED) pyproject.toml requirements/newest.in --output-file requirements/newest.lock
 	@$(COMPILE) requirements/build.in --output-file requirements/build.lock
 
 clean: ## Remove the environments, caches and build output
 	rm -rf .venv .venv-newest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find core spark_plugin conformance tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find core spark_plugin flink_plugin conformance tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: $(INPUTS)
 	@.ci/environment.sh .venv main
