@@ -174,9 +174,10 @@ class Counting:
         periods = {name: self._before(base, event, name) for name in order[1:]} if self.strategy == "few" else {}
         one_period = self.strategy == "few" and (self.conservative != "none" or self._implied(order))
         if one_period:
-            counts.periods += len(order) - 1
-            if not all(self._inside(buffers[name], event, [periods[name]]) for name in order[1:]):
-                return
+            for name in order[1:]:  # mode 1: one stream after another is asked whether it has anybody
+                counts.periods += 1
+                if not self._inside(buffers[name], event, [periods[name]]):
+                    return
         self._extend(order, {base: event}, buffers, periods, one_period, counts)
 
     def _extend(

@@ -52,6 +52,10 @@ class StreamRows(NamedTuple):
             self.anchor[kept], self.position[kept], before[self.starts], self.key[kept] if len(self.key) else self.key
         )
 
+    def none(self) -> StreamRows:
+        """No row of it."""
+        return StreamRows(self.anchor[:0], self.position[:0], np.zeros_like(self.starts), self.key[:0])
+
 
 def stream_rows(rows: OrderedRows, key: IntArray | None) -> StreamRows:
     """Ordered rows as a stream; `key`: codes by position, for nested loops."""
@@ -156,6 +160,39 @@ def _fill_level(at: NDArray[np.int32], first: IntArray, count: IntArray, out: ND
         place += n
 
 
+@compiled((READ_INT32_2D, READ_INT64, READ_INT64, READ_INT32, WRITE_INT32_2D))
+def _fill_positions(
+    at: NDArray[np.int32], first: IntArray, count: IntArray, position: Places, out: NDArray[np.int32]
+) -> None:
+    # The last level where nothing is left to test: places become positions on the way.
+    levels = at.shape[0]
+    place = 0
+    for p in range(first.size):
+        n = count[p]
+        for m in range(levels):
+            member = position[np.uint32(at[m, p])]
+            for i in range(place, place + n):
+                out[m, i] = member
+        for i in range(n):
+            out[levels, place + i] = position[np.uint64(first[p] + i)]
+        place += n
+
+
+@compiled((READ_INT64, READ_INT64, READ_INT32, WRITE_INT64, WRITE_INT64))
+def stretch(t_min: IntArray, t_max: IntArray, at: Places, first: IntArray, last: IntArray) -> None:
+    """Let `first` and `last` span the times of the rows `at` too; positions must lie inside, nothing is tested.
+
+    >>> first, last = np.array([5, 5]), np.array([6, 6])
+    >>> stretch(np.array([1, 7]), np.array([2, 9]), np.array([0, 1], np.int32), first, last)
+    >>> first.tolist(), last.tolist()
+    ([1, 5], [6, 9])
+    """
+    for i in range(at.size):
+        row = np.uint32(at[i])
+        first[i] = min(first[i], t_min[row])
+        last[i] = max(last[i], t_max[row])
+
+
 @dataclass(slots=True)
 class Expansion:
     """Combinations of one walk over the rows of its streams, `rows[l]` being those of the stream at level l.
@@ -170,11 +207,13 @@ class Expansion:
     pair_tests: Sequence[Sequence[PairTest]] = ()
     counters: Counters = field(default_factory=Counters)
     _anchor: IntArray = field(init=False)
+    _position: Places = field(init=False)
     _offset: IntArray = field(init=False)
     _base_key: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
         self._anchor = np.concatenate([rows.anchor for rows in self.rows])
+        self._position = np.concatenate([rows.position for rows in self.rows])
         self._offset = np.cumsum([0, *(len(rows.anchor) for rows in self.rows)])
         self._base_key = np.repeat(np.arange(len(self.rows[0].starts) - 1), np.diff(self.rows[0].starts))
 
@@ -188,10 +227,22 @@ class Expansion:
         base = np.arange(len(self.rows[0].anchor), dtype=np.int32)
         periods = None
         if self.walk.from_base:
-            periods = [self._periods(level, base[None, :]) for level in range(1, len(self.rows))]
-            started = np.all([count > 0 for _, count in periods], axis=0)  # mode 1: somebody of every stream
-            base = base[started]
+            base, periods = self._started(base)
         yield from self._grow(1, base[None, :], periods)
+
+    def _started(self, base: Places) -> tuple[Places, list[tuple[IntArray, IntArray]]]:
+        """Mode 1 of FEW: the base rows in whose period there is somebody of every stream, and their periods.
+
+        One stream is asked after another; what one of them lets go the next is not asked about.
+        """
+        periods = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for level in range(1, len(self.rows)):
+            first, count = self._periods(level, base[None, :])
+            of_all = np.zeros(len(self.rows[0].anchor), np.int64), np.zeros(len(self.rows[0].anchor), np.int64)
+            of_all[0][base], of_all[1][base] = first, count
+            periods.append(of_all)
+            base = base[count > 0]
+        return base, periods
 
     def _grow(
         self, level: int, at: NDArray[np.int32], periods: list[tuple[IntArray, IntArray]] | None
@@ -202,13 +253,17 @@ class Expansion:
         if periods is None:
             first, count = self._periods(level, at)
         else:
-            first, count = (values[at[0]] for values in periods[level - 1])
+            first, count = (values[at[0]] for values in periods[level])
         for piece in _pieces(count):
             total = int(count[piece].sum())
             if not total:
                 continue
             self.counters.tuple_tests += total
             longer = np.empty((level + 1, total), np.int32)
+            if level == len(self.rows) - 1 and not self._tests_at(level):
+                _fill_positions(np.ascontiguousarray(at[:, piece]), first[piece], count[piece], self._position, longer)
+                yield list(longer)
+                continue
             _fill_level(np.ascontiguousarray(at[:, piece]), first[piece], count[piece], longer)
             longer = self._tested(level, longer)
             if longer.shape[1]:
@@ -230,6 +285,9 @@ class Expansion:
         )
         return first, count
 
+    def _tests_at(self, level: int) -> bool:
+        return bool(len(self.rows[0].key) or self.walk.tests[level] or (self.pair_tests and self.pair_tests[level]))
+
     def _tested(self, level: int, at: NDArray[np.int32]) -> NDArray[np.int32]:
         """The partial combinations that pass what is tested at this level, one test after the other."""
         if len(self.rows[0].key):
@@ -239,18 +297,14 @@ class Expansion:
         for number in self.walk.tests[level]:
             self.counters.window_tests += at.shape[1]
             one, other = (order.index(stream) for stream in self.ends[number])
-            at = _kept(at, self.test(number, self._position(one, at), self._position(other, at)))
+            at = _kept(at, self.test(number, self._position[at[one]], self._position[at[other]]))
         for pair_test in self.pair_tests[level] if self.pair_tests else ():
             if at.shape[1]:
                 at = _kept(at, pair_test(self._positions(at)))
         return at
 
-    def _position(self, level: int, at: NDArray[np.int32]) -> Places:
-        places: Places = self.rows[level].position[at[level] - self._offset[level]]
-        return places
-
     def _positions(self, at: NDArray[np.int32]) -> list[Places]:
-        return [self._position(level, at) for level in range(at.shape[0])]
+        return [self._position[places] for places in at]
 
 
 def _kept(at: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.int32]:

@@ -34,11 +34,11 @@ from whenabouts.core.protocol import (
     Step,
 )
 from whenabouts.core.stores import DictStore
+from whenabouts.core.stream_views import PairPredicate
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.value_equivalence import Equivalence, Predicate
 from whenabouts.core.window_graph import Windows
-from whenabouts.core.window_join import Predicate as PairPredicate
 from whenabouts.core.window_join import WindowJoin
 
 

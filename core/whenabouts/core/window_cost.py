@@ -1,25 +1,154 @@
-"""Which algorithm a window join runs: `strategy="auto"` through a cost function, for a planner to take over."""
+"""Which algorithm a window join runs: `strategy="auto"` by expected operations, for a planner to take over.
+
+Rows of one key are taken to arrive at a steady rate in each stream, independently. Then a period of length l holds
+`rate * l` rows on average, and none with probability `exp(-rate * l)`; a range that m rows of a uniform clique with
+window w leave to another one is `w (m + 1) / m` long on average, so that a clique of k streams has `k w^(k-1)`
+combinations per unit of time and rates, as it must. Operations are weighed with what they cost one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from whenabouts.core.window_graph import OPEN_US, WindowGraph
+from whenabouts.core.window_walks import ANY, Walk, walk_from
 
 if TYPE_CHECKING:
     from whenabouts.core.window_join import WindowJoin
 
 
 @dataclass(frozen=True, slots=True)
+class Prices:
+    """Nanoseconds for one operation; the defaults were measured with benchmarks/window_join.py."""
+
+    row: float = 40.0
+    """A row that begins combinations: put in order, and gathered for the walk."""
+    period: float = 30.0
+    """A place looked for in another stream."""
+    tuple_test: float = 6.0
+    """A candidate written down."""
+    window_test: float = 12.0
+    """A window tested on one combination."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """What is expected of an algorithm for each second of event time and key."""
+
+    rows: float = 0.0
+    periods: float = 0.0
+    tuple_tests: float = 0.0
+    window_tests: float = 0.0
+
+    def __add__(self, other: Operations) -> Operations:
+        return Operations(
+            self.rows + other.rows,
+            self.periods + other.periods,
+            self.tuple_tests + other.tuple_tests,
+            self.window_tests + other.window_tests,
+        )
+
+    def cost(self, prices: Prices) -> float:
+        """Nanoseconds."""
+        return (
+            self.rows * prices.row
+            + self.periods * prices.period
+            + self.tuple_tests * prices.tuple_test
+            + self.window_tests * prices.window_test
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """What runs."""
+    """What runs. `base`: on finite input, the stream that BEW takes to arrive last."""
 
     strategy: str
     conservative: str
+    base: int
+    cost: float = math.nan
 
 
-def choose(query: WindowJoin, rates: Mapping[str, float] | None, *, streaming: bool) -> Choice:
-    """The algorithm of a query."""
-    strategy = query.strategy if query.strategy != "auto" else "bew" if streaming else "few"
-    conservative = query.conservative if query.conservative != "auto" else "none"
-    return Choice(strategy, conservative)
+def choose(query: WindowJoin, *, streaming: bool) -> Choice:
+    """What is known before any row: on a stream `auto` takes BEW, which makes nobody wait, unless `rates` are declared;
+    on finite input rates are measured, and `cheapest` decides."""
+    last = len(query.inputs) - 1
+    rates = dict(query.rates)
+    if streaming and rates:
+        return cheapest(query, query.graph(), [rates[name] for name in query.inputs], streaming=True)
+    strategy = query.strategy if query.strategy != "auto" else "bew"
+    return Choice(strategy, query.conservative if query.conservative != "auto" else "none", last)
+
+
+def cheapest(
+    query: WindowJoin, graph: WindowGraph, rates: Sequence[float], *, streaming: bool, prices: Prices | None = None
+) -> Choice:
+    """The cheapest of the algorithms that the query allows; `rates`: rows per second and key, by stream.
+
+    Of equal ones the first of `alternatives`.
+    """
+    return min(alternatives(query, graph, rates, streaming=streaming, prices=prices), key=lambda choice: choice.cost)
+
+
+def alternatives(
+    query: WindowJoin, graph: WindowGraph, rates: Sequence[float], *, streaming: bool, prices: Prices | None = None
+) -> Iterator[Choice]:
+    """Every algorithm that the query allows with its cost: what an explanation shows.
+
+    >>> from whenabouts.core import Point
+    >>> from whenabouts.core.window_join import WindowJoin
+    >>> query = WindowJoin(times=dict.fromkeys("abc", Point("t")), windows={("a", "b"): "1 s", ("b", "c"): "60 s"})
+    >>> found = alternatives(query, query.graph(), [1.0, 1.0, 1.0], streaming=True)
+    >>> costs = {(choice.strategy, choice.conservative): choice.cost for choice in found}
+    >>> costs["bew", "none"] < costs["bew", "lca"] <= costs["bew", "gca"]
+    True
+    """
+    last = len(query.inputs) - 1
+    for strategy in ("bew", "few") if query.strategy == "auto" else (query.strategy,):
+        for conservative in ("none", "lca", "gca") if query.conservative == "auto" else (query.conservative,):
+            if streaming or strategy == "few":
+                walks = [walk_from(base, graph, strategy, conservative) for base in range(last + 1)]
+                work = sum((expected(walk, rates, streaming=streaming) for walk in walks), Operations())
+                yield Choice(strategy, conservative, last, work.cost(prices or Prices()))
+                continue
+            for base in range(last, -1, -1) if query.strategy == "auto" else (last,):
+                work = expected(walk_from(base, graph, strategy, conservative), rates, streaming=False)
+                yield Choice(strategy, conservative, base, work.cost(prices or Prices()))
+
+
+def expected(walk: Walk, rates: Sequence[float], *, streaming: bool) -> Operations:
+    """The operations of one walk per second and key.
+
+    On a stream that arrives in order BEW finds nobody after its new row: half of every range is still to come.
+    """
+    lengths = [_length(bounds) for bounds in walk.bounds]
+    held = [rates[stream] * us / 1e6 for stream, us in zip(walk.order, lengths, strict=True)]
+    if streaming and not walk.from_base:
+        held = [rows / 2 for rows in held]
+    begun = rates[walk.base]
+    periods = tuple_tests = window_tests = 0.0
+    if walk.from_base:  # each stream is asked in turn until one has nobody
+        partial = begun
+        for rows in held[1:]:
+            periods += partial
+            partial *= -math.expm1(-rows)
+        held = [1.0, *(rows / max(-math.expm1(-rows), 1e-9) for rows in held[1:])]
+    else:
+        partial = begun
+    for level in range(1, len(held)):
+        periods += 0.0 if walk.from_base else partial
+        partial *= held[level]
+        tuple_tests += partial
+        window_tests += partial * len(walk.tests[level])
+    return Operations(begun, periods, tuple_tests, window_tests)
+
+
+def _length(bounds: Sequence[tuple[int, int]]) -> float:
+    """The mean length of the range that some members leave, in microseconds."""
+    lengths = sorted(max(hi - lo, 0) for lo, hi in bounds if (lo, hi) != ANY)
+    if not lengths:
+        return 2.0 * OPEN_US if bounds else 0.0
+    members = sum(length <= 2 * lengths[0] for length in lengths)
+    return lengths[0] * (members + 1) / (2 * members)

@@ -7,7 +7,7 @@ tracking moving objects in sensor-network databases", SSDBM 2003; edges with a c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,6 @@ from whenabouts.core.window_walks import CONSERVATIVE, METHODS, STRATEGIES
 
 if TYPE_CHECKING:
     from whenabouts.core.window_join_operator import WindowJoinOperator
-
-Predicate = Callable[[Any, Any], Any]
-"""Takes the rows of two streams, aligned, as mappings of column name to Arrow array; gives a boolean array."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,40 +16,26 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.combination_output import JOINT, T_LAST, CombinationColumns
-from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.events import EventReader, templates_of, times
 from whenabouts.core.keys import NULL_KEY, Keys
 from whenabouts.core.lateness import drop_late
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.segmented_state import Layout, SegmentedState
 from whenabouts.core.side_rows import SideRows, one_batch, table_of
+from whenabouts.core.stream_views import StreamViews, pair_test
 from whenabouts.core.timing_join import LEAST_SLOT_US
-from whenabouts.core.window_cost import choose
+from whenabouts.core.window_cost import cheapest, choose
 from whenabouts.core.window_graph import OPEN_US, Edge, WindowGraph
 from whenabouts.core.window_walks import Walk, walk_from
 
 if TYPE_CHECKING:
     from whenabouts.core.combinations import StreamRows
-    from whenabouts.core.window_join import Predicate, WindowJoin
+    from whenabouts.core.window_join import WindowJoin
 
 IntArray = NDArray[np.int64]
 Places = NDArray[np.int32]
 
 _EMPTY = np.empty(0, np.int32)
-
-
-class RowsAt:
-    """Rows of a table, taken column by column when a predicate asks for them: `rows["name"]` is an Arrow array."""
-
-    def __init__(self, table: pa.Table, at: Places) -> None:
-        self._table, self._at = table, pa.array(at)
-
-    def __len__(self) -> int:
-        return len(self._at)
-
-    def __getitem__(self, name: str) -> pa.Array:
-        taken = self._table.column(name).take(self._at)
-        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
 
 
 class WindowJoinOperator:
@@ -74,7 +60,7 @@ class WindowJoinOperator:
             probabilities=[*asked, *([JOINT] if query.joint else [])],
         )
         self.output_schema = self._columns.schema
-        self._choice = choose(query, dict(query.rates) or None, streaming=streaming)
+        self._choice = choose(query, streaming=streaming)
         self.event_time = T_LAST if streaming and self._choice.strategy == "bew" else None
         purpose = "" if self._choice.strategy == "bew" else "in the order of time"
         self._layout = Layout([reader.block_schema for reader in self.readers], purpose=purpose)
@@ -98,7 +84,9 @@ class WindowJoinOperator:
         if not ended and self._streaming:
             state.keep([-self._horizon_us(graph, input) for input in range(len(self.readers))])
         fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step))
-        if self._choice.strategy == "few":
+        if not self._streaming:
+            self._join_all(fresh, step)
+        elif self._choice.strategy == "few":
             self._sweep(state, fresh, END_OF_TIME if ended else watermark_us, step)
         else:
             self._arrive(state, fresh, step)
@@ -118,6 +106,17 @@ class WindowJoinOperator:
                 kept.append(Arrival(input, block))
         return kept
 
+    def _join_all(self, fresh: list[Arrival], step: Step) -> None:
+        """Finite input: all rows are here, so that rates can be measured before an algorithm is chosen."""
+        if len({arrival.input for arrival in fresh}) < len(self.readers):
+            return  # a stream has no row
+        rows = [self._side([], fresh, input) for input in range(len(self.readers))]
+        graph, views, choice = self._measured(rows), self._views(rows), self._choice
+        if "auto" in (self.query.strategy, self.query.conservative):
+            choice = cheapest(self.query, graph, views.rates(), streaming=False)
+        for base in range(len(rows)) if choice.strategy == "few" else (choice.base,):
+            self._expand(walk_from(base, graph, choice.strategy, choice.conservative), views.every(), rows, step)
+
     def _arrive(self, state: SegmentedState, fresh: list[Arrival], step: Step) -> None:
         """BEW: join every new row with what came before it.
 
@@ -126,54 +125,46 @@ class WindowJoinOperator:
         new = {arrival.input for arrival in fresh}
         if not new:
             return
-        spans = {input: _span(arrival.block for arrival in fresh if arrival.input == input) for input in new}
-        graph = self.query.graph()
+        spans = {input: _span([arrival.block for arrival in fresh if arrival.input == input]) for input in new}
         rows = []
         for other in range(len(self.readers)):
-            reach = [self._reach(graph, input, other, *spans[input]) for input in new if input != other]
-            rows.append(self._rows(state, other, fresh, *_hull(reach)))
-        graph = self._measured(graph, rows)
-        views = _Views(self, rows)
+            reach = _hull([self._reach(input, other, *spans[input]) for input in new if input != other])
+            rows.append(self._side(self._load(state, other, reach), fresh, other))
+        views = self._views(rows)
         for input in sorted(new):
             seen = [views.stored(other) if other > input else views.all(other) for other in range(len(rows))]
             seen[input] = views.new(input)
-            self._expand(graph, input, seen, rows, step)
+            self._expand(self._walk(input), seen, rows, step)
 
     def _sweep(self, state: SegmentedState, fresh: list[Arrival], until_us: int, step: Step) -> None:
         """FEW: join every row that the watermark has passed, with what is older."""
         done_us = state.progress_us
         if until_us <= done_us:
             return
-        graph = self.query.graph()
         rows = []
         for input in range(len(self.readers)):
-            reach = [self._reach(graph, base, input, done_us, until_us) for base in range(len(self.readers))]
-            first_us, _ = _hull(reach)
-            rows.append(self._rows(state, input, fresh if until_us == END_OF_TIME else [], first_us, until_us - 1))
-        graph = self._measured(graph, rows)
-        views = _Views(self, rows)
-        for input, side in enumerate(rows):
-            seen = [views.all(other) for other in range(len(rows))]
-            if done_us != NO_WATERMARK or until_us != END_OF_TIME:
-                anchor = seen[input].anchor
-                seen[input] = seen[input].only((anchor >= done_us) & (anchor < until_us))
-            if len(side.t_max):
-                self._expand(graph, input, seen, rows, step)
+            first_us, _ = _hull([self._reach(base, input, done_us, until_us) for base in range(len(self.readers))])
+            stored = self._load(state, input, (first_us, until_us - 1))
+            rows.append(self._side(stored, fresh if until_us == END_OF_TIME else [], input))
+        views = self._views(rows)
+        for input in range(len(rows)):
+            seen = views.every()
+            seen[input] = seen[input].only((seen[input].anchor >= done_us) & (seen[input].anchor < until_us))
+            self._expand(self._walk(input), seen, rows, step)
         state.progress_us = until_us
 
-    def _expand(self, graph: WindowGraph, base: int, seen: list[StreamRows], rows: list[SideRows], step: Step) -> None:
-        """Put out the combinations that begin with the rows `seen[base]`."""
+    def _expand(self, walk: Walk, seen: list[StreamRows], rows: list[SideRows], step: Step) -> None:
+        """Put out the combinations that begin with the rows `seen[walk.base]`."""
         if any(not len(side.anchor) for side in seen):
             return
         from whenabouts.core.combinations import Counters, Expansion  # numba: imported when first needed
 
-        walk = self._walk(graph, base)
         counters = Counters()
         expansion = Expansion(
             walk,
             [seen[stream] for stream in walk.order],
-            lambda number, one, other: self._holds(graph, number, rows, one, other),
-            graph.ends,
+            lambda number, one, other: self._holds(number, rows, one, other),
+            self._ends,
             self._pair_tests(walk, rows),
             counters,
         )
@@ -186,8 +177,11 @@ class WindowJoinOperator:
         step.metrics[metrics.TUPLE_TESTS] += counters.tuple_tests
         step.metrics[metrics.WINDOW_TESTS] += counters.window_tests
 
-    def _walk(self, graph: WindowGraph, base: int) -> Walk:
-        return walk_from(base, graph, self._choice.strategy, self._choice.conservative)
+    def _walk(self, base: int) -> Walk:
+        return walk_from(base, self.query.graph(), self._choice.strategy, self._choice.conservative)
+
+    def _views(self, rows: list[SideRows]) -> StreamViews:
+        return StreamViews(rows, self.keys, nested=self.query.method == "nested")
 
     def _pair_tests(self, walk: Walk, rows: list[SideRows]) -> list[list[Any]]:
         """The predicates, at the level at which both of their rows are placed."""
@@ -195,15 +189,13 @@ class WindowJoinOperator:
         for pair, predicate in self.query.predicates:
             one, other = (walk.order.index(self.query.inputs.index(name)) for name in pair)
             tables = [rows[walk.order[level]].table for level in (one, other)]
-            tests[max(one, other)].append(_pair_test(pair, predicate, tables, (one, other)))
+            tests[max(one, other)].append(pair_test(pair, predicate, tables, (one, other)))
         return tests
 
-    def _holds(
-        self, graph: WindowGraph, number: int, rows: list[SideRows], one: Places, other: Places
-    ) -> NDArray[np.bool_]:
+    def _holds(self, number: int, rows: list[SideRows], one: Places, other: Places) -> NDArray[np.bool_]:
         """Whether an edge holds for rows `one` of its first and `other` of its second stream."""
         edge = self.query.edges[number]
-        first, second = graph.ends[number]
+        first, second = self._ends[number]
         if edge.confidence is None:
             apart = rows[second].t_max[other] - rows[first].t_max[one]
             return (apart >= edge.lo_us) & (apart <= edge.hi_us)
@@ -236,10 +228,12 @@ class WindowJoinOperator:
 
     def _output(self, rows: list[SideRows], at: list[Places], step: Step) -> Iterator[pa.RecordBatch]:
         """Combinations with their computed columns."""
-        t_first, t_last = rows[0].t_min[at[0]], rows[0].t_max[at[0]]
-        for side, places in zip(rows[1:], at[1:], strict=True):
-            np.minimum(t_first, side.t_min[places], out=t_first)
-            np.maximum(t_last, side.t_max[places], out=t_last)
+        from whenabouts.core.combinations import stretch  # numba: imported when first needed
+
+        n = len(at[0])
+        t_first, t_last = np.full(n, END_OF_TIME), np.full(n, NO_WATERMARK)
+        for side, places in zip(rows, at, strict=True):
+            stretch(side.t_min, side.t_max, places, t_first, t_last)
         extra: list[NDArray[np.generic]] = [t_first.astype("datetime64[us]"), t_last.astype("datetime64[us]")]
         for edge in self._uncertain():
             one, other = (self.query.inputs.index(name) for name in (edge.first, edge.second))
@@ -262,31 +256,30 @@ class WindowJoinOperator:
             spreads.append(spread_of(side.t_min[at[place]], side.t_max[at[place]], reference, shapes, number))
         return joint_probabilities(spreads, windows)
 
-    def _rows(
-        self, state: SegmentedState, input: int, arrivals: list[Arrival], first_us: int, last_us: int
-    ) -> SideRows:
-        """The rows of an input between two anchors, in one chunk a column: stored ones, then the new ones."""
-        stored = state.load(input, first_us, last_us) if first_us <= last_us else []
-        table = table_of(
-            [*stored, *(block for place, block in arrivals if place == input)], self._layout.schemas[input]
-        )
+    def _load(self, state: SegmentedState, input: int, span: tuple[int, int]) -> list[pa.RecordBatch]:
+        return state.load(input, *span) if span[0] <= span[1] else []
+
+    def _side(self, stored: list[pa.RecordBatch], arrivals: list[Arrival], input: int) -> SideRows:
+        """The rows of an input in one chunk a column: stored ones, then the new ones."""
+        new = [block for place, block in arrivals if place == input]
+        table = table_of([*stored, *new], self._layout.schemas[input])
         return SideRows(table, *times(table), templates_of(table), sum(batch.num_rows for batch in stored))
 
-    def _reach(self, graph: WindowGraph, base: int, other: int, first_us: int, last_us: int) -> tuple[int, int]:
+    def _reach(self, base: int, other: int, first_us: int, last_us: int) -> tuple[int, int]:
         """Where rows of `other` can be looked for from base rows with anchors between two instants."""
         if base == other:
             return first_us, last_us
-        walk = self._walk(graph, base)
+        walk = self._walk(base)
         lo, hi = walk.bounds[walk.order.index(other)][0]
         return (
-            -END_OF_TIME if first_us == NO_WATERMARK or lo <= -OPEN_US else first_us + lo,
-            END_OF_TIME if last_us == END_OF_TIME or hi >= OPEN_US else last_us + hi,
+            -END_OF_TIME if first_us == NO_WATERMARK else first_us + lo,
+            END_OF_TIME if last_us == END_OF_TIME else last_us + hi,
         )
 
-    def _measured(self, graph: WindowGraph, rows: list[SideRows]) -> WindowGraph:
-        """The graph of finite input in which greatest lengths were not declared."""
-        if self._streaming or all(spec.max_uncertainty_us is not None for spec in self._specs):
-            return graph
+    def _measured(self, rows: list[SideRows]) -> WindowGraph:
+        """The graph of finite input, with the greatest lengths that there are where none were declared."""
+        if all(spec.max_uncertainty_us is not None for spec in self._specs):
+            return self.query.graph()
         return self.query.graph([int((side.t_max - side.t_min).max(initial=0)) for side in rows])
 
     def _keep(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, step: Step) -> None:
@@ -325,65 +318,9 @@ class WindowJoinOperator:
         return min(due, default=None)
 
 
-class _Views:
-    """The rows of every stream in the order in which they are walked, made when first asked for."""
-
-    def __init__(self, operator: WindowJoinOperator, rows: list[SideRows]) -> None:
-        self._rows = rows
-        keys, nested = operator.keys, operator.query.method == "nested"
-        codes = keys.codes([side.table for side in rows]) if keys.names else [None] * len(rows)
-        self._codes, self._nested = codes, nested and bool(keys.names)
-        greatest = max((int(code.max(initial=0)) for code in codes if code is not None), default=0)
-        self._keys = 1 if nested else greatest + 1
-        self._ordered: dict[int, StreamRows] = {}
-
-    def all(self, stream: int) -> StreamRows:
-        """All rows."""
-        if stream not in self._ordered:
-            from whenabouts.core.combinations import stream_rows  # numba: imported when first needed
-            from whenabouts.core.row_order import Times, order_rows
-
-            side, code = self._rows[stream], self._codes[stream]
-            ordered = order_rows(Times(side.t_min, side.t_max, None if self._nested else code), "t_max", self._keys)
-            self._ordered[stream] = stream_rows(ordered, code if self._nested else None)
-        return self._ordered[stream]
-
-    def stored(self, stream: int) -> StreamRows:
-        """Rows that came in an earlier step."""
-        every = self.all(stream)
-        return every.only(every.position < self._rows[stream].stored)
-
-    def new(self, stream: int) -> StreamRows:
-        """Rows that came in this step."""
-        every = self.all(stream)
-        return every.only(every.position >= self._rows[stream].stored) if self._rows[stream].stored else every
-
-
-def _pair_test(pair: tuple[str, str], predicate: Predicate, tables: list[pa.Table], levels: tuple[int, int]) -> Any:
-    def test(at: Sequence[Places]) -> NDArray[np.bool_]:
-        rows = [RowsAt(table, at[level]) for table, level in zip(tables, levels, strict=True)]
-        found = predicate(*rows)
-        if isinstance(found, (pa.Array, pa.ChunkedArray)):
-            found = (
-                found.fill_null(False).to_numpy(zero_copy_only=False)
-                if isinstance(found, pa.Array)
-                else np.asarray(found.fill_null(False).to_numpy())
-            )
-        mask = np.asarray(found)
-        if mask.dtype != np.bool_ or mask.shape != (len(rows[0]),):
-            raise QueryError(
-                Code.BAD_PREDICATE,
-                f"the predicate of {', '.join(pair)} gave {mask.dtype} of shape {mask.shape} for {len(rows[0])} pairs",
-                "give one boolean for each pair of rows",
-            )
-        return mask
-
-    return test
-
-
-def _span(blocks: Iterator[pa.RecordBatch] | Any) -> tuple[int, int]:
+def _span(blocks: Sequence[pa.RecordBatch]) -> tuple[int, int]:
     anchors = [times(block)[1] for block in blocks]
-    return min(int(a.min()) for a in anchors), max(int(a.max()) for a in anchors)
+    return min(int(anchor.min()) for anchor in anchors), max(int(anchor.max()) for anchor in anchors)
 
 
 def _hull(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:

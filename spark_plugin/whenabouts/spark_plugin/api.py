@@ -21,10 +21,11 @@ from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
+from whenabouts.core.stream_views import PairPredicate
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.window_graph import Windows
-from whenabouts.core.window_join import Predicate, WindowJoin
+from whenabouts.core.window_join import WindowJoin
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import bucket_batch
 from whenabouts.spark_plugin.packing import PACKED, EndMarkers, Packer
@@ -143,7 +144,7 @@ def window_join(
     windows: Windows,
     time: TimeSpec | Mapping[str, TimeSpec],
     on: str | Sequence[str] | None = None,
-    predicates: Mapping[tuple[str, str], Predicate] | None = None,
+    predicates: Mapping[tuple[str, str], PairPredicate] | None = None,
     strategy: str = "auto",
     conservative: str = "auto",
     method: str = "hash",

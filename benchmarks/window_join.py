@@ -1,0 +1,321 @@
+"""Window joins beside their peers: cliques in batch, the paper's curves on streams, real catalogues.
+
+    python benchmarks/window_join.py [cliques|throughput|response|conservative|real ...]
+
+CPU seconds of this process (all its threads), medians of `ROUNDS`; every peer gives the same combinations, which is
+checked. Real data: the folder that WHENABOUTS_DATA names, else it is left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import Interval, Point, within
+from whenabouts.core.local import run, run_stream, window_join
+from whenabouts.core.protocol import NO_WATERMARK, Arrival
+from whenabouts.core.stores import DictStore
+from whenabouts.core.window_join import WindowJoin
+
+ROUNDS = 5
+SECOND = 1_000_000
+
+
+def cpu(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
+    """Median CPU seconds, and what the last round gave."""
+    spent, result = [], work()  # once to warm up
+    for _ in range(rounds):
+        begun = time.process_time()
+        result = work()
+        spent.append(time.process_time() - begun)
+    return median(spent), result
+
+
+def streams(k: int, rows: int, keys: int, per_key_and_second: float, seed: int = 1) -> dict[str, pa.Table]:
+    """`k` streams of `rows` rows in time order, Poisson arrivals."""
+    random = np.random.default_rng(seed)
+    seconds = rows / (keys * per_key_and_second)
+    return {
+        f"s{place}": pa.table(
+            {
+                "k": random.integers(0, keys, rows),
+                "t": np.sort(random.integers(0, int(seconds * SECOND), rows)),
+                "id": np.arange(rows),
+            }
+        )
+        for place in range(k)
+    }
+
+
+def uniform_clique(tables: Mapping[str, pa.Table], width: int, **options: Any) -> WindowJoin:
+    """All pairs, one window."""
+    pairs = dict.fromkeys(itertools.combinations(tables, 2), width)
+    return WindowJoin(times=dict.fromkeys(tables, Point("t")), windows=pairs, on="k", **options)
+
+
+def ids(table: pa.Table, names: list[str]) -> pa.Table:
+    """The combinations as sorted row numbers."""
+    return table.select(names).sort_by([(name, "ascending") for name in names])
+
+
+def duckdb_as_written(tables: Mapping[str, pa.Table], width: int) -> pa.Table:
+    """The band join as a user writes it."""
+    import duckdb
+
+    with duckdb.connect() as base:
+        return base.sql(_sql(base, tables, width, lambda one, other: f"{one}.k = {other}.k")).to_arrow_table()
+
+
+def duckdb_by_slots(tables: Mapping[str, pa.Table], width: int) -> pa.Table:
+    """The same, with the first stream's rows copied to three time slots, so that every join is a narrow hash join."""
+    import duckdb
+
+    with duckdb.connect() as base:
+        slot = f"t // {width}"
+        for name, table in tables.items():
+            base.register(f"raw_{name}", table)
+            base.sql(f"CREATE TABLE {name} AS SELECT *, {slot} AS slot FROM raw_{name}")
+        first, *others = tables
+        joins = " ".join(
+            f"JOIN {o} ON a.k = {o}.k AND {o}.slot = a.near AND abs({o}.t - a.t) <= {width}" if at == 0
+            else f"JOIN {o} ON a.k = {o}.k AND {o}.slot BETWEEN a.slot - 1 AND a.slot + 1 AND " + " AND ".join(
+                f"abs({o}.t - {p}.t) <= {width}" for p in ("a", *others[:at]))
+            for at, o in enumerate(others)
+        )  # fmt: skip
+        columns = ", ".join(f"{'a' if name == first else name}.id AS id_{name}" for name in tables)
+        near = f"(SELECT *, unnest([slot - 1, slot, slot + 1]) AS near FROM {first}) a"
+        return base.sql(f"SELECT {columns} FROM {near} {joins}").to_arrow_table()
+
+
+def _sql(base: Any, tables: Mapping[str, pa.Table], width: int, same: Callable[[str, str], str]) -> str:
+    names = list(tables)
+    for name, table in tables.items():
+        base.register(name, table)
+    joins = [
+        f"JOIN {name} ON {same(names[0], name)} AND "
+        + " AND ".join(f"abs({name}.t - {other}.t) <= {width}" for other in names[:place])
+        for place, name in enumerate(names)
+        if place
+    ]
+    columns = ", ".join(f"{name}.id AS id_{name}" for name in names)
+    return f"SELECT {columns} FROM {names[0]} {' '.join(joins)}"
+
+
+def polars_by_slots(tables: Mapping[str, pa.Table], width: int) -> pa.Table:
+    """Hash joins on (key, slot of the first row's time), the others copied to three slots, then a filter."""
+    import polars as pl
+
+    frames = [
+        pl.from_arrow(table).select("k", pl.col("t").alias(f"t_{name}"), pl.col("id").alias(f"id_{name}")).lazy()
+        for name, table in tables.items()
+    ]
+    names = list(tables)
+    found = frames[0].with_columns(slot=pl.col(f"t_{names[0]}") // width)
+    for place, name in enumerate(names[1:], start=1):
+        slot = pl.col(f"t_{name}") // width
+        near = frames[place].with_columns(slot=pl.concat_list(slot - 1, slot, slot + 1)).explode("slot")
+        found = found.join(near, on=["k", "slot"])
+        for other in names[:place]:
+            found = found.filter((pl.col(f"t_{name}") - pl.col(f"t_{other}")).abs() <= width)
+    return found.select([f"id_{name}" for name in names]).collect().to_arrow()
+
+
+def _ours(query: WindowJoin, tables: list[pa.Table]) -> pa.Table:
+    return run(query, tables).output
+
+
+def cliques() -> None:
+    """3- and 5-way uniform cliques of 100,000 rows a stream, hash, against DuckDB and Polars."""
+    print("uniform cliques, 100,000 rows a stream, 1,000 keys; CPU seconds")
+    for k, per_key in ((3, 0.05), (5, 0.05)):
+        tables, width = streams(k, 100_000, 1_000, per_key), 20 * SECOND
+        columns = [f"id_{name}" for name in tables]
+        spent, expected = {}, None
+        works: dict[str, Callable[[], pa.Table]] = {
+            f"whenabouts {s}": partial(_ours, uniform_clique(tables, width, strategy=s), list(tables.values()))
+            for s in ("auto", "bew", "few")
+        }
+        works["DuckDB as written"] = partial(duckdb_as_written, tables, width)
+        works["DuckDB by slots"] = partial(duckdb_by_slots, tables, width)
+        works["Polars by slots"] = partial(polars_by_slots, tables, width)
+        for name, work in works.items():
+            spent[name], found = cpu(work, 5 if name.startswith("when") else 3)
+            found = ids(found.select(columns).cast(pa.schema([(c, pa.int64()) for c in columns])), columns)
+            expected = found if expected is None else expected
+            assert found.equals(expected), name
+        peer = min(s for name, s in spent.items() if not name.startswith("when"))
+        assert expected is not None
+        print(f"  {k}-way, {expected.num_rows:,} combinations: " + ", ".join(f"{n} {s:.3f}" for n, s in spent.items()))
+        print(f"      auto is {peer / spent['whenabouts auto']:.1f} times the fastest peer")
+
+
+def per_second(tables: Mapping[str, pa.Table]) -> list[list[pa.Table]]:
+    """Each stream cut into files of one second of event time."""
+    files = []
+    for table in tables.values():
+        t = table.column("t").to_numpy()
+        cuts = np.searchsorted(t, np.arange(0, int(t[-1]) + SECOND, SECOND)).tolist()
+        files.append([table.slice(a, b - a) for a, b in itertools.pairwise([*cuts, len(t)])])
+    return files
+
+
+def sustained(k: int, strategy: str, method: str, keys: int, width_s: int) -> float:
+    """The arrival rate, all streams together, at which one CPU second is needed for each second of event time."""
+    rate, found = (25.0 if method == "nested" else 1000.0), []
+    while len(found) < 12:
+        seconds = max(2 * width_s, 8)
+        tables = streams(k, int(rate * seconds), keys, rate / keys)
+        query = uniform_clique(tables, width_s * SECOND, strategy=strategy, method=method)
+        files = per_second(tables)
+        spent, _ = cpu(partial(run_stream, query, files), 1)
+        found.append((rate, seconds / spent))  # seconds of event time for each CPU second
+        if found[-1][1] < 1.0:
+            break
+        rate *= 1.6
+    (low, above), (high, below) = found[-2:]
+    share = np.log(above) / (np.log(above) - np.log(below))  # where the speed crosses 1, on logarithmic axes
+    return k * float(np.exp(np.log(low) + share * (np.log(high) - np.log(low))))
+
+
+def throughput() -> None:
+    """The paper's Figure 6: maximum throughput of 2- to 5-way joins, files of one second."""
+    print("maximum throughput, rows a CPU second of all streams together; hash: 1,000 keys, window 10 s; nested: 5 s")
+    for method, keys, width in (("hash", 1_000, 10), ("nested", 100, 5)):
+        for k in (2, 3, 4, 5):
+            bew, few = (sustained(k, strategy, method, keys, width) for strategy in ("bew", "few"))
+            print(f"  {method} {k}-way: BEW {bew:,.0f}, FEW {few:,.0f}, FEW/BEW {few / bew:.2f}")
+
+
+def response() -> None:
+    """The paper's Figure 7: time from a row's arrival to its last combination, 3-way hash, ticks of 100 ms.
+
+    The operator works at every tick on what has arrived since the last one; CPU time passes on the same clock, and work
+    that is not done by the next tick delays it. FEW's rows also wait until every stream has come past them.
+    """
+    print("mean response in milliseconds, 3-way uniform clique, hash, 200 keys, window 10 s")
+    for rate in (5, 20, 100, 1_000, 5_000, 10_000, 20_000, 40_000):
+        seconds = 20 if rate < 5_000 else 12
+        tables = streams(3, rate * seconds, 200, rate / 200)
+        told = {s: 1000 * _response(uniform_clique(tables, 10 * SECOND, strategy=s), tables) for s in ("bew", "few")}
+        print(f"  {3 * rate:>7,} rows/s: BEW {told['bew']:,.1f}, FEW {told['few']:,.1f}")
+
+
+def _response(query: WindowJoin, tables: Mapping[str, pa.Table]) -> float:
+    tick = SECOND // 10
+    operator, store = query.operator([table.schema for table in tables.values()], streaming=True), DictStore()
+    times = [table.column("t").to_numpy() for table in tables.values()]
+    clock, waited, rows, passed = 0.0, 0.0, 0, NO_WATERMARK
+    for now in range(tick, int(max(t[-1] for t in times)), tick):
+        arrivals = []
+        for place, (table, t) in enumerate(zip(tables.values(), times, strict=True)):
+            first, last = np.searchsorted(t, [now - tick, now])
+            if last > first:
+                batch = table.slice(first, last - first).combine_chunks().to_batches()[0]
+                arrivals.append(Arrival(place, operator.readers[place].read(batch).block))
+        watermark = min(int(t[max(np.searchsorted(t, now) - 1, 0)]) for t in times)
+        begun = time.process_time()
+        operator.step(store, arrivals, passed)
+        if query.strategy == "few" and watermark > passed:
+            operator.step(store, [], watermark)
+        clock = max(clock, now / SECOND) + time.process_time() - begun
+        low, high = (now - tick, now) if query.strategy == "bew" else (max(passed, 0), watermark)
+        for t in times:  # the rows that are done with now
+            done = t[np.searchsorted(t, low) : np.searchsorted(t, high)]
+            waited, rows = waited + float((clock - done / SECOND).sum()), rows + len(done)
+        passed = max(passed, watermark)
+    return waited / rows
+
+
+def conservative() -> None:
+    """The paper's section 5: GCA against LCA against windows as they are, as windows grow apart."""
+    print("tuples tested for each row, and CPU seconds; BEW, 4 x 50,000 rows, 100 keys")
+    tables = dict(zip("abc", streams(3, 50_000, 100, 0.1).values(), strict=True))
+    for apart in (1, 2, 8, 32):
+        windows = {("a", "b"): SECOND, ("b", "c"): SECOND, ("c", "d"): apart * SECOND}
+        four = {**tables, "d": streams(1, 50_000, 100, 0.1, seed=9)["s0"]}
+        told, expected = [], None
+        for how in ("none", "lca", "gca"):
+            query = WindowJoin(
+                times=dict.fromkeys(four, Point("t")), windows=windows, on="k", strategy="bew", conservative=how
+            )
+            spent, found = cpu(partial(run, query, list(four.values())), 3)
+            told.append(f"{how} {found.metrics['tuple_tests'] / 200_000:.2f} ({spent:.3f} s)")
+            expected = found.output.num_rows if expected is None else expected
+            assert found.output.num_rows == expected
+        print(f"  path of 1 s, 1 s, {apart} s, {expected:,} combinations: " + ", ".join(told))
+
+
+def real() -> None:
+    """Real catalogues, against the same question in SQL."""
+    import duckdb
+
+    folder = Path(os.environ.get("WHENABOUTS_DATA", ""))
+    if not (folder / "ridgecrest_catalogs.parquet").is_file():
+        print("real data: WHENABOUTS_DATA names no folder with it")
+        return
+    base = duckdb.connect()
+    possible = 5e-324
+    ask = f"""SELECT catalog AS name, epoch_us(t) AS t,
+      (epoch_us(t) - 1000000 * coalesce(2*sigma_s, 2*rms_s, 0.005))::BIGINT AS lo,
+      (epoch_us(t) + 1000000 * coalesce(2*sigma_s, 2*rms_s, 0.005))::BIGINT AS hi
+      FROM '{folder}/ridgecrest_catalogs.parquet' WHERE t BETWEEN '2019-07-04 17:02:50' AND '2019-07-04 23:59:50'"""
+    _real("Ridgecrest, 3 catalogues within 3 s", base, ask, ("SCSN", "GaMMA", "PAL_HYPOINVERSE"), 3 * SECOND, possible)
+    ask = f"""SELECT device AS name, epoch_us(server_recv) AS t, epoch_us(server_recv) AS hi,
+      epoch_us(server_recv) - 1000 * (epoch_ms(ack)-epoch_ms(send)-epoch_ms(server_done)+epoch_ms(server_recv)) AS lo
+      FROM '{folder}/s9_d1_ooo_events.parquet'"""
+    _real("S-9, 3 devices within 250 ms", base, ask, ("dev_12", "dev_5", "dev_7"), SECOND // 4, possible)
+    ask = f"""SELECT mote::VARCHAR AS name, epoch_us(recv_ts) AS t, epoch_us(recv_ts) - 15000000 AS lo,
+      epoch_us(recv_ts) AS hi, floor(temperature)::INT AS k
+      FROM '{folder}/intel_lab_20040304_20040308.parquet' WHERE temperature IS NOT NULL"""
+    _real("Intel motes 21-22-23 within 30 s", base, ask, ("21", "22", "23"), 30 * SECOND, possible, on="k")
+
+
+def _real(
+    title: str, base: Any, ask: str, names: tuple[str, ...], width: int, confidence: float, on: str | None = None
+) -> None:
+    tables = {
+        name: base.sql(f"SELECT * FROM ({ask}) WHERE name = '{name}' AND lo <= hi ORDER BY t").to_arrow_table()
+        for name in names
+    }
+    pairs = list(itertools.combinations(names, 2))
+    interval = Interval("lo", "hi")
+    key = f" AND b.{on} = a.{on}" if on else ""
+    spent, found = cpu(
+        lambda: window_join(
+            tables, on=on, time=interval, joint=True,
+            windows={pair: within(width, confidence=confidence) for pair in pairs},
+        ), 1,
+    )  # fmt: skip
+    points = window_join(tables, on=on, time=Point("t"), windows=dict.fromkeys(pairs, width))
+    for name, table in tables.items():
+        base.register(f"r_{name}", table)
+    a, b, c = (f"r_{name}" for name in names)
+    joined = f'FROM "{a}" a JOIN "{b}" b ON true{key} JOIN "{c}" c ON true{key.replace("b.", "c.")} WHERE '
+    near = " AND ".join(f"{x}.lo - {y}.hi < {width} AND {y}.lo - {x}.hi < {width}" for x, y in ("ab", "bc", "ac"))
+    exact = " AND ".join(f"abs({x}.t - {y}.t) <= {width}" for x, y in ("ab", "bc", "ac"))
+    counts = [base.sql(f"SELECT count(*) {joined} {where}").fetchone()[0] for where in (near, exact)]
+    assert counts == [found.num_rows, points.num_rows], (counts, found.num_rows, points.num_rows)
+    joint = found.column("probability").to_numpy()
+    print(
+        f"  {title}: {found.num_rows:,} possible, {points.num_rows:,} by point times, as in SQL; "
+        f"{np.count_nonzero(joint >= 0.5):,} with a joint probability of a half or more ({spent:.2f} s)"
+    )
+
+
+SECTIONS: dict[str, Callable[[], None]] = {
+    section.__name__: section for section in (cliques, throughput, response, conservative, real)
+}
+
+if __name__ == "__main__":
+    for section in sys.argv[1:] or SECTIONS:
+        SECTIONS[section]()

@@ -1,0 +1,107 @@
+"""What a step of the window join sees of its rows: each stream in the order in which it is walked, and rows as
+predicates take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.keys import Keys
+from whenabouts.core.side_rows import SideRows
+
+if TYPE_CHECKING:
+    from whenabouts.core.combinations import PairTest, StreamRows
+
+Places = NDArray[np.int32]
+
+PairPredicate = Callable[[Any, Any], Any]
+"""Takes the rows of two streams, aligned, as mappings of column name to Arrow array; gives a boolean array."""
+
+
+class StreamViews:
+    """The rows of every stream by (key, anchor), ordered when first asked for. `nested`: under one key."""
+
+    def __init__(self, rows: Sequence[SideRows], keys: Keys, *, nested: bool) -> None:
+        self._rows = rows
+        codes = keys.codes([side.table for side in rows]) if keys.names else [None] * len(rows)
+        self._codes, self._nested = codes, nested and bool(keys.names)
+        greatest = max((int(code.max(initial=0)) for code in codes if code is not None), default=0)
+        self._keys = 1 if self._nested else greatest + 1
+        self._ordered: dict[int, StreamRows] = {}
+
+    def rates(self) -> list[float]:
+        """Rows per second and key, measured over the time in which there are rows of any stream; each has some."""
+        ends = [(int(side.t_max.min()), int(side.t_max.max())) for side in self._rows]
+        seconds = max((max(last for _, last in ends) - min(first for first, _ in ends)) / 1e6, 1e-6)
+        keys = 1 if self._nested or self._codes[0] is None else len(np.unique(self._codes[0]))
+        return [len(side.t_max) / seconds / keys for side in self._rows]
+
+    def every(self) -> list[StreamRows]:
+        """All rows of all streams."""
+        return [self.all(stream) for stream in range(len(self._rows))]
+
+    def all(self, stream: int) -> StreamRows:
+        """All rows."""
+        if stream not in self._ordered:
+            from whenabouts.core.combinations import stream_rows  # numba: imported when first needed
+            from whenabouts.core.row_order import Times, order_rows
+
+            side, code = self._rows[stream], self._codes[stream]
+            ordered = order_rows(Times(side.t_min, side.t_max, None if self._nested else code), "t_max", self._keys)
+            self._ordered[stream] = stream_rows(ordered, code if self._nested else None)
+        return self._ordered[stream]
+
+    def stored(self, stream: int) -> StreamRows:
+        """Rows that came in an earlier step."""
+        every, stored = self.all(stream), self._rows[stream].stored
+        return every.only(every.position < stored) if stored else every.none()
+
+    def new(self, stream: int) -> StreamRows:
+        """Rows that came in this step."""
+        every, stored = self.all(stream), self._rows[stream].stored
+        return every.only(every.position >= stored) if stored else every
+
+
+class RowsAt:
+    """Rows of a table, taken column by column when a predicate asks for them: `rows["name"]` is an Arrow array.
+
+    >>> RowsAt(pa.table({"a": [7, 8]}), np.array([1, 1], np.int32))["a"].to_pylist()
+    [8, 8]
+    """
+
+    def __init__(self, table: pa.Table, at: Places) -> None:
+        self._table, self._at = table, pa.array(at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __getitem__(self, name: str) -> pa.Array:
+        taken = self._table.column(name).take(self._at)
+        return pa.concat_arrays(taken.chunks) if isinstance(taken, pa.ChunkedArray) else taken
+
+
+def pair_test(
+    pair: tuple[str, str], predicate: PairPredicate, tables: Sequence[pa.Table], levels: Sequence[int]
+) -> PairTest:
+    """A predicate as a test of positions by level. Raises QueryError WA-2065 unless it gives one boolean for each."""
+
+    def test(at: Sequence[Places]) -> NDArray[np.bool_]:
+        rows = [RowsAt(table, at[level]) for table, level in zip(tables, levels, strict=True)]
+        found = predicate(*rows)
+        if isinstance(found, (pa.Array, pa.ChunkedArray)):
+            found = np.asarray(found.fill_null(False))
+        mask = np.asarray(found)
+        if mask.dtype != np.bool_ or mask.shape != (len(rows[0]),):
+            raise QueryError(
+                Code.BAD_PREDICATE,
+                f"the predicate of {', '.join(pair)} gave {mask.dtype} of shape {mask.shape} for {len(rows[0])} pairs",
+                "give one boolean for each pair of rows",
+            )
+        return mask
+
+    return test
