@@ -24,6 +24,7 @@ from whenabouts.core.local import run_stream
 from whenabouts.core.protocol import Query
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.spark_plugin import run, timing_join, write_with_rejects
+from whenabouts.spark_plugin.bucket_labels import partition_of
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB
 from whenabouts.spark_plugin.harness import SparkHarness
 
@@ -83,6 +84,11 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
     assert len(_dropped(query)) >= 3
     assert set(_dropped(query)) == {0}
     assert (totals["rows_in"], totals["rows_processed"], totals["rows_rejected"], totals["rows_late"]) == (8, 6, 2, 2)
+
+
+def test_labels_go_where_spark_says(spark: SparkSession) -> None:
+    rows = spark.sql("select cast(id as int) as n, pmod(hash(cast(id as int)), 7) as p from range(-50, 500)").collect()
+    assert [row.p for row in rows] == [partition_of(row.n, 7) for row in rows]
 
 
 def test_windows_can_follow_in_append_mode(stream_of: StreamOf, tmp_path: Path) -> None:

@@ -109,6 +109,11 @@ class Clock:
         """The one template, if there are two errors beyond the domain."""
         return self.beyond_domain.templates
 
+    @property
+    def end_columns(self) -> tuple[str | None, str | None]:
+        """None: both ends are computed."""
+        return self.beyond_domain.end_columns
+
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
         """The support of every row, beyond the domain."""
         return self.beyond_domain.ends(times, template)

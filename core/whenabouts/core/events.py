@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.errors import REASONS, Code, InputError, QueryError
 from whenabouts.core.protocol import Rejected
+from whenabouts.core.segments import copy_of
 from whenabouts.core.timestamps import TimeSpec
 
 PREFIX = "_wa_"
@@ -71,9 +72,13 @@ class EventReader:
         if time.template_column is not None:
             _check_template_column(schema, time.template_column, name)
         self.schema = pa.schema([field.with_type(_plain(field.type)) for field in schema])
-        self._own = [pa.field(T_MIN, pa.int64()), pa.field(T_MAX, pa.int64())]
+        first, last = time.end_columns
+        t_min = pa.field(T_MIN, pa.int64())
+        self._own = [t_min if first is None or first != last else copy_of(t_min, T_MAX), pa.field(T_MAX, pa.int64())]
         self._own += [pa.field(TEMPLATE, pa.int32())] if time.templates else []
-        self.block_schema = pa.schema([*self._own, *self.schema])
+        ends = {first: T_MIN} | {last: T_MAX}
+        columns = [copy_of(f, ends[f.name]) if f.name in ends and _is_microseconds(f.type) else f for f in self.schema]
+        self.block_schema = pa.schema([*self._own, *columns])
 
     def read(self, rows: pa.RecordBatch) -> Events:
         """Split a raw batch into a block (times in microseconds) and rejects with their codes. O(rows)."""
@@ -257,6 +262,10 @@ def _check_template_column(schema: pa.Schema, column: str, name: str) -> None:
             f"template column {column!r} of the {name} input is {type_}",
             "name templates by text or integers",
         )
+
+
+def _is_microseconds(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_int64(type_) or (pa.types.is_timestamp(type_) and type_.unit == "us"))
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

@@ -18,13 +18,18 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.events import reject_rows, rejects_schema, times
-from whenabouts.core.protocol import Arrival, Operator, Query, Step
+from whenabouts.core.protocol import Arrival, Copied, Operator, Query, Step
 from whenabouts.core.segments import decode, encode
 
 REJECTS = -1
 END = -2
+PRESENT = -3
+COPIES = 1 << 16
 
 OUTPUT, REJECTED, COUNTS = 0, 1, 2
+
+ROWS_PER_BLOB = 1 << 13
+"""Rows that `BlockPacker.split_by_time` keeps together."""
 
 BYTES_PER_BLOB = 16 << 20
 """Output is cut into blobs of about this size."""
@@ -52,8 +57,9 @@ class Hosting:
 class Packed(NamedTuple):
     """Rows of one input and bucket as bytes.
 
-    `kind`: the number of the input, or `REJECTS` (rows that the reader refused, in the rejects schema), or `END` (the
-    input has ended). `clock_us`: the greatest `t_max` among the rows, all that a watermark needs to know of them.
+    `kind`: the number of the input (`COPIES` more for rows that another bucket accounts for, and then `rows` is 0), or
+    `REJECTS` (rows that the reader refused, in the rejects schema), `END` (the input has ended), `PRESENT` (nothing,
+    for hosts that want to be called). `clock_us`: the greatest `t_max` among the rows, all that a watermark needs.
     """
 
     bucket: int
@@ -79,17 +85,32 @@ class BlockPacker:
 
     def split(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
         """Blocks of this input by bucket, rows in arrival order. O(rows), and a sort of small integers."""
+        for bucket, kind, rows in self._placed(blocks):
+            yield self._packed(bucket, kind, rows)
+
+    def split_by_time(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[Packed, int]]:
+        """As `split`, in packed rows of bounded size, each of a stretch of time of its own and with its least `t_max`.
+
+        So can a bucket be taken in piecemeal (`piecemeal`). O(rows), and a sort of those that are out of order.
+        """
+        for bucket, kind, rows in self._placed(blocks):
+            t_max = times(rows)[1]
+            if rows.num_rows > ROWS_PER_BLOB and (np.diff(t_max) < 0).any():
+                rows = rows.take(pa.array(np.argsort(t_max, kind="stable")))
+            for start in range(0, rows.num_rows, ROWS_PER_BLOB):
+                piece = rows.slice(start, ROWS_PER_BLOB)
+                yield self._packed(bucket, kind, piece), int(times(piece)[1].min())
+
+    def _placed(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         if not any(block.num_rows for block in blocks):
             return
         for block in pa.Table.from_batches(blocks).combine_chunks().to_batches():
-            buckets = self._operator.keys.buckets(block, self._hosting.buckets)
-            order = np.argsort(buckets, kind="stable")
-            block, buckets = block.take(pa.array(order)), buckets[order]
-            starts = np.flatnonzero(np.diff(buckets, prepend=-1))
-            clocks = np.maximum.reduceat(times(block)[1], starts)
-            for start, stop, clock in zip(starts, [*starts[1:], len(buckets)], clocks, strict=True):
-                rows = block.slice(start, stop - start)
-                yield Packed(int(buckets[start]), self._input, rows.num_rows, int(clock), encode(rows))
+            for bucket, at, copied in self._operator.keys.places(self._input, block, self._hosting.buckets):
+                yield bucket, self._input + COPIES * copied, block.take(pa.array(at))
+
+    def _packed(self, bucket: int, kind: int, rows: pa.RecordBatch) -> Packed:
+        clock_us = int(times(rows)[1].max())
+        return Packed(bucket, kind, 0 if kind >= COPIES else rows.num_rows, clock_us, encode(rows))
 
 
 @dataclass(slots=True)
@@ -111,8 +132,9 @@ class Arrived:
             elif kind == REJECTS:
                 self.rejects.append(blob)
                 self.rows_rejected += rows
-            else:
-                self.arrivals.append(Arrival(kind, decode(blob, operator.readers[kind].block_schema)))
+            elif kind != PRESENT:
+                block = decode(blob, operator.readers[kind % COPIES].block_schema)
+                self.arrivals.append((Arrival if kind < COPIES else Copied)(kind % COPIES, block))
 
 
 class Tagged(NamedTuple):

@@ -15,6 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.events import times
+from whenabouts.core.time_slots import Place, TimeSlots, by_bucket, place_rows
 
 NULL_KEY = -1
 """The code of a key with a null in it: it matches nothing."""
@@ -25,8 +27,8 @@ IntArray = NDArray[np.int64]
 class Keys:
     """The key columns `names` of every input, with the type in which they are compared.
 
-    Without names every row has the same key. Raises InputError WA-1001 for a missing column and QueryError WA-2008
-    where two inputs' types cannot be compared.
+    Without names every row has the same key. With `slots` rows of one key go to many buckets. Raises InputError
+    WA-1001 for a missing column and QueryError WA-2008 where two inputs' types cannot be compared.
 
     >>> keys = Keys(("k",), [pa.schema({"k": pa.int32()}), pa.schema({"k": pa.int64()})], ("left", "right"))
     >>> left, right = pa.record_batch({"k": pa.array([1, 7], pa.int32())}), pa.record_batch({"k": [7, None]})
@@ -34,24 +36,49 @@ class Keys:
     [[1, 7], [7, -1]]
     """
 
-    def __init__(self, names: Sequence[str], schemas: Sequence[pa.Schema], inputs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        schemas: Sequence[pa.Schema],
+        inputs: Sequence[str],
+        slots: TimeSlots | None = None,
+    ) -> None:
         self.names = tuple(names)
+        self.slots = slots
         self.types = tuple(_common_type(name, schemas, inputs) for name in self.names)
 
     def buckets(self, rows: pa.RecordBatch, n: int) -> IntArray:
         """The bucket 0..n-1 of each row: a function of the key's value alone, the same in every process.
 
-        Rows with a null key go to bucket 0. O(rows), and one hash per distinct text.
+        Rows with a null key go to bucket 0. O(rows), and one hash per distinct text. Slots are left aside: this is the
+        placement for a host that spreads keys only.
         """
-        hashes = np.zeros(rows.num_rows, np.uint64)
         if not self.names or n == 1:
-            return hashes.astype(np.int64)
-        missing = np.zeros(rows.num_rows, bool)
+            return np.zeros(rows.num_rows, np.int64)
+        hashes, missing = self._hashes(rows)
+        return np.where(missing, 0, hashes % np.uint64(n)).astype(np.int64)
+
+    def places(self, input: int, block: pa.RecordBatch, n: int) -> list[Place]:
+        """Where the rows of a block of an input go, of `n` buckets: every pair that can match meets in one of them.
+
+        Without slots each row goes to its key's bucket. A row with a null key meets nothing and goes to bucket 0.
+        """
+        if self.slots is None or n == 1:
+            return by_bucket(self.buckets(block, n))
+        hashes, missing = self._hashes(block)
+        first, count = self.slots.of(input, *times(block), n)
+        if missing.any():
+            hashes, first, count = (np.where(missing, value, of) for value, of in ((0, hashes), (0, first), (1, count)))
+        return place_rows(hashes.astype(np.uint64), first, count, n)
+
+    def _hashes(self, rows: pa.RecordBatch) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+        """A hash of each row's key, and which keys have a null."""
+        hashes, missing = np.zeros(rows.num_rows, np.uint64), np.zeros(rows.num_rows, bool)
         for name, type_ in zip(self.names, self.types, strict=True):
             column = _canonical(rows.column(name), type_)
             hashes = _mix(hashes + np.uint64(0x9E3779B97F4A7C15) + _hash_values(column))
             missing |= np.asarray(column.is_null())
-        return np.where(missing, 0, hashes % np.uint64(n)).astype(np.int64)
+        return hashes, missing
 
     def codes(self, tables: Sequence[pa.RecordBatch | pa.Table]) -> list[IntArray]:
         """One int64 code per row of every table: equal codes mean equal keys, `NULL_KEY` means no key.

@@ -9,7 +9,7 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code
 from whenabouts.core.events import EventReader, times
-from whenabouts.core.protocol import NO_WATERMARK, Arrival, Rejected, Step
+from whenabouts.core.protocol import NO_WATERMARK, Arrival, Copied, Rejected, Step
 
 
 def drop_late(
@@ -22,16 +22,19 @@ def drop_late(
     kept = []
     for arrival in arrivals:
         block = arrival.block
+        counted = not isinstance(arrival, Copied)
         if watermark_us != NO_WATERMARK:
             late = times(block)[1] < watermark_us
-            if late.any():
+            if late.any() and counted:
                 reader = readers[arrival.input]
                 rows = reader.raw(block.filter(pa.array(late)))
                 step.rejected.append(Rejected(arrival.input, Code.LATE, rows))
                 step.metrics[metrics.LATE] += rows.num_rows
                 step.metrics[metrics.REJECTED] += rows.num_rows
+            if late.any():
                 block = block.filter(pa.array(~late))
-        step.metrics[metrics.PROCESSED] += block.num_rows
+        if counted:
+            step.metrics[metrics.PROCESSED] += block.num_rows
         if block.num_rows:
             kept.append(Arrival(arrival.input, block))
     return kept

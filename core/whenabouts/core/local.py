@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
@@ -27,6 +26,7 @@ from whenabouts.core.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
     Arrival,
+    Copied,
     Demand,
     Operator,
     Query,
@@ -341,8 +341,8 @@ class _Host:
                 self._count_rejects(batch.num_rows, rejected)
                 if block.num_rows:
                     self._greatest[reader.input] = max(self._greatest[reader.input], int(times(block)[1].max()))
-                for bucket, rows in self._split(block):
-                    per_bucket[bucket].append(Arrival(reader.input, rows))
+                for bucket, arrival in self._split(reader.input, block):
+                    per_bucket[bucket].append(arrival)
         yield from per_bucket
 
     def take_in(self, batches: Sequence[Sequence[pa.RecordBatch]], demand: Demand) -> None:
@@ -400,14 +400,13 @@ class _Host:
             self.metrics,
         )
 
-    def _split(self, block: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _split(self, input: int, block: pa.RecordBatch) -> Iterator[tuple[int, Arrival]]:
         if len(self._stores) == 1:
             if block.num_rows:
-                yield 0, block
+                yield 0, Arrival(input, block)
             return
-        buckets = self.operator.keys.buckets(block, len(self._stores))
-        for bucket in np.unique(buckets).tolist():
-            yield bucket, block.filter(pa.array(buckets == bucket))
+        for bucket, at, copied in self.operator.keys.places(input, block, len(self._stores)):
+            yield bucket, (Copied if copied else Arrival)(input, block.take(pa.array(at)))
 
     def _count_rejects(self, rows_in: int, rejected: list[Rejected]) -> None:
         self._rejected += rejected

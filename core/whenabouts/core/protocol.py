@@ -4,7 +4,8 @@ A *query* (frozen, validated, serialisable) builds an *operator*: a deterministi
 randomness or I/O. A host - a Spark or Flink adapter, or the local engine - does the same for every operator:
 
 1. reads raw batches with `operator.readers[i]` into blocks, and rows that cannot be used into rejects;
-2. sends each block to a bucket, `operator.keys.buckets(block, n)`; rows of one key never part;
+2. sends the rows of each block to buckets, `operator.keys.places(input, block, n)`, as `Arrival` or, where a place is
+   marked so, as `Copied`;
 3. per bucket calls `step` with the blocks that arrived, the watermark in force when they entered, and a `SegmentStore`
    that holds that bucket's state;
 4. emits `output` and `rejected`, and calls `step` again, without blocks, once the watermark reaches `timer_us`;
@@ -69,6 +70,12 @@ class Arrival(NamedTuple):
 
     input: int
     block: pa.RecordBatch
+
+
+class Copied(Arrival):
+    """An arrival whose rows are accounted for in another bucket: they are not counted here, nor rejected if late."""
+
+    __slots__ = ()
 
 
 class Rejected(NamedTuple):

@@ -252,7 +252,7 @@ class SegmentedState:
     def wait(self, input: int, block: pa.RecordBatch) -> None:
         """Keep a block, in arrival order, until `take_waiting`."""
         number = self._waiting[-1][1] + 1 if self._waiting else 0
-        self._store.put(WAITING - input, number, encode(block))
+        self._store.put(WAITING - input, number, encode(block, self._schemas[input]))
         self._waiting.append([input, number, block.num_rows, int(times(block)[1].min())])
         self._changed = True
 
@@ -338,7 +338,8 @@ class SegmentedState:
         return self._read_now[input, first]
 
     def _write(self, input: int, first: int, stop: int, rows: pa.RecordBatch) -> None:
-        self._store.put(input, first, encode(_columns(rows, range(len(self._schemas[input])))))
+        schema = self._schemas[input]
+        self._store.put(input, first, encode(_columns(rows, range(len(schema))), schema))
         self._read_now[input, first] = rows
         if input in self._layout.marks:
             self._put_marks(input, first)

@@ -1,35 +1,60 @@
 """Segment bytes: one record batch of a known schema behind a format version. Never pickle.
 
 The schema is not repeated in every segment; the operator knows it, and keeps its fingerprint in its directory so that
-a restart with other columns is refused instead of misread.
+a restart with other columns is refused instead of misread. A column that repeats another one (a user's `TIMESTAMP`
+beside the microseconds read from it) is left out and put back, without a copy, when the segment is read.
+
+Version 1 held every column; it is still read.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from whenabouts.core.errors import Code, EngineError
 
-FORMAT_VERSION = 1
-_PREFIX = b"WA" + bytes([FORMAT_VERSION])
+FORMAT_VERSION = 2
+_READ = (1, 2)
+_MAGIC = b"WA"
+_PREFIX = _MAGIC + bytes([FORMAT_VERSION])
+_COPY_OF = b"whenabouts.copy_of"
 
 
-def encode(rows: pa.RecordBatch) -> bytes:
-    """The bytes of a segment.
+def copy_of(field: pa.Field, other: str) -> pa.Field:
+    """The field, marked to hold the same 8 bytes in every row as the field `other` of its schema, and never a null."""
+    return field.with_metadata({_COPY_OF: other.encode()})
 
-    >>> rows = pa.record_batch({"t": [1, 2]})
-    >>> decode(encode(rows), rows.schema).equals(rows)
+
+def encode(rows: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
+    """The bytes of a segment. `schema` is the one that it will be read with, that of `rows` by default.
+
+    >>> schema = pa.schema([pa.field("us", pa.int64()), copy_of(pa.field("t", pa.timestamp("us")), "us")])
+    >>> rows = pa.record_batch({"us": pa.array([1, 2]), "t": pa.array([1, 2], pa.timestamp("us"))})
+    >>> decode(encode(rows, schema), schema).equals(rows)
     True
     """
+    schema = rows.schema if schema is None else schema
+    kept = _kept(schema)
+    if len(kept) < len(schema):
+        fields = pa.schema([schema.field(place) for place in kept])
+        rows = pa.RecordBatch.from_arrays([rows.column(place) for place in kept], schema=fields)
     message: bytes = rows.serialize().to_pybytes()
     return _PREFIX + message
 
 
 def decode(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """The rows of a segment written by `encode`. Raises EngineError WA-3003 for another format version."""
-    return pa.ipc.read_record_batch(pa.py_buffer(unwrap(data)), schema)
+    message = pa.py_buffer(unwrap(data))
+    kept = _kept(schema)
+    if data[2] == 1 or len(kept) == len(schema):
+        return pa.ipc.read_record_batch(message, schema)
+    stored = pa.ipc.read_record_batch(message, pa.schema([schema.field(place) for place in kept]))
+    columns = dict(zip(kept, stored.columns, strict=True))
+    arrays = [columns[i] if i in columns else _same_bytes(stored, field) for i, field in enumerate(schema)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def wrap(data: bytes) -> bytes:
@@ -39,8 +64,8 @@ def wrap(data: bytes) -> bytes:
 
 def unwrap(data: bytes) -> memoryview:
     """What stands behind the format version. Raises EngineError WA-3003 for another version."""
-    if not data.startswith(_PREFIX):
-        found = f"version {data[2]}" if data.startswith(b"WA") and len(data) > 2 else "unknown bytes"
+    if not data.startswith(_MAGIC) or len(data) <= len(_MAGIC) or data[2] not in _READ:
+        found = f"version {data[2]}" if data.startswith(_MAGIC) and len(data) > len(_MAGIC) else "unknown bytes"
         raise EngineError(
             Code.STATE_FORMAT,
             f"the state is of {found}, this release reads version {FORMAT_VERSION}",
@@ -56,3 +81,17 @@ def fingerprint(*parts: object) -> str:
     (True, False)
     """
     return hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).hexdigest()
+
+
+def _source(schema: pa.Schema, field: pa.Field) -> str | None:
+    """The column that a field repeats, None where it stands for itself."""
+    name = (field.metadata or {}).get(_COPY_OF, b"").decode()
+    return name if name in schema.names else None
+
+
+def _kept(schema: pa.Schema) -> Sequence[int]:
+    return [place for place, field in enumerate(schema) if _source(schema, field) is None]
+
+
+def _same_bytes(stored: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    return stored.column(field.metadata[_COPY_OF].decode()).view(field.type)

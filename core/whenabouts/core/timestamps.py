@@ -46,6 +46,10 @@ class TimeSpec(Protocol):
     def templates(self) -> tuple[tuple[str, Template], ...]:
         """The registered templates with their names; none means that times are uniform between their ends."""
 
+    @property
+    def end_columns(self) -> tuple[str | None, str | None]:
+        """The columns that are `t_min` and `t_max` as they stand, None where an end is computed."""
+
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
         """`t_min` and `t_max` of rows, from their columns in microseconds and the numbers of their templates."""
 
@@ -82,6 +86,11 @@ class Point(_Uniform):
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return (self.t,)
+
+    @property
+    def end_columns(self) -> tuple[str | None, str | None]:
+        """The one column."""
+        return self.t, self.t
 
     @property
     def min_uncertainty_us(self) -> int:
@@ -130,6 +139,11 @@ class Interval(_Uniform):
         return (self.t_min, self.t_max)
 
     @property
+    def end_columns(self) -> tuple[str | None, str | None]:
+        """Both columns."""
+        return self.t_min, self.t_max
+
+    @property
     def min_uncertainty_us(self) -> int:
         """Least length of an interval (rho)."""
         return parse_duration(self.min_uncertainty)
@@ -176,6 +190,11 @@ class Around(_Uniform):
     def max_uncertainty_us(self) -> int | None:
         """Length of every interval."""
         return self.min_uncertainty_us
+
+    @property
+    def end_columns(self) -> tuple[str | None, str | None]:
+        """None: both ends are computed."""
+        return None, None
 
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
         """The column, shifted both ways."""
@@ -242,6 +261,11 @@ class Histogram(_Templated):
         """The column of the anchor."""
         return (self.t_max,)
 
+    @property
+    def end_columns(self) -> tuple[str | None, str | None]:
+        """The anchor is the end."""
+        return None, self.t_max
+
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
         """From the start of each row's support to its anchor."""
         return times[-1] - self._of_rows((phi.length_us for _, phi in self.templates), template), times[-1]
@@ -266,6 +290,11 @@ class Distributed(_Templated):
     def columns(self) -> tuple[str, ...]:
         """The column about which the templates lie."""
         return (self.t,)
+
+    @property
+    def end_columns(self) -> tuple[str | None, str | None]:
+        """None: both ends are computed."""
+        return None, None
 
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
         """From the start of each row's support to its anchor, the instant at which its template ends."""

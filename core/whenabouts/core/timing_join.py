@@ -32,6 +32,7 @@ from whenabouts.core.segmented_state import Held, Layout, SegmentedState
 from whenabouts.core.settling import keep_marks, settler_of
 from whenabouts.core.side_rows import Finality, JoinOutput, one_batch, table_of
 from whenabouts.core.side_rows import SideRows as _Rows
+from whenabouts.core.time_slots import LEAST_WIDTH_US, TimeSlots, home_input
 from whenabouts.core.timestamps import Lateness, TimeSpec
 
 if TYPE_CHECKING:
@@ -59,10 +60,14 @@ class TimingJoin:
     most in a lazy strategy, and none longer than `max_latency` of event time. `probability=False` leaves the column
     out. `lateness`: how far rows may lag behind their side's watermark. `how`, `best`: see `join_modes`.
 
+    `time_slots`: the width of slots that spread the rows of a key over buckets (`time_slots`); "auto": where there is
+    no key and the query allows it, as wide as the stretch in which partners lie.
+
     Clocks (`from_clock`) on either side are resolved here, so that `left_time` and `right_time` are what counts.
 
     Raises QueryError: WA-2001 for a `min_confidence` above the confidence, WA-2006 for an unknown option value, WA-2011
-    for a clock whose offset counts and is not declared.
+    for a clock whose offset counts and is not declared, WA-2041 for time slots in a mode that decides about both sides,
+    with a one-sided condition, or where the lengths of intervals are not declared.
 
     >>> from whenabouts.core import Point, within
     >>> TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1), on="k").on
@@ -82,6 +87,7 @@ class TimingJoin:
     block_size: int = 1000
     max_latency: Duration | None = None
     min_confidence: float | None = None
+    time_slots: Duration | None = None
 
     def __post_init__(self) -> None:
         on = (self.on,) if isinstance(self.on, str) else tuple(self.on or ())
@@ -102,6 +108,9 @@ class TimingJoin:
                     f"min_confidence is {least}, above the confidence {self.condition.confidence}",
                     "it is the least confidence that the query may be changed to",
                 )
+        if self.time_slots not in (None, "auto"):
+            object.__setattr__(self, "time_slots", parse_duration(self.time_slots, name="time_slots"))
+            self._require_slots()
         if self.block_size < 1:
             raise QueryError(Code.BAD_OPTION, f"block_size is {self.block_size}", "give one row or more")
 
@@ -124,6 +133,39 @@ class TimingJoin:
     def lateness_us(self) -> tuple[int, ...]:
         """Microseconds of lateness, left and right."""
         return (self.lateness or Lateness()).per_input_us
+
+    @property
+    def slots(self) -> TimeSlots | None:
+        """How the rows of a key are spread over buckets; None: they are not."""
+        if self.time_slots is None:
+            return None
+        if self.time_slots == "auto":
+            try:
+                self._require_slots()
+            except QueryError:
+                return None
+            if self.key_columns:
+                return None
+        home = home_input(self.mode)
+        low, high = self.condition.lo_us, self.condition.hi_us
+        lo, hi = (low, high) if home == RIGHT else (-high, -low)  # bounds on home time - the other's time
+        longest = [spec.max_uncertainty_us or 0 for spec in (self.left_time, self.right_time)]
+        reach = hi - lo + sum(longest)
+        width = max(reach, LEAST_WIDTH_US) if self.time_slots == "auto" else parse_duration(self.time_slots)
+        return TimeSlots(width_us=width, home=home, before_us=-lo, after_us=hi + longest[home])
+
+    def _require_slots(self) -> None:
+        """Raise QueryError WA-2041 where slots cannot be."""
+        home = home_input(self.mode)
+        longest = (self.left_time, self.right_time)[home].max_uncertainty_us
+        if self.condition.one_sided or longest is None:
+            raise QueryError(
+                Code.NOT_SLOTTED,
+                "time slots, and no bound on how far apart partners are",
+                "give a condition with two ends, and max_uncertainty= for intervals",
+            )
+        if self.time_slots != "auto" and parse_duration(self.time_slots or 0) <= 0:
+            raise QueryError(Code.BAD_OPTION, f"time_slots is {self.time_slots}", "give a width above zero")
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TimingJoinOperator:
         """The operator for a left and a right schema.
@@ -166,7 +208,7 @@ class TimingJoinOperator:
             for place, (name, schema, spec) in enumerate(zip(query.inputs, schemas, self._specs, strict=True))
         )
         plain = [reader.schema for reader in self.readers]
-        self.keys = Keys(query.key_columns, plain, query.inputs)
+        self.keys = Keys(query.key_columns, plain, query.inputs, query.slots)
         self._streaming = streaming
         # What waits for the watermark lies below it when it comes out: no engine may rely on its event time.
         self.event_time = EVENT_TIME if streaming and query.mode.plain else None
@@ -186,6 +228,8 @@ class TimingJoinOperator:
         if any(self._templates):  # rows in state number their templates
             names = json.dumps([[name for name, _ in spec.templates] for spec in self._specs])
             self._layout = replace(self._layout, purpose=self._layout.purpose + names)
+        if query.slots is not None:  # rows in state were placed by them
+            self._layout = replace(self._layout, purpose=f"{self._layout.purpose} {query.slots}")
         self._least_confidence = query.min_confidence or query.condition.confidence
 
     @property

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, explode, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -27,15 +27,11 @@ from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.window_graph import Windows
 from whenabouts.core.window_join import WindowJoin
 from whenabouts.spark_plugin.arrow_types import arrow_schema
-from whenabouts.spark_plugin.batch_host import bucket_batch
-from whenabouts.spark_plugin.packing import PACKED, EndMarkers, Packer
+from whenabouts.spark_plugin.batch_host import BatchHost
+from whenabouts.spark_plugin.packing import ARRIVED, PACKED, EndMarkers, Packer
 from whenabouts.spark_plugin.sessions import prepare
 from whenabouts.spark_plugin.streaming_host import BucketProcessor, delay_ms
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, TAGGED, Unpacker
-
-STREAM_BUCKETS = 32
-"""Buckets of a stream unless the user says otherwise. A constant, not a multiple of the shuffle partitions: keys must
-find their state again after a restart in a session with another number of partitions."""
 
 
 class Result(NamedTuple):
@@ -95,6 +91,7 @@ def timing_join(
     block_size: int = 1000,
     max_latency: Duration | None = None,
     min_confidence: float | None = None,
+    time_slots: Duration | None = "auto",
     buckets: int | None = None,
 ) -> DataFrame:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, in batch or as a stream.
@@ -113,8 +110,16 @@ def timing_join(
     `min_confidence` that it was started with (the confidence itself, if none was given).
 
     On a stream `lateness` is how far a side's rows may lag; do not call `withWatermark` for it. `buckets`: into how
-    many parts the keys are split (32 on streams); it is the limit of parallelism, and fixed for the life of a
-    checkpoint. Without `on` there is one part.
+    many parts the keys are split, `spark.sql.shuffle.partitions` unless said otherwise; it is the limit of parallelism,
+    and fixed for the life of a checkpoint, as Spark fixes the partitions.
+
+    `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
+    allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. One side's rows
+    are copied `reach / width + 1` times, `reach` being the stretch in which partners lie. Modes that decide about the
+    rows of both sides (`full_outer`, `best="both"`) refuse a width (WA-2041).
+
+    In batch a bucket that does not fit into a worker's memory is taken in piecemeal, in order of time, if the condition
+    has two ends and intervals a `max_uncertainty`: else give more `buckets`.
 
     Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, EngineError WA-3004 when one side
     is a stream and the other is not, WA-3002 for an unfit Spark. Cost: packing and shuffling both sides once, then as
@@ -134,6 +139,7 @@ def timing_join(
         block_size=block_size,
         max_latency=max_latency,
         min_confidence=min_confidence,
+        time_slots=time_slots,
     )
     return run(query, [left, right], buckets=buckets)
 
@@ -256,7 +262,7 @@ def tagged(
     session = inputs[0].sparkSession
     prepare(session, streaming=streaming)
     if buckets is None:
-        buckets = STREAM_BUCKETS if streaming else _batch_buckets(session)
+        buckets = int(session.conf.get("spark.sql.shuffle.partitions", "200") or 200)
     if buckets < 1:
         raise QueryError(Code.BAD_OPTION, f"buckets is {buckets}", "give one or more")
     schemas = tuple(arrow_schema(df, name) for df, name in zip(inputs, query.inputs, strict=True))
@@ -265,8 +271,8 @@ def tagged(
     packed = [_numbered(df).mapInArrow(Packer(hosting, place).pack, PACKED) for place, df in enumerate(inputs)]
     if streaming:
         return Result(_stream(hosting, packed, end_of_input), hosting)
-    groups = reduce(DataFrame.union, packed).groupBy("bucket")
-    return Result(groups.applyInArrow(bucket_batch(hosting), TAGGED), hosting)
+    rows = reduce(DataFrame.union, packed).repartition("bucket").sortWithinPartitions("bucket", "first")
+    return Result(rows.mapInArrow(BatchHost(hosting).run, TAGGED), hosting)
 
 
 def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) -> DataFrame:
@@ -280,7 +286,7 @@ def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) ->
     ]
     if end is not None:
         sides.append(end.mapInArrow(EndMarkers(hosting.buckets).mark, PACKED))
-    rows = reduce(DataFrame.union, [side.drop("clock") for side in sides])
+    rows = reduce(DataFrame.union, [side.select("bucket", *ARRIVED) for side in sides])
     return rows.groupBy("bucket").transformWithStateInPandas(
         statefulProcessor=BucketProcessor(hosting),
         outputStructType=TAGGED,
@@ -307,8 +313,3 @@ def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:
         told = ", ".join(f"{name} is {kind}" for name, kind in zip(query.inputs, kinds, strict=True))
         raise EngineError(Code.MIXED_INPUTS, told, "read all with spark.readStream, or all with spark.read")
     return streaming[0]
-
-
-def _batch_buckets(session: SparkSession) -> int:
-    context = getattr(session, "_sc", None)  # a Spark Connect session has none
-    return max(STREAM_BUCKETS, 4 * context.defaultParallelism if context is not None else 0)

@@ -1,32 +1,36 @@
-"""Hosts an operator in a Spark batch: one call per bucket, with all its rows, and state that nobody keeps."""
+"""Hosts an operator in a Spark batch: a partition's buckets one after the other, and state that nobody keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
 
 import pyarrow as pa
 
-from whenabouts.core.hosting import Arrived, Hosting, tagged_rows
-from whenabouts.core.protocol import NO_WATERMARK, Demand
-from whenabouts.core.stores import DictStore
+from whenabouts.core.hosting import Hosting
+from whenabouts.core.piecemeal import Timed, take_in
+from whenabouts.spark_plugin.packing import ARRIVED
 from whenabouts.spark_plugin.tagged_rows import tagged_batch
 from whenabouts.spark_plugin.workers import begin_task
 
-GroupFunction = Callable[[tuple[pa.Scalar, ...], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
+@dataclass(frozen=True)
+class BatchHost:
+    """Runs the operator over the buckets of a partition; `run` is what `mapInArrow` runs."""
 
-def bucket_batch(hosting: Hosting) -> GroupFunction:
-    """What `applyInArrow` calls for each bucket. (A plain function: Spark counts arguments, a method's self too.)"""
+    hosting: Hosting
 
-    def run(key: tuple[pa.Scalar, ...], packed: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Tagged rows from packed rows that are sorted by bucket and least time."""
         begin_task()
-        operator = hosting.operator()
-        arrived = Arrived()
-        for batch in packed:
-            columns = (batch.column(name).to_pylist() for name in ("kind", "rows", "blob"))
-            arrived.take(operator, zip(*columns, strict=True))
-        step = operator.step(DictStore(), arrived.arrivals, NO_WATERMARK, Demand.END)
-        for row in tagged_rows(step, arrived, operator, hosting.query.inputs):
-            yield tagged_batch([row])
+        operator = self.hosting.operator()
+        for _, rows in groupby(_rows(batches), key=lambda row: row[0]):
+            for tagged in take_in(self.hosting, operator, (timed for _, timed in rows)):
+                yield tagged_batch([tagged])
 
-    return run
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Timed]]:
+    for batch in batches:
+        buckets, *columns = (batch.column(name).to_pylist() for name in ("bucket", "first", *ARRIVED))
+        yield from zip(buckets, map(Timed._make, zip(*columns, strict=True)), strict=True)

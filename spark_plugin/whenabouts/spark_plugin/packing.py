@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
-from whenabouts.core.hosting import END, BlockPacker, Hosting, Packed
-from whenabouts.core.segments import encode
+from whenabouts.core.hosting import END, PRESENT, BlockPacker, Hosting, Packed
 from whenabouts.spark_plugin.arrow_types import worker_schema
+from whenabouts.spark_plugin.bucket_labels import CONTROL, bucket_labels
 from whenabouts.spark_plugin.workers import begin_task
 
 PACKED = StructType(
@@ -20,9 +20,15 @@ PACKED = StructType(
         StructField("rows", LongType(), nullable=False),
         StructField("clock", TimestampType(), nullable=False),
         StructField("blob", BinaryType(), nullable=False),
+        StructField("first", LongType(), nullable=False),
     ]
 )
-"""The fields of `Packed`; `clock` is what Spark's watermark looks at."""
+"""The fields of `Packed`, the bucket by its label, and in batch the least `t_max`. `clock` is what Spark's watermark
+looks at. To the label `CONTROL` go rejects, and from every task with rows the word `PRESENT`: so every micro-batch
+calls it."""
+
+ARRIVED = ("kind", "rows", "blob")
+"""What the operator's host reads of a packed row."""
 
 ROWS_PER_PACK = 1 << 17
 """Rows of one input that are packed together: enough for full blobs, and a bound on a worker's memory."""
@@ -40,18 +46,26 @@ class Packer:
         begin_task()
         packer = BlockPacker(self.hosting, self.input)
         blocks: list[pa.RecordBatch] = []
+        rows_in = 0
         names = self.hosting.schemas[self.input].names
         for batch in batches:
-            block, packed = packer.read(pa.RecordBatch.from_arrays(batch.columns, names=names))
+            rows_in += batch.num_rows
+            block, refused = packer.read(pa.RecordBatch.from_arrays(batch.columns, names=names))
             blocks.append(block)
+            packed = [(row._replace(bucket=CONTROL), 0) for row in refused]
             if sum(b.num_rows for b in blocks) >= ROWS_PER_PACK:
-                packed += packer.split(blocks)
+                packed += self._split(packer, blocks)
                 blocks = []
             if packed:
                 yield packed_batch(packed)
-        packed = list(packer.split(blocks))
-        if packed:
-            yield packed_batch(packed)
+        if rows_in:
+            yield packed_batch([*self._split(packer, blocks), (Packed(CONTROL, PRESENT, 0, 0, b""), 0)])
+
+    def _split(self, packer: BlockPacker, blocks: list[pa.RecordBatch]) -> Iterator[tuple[Packed, int]]:
+        labels = bucket_labels(self.hosting.buckets)
+        timed = ((row, 0) for row in packer.split(blocks)) if self.hosting.streaming else packer.split_by_time(blocks)
+        for row, first_us in timed:
+            yield row._replace(bucket=labels[row.bucket]), first_us
 
 
 @dataclass(frozen=True)
@@ -63,15 +77,14 @@ class EndMarkers:
     def mark(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Packed rows of kind END."""
         begin_task()
-        nothing = pa.RecordBatch.from_arrays([], names=[])
         for batch in batches:
             if batch.num_rows:
-                yield packed_batch(Packed(bucket, END, 0, 0, encode(nothing)) for bucket in range(self.buckets))
+                yield packed_batch((Packed(label, END, 0, 0, b""), 0) for label in bucket_labels(self.buckets))
 
 
-def packed_batch(packed: Iterable[Packed]) -> pa.RecordBatch:
-    """Packed rows as an Arrow batch of `PACKED`."""
+def packed_batch(packed: Iterable[tuple[Packed, int]]) -> pa.RecordBatch:
+    """Packed rows, each with its least `t_max`, as an Arrow batch of `PACKED`."""
     schema = worker_schema(PACKED)
-    columns = zip(*packed, strict=True)
+    columns = zip(*((*row, first_us) for row, first_us in packed), strict=True)
     arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -16,14 +16,20 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.hosting import Arrived, Hosting, tagged_rows
-from whenabouts.core.protocol import NO_WATERMARK, Demand
+from whenabouts.core.protocol import NO_WATERMARK, Demand, Step
+from whenabouts.spark_plugin.bucket_labels import CONTROL
+from whenabouts.spark_plugin.packing import ARRIVED
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 from whenabouts.spark_plugin.workers import begin_task
 
 SEGMENT_KEY = StructType([StructField("input", IntegerType()), StructField("slot", LongType())])
 SEGMENT = StructType([StructField("data", BinaryType())])
-BOOK = StructType([StructField("buckets", IntegerType()), StructField("timer_ms", LongType())])
-"""What the host itself remembers of a bucket: into how many the keys were split, and the timer that is set."""
+BOOK = StructType([StructField(name, LongType()) for name in ("layout", "buckets", "timer_ms")])
+"""What the host itself remembers of a bucket: how it keeps state, into how many buckets the keys were split, and the
+timer that is set."""
+
+LAYOUT = 2
+"""Version of the host's own state: labels of buckets, names and types of its state variables. 1 was never released."""
 
 NO_TIMER = -1
 
@@ -97,15 +103,17 @@ class BucketProcessor(StatefulProcessor):
         begin_task()
         self._handle = handle
         self._store = MapStateStore(handle.getMapState("segments", SEGMENT_KEY, SEGMENT))
-        self._book = handle.getValueState("book", BOOK)
+        self._book = handle.getValueState("host", BOOK)
         self._operator = self._hosting.operator()
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802  # Spark's
         """A micro-batch's blobs of one bucket."""
         arrived = Arrived()
         for frame in rows:
-            columns = (frame[name].tolist() for name in ("kind", "rows", "blob"))
+            columns = (frame[name].tolist() for name in ARRIVED)
             arrived.take(self._operator, zip(*columns, strict=True))
+        if key[0] == CONTROL:
+            return self._control(arrived)
         return self._step(arrived, Clock(timerValues.getCurrentWatermarkInMs()))
 
     def handleExpiredTimer(  # noqa: N802  # Spark's name; it calls by keyword
@@ -118,6 +126,12 @@ class BucketProcessor(StatefulProcessor):
     def close(self) -> None:
         """Nothing to close."""
 
+    def _control(self, arrived: Arrived) -> Iterator[pd.DataFrame]:
+        """The group that every micro-batch has: the checkpoint is judged before any bucket's work is committed."""
+        if self._timer_set() is None:
+            self._note_timer(NO_TIMER)
+        return self._out(Step(), arrived)
+
     def _step(self, arrived: Arrived, clock: Clock, expired_ms: int | None = None) -> Iterator[pd.DataFrame]:
         demand = Demand.END if arrived.ended else Demand.FLUSH
         timer_ms = self._timer_set()
@@ -125,6 +139,9 @@ class BucketProcessor(StatefulProcessor):
         if arrived.ended:
             self._store.clear()
         self._set_timer(timer_ms, clock.timer_ms(step.timer_us), expired_ms)
+        return self._out(step, arrived)
+
+    def _out(self, step: Step, arrived: Arrived) -> Iterator[pd.DataFrame]:
         for tag, blob in tagged_rows(step, arrived, self._operator, self._hosting.query.inputs):
             yield pd.DataFrame({TAG: [tag], BLOB: [blob]})
 
@@ -133,13 +150,20 @@ class BucketProcessor(StatefulProcessor):
         book = self._book.get()
         if book is None:
             return None
-        if book[0] != self._hosting.buckets:
+        layout, buckets, timer_ms = book
+        if layout != LAYOUT:
             raise EngineError(
                 Code.STATE_FORMAT,
-                f"the checkpoint holds {book[0]} buckets of keys, the query asks for {self._hosting.buckets}",
-                f"give buckets={book[0]}, or start from a new checkpoint",
+                f"the checkpoint's layout is version {layout}, this release knows {LAYOUT}",
+                "restart with the release that wrote it, or from a new checkpoint",
             )
-        return int(book[1])
+        if buckets != self._hosting.buckets:
+            raise EngineError(
+                Code.STATE_FORMAT,
+                f"the checkpoint holds {buckets} buckets of keys, the query asks for {self._hosting.buckets}",
+                f"give buckets={buckets}, or start from a new checkpoint",
+            )
+        return int(timer_ms)
 
     def _set_timer(self, old_ms: int | None, new_ms: int, expired_ms: int | None) -> None:
         """One timer per bucket. Spark drops the expired one itself, but after this call: it must not be set again."""
@@ -151,4 +175,7 @@ class BucketProcessor(StatefulProcessor):
             self._handle.deleteTimer(old_ms)
         if new_ms != NO_TIMER:
             self._handle.registerTimer(new_ms)
-        self._book.update((self._hosting.buckets, new_ms))
+        self._note_timer(new_ms)
+
+    def _note_timer(self, timer_ms: int) -> None:
+        self._book.update((LAYOUT, self._hosting.buckets, timer_ms))

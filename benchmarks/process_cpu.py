@@ -1,0 +1,37 @@
+"""CPU-seconds of a process and all that it started, dead children included, from /proc (Linux)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of_tree(root: int | None = None) -> dict[str, float]:
+    """CPU-seconds by command name, of `root` (this process by default) and its descendants."""
+    stats = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stats[int(entry.name)] = _read(entry / "stat")
+            except OSError:  # it has ended meanwhile; its parent has its time
+                continue
+    wanted = {os.getpid() if root is None else root}
+    while True:
+        more = {pid for pid, (_, parent, _) in stats.items() if parent in wanted} - wanted
+        if not more:
+            break
+        wanted |= more
+    total: dict[str, float] = {}
+    for pid in wanted & stats.keys():
+        name, _, seconds = stats[pid]
+        kind = "driver" if pid == os.getpid() else "JVM" if name == "java" else "workers"
+        total[kind] = total.get(kind, 0.0) + seconds
+    return total
+
+
+def _read(stat: Path) -> tuple[str, int, float]:
+    head, _, tail = stat.read_text().rpartition(")")
+    fields = tail.split()
+    return head.partition("(")[2], int(fields[1]), sum(map(int, fields[11:15])) / TICKS
