@@ -266,8 +266,8 @@ def real() -> None:
     base = duckdb.connect()
     possible = 5e-324
     ask = f"""SELECT catalog AS name, epoch_us(t) AS t,
-      (epoch_us(t) - 1000000 * coalesce(2*sigma_s, 2*rms_s, 0.005))::BIGINT AS lo,
-      (epoch_us(t) + 1000000 * coalesce(2*sigma_s, 2*rms_s, 0.005))::BIGINT AS hi
+      epoch_us(t) - (1000000 * coalesce(2*sigma_s, 2*rms_s, 0.005)::DOUBLE)::BIGINT AS lo,
+      epoch_us(t) + (1000000 * coalesce(2*sigma_s, 2*rms_s, 0.005)::DOUBLE)::BIGINT AS hi
       FROM '{folder}/ridgecrest_catalogs.parquet' WHERE t BETWEEN '2019-07-04 17:02:50' AND '2019-07-04 23:59:50'"""
     _real("Ridgecrest, 3 catalogues within 3 s", base, ask, ("SCSN", "GaMMA", "PAL_HYPOINVERSE"), 3 * SECOND, possible)
     ask = f"""SELECT device AS name, epoch_us(server_recv) AS t, epoch_us(server_recv) AS hi,
@@ -303,7 +303,7 @@ def _real(
     joined = f'FROM "{a}" a JOIN "{b}" b ON true{key} JOIN "{c}" c ON true{key.replace("b.", "c.")} WHERE '
     near = " AND ".join(f"{x}.lo - {y}.hi < {width} AND {y}.lo - {x}.hi < {width}" for x, y in ("ab", "bc", "ac"))
     exact = " AND ".join(f"abs({x}.t - {y}.t) <= {width}" for x, y in ("ab", "bc", "ac"))
-    counts = [base.sql(f"SELECT count(*) {joined} {where}").fetchone()[0] for where in (near, exact)]
+    counts = [base.sql(f"SELECT count(*) {joined} {where}").fetchall()[0][0] for where in (near, exact)]
     assert counts == [found.num_rows, points.num_rows], (counts, found.num_rows, points.num_rows)
     joint = found.column("probability").to_numpy()
     print(
