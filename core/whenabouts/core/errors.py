@@ -63,9 +63,8 @@ class Code(StrEnum):
     MIXED_INPUTS = "WA-3004"
     ENGINE_FAILED = "WA-3005"
     STATE_LACKS_ROWS = "WA-3006"
-    OTHER_REPLAY = "WA-3031"
-
     NO_EVENT_TIME = "WA-3021"
+    OTHER_REPLAY = "WA-3031"
 
 
 REASONS: dict[Code, str] = {
