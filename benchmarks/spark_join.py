@@ -5,8 +5,8 @@
 Streams: one file of each side in every micro-batch, RocksDB state, two cores, both warm (the first micro-batches are
 not counted) and alternating. Ours has intervals and the probability predicate; Spark's own join compares exact times
 (the intervals' ends), for it has nothing else. `check` runs both on exact times: the outputs' hashes must agree. All
-cases are stretches of one kind of stream, 1.2 events a second and key on each side and 2.4 matches for each: what differs
-is how many keys there are and how much of it is taken in at once.
+cases are stretches of one kind of stream, 1.2 events a second and key on each side and 2.4 matches for each: what
+differs is how many keys there are and how much of it is taken in at once.
 """
 
 from __future__ import annotations
