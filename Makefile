@@ -5,6 +5,8 @@ WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
 # Flink where there is one for this Python; looked for when a recipe runs, that is, after the environment is made.
 FLINK = $(shell $(BIN)/python -c 'import importlib.util as u; print("--engine flink" * bool(u.find_spec("pyflink")))')
 ENGINES = --engine local --engine spark $(FLINK)
+# An engine's tests wait for it half of the time: the other process has the other engine and the rest.
+TWO_AT_ONCE := -n 2 --dist loadgroup
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON
 
@@ -18,13 +20,13 @@ demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark st
 	@$(WITH_JAVA) $(BIN)/whenabouts demo
 
 test: lint ## Everything but the longest tests: lint, unit tests, doctests, the conformance laws on every engine
-	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full"
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full" $(TWO_AT_ONCE)
 
 test-fast: .venv/ready ## Tests that need no engine, in under two minutes
 	@$(BIN)/pytest --engine local -m "not slow and not full" --ignore=tests/spark --ignore=tests/flink
 
 test-full: lint ## Every test there is
-	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES)
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(TWO_AT_ONCE)
 
 # The operators are the same on every Spark; what can differ is how it hosts them.
 NEWEST_LAWS := "test_replay_source or test_batch or test_streaming or test_packing or test_environment or restart or accounting or late_rows or event_time or end_of_input or oracle_runs"

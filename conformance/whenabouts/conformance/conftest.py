@@ -6,8 +6,6 @@ from whenabouts.conformance.plugin import (
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_generate_tests,
-    pytest_runtest_makereport,
-    pytest_sessionfinish,
 )
 
 __all__ = [
@@ -16,6 +14,4 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_generate_tests",
-    "pytest_runtest_makereport",
-    "pytest_sessionfinish",
 ]

@@ -14,8 +14,8 @@ from whenabouts.core.harness import Harness, LocalHarness
 
 _DEFAULT = "whenabouts.core.harness:LocalHarness"
 _HERE = Path(__file__).parent
-_RESULTS = pytest.StashKey[dict[tuple[str, str], set[str]]]()
-_LAW = pytest.StashKey[tuple[str, str]]()
+_LAW = "whenabouts.law"
+"""The user property of a report that names the law and the engine: reports come from other processes under xdist."""
 _HARNESSES = pytest.StashKey[dict[str, type[Harness]]]()
 
 
@@ -52,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: needs an engine that takes long to start")
     config.addinivalue_line("markers", "full: minutes; run where time allows")
     config.addinivalue_line("markers", "similar: one case of many alike; `full` on an engine that takes long to start")
+    config.addinivalue_line("markers", "xdist_group(name): pytest-xdist runs tests of one group in one process")
+    config.pluginmanager.register(_Results(config))
 
 
 def law_of(item: pytest.Item) -> str:
@@ -67,9 +69,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.parent != _HERE or spec is None or "engine" not in spec.params:
             continue
         harness = _harnesses(config)[spec.params["engine"]]
-        item.stash[_LAW] = (law_of(item), harness.name)
+        item.user_properties.append((_LAW, (law_of(item), harness.name)))
         if harness is not LocalHarness:
             item.add_marker("slow")  # starts an engine
+            item.add_marker(pytest.mark.xdist_group(harness.name))  # once
             if item.get_closest_marker("similar"):
                 item.add_marker("full")
             # Sockets to an engine are closed when its process goes; where warnings are errors, that is no law broken.
@@ -88,21 +91,26 @@ def _refuse_gaps_in_no_law(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{harness.name} declares gaps in laws that do not exist: {', '.join(unknown)}")
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Note what became of each law."""
-    outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's Result
-    if _LAW in item.stash and (report.when == "call" or report.failed):
-        word = "gap" if report.skipped and hasattr(report, "wasxfail") else report.outcome
-        item.config.stash.setdefault(_RESULTS, {}).setdefault(item.stash[_LAW], set()).add(word)
+class _Results:
+    """What became of each law on each engine, and the table of it, where asked for."""
 
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._found: dict[tuple[str, str], set[str]] = {}
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the table, where asked."""
-    path = session.config.getoption("--conformance-table", None)
-    if path:
-        names = [harness.name for harness in _harnesses(session.config).values()]
-        gaps = {harness.name: harness.capabilities.gaps for harness in _harnesses(session.config).values()}
-        results: dict[tuple[str, str], set[str]] = session.config.stash.setdefault(_RESULTS, {})
-        table.write(Path(path), results, names, gaps)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test's outcome, whichever process it ran in."""
+        laws = [
+            tuple(value) for name, value in report.user_properties if name == _LAW and isinstance(value, list | tuple)
+        ]
+        if laws and (report.when == "call" or report.failed):
+            word = "gap" if report.skipped and hasattr(report, "wasxfail") else report.outcome
+            self._found.setdefault(laws[0], set()).add(word)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the table."""
+        path = self._config.getoption("--conformance-table", None)
+        if path and not hasattr(self._config, "workerinput"):  # under xdist the process that hears of all results
+            harnesses = _harnesses(self._config).values()
+            gaps = {harness.name: harness.capabilities.gaps for harness in harnesses}
+            table.write(Path(path), self._found, [harness.name for harness in harnesses], gaps)
