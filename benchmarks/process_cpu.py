@@ -27,8 +27,22 @@ def cpu_of_tree(root: int | None = None) -> dict[str, float]:
     for pid in wanted & stats.keys():
         name, _, seconds = stats[pid]
         kind = "driver" if pid == os.getpid() else "JVM" if name == "java" else "workers"
-        total[kind] = total.get(kind, 0.0) + seconds
+        compiling = _compiling(pid) if kind == "JVM" else 0.0
+        for part, spent in ((kind, seconds - compiling), ("JIT", compiling)):
+            total[part] = total.get(part, 0.0) + spent
     return total
+
+
+def _compiling(java: int) -> float:
+    """What the JVM's compiler threads have spent (those that have ended count as JVM)."""
+    spent = 0.0
+    for thread in Path(f"/proc/{java}/task").iterdir():
+        try:
+            name, _, seconds = _read(thread / "stat")
+        except OSError:
+            continue
+        spent += seconds if name.startswith(("C1 Compiler", "C2 Compiler")) else 0.0
+    return spent
 
 
 def _read(stat: Path) -> tuple[str, int, float]:

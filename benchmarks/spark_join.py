@@ -1,12 +1,12 @@
 """Our timing join on Spark against Spark's own interval join on the same rows: CPU-seconds of JVM and Python.
 
-    python benchmarks/spark_join.py [--case NAME]... [--rounds 3] [--only ours|native] [--out FILE]
+    python benchmarks/spark_join.py [--case NAME]... [--rounds 3] [--only ours|native] [--cores 2] [--out FILE]
 
 Streams: one file of each side in every micro-batch, RocksDB state, two cores, both warm (the first micro-batches are
 not counted) and alternating. Ours has intervals and the probability predicate; Spark's own join compares exact times
 (the intervals' ends), for it has nothing else. `check` runs both on exact times: the outputs' hashes must agree. All
 cases are stretches of one kind of stream, 1.2 events a second and key on each side and 2.4 matches for each: what
-differs is how many keys there are and how much of it is taken in at once.
+differs is how many keys there are and how much of it is taken in at once. In `hot` one key has half of all rows.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import click
@@ -30,11 +30,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, expr, xxhash64
 
 from whenabouts.core import Interval, Lateness, Point, within
-from whenabouts.spark_plugin import local_session, timing_join
+from whenabouts.spark_plugin import local_session, observed, timing_join
 
 NOW_US = 1_600_000_000_000_000
-PER_SECOND = 1.2
-WITHIN, LATENESS, LONGEST = "1 second", "1 second", "200 ms"
+LATENESS, LONGEST = "1 second", "200 ms"
 CONFIDENCE = 0.8
 
 Sink = Callable[[DataFrame], Any]
@@ -42,7 +41,10 @@ Sink = Callable[[DataFrame], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """`rows` of each side in a step; `warm` steps come before the `measured` ones. `wanted`: our rate over Spark's."""
+    """`rows` of each side in a step; `warm` steps come before the `measured` ones. `wanted`: our rate over Spark's.
+
+    `hot`: the share of rows that have key 0; `slots`: the width of our time slots for it.
+    """
 
     name: str
     keys: int
@@ -51,6 +53,10 @@ class Case:
     measured: int
     wanted: float
     streaming: bool = True
+    within: str = "1 second"
+    per_second: float = 1.2
+    hot: float = 0.0
+    slots: str | None = None
 
 
 CASES = {
@@ -61,6 +67,7 @@ CASES = {
         Case("400k", 10_000, 400_000, 2, 3, 12),
         Case("8keys", 8, 16_000, 3, 5, 20),
         Case("batch", 8, 40_000, 1, 1, 15, streaming=False),
+        Case("hot", 1_000, 50_000, 2, 3, 1, within="1 millisecond", per_second=5, hot=0.5, slots="1 s"),
     )
 }
 
@@ -68,13 +75,13 @@ CASES = {
 def events(case: Case, seed: int) -> Iterator[pa.Table]:
     """The steps of one side, in order of time."""
     rng = np.random.default_rng(seed)
-    span = round(case.rows / case.keys / PER_SECOND * 1_000_000)
+    span = round(case.rows / case.keys / case.per_second * 1_000_000)
     for step in range(case.warm + case.measured):
         at = NOW_US + step * span + np.sort(rng.integers(0, span, case.rows))
         instant = pa.timestamp("us", "UTC")
         yield pa.table(
             {
-                "k": rng.integers(0, case.keys, case.rows),
+                "k": np.where(rng.random(case.rows) < case.hot, 0, rng.integers(0, case.keys, case.rows)),
                 "id": step * case.rows + np.arange(case.rows),
                 "a": pa.array(at - rng.integers(20_000, 200_000, case.rows), instant),
                 "b": pa.array(at, instant),
@@ -83,7 +90,7 @@ def events(case: Case, seed: int) -> Iterator[pa.Table]:
         )
 
 
-def ours(left: DataFrame, right: DataFrame, *, exact: bool = False) -> DataFrame:
+def ours(case: Case, left: DataFrame, right: DataFrame, *, exact: bool = False) -> DataFrame:
     """The timing join with intervals, or on exact times."""
     timed = Point("b") if exact else Interval("a", "b", max_uncertainty=LONGEST)
     return timing_join(
@@ -92,17 +99,19 @@ def ours(left: DataFrame, right: DataFrame, *, exact: bool = False) -> DataFrame
         on="k",
         left_time=timed,
         right_time=timed,
-        condition=within(WITHIN, confidence=1.0 if exact else CONFIDENCE),
+        condition=within(case.within, confidence=1.0 if exact else CONFIDENCE),
         lateness=Lateness(LATENESS, LATENESS),
+        time_slots=case.slots,
     )
 
 
-def native(left: DataFrame, right: DataFrame, *, exact: bool = True) -> DataFrame:
+def native(case: Case, left: DataFrame, right: DataFrame, *, exact: bool = True) -> DataFrame:
     """Spark's own join with its time range, as its guide says to write it."""
     sides = [df.toDF(*(f"{name}_{side}" for name in df.columns)) for df, side in ((left, "left"), (right, "right"))]
     if left.isStreaming:
         sides = [df.withWatermark(f"b_{side}", LATENESS) for df, side in zip(sides, ("left", "right"), strict=True)]
-    near = expr(f"k_left = k_right and b_right >= b_left - interval {WITHIN} and b_right <= b_left + interval {WITHIN}")
+    reach = f"interval {case.within}"
+    near = expr(f"k_left = k_right and b_right >= b_left - {reach} and b_right <= b_left + {reach}")
     return sides[0].join(sides[1], near)
 
 
@@ -116,7 +125,7 @@ class Cost:
     rows: int
     seconds: float
     cpu: dict[str, float]
-    state_bytes: int = 0
+    state: float | None = None
 
     @property
     def cpu_seconds(self) -> float:
@@ -173,15 +182,16 @@ def run_stream(spark: SparkSession, case: Case, build: Callable[..., DataFrame],
                     path.rename(folder / path.parent.name / path.name)
 
         release(0, case.warm)
-        writer = sink(build(*frames)).option("checkpointLocation", (folder / "checkpoint").as_uri())
+        writer = sink(build(case, *frames)).option("checkpointLocation", (folder / "checkpoint").as_uri())
         query = writer.start()
         try:
             query.processAllAvailable()
             with cost_of(2 * case.measured * case.rows) as cost:
                 release(case.warm, case.warm + case.measured)
                 query.processAllAvailable()
-            operators = [op for p in query.recentProgress[-1:] for op in p["stateOperators"]]
-            cost.state_bytes = sum(op["memoryUsedBytes"] for op in operators)
+            held = [observed(progress) for progress in query.recentProgress if progress.numInputRows][-1]
+            if held["state_rows_left"]:
+                cost.state = held["state_bytes_left"] / held["state_rows_left"]
             return cost
         finally:
             query.stop()
@@ -191,9 +201,9 @@ def run_batch(spark: SparkSession, case: Case, build: Callable[..., DataFrame], 
     """A warm run, then a measured one."""
     with tempfile.TemporaryDirectory(prefix="whenabouts-") as name:
         frames = [spark.read.parquet(files[0].as_uri()) for files in write(case, Path(name))]
-        build(*frames).write.format("noop").mode("overwrite").save()
+        build(case, *frames).write.format("noop").mode("overwrite").save()
         with cost_of(2 * case.rows) as cost:
-            sink(build(*frames))
+            sink(build(case, *frames))
         return cost
 
 
@@ -219,8 +229,7 @@ def output_hash(spark: SparkSession, case: Case, name: str) -> tuple[int, int]:
         found[0] += row[0]
         found[1] += int(row[1])
 
-    def build(*frames: DataFrame) -> DataFrame:
-        return BUILDERS[name](*frames, exact=True)
+    build = partial(BUILDERS[name], exact=True)
 
     if case.streaming:
         run_stream(spark, case, build, lambda df: df.writeStream.foreachBatch(add))
@@ -240,26 +249,46 @@ def check(spark: SparkSession, case: Case) -> str:
     return f"{found['ours'][0]:,} pairs on exact times, equal"
 
 
+def parts(cost: Cost) -> str:
+    """CPU-seconds by what spent them; JIT is the JVM's compiler, which rests once all code is hot."""
+    return ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in sorted(cost.cpu.items()) if seconds >= 0.05)
+
+
 def show(case: Case, name: str, cost: Cost) -> None:
     """One line for one run."""
-    parts = ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in sorted(cost.cpu.items()))
+    state = "" if cost.state is None else f"  {cost.state:.0f} state bytes a row"
     click.echo(
-        f"  {case.name:6s} {name:6s} {cost.rate:9,.0f} rows/CPU-s  {cost.cpu_seconds:6.1f} CPU-s ({parts})"
-        f"  {cost.seconds:5.1f} s"
+        f"  {case.name:6s} {name:6s} {cost.rate:9,.0f} rows/CPU-s  {cost.cpu_seconds:6.1f} CPU-s ({parts(cost)})"
+        f"  {cost.seconds:5.1f} s{state}"
     )
+
+
+def row(case: Case, costs: dict[str, list[Cost]]) -> str:
+    """A line of the table of results: medians over the rounds."""
+    middle = {name: sorted(found, key=lambda cost: cost.rate)[len(found) // 2] for name, found in costs.items()}
+    mine, other = middle["ours"], middle["native"]
+    return (
+        f"| {case.name} | {case.keys:,} | {case.rows:,} | {mine.rate:,.0f} | {other.rate:,.0f} "
+        f"| {mine.rate / other.rate:.1f} | {case.wanted} | {parts(mine)} | {parts(other)} |"
+    )
+
+
+HEAD = """| case | keys | rows a step | ours, rows/CPU-s | Spark's own | ratio | wanted | ours, CPU-s | Spark's, CPU-s |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 
 @click.command()
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), help="default: all")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--only", type=click.Choice(list(BUILDERS)), help="no comparison: one of the two")
-@click.option("--cores", default=2, show_default=True)
+@click.option("--cores", default=2, show_default=True, help="the processes are pinned to so many")
 @click.option("--check/--no-check", "checked", default=True, show_default=True)
-@click.option("--as-json", is_flag=True, hidden=True)
-def main(cases: tuple[str, ...], rounds: int, only: str | None, cores: int, checked: bool, as_json: bool) -> None:
+@click.option("--out", type=click.Path(path_type=Path), help="append the table to this file")
+def main(cases: tuple[str, ...], rounds: int, only: str | None, cores: int, checked: bool, out: Path | None) -> None:
     """Medians of CPU-seconds, ours and Spark's own, and their ratio."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    spark = local_session("benchmark", cores=cores, spark__sql__streaming__noDataMicroBatches__enabled="true")
+    spark = local_session("benchmark", cores=cores)
+    table = [HEAD]
     for name in cases or CASES:
         case = CASES[name]
         if checked and not only:
@@ -269,10 +298,13 @@ def main(cases: tuple[str, ...], rounds: int, only: str | None, cores: int, chec
             for which in costs:
                 costs[which].append(run(spark, case, which))
                 show(case, which, costs[which][-1])
-        rates = {which: median(cost.rate for cost in found) for which, found in costs.items()}
         if not only:
-            click.echo(f"{name}: ratio {rates['ours'] / rates['native']:.1f} (wanted {case.wanted})")
+            table.append(row(case, costs))
+            click.echo(table[-1])
     spark.stop()
+    if out is not None and not only:
+        with out.open("a") as file:
+            print(*table, sep="\n", file=file)
 
 
 if __name__ == "__main__":

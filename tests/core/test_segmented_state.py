@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from whenabouts.core import EngineError
-from whenabouts.core.events import T_MAX, T_MIN
+from whenabouts.core import EngineError, Interval
+from whenabouts.core.events import T_MAX, T_MIN, EventReader
 from whenabouts.core.segmented_state import DIRECTORY, SegmentedState
 from whenabouts.core.segments import FORMAT_VERSION, decode, encode
 from whenabouts.core.stores import DictStore
@@ -179,6 +179,18 @@ def test_unknown_versions_are_refused() -> None:
         decode(b"WA" + bytes([FORMAT_VERSION + 1]) + data[3:], SCHEMA)
     with pytest.raises(EngineError, match="WA-3003: the state is of unknown bytes"):
         decode(b"\x80\x04pickle", SCHEMA)
+
+
+def test_a_repeated_column_is_not_stored_and_version_1_that_stored_it_is_read() -> None:
+    schema = pa.schema({"a": pa.timestamp("us", "UTC"), "b": pa.timestamp("us")})
+    reader = EventReader(0, "left", schema, Interval("a", "b"))
+    raw = pa.record_batch([pa.array([1, 2, 3]), pa.array([4, 5, 6])], names=["a", "b"]).cast(reader.schema)
+    rows = reader.read(raw).block.slice(1)
+    data = encode(rows, reader.block_schema)
+    assert decode(data, reader.block_schema).equals(rows)
+    assert len(data) < len(encode(pa.record_batch(rows.columns, names=list("wxyz"))))
+    version_1 = b"WA\x01" + rows.serialize().to_pybytes()
+    assert decode(version_1, reader.block_schema).equals(rows)
 
 
 def test_a_lost_segment_is_told() -> None:

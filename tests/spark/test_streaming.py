@@ -27,6 +27,7 @@ from whenabouts.spark_plugin import run, timing_join, write_with_rejects
 from whenabouts.spark_plugin.bucket_labels import partition_of
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB
 from whenabouts.spark_plugin.harness import SparkHarness
+from whenabouts.spark_plugin.observed import line, observed
 
 StreamOf = Callable[[Sequence[pa.Table]], DataFrame]
 
@@ -84,6 +85,13 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
     assert len(_dropped(query)) >= 3
     assert set(_dropped(query)) == {0}
     assert (totals["rows_in"], totals["rows_processed"], totals["rows_rejected"], totals["rows_late"]) == (8, 6, 2, 2)
+    shown: Counter[str] = sum((observed(progress) for progress in query.recentProgress), Counter())
+    assert {name: shown[name] for name in totals} == totals
+    assert shown["rows_rejected_WA-1010"] == 2
+    assert [observed(p)["state_rows_left"] for p in query.recentProgress][:3] == [1, 2, 2]
+    third = query.recentProgress[2]
+    told = line(third, observed(third))
+    assert "4 rows in, 1 out, 2 rejected, 2 of them late, state 0.0 MB, watermark " in told
 
 
 def test_labels_go_where_spark_says(spark: SparkSession) -> None:

@@ -149,13 +149,17 @@ def tagged_rows(step: Step, arrived: Arrived, operator: Operator, inputs: tuple[
     for batch in step.output:
         for piece in _pieces(batch):
             yield Tagged(OUTPUT, encode(piece))
+    counts = Counter(step.metrics) + Counter(step.gauges)
     for blob in arrived.rejects:
         yield Tagged(REJECTED, blob)
     raw = [reader.schema for reader in operator.readers]
+    for blob in arrived.rejects:
+        codes = decode(blob, rejects_schema(raw)).column("code")
+        counts[metrics.rejected_by(codes[0].as_py())] += len(codes)
     for rejected in step.rejected:
+        counts[metrics.rejected_by(rejected.code)] += rejected.rows.num_rows
         for piece in _pieces(reject_rows(rejected, raw, inputs)):
             yield Tagged(REJECTED, encode(piece))
-    counts = Counter(step.metrics)
     counts[metrics.ROWS_IN] += arrived.rows_in
     counts[metrics.REJECTED] += arrived.rows_rejected
     yield Tagged(COUNTS, json.dumps(dict(counts)).encode())

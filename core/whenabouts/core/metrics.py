@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from whenabouts.core.errors import REASONS
+
 ROWS_IN = "rows_in"
 """Rows that a host handed in, good or bad."""
 PROCESSED = "rows_processed"
@@ -38,3 +40,35 @@ PERIODS = "periods"
 """Window join: periods for which the place among another stream's rows was looked for."""
 WINDOW_TESTS = "window_tests"
 """Window join: windows that were tested on a single combination (the refinement; edges with a confidence)."""
+
+ADDED = (ROWS_IN, PROCESSED, REJECTED, REPLAYED, LATE, MATCHED, UNMATCHED, PROBED, SURE, STORED, EVICTED)
+"""Counts that every engine shows in its own channel."""
+
+
+def rejected_by(code: str) -> str:
+    """Rows rejected with a code.
+
+    >>> rejected_by("WA-1010")
+    'rows_rejected_WA-1010'
+    """
+    return f"{REJECTED}_{code}"
+
+
+def state_rows(input: str) -> str:
+    """Rows of an input in state after a step: a gauge, of the buckets that took part in the step."""
+    return f"state_rows_{input}"
+
+
+def state_bytes(input: str) -> str:
+    """Bytes of these rows."""
+    return f"state_bytes_{input}"
+
+
+def shown(inputs: tuple[str, ...]) -> tuple[str, ...]:
+    """All names that an engine shows for a query with these inputs.
+
+    >>> shown(("left",))[-2:]
+    ('state_rows_left', 'state_bytes_left')
+    """
+    by_code = map(rejected_by, REASONS)
+    return (*ADDED, *by_code, *(name(input) for input in inputs for name in (state_rows, state_bytes)))

@@ -254,9 +254,9 @@ def _evicted(operator: TimingJoinOperator, sides: list[_Side], p: float) -> Pair
     """
     first = LEFT if sides[LEFT].watermark_us <= sides[RIGHT].watermark_us else RIGHT
     gone, other = sides[first], sides[1 - first]
-    if gone.watermark_us == other.watermark_us or gone.t_max_us >= operator._obsolete_before(first, other.watermark_us):
+    if gone.watermark_us == other.watermark_us or gone.t_max_us >= operator.obsolete_before(first, other.watermark_us):
         return None
-    at_us = gone.t_max_us + 1 - operator._obsolete_before(first, 0)
+    at_us = gone.t_max_us + 1 - operator.obsolete_before(first, 0)
     return PairAnswer(
         Reason.EVICTED,
         f"evicted: no {other.name} row from watermark {gone.instant(at_us)} on could match the {gone.name} row, "

@@ -91,13 +91,14 @@ class Step:
     """What a step gives back: output in the operator's `output_schema`, rejects, and the next call it wants.
 
     `timer_us`: the least watermark at which the operator has work to do without new rows, None if there is none.
-    `metrics`: additive counts of this step (names in `metrics.py`).
+    `metrics`: additive counts of this step (names in `metrics.py`). `gauges`: what the bucket holds after it.
     """
 
     output: list[pa.RecordBatch] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     timer_us: int | None = None
     metrics: Counter[str] = field(default_factory=Counter)
+    gauges: dict[str, int] = field(default_factory=dict)
 
 
 class Operator(Protocol):

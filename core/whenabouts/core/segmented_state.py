@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whenabouts.core import metrics
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.events import T_MAX, times
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore
@@ -67,12 +68,16 @@ class Held(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """Slots `[first, stop)` of an input, disjoint from its other segments; `open_us`: where its first open row lies."""
+    """Slots `[first, stop)` of an input, disjoint from its other segments; `open_us`: where its first open row lies.
+
+    `size`: bytes of the rows, 0 where an earlier release wrote them.
+    """
 
     first: int
     stop: int
     rows: int
     open_us: int = NONE_OPEN
+    size: int = 0
 
 
 class SegmentedState:
@@ -112,6 +117,14 @@ class SegmentedState:
     def rows_held(self) -> int:
         """Rows in segments (waiting rows not counted)."""
         return sum(segment.rows for segments in self._segments for segment in segments.values())
+
+    def gauges(self, inputs: Sequence[str]) -> dict[str, int]:
+        """Rows and bytes held of each input that the query names, waiting rows not counted."""
+        held: dict[str, int] = {}
+        for input, segments in zip(inputs, self._segments, strict=False):  # behind them are rows of the operator's own
+            held[metrics.state_rows(input)] = sum(segment.rows for segment in segments.values())
+            held[metrics.state_bytes(input)] = sum(segment.size for segment in segments.values())
+        return held
 
     @property
     def rows_waiting(self) -> int:
@@ -339,12 +352,13 @@ class SegmentedState:
 
     def _write(self, input: int, first: int, stop: int, rows: pa.RecordBatch) -> None:
         schema = self._schemas[input]
-        self._store.put(input, first, encode(_columns(rows, range(len(schema))), schema))
+        data = encode(_columns(rows, range(len(schema))), schema)
+        self._store.put(input, first, data)
         self._read_now[input, first] = rows
         if input in self._layout.marks:
             self._put_marks(input, first)
         self._unsaved_marks.discard((input, first))
-        self._segments[input][first] = _Segment(first, stop, rows.num_rows)
+        self._segments[input][first] = _Segment(first, stop, rows.num_rows, size=len(data))
         self._changed = True
         self._note_open(input, first)
 

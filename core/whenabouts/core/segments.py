@@ -83,6 +83,11 @@ def fingerprint(*parts: object) -> str:
     return hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=8).hexdigest()
 
 
+def stored_fields(schema: pa.Schema) -> list[pa.Field]:
+    """The fields that segments of this schema hold."""
+    return [schema.field(place) for place in _kept(schema)]
+
+
 def _source(schema: pa.Schema, field: pa.Field) -> str | None:
     """The column that a field repeats, None where it stands for itself."""
     name = (field.metadata or {}).get(_COPY_OF, b"").decode()

@@ -249,7 +249,7 @@ class TimingJoinOperator:
         step = Step()
         state = SegmentedState(store, self._layout, slot_us=self._slot_us())
         if demand is not Demand.END:
-            state.keep([self._obsolete_before(input, 0) for input in (LEFT, RIGHT)])
+            state.keep([self.obsolete_before(input, 0) for input in (LEFT, RIGHT)])
         fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step), step)
         crossed: list[list[pa.RecordBatch]] = [[], []]
         if self._may_wait(state, fresh, watermark_us, demand):
@@ -265,6 +265,7 @@ class TimingJoinOperator:
         if demand is not Demand.END:
             self._evict(state, watermark_us, step)
             state.save()
+            step.gauges = state.gauges(self.query.inputs)
             step.timer_us = self._next_timer(state)
         return step
 
@@ -310,7 +311,7 @@ class TimingJoinOperator:
         return crossed
 
     def _finality(self) -> Finality:
-        return Finality(self._obsolete_before, self._streaming)
+        return Finality(self.obsolete_before, self._streaming)
 
     def _with_keys(self, arrivals: list[Arrival], step: Step) -> list[Arrival]:
         """Take rows with a null key out: they match nothing, and where a mode wants them they come out at once.
@@ -460,14 +461,15 @@ class TimingJoinOperator:
         """Drop rows that no future row can match (ITC Alg. 2 line 8), nor any row that still waits."""
         future_us = self._future_us(state, watermark_us)
         for input in (LEFT, RIGHT):
-            step.metrics[metrics.EVICTED] += state.evict(input, self._obsolete_before(input, future_us))
+            step.metrics[metrics.EVICTED] += state.evict(input, self.obsolete_before(input, future_us))
 
     def _future_us(self, state: SegmentedState, watermark_us: int) -> int:
         """No row that is still to be correlated has a lesser `t_max`."""
         first = state.first_waiting_us
         return watermark_us if first is None else min(watermark_us, first)
 
-    def _obsolete_before(self, input: int, watermark_us: int) -> int:
+    def obsolete_before(self, input: int, watermark_us: int) -> int:
+        """No row of `input` with a lesser `t_max` can match what is still to come at this watermark."""
         from whenabouts.core.shape_thresholds import obsolete_before  # numba: imported when first needed
 
         kinds = [
@@ -484,7 +486,7 @@ class TimingJoinOperator:
         for input in (LEFT, RIGHT):
             end = state.first_end_us(input)
             if end is not None:
-                due.append(end - self._obsolete_before(input, 0))  # the bound moves with the watermark
+                due.append(end - self.obsolete_before(input, 0))  # the bound moves with the watermark
         if self._settler is not None:
             held_back = state.first_waiting_us  # no watermark gets past rows that wait: they are taken in first
             final = self._settler.next_us(state, self._finality())

@@ -13,13 +13,16 @@ from whenabouts.spark_plugin.environment import check_environment, check_package
 
 if TYPE_CHECKING:
     from whenabouts.spark_plugin.api import counts, rejects, run, timing_join, window_join, write_with_rejects
+    from whenabouts.spark_plugin.observed import PrintProgress, observed
     from whenabouts.spark_plugin.sessions import local_session
 
 __all__ = [
+    "PrintProgress",
     "check_environment",
     "counts",
     "java_version",
     "local_session",
+    "observed",
     "rejects",
     "run",
     "spark_version",
@@ -29,7 +32,7 @@ __all__ = [
 ]
 
 _HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join", "window_join", "write_with_rejects"), "api")
-_HOMES["local_session"] = "sessions"
+_HOMES |= {"local_session": "sessions", "observed": "observed", "PrintProgress": "observed"}
 
 
 def __getattr__(name: str) -> Any:

@@ -28,6 +28,7 @@ from whenabouts.core.window_graph import Windows
 from whenabouts.core.window_join import WindowJoin
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import BatchHost
+from whenabouts.spark_plugin.observed import observe_counts
 from whenabouts.spark_plugin.packing import ARRIVED, PACKED, EndMarkers, Packer
 from whenabouts.spark_plugin.sessions import prepare
 from whenabouts.spark_plugin.streaming_host import BucketProcessor, delay_ms
@@ -287,12 +288,13 @@ def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) ->
     if end is not None:
         sides.append(end.mapInArrow(EndMarkers(hosting.buckets).mark, PACKED))
     rows = reduce(DataFrame.union, [side.select("bucket", *ARRIVED) for side in sides])
-    return rows.groupBy("bucket").transformWithStateInPandas(
+    tagged = rows.groupBy("bucket").transformWithStateInPandas(
         statefulProcessor=BucketProcessor(hosting),
         outputStructType=TAGGED,
         outputMode="Append",
         timeMode="EventTime",
     )
+    return observe_counts(tagged, hosting.query.inputs)
 
 
 def _numbered(df: DataFrame) -> DataFrame:

@@ -1,0 +1,96 @@
+"""Counts of a stream in Spark's own channel, the observed metrics of `StreamingQueryProgress`; a line a micro-batch.
+
+The names are those of `whenabouts.core.metrics`, the same on every engine. How far the watermark is behind, Spark
+itself reports.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from datetime import datetime
+from itertools import count
+from typing import Any, TextIO
+
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import coalesce, col, from_json, lit, when
+from pyspark.sql.functions import sum as sum_of
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from whenabouts.core import metrics
+from whenabouts.core.hosting import COUNTS
+from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
+
+PREFIX = "whenabouts"
+
+_number = count(1)
+
+
+def observe_counts(tagged: DataFrame, inputs: tuple[str, ...]) -> DataFrame:
+    """The same tagged rows; their counts are observed under a name that begins with `PREFIX`.
+
+    Each stream of ours has a name of its own: Spark refuses one name for two operators of a query.
+    """
+    counts = when(col(TAG) == COUNTS, from_json(col(BLOB).cast("string"), "map<string, bigint>"))
+    sums = [coalesce(sum_of(counts[name]), lit(0)).alias(name) for name in metrics.shown(inputs)]
+    return tagged.observe(f"{PREFIX}_{next(_number)}", *sums)
+
+
+def observed(progress: StreamingQueryProgress) -> Counter[str]:
+    """The counts of a micro-batch, of all our operators in the query together; none without any.
+
+    `state_rows_*` and `state_bytes_*` are what the buckets that took part in the micro-batch hold after it.
+    """
+    total: Counter[str] = Counter()
+    for name, row in progress.observedMetrics.items():
+        if name.startswith(PREFIX):
+            total.update(row.asDict())
+    return total
+
+
+class PrintProgress(StreamingQueryListener):
+    """Prints a line for each micro-batch with rows: `spark.streams.addListener(PrintProgress())`."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._file = file
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name, as below
+        """Nothing to say."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing to say."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Nothing to say."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """One line."""
+        counts = observed(event.progress)
+        if counts[metrics.ROWS_IN]:
+            print(line(event.progress, counts), file=self._file or sys.stderr, flush=True)
+
+
+def line(progress: StreamingQueryProgress, counts: Counter[str]) -> str:
+    """What `PrintProgress` prints."""
+    held = sum(value for name, value in counts.items() if name.startswith(metrics.state_bytes("")))
+    parts = [
+        f"{progress.name or 'query'} {progress.batchId}: {counts[metrics.ROWS_IN]:,} rows in",
+        f"{counts[metrics.MATCHED]:,} out",
+        f"{counts[metrics.REJECTED]:,} rejected, {counts[metrics.LATE]:,} of them late",
+        f"state {held / 1e6:,.1f} MB",
+    ]
+    lag = _lag_s(progress.eventTime)
+    return ", ".join(parts if lag is None else [*parts, f"watermark {lag:,.1f} s behind"])
+
+
+def _lag_s(event_time: dict[str, str]) -> float | None:
+    if "max" not in event_time or "watermark" not in event_time:
+        return None
+    latest, watermark = (datetime.fromisoformat(event_time[name]) for name in ("max", "watermark"))
+    return (latest - watermark).total_seconds()

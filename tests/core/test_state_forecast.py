@@ -1,0 +1,48 @@
+"""The forecast against state that was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from whenabouts.core import Interval, Lateness, between
+from whenabouts.core.hosting import Hosting
+from whenabouts.core.protocol import Arrival, Demand
+from whenabouts.core.state_forecast import forecast_state
+from whenabouts.core.stores import DictStore
+from whenabouts.core.timing_join import TimingJoin
+
+SECOND = 1_000_000
+
+
+@pytest.mark.parametrize("every_s", [2, 10, 60])
+def test_state_is_within_a_fifth_of_its_forecast(every_s: int) -> None:
+    times = Interval("a", "b", max_uncertainty="500 ms")
+    query = TimingJoin(
+        left_time=times, right_time=times, condition=between("-1 s", "9 s", confidence=0.9), on="k",
+        lateness=Lateness("1 s", "3 s"),
+    )  # fmt: skip
+    schema = pa.schema({"a": pa.timestamp("us"), "b": pa.timestamp("us"), "k": pa.int32(), "name": pa.string()})
+    rates, text = [400, 150], {"name": 6.0}
+    operator, store, rng = Hosting(query, (schema, schema), 1, True).operator(), DictStore(), np.random.default_rng(1)
+    measured: list[dict[str, int]] = []
+    steps = 12 + 40 // every_s
+    for step in range(steps):
+        arrivals = []
+        for input, rate in enumerate(rates):
+            b = np.sort(rng.integers(step * every_s * SECOND, (step + 1) * every_s * SECOND, rate * every_s))
+            a = b - rng.integers(0, SECOND // 2, len(b))
+            columns = [a.astype("datetime64[us]"), b.astype("datetime64[us]"), np.arange(len(b)) % 50]
+            raw = pa.record_batch([*map(pa.array, columns), pa.array(["abcdef"] * len(b))], names=schema.names)
+            arrivals.append(Arrival(input, operator.readers[input].read(raw.cast(schema)).block))
+        watermark_us = step * every_s * SECOND - 3 * SECOND  # one for both: the later side's
+        measured.append(operator.step(store, arrivals, watermark_us, Demand.FLUSH).gauges)
+    forecast = forecast_state(query, [schema, schema], rates, every=f"{every_s} s", text=text)
+    for name in query.inputs:
+        rows = np.mean([held[f"state_rows_{name}"] for held in measured[steps // 2 :]])
+        size = np.mean([held[f"state_bytes_{name}"] for held in measured[steps // 2 :]])
+        assert forecast[name].rows == pytest.approx(rows, rel=0.2)
+        assert forecast[name].bytes == pytest.approx(size, rel=0.2)
+        raw_bytes = rows * (8 + 8 + 4 + 4 + 6)
+        assert size < 1.3 * raw_bytes
