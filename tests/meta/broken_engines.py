@@ -24,7 +24,10 @@ from whenabouts.core.local import Outcome
 from whenabouts.core.protocol import NO_WATERMARK, Demand, Query, Rejected, Step
 from whenabouts.core.side_rows import Finality
 from whenabouts.core.stores import DictStore
+from whenabouts.core.stream_views import StreamViews
 from whenabouts.core.timing_join import TimingJoinOperator
+from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.window_join_operator import WindowJoinOperator
 
 SECOND = 1_000_000
 
@@ -442,6 +445,64 @@ class FillsNulls(Spoilt):
             if pa.types.is_int32(field.type):
                 output = output.set_column(at, field, output.column(at).fill_null(0))
         return Outcome(output, outcome.rejects, outcome.metrics)
+
+
+class DropsMembersTooEarly(Spoilt):
+    name = "drops members of combinations a second early"
+
+    def spoil(self, operator: Any) -> None:
+        if isinstance(operator, WindowJoinOperator):
+            exact = operator._horizon_us
+            operator._horizon_us = lambda *args: exact(*args) - SECOND  # type: ignore[method-assign]
+
+
+class KeepsMembersForEver(Spoilt):
+    name = "keeps members of combinations for a day"
+
+    def spoil(self, operator: Any) -> None:
+        if isinstance(operator, WindowJoinOperator):
+            exact = operator._horizon_us
+            operator._horizon_us = lambda *args: exact(*args) + 86_400 * SECOND  # type: ignore[method-assign]
+
+
+class _NewAndOld(StreamViews):
+    def stored(self, stream: int) -> Any:
+        return self.all(stream)
+
+
+class FindsCombinationsTwice(Spoilt):
+    name = "finds a combination from each of its new rows"
+
+    def spoil(self, operator: Any) -> None:
+        if isinstance(operator, WindowJoinOperator):
+            operator._views = lambda rows: _NewAndOld(rows, operator.keys, nested=False)  # type: ignore[method-assign]
+
+
+class RefinesNothing(Spoilt):
+    name = "tests no window at the end"
+
+    def spoil(self, operator: Any) -> None:
+        if isinstance(operator, WindowJoinOperator):
+            operator._holds = lambda *args: np.ones(len(args[-1]), bool)  # type: ignore[method-assign]
+
+
+class HasOneAlgorithm(Spoilt):
+    name = "has one algorithm for window joins"
+
+    def query(self, query: Query) -> Any:
+        return super().query(replace(query, strategy="bew") if isinstance(query, WindowJoin) else query)
+
+
+class MultipliesWindows(Spoilt):
+    name = "multiplies the probabilities of windows"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        names = [name for name in outcome.output.column_names if name.startswith("probability_")]
+        if "probability" not in outcome.output.column_names:
+            return outcome
+        product = np.prod([outcome.output.column(name).to_numpy() for name in names], axis=0)
+        place = outcome.output.column_names.index("probability")
+        return replace(outcome, output=outcome.output.set_column(place, "probability", pa.array(product)))
 
 
 class HonestGap(RoundsProbability):

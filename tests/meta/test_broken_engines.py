@@ -49,6 +49,12 @@ MUST_FAIL = {
     "TakesTheFirstOfEquals": ("test_modes", "oracle_modes", "ties-inner best left"),
     "FillsNulls": ("test_modes", "oracle_modes", "ties-left_outer"),
     "EndsRunsEarly": ("test_coalescing", "oracle_coalescing", "all-stream"),
+    "DropsMembersTooEarly": ("test_window_join", "oracle_latest_members", "path-bew"),
+    "KeepsMembersForEver": ("test_window_join", "oracle_bounded_state_of_combinations", "few"),
+    "FindsCombinationsTwice": ("test_window_join", "oracle_combinations_on_streams", "directed path-bew"),
+    "RefinesNothing": ("test_window_join", "oracle_combinations", "graph-bew-gca-hash"),
+    "HasOneAlgorithm": ("test_window_join", "oracle_combination_counters", "uniform clique-few-none-hash"),
+    "MultipliesWindows": ("test_window_join", "oracle_joint_probability", "uncertain clique"),
     "KnowsOneBucket": ("test_coalescing", "oracle_coalescing", "last window-batch, 3 buckets"),
 }
 
