@@ -289,6 +289,31 @@ def test_oracle_algorithms_differ(engine: Engine) -> None:
     assert nested > hashed
 
 
+@pytest.mark.parametrize(
+    ("sheet", "strategy", "streaming", "width"),
+    [
+        ("no key", "bew", False, "auto"),
+        *(
+            pytest.param(name, strategy, streaming, width, marks=pytest.mark.similar)
+            for name, width in (("no key", "3 s"), ("graph", "700 ms"), ("uncertain path", "40 s"))
+            for strategy in ("bew", "few")
+            for streaming in (False, True)
+        ),
+    ],
+)
+def test_oracle_time_slots_of_combinations(
+    engine: Engine, sheet: str, strategy: str, streaming: bool, width: str
+) -> None:
+    """Spread over four buckets by time, each combination is found once and each row accounted for once."""
+    query = with_options(sheets.sheet(sheet).query, strategy=strategy, time_slots=width)
+    assert query.slots is not None
+    files = sheets.stream(sheet) if streaming else sheets.finite(sheet)
+    outcome = engine.run(query, files, Variant(streaming=streaming, parallelism=4))
+    multiset.assert_same(sheets.rows_of(outcome, query), sheets.of_sheet(sheet)[1].rows, "slots", {"query": query})
+    assert outcome.metrics["rows_in"] == sum(table.num_rows for table in sheets.sheet(sheet).tables.values())
+    assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
+
+
 LATE_S, FAR_S = 10, 100
 EDGES: dict[str, dict[tuple[str, str], Any]] = {
     "path": {("a", "b"): "3 s", ("b", "c"): ("-2 s", "5 s")},

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.events import times
-from whenabouts.core.time_slots import Place, TimeSlots, by_bucket, place_rows
+from whenabouts.core.time_slots import Place, Slots, by_bucket, place_rows
 
 NULL_KEY = -1
 """The code of a key with a null in it: it matches nothing."""
@@ -41,7 +41,7 @@ class Keys:
         names: Sequence[str],
         schemas: Sequence[pa.Schema],
         inputs: Sequence[str],
-        slots: TimeSlots | None = None,
+        slots: Slots | None = None,
     ) -> None:
         self.names = tuple(names)
         self.slots = slots

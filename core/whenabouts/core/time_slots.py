@@ -14,7 +14,7 @@ buckets. The idea is fragment and replicate (Epstein, Stonebraker, Wong 1978) al
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,13 @@ class Place(NamedTuple):
     bucket: int
     at: IntArray
     copied: bool
+
+
+class Slots(Protocol):
+    """Which slots a row goes to."""
+
+    def of(self, input: int, t_min: IntArray, t_max: IntArray, most: int) -> tuple[IntArray, IntArray]:
+        """First slot of each row of an input, and how many it goes to, at most `most`."""
 
 
 @dataclass(frozen=True)

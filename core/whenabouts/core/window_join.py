@@ -19,6 +19,7 @@ from whenabouts.core.durations import parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.window_graph import OPEN_US, Edge, WindowGraph, check_edges, edges_of
+from whenabouts.core.window_slots import WindowSlots, window_slots
 from whenabouts.core.window_walks import CONSERVATIVE, METHODS, STRATEGIES
 
 if TYPE_CHECKING:
@@ -40,10 +41,13 @@ class WindowJoin:
     `strategy` (`bew`, `few`), `conservative` (`gca`, `lca`, `none`) and `method` (`hash`, `nested`) choose the
     algorithm (see `window_walks`) and never the result. `few` waits until all streams have come as far as a row; `bew`
     does not wait. `lateness`: how far rows may lag behind their stream, one duration or one by stream name. `rates`:
-    rows per second by stream name, where they are known beforehand: what `auto` decides by on streams.
+    rows per second and key by stream name, where they are known beforehand: what `auto` decides by on streams.
+    `time_slots`: the width of slots that spread the rows of a key over buckets (`window_slots`); "auto": where there is
+    no key and the graph is bounded.
 
     Raises QueryError: WA-2006 for options, WA-2061 to WA-2063 for the graph (see `window_graph`), WA-2064 for a window
-    without a confidence over uncertain times, WA-2065 for a predicate that is none.
+    without a confidence over uncertain times, WA-2065 for a predicate that is none, WA-2041 for time slots without a
+    bound on how far apart rows are.
 
     >>> from whenabouts.core import Point
     >>> query = WindowJoin(times={"a": Point("t"), "b": Point("t"), "c": Point("t")},
@@ -61,6 +65,7 @@ class WindowJoin:
     method: str = "hash"
     lateness: Any = 0
     joint: bool = False
+    time_slots: Any = None
     rates: Any = ()
 
     def __post_init__(self) -> None:
@@ -68,6 +73,10 @@ class WindowJoin:
         object.__setattr__(self, "on", on)
         self._set_times()
         object.__setattr__(self, "windows", edges_of(self.windows))
+        if self.time_slots not in (None, "auto"):
+            object.__setattr__(self, "time_slots", parse_non_negative(self.time_slots, name="time_slots"))
+            if not self.time_slots:
+                raise QueryError(Code.BAD_OPTION, "time_slots is 0", "give a width above zero")
         for name, known in (("strategy", STRATEGIES), ("conservative", CONSERVATIVE), ("method", METHODS)):
             if getattr(self, name) not in known:
                 raise QueryError(Code.BAD_OPTION, f"{name} is {getattr(self, name)!r}", f"choose of {', '.join(known)}")
@@ -76,6 +85,7 @@ class WindowJoin:
         self._set_predicates()
         self._set_by_stream()
         self.graph()
+        _ = self.slots
         if self.joint:
             from whenabouts.core.joint_probability import check_joint
 
@@ -181,6 +191,18 @@ class WindowJoin:
     def lateness_us(self) -> tuple[int, ...]:
         """Microseconds of lateness, by stream."""
         return tuple(parse_duration(us) for us in self.lateness)
+
+    @property
+    def slots(self) -> WindowSlots | None:
+        """How the rows of a key are spread over buckets; None: they are not."""
+        if self.time_slots is None or (self.time_slots == "auto" and self.key_columns):
+            return None
+        try:
+            return window_slots(self.graph(), None if self.time_slots == "auto" else parse_duration(self.time_slots))
+        except QueryError:
+            if self.time_slots == "auto":
+                return None
+            raise
 
     def spec(self, stream: str) -> TimeSpec:
         """The time specification of a stream."""

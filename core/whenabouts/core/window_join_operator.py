@@ -52,7 +52,7 @@ class WindowJoinOperator:
             for place, (schema, (name, spec)) in enumerate(zip(schemas, query.times, strict=True))
         )
         plain = [reader.schema for reader in self.readers]
-        self.keys = Keys(query.key_columns, plain, query.inputs)
+        self.keys = Keys(query.key_columns, plain, query.inputs, query.slots)
         asked = [f"probability_{edge.first}_{edge.second}" for edge in self._uncertain()]
         self._columns = CombinationColumns(
             dict(zip(query.inputs, plain, strict=True)),
@@ -63,6 +63,8 @@ class WindowJoinOperator:
         self._choice = choose(query, streaming=streaming)
         self.event_time = T_LAST if streaming and self._choice.strategy == "bew" else None
         purpose = "" if self._choice.strategy == "bew" else "in the order of time"
+        if query.slots is not None:  # rows in state were placed by them
+            purpose += f"{query.slots}"
         self._layout = Layout([reader.block_schema for reader in self.readers], purpose=purpose)
         self._ends = query.graph().ends
 

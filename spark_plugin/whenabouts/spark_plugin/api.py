@@ -157,15 +157,17 @@ def window_join(
     method: str = "hash",
     lateness: Duration | Mapping[str, Duration] = 0,
     joint: bool = False,
+    time_slots: Duration | None = "auto",
     rates: Mapping[str, float] | None = None,
     buckets: int | None = None,
 ) -> DataFrame:
     """Combinations of one row from each of several DataFrames that lie in each other's windows, batch or streaming.
 
-    Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets` and rejected rows as
-    in `timing_join`. On a stream `strategy="bew"` (what `auto` takes) gives a combination with the newest of its rows,
-    and `t_last` carries the watermark on; `few` waits until the watermark has passed all of them, which costs less at
-    high rates, and its rows carry none. A predicate travels to the workers by pickle, and sees Arrow arrays.
+    Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets`, `time_slots` and
+    rejected rows as in `timing_join`. On a stream `strategy="bew"` (what `auto` takes) gives a combination with the
+    newest of its rows, and `t_last` carries the watermark on; `few` waits until the watermark has passed all of them,
+    which costs less at high rates, and its rows carry none. A predicate travels to the workers by pickle, and sees
+    Arrow arrays.
 
     Raises: as `timing_join`; QueryError WA-2006 where `frames` and `time` name other streams, WA-2004 for windows that
     leave two streams without a bound, WA-2061 to WA-2065 for windows and predicates. Cost: packing and shuffling each
@@ -182,6 +184,7 @@ def window_join(
         method=method,
         lateness=lateness,
         joint=joint,
+        time_slots=time_slots,
         rates=rates or {},
     )
     return run(query, [frames[name] for name in query.inputs], buckets=buckets)
