@@ -12,7 +12,7 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.events import times
 from whenabouts.core.extent_stream import Coalescing, Look, Runs
 from whenabouts.core.keys import Keys
-from whenabouts.core.temporal_tuples import groups_of
+from whenabouts.core.temporal_tuples import groups_of, one_chunk
 from whenabouts.core.value_equivalence import comparable
 
 WINDOW_END = "window_end"
@@ -53,9 +53,7 @@ class RunOutput:
     def of_rows(self, table: pa.Table, runs: Runs) -> pa.RecordBatch:
         """The rows of runs whose `first` is a row of a table."""
         first = pa.array(runs.first)
-        columns = [table.column(name).combine_chunks() for name in self._names]
-        chunks = [c.chunk(0) if isinstance(c, pa.ChunkedArray) else c for c in columns]
-        return self._batch([chunk.take(first) for chunk in chunks], runs)
+        return self._batch([one_chunk(table.column(name)).take(first) for name in self._names], runs)
 
     def _batch(self, columns: list[pa.Array], runs: Runs) -> pa.RecordBatch:
         periods = [time_array(runs.start, self._time), time_array(runs.end, self._time)]

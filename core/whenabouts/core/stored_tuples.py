@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.events import PREFIX, T_MAX, T_MIN
-from whenabouts.core.temporal_tuples import TemporalTuples
+from whenabouts.core.temporal_tuples import TemporalTuples, one_chunk
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -101,7 +101,7 @@ class TupleForm:
             plain = table.select(self.names)
         else:
             more = _flat(table.column(MORE))
-            size = np.asarray(_chunk(table.column(MORE)).value_lengths()).astype(np.int64) + 1
+            size = np.asarray(one_chunk(table.column(MORE)).value_lengths()).astype(np.int64) + 1
             heads = np.cumsum(size) - size
             joined = np.ones(int(size.sum()), bool)
             joined[heads] = False
@@ -111,7 +111,7 @@ class TupleForm:
             plain = table.select(self.names)
             if self.all_values:
                 groups = table.select(self.group).take(pa.array(rows))
-                values = [_chunk(table.column(name)).flatten() for name in self.values]
+                values = [one_chunk(table.column(name)).flatten() for name in self.values]
                 plain = pa.table([*groups.columns, *values], schema=self.plain)
                 rows = np.arange(len(joined))
         keep = times >= from_us
@@ -123,12 +123,8 @@ class TupleForm:
         return Unordered(plain, rows.astype(np.int32), times, joined, weight)
 
 
-def _chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-
-
 def _flat(lists: pa.ChunkedArray) -> IntArray:
-    return np.asarray(_chunk(lists).flatten().to_numpy(zero_copy_only=False))
+    return np.asarray(one_chunk(lists).flatten().to_numpy(zero_copy_only=False))
 
 
 def _lists(values: pa.Array, offsets: IntArray) -> pa.Array:

@@ -36,7 +36,7 @@ def groups_of(keys: Keys, table: pa.Table) -> Groups:
     if not keys.names:
         return Groups(np.zeros(table.num_rows, np.int64), 0, 1)
     if len(keys.names) == 1 and pa.types.is_int64(keys.types[0]):
-        column = _one_chunk(table.column(keys.names[0])).cast(pa.int64())
+        column = one_chunk(table.column(keys.names[0])).cast(pa.int64())
         low, high = (0, -1) if column.null_count else least_and_greatest(column.to_numpy())
         if low <= high and high - low < max(4 * len(column), 1024):
             return Groups(column.to_numpy(), int(low), int(high - low + 1))
@@ -64,7 +64,7 @@ class TemporalTuples:
     def taken(self, at: IntArray, names: Sequence[str]) -> list[pa.Array]:
         """The columns of the tuples at places."""
         rows = pa.array(self.rows[at])
-        return [_one_chunk(self.table.column(name)).take(rows) for name in names]
+        return [one_chunk(self.table.column(name)).take(rows) for name in names]
 
     @property
     def heads(self) -> BoolArray:
@@ -132,23 +132,27 @@ def links_of(tuples: TemporalTuples, values: Sequence[str], equivalence: Equival
 
     The first tuple of a group goes on nothing; what is known already is not compared again.
     """
-    found = np.zeros(len(tuples), bool) if tuples.joined is None else tuples.joined.copy()
-    open_ = ~tuples.heads
-    found &= open_
-    if tuples.joined is not None:
-        open_ &= ~found
-    after = np.flatnonzero(open_)
+    heads = tuples.heads
+    if tuples.joined is None and equivalence.predicate is None and len(tuples):
+        # Of all neighbours none is known: each value is fetched once, and whole columns are compared.
+        columns = [comparable(tuples.table.column(name)).take(tuples.rows) for name in values]
+        found = np.empty(len(tuples), bool)
+        found[1:] = linked([c.slice(0, -1) for c in columns], [c.slice(1, None) for c in columns], equivalence)
+        found[heads] = False
+        return found, len(tuples) - int(heads.sum())
+    found = np.zeros(len(tuples), bool) if tuples.joined is None else tuples.joined & ~heads
+    after = np.flatnonzero(~found & ~heads)
+    earlier, later = tuples.rows[after - 1], tuples.rows[after]
     if not len(after):
         return found, 0
-    before = after - 1
     if equivalence.predicate is not None:
-        rows = tuples.table.select(values)
-        found[after] = linked_by_predicate(rows, equivalence.predicate, tuples.rows[before], tuples.rows[after])
+        found[after] = linked_by_predicate(tuples.table.select(values), equivalence.predicate, earlier, later)
     else:
         columns = [comparable(tuples.table.column(name)) for name in values]
-        found[after] = linked(columns, equivalence, tuples.rows[before], tuples.rows[after])
+        found[after] = linked([c.take(earlier) for c in columns], [c.take(later) for c in columns], equivalence)
     return found, len(after)
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column in one array, without a copy where they are (`combine_chunks` always copies)."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])

@@ -1,0 +1,120 @@
+"""Coalescing of readings, Arrow tables in and out, against Polars and DuckDB giving the same columns.
+
+    python benchmarks/coalesce.py [--rows 10000000] [--groups 1000] [--repeat 3]
+
+Readings in order of time and shuffled, with a coalescing probability of 0.5 and 0.9. Polars gets its fastest form
+(`rle_id` over groups, then a group-by), DuckDB gaps-and-islands with window functions. One thread each, in one run; the
+run fails unless all give the same runs.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["POLARS_MAX_THREADS"] = "1"
+
+import time
+from collections.abc import Callable
+
+import click
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from whenabouts.core.local import coalesce
+
+ISLANDS = """
+WITH marked AS (
+    SELECT g, t, v, CASE WHEN v = lag(v) OVER w THEN 0 ELSE 1 END AS begins, lead(t, 1, t) OVER w AS until
+    FROM readings WINDOW w AS (PARTITION BY g ORDER BY t)),
+numbered AS (SELECT *, sum(begins) OVER (PARTITION BY g ORDER BY t ROWS UNBOUNDED PRECEDING) AS run FROM marked)
+SELECT g, first(v) AS v, min(t) AS valid_from, max(until) AS valid_to, count(*) AS n FROM numbered GROUP BY g, run
+"""
+
+
+def readings(rows: int, groups: int, cp: float, shuffled: bool) -> pa.Table:
+    """One reading of a random group each millisecond; a value changes with probability 1 - cp."""
+    rng = np.random.default_rng(7)
+    group = rng.integers(0, groups, rows)
+    by_group = np.argsort(group, kind="stable")
+    value = np.empty(rows)
+    value[by_group] = np.cumsum(rng.random(rows) >= cp) % 1000
+    t = 1_700_000_000_000_000 + 1000 * np.arange(rows)
+    order = rng.permutation(rows) if shuffled else np.arange(rows)
+    return pa.table({"g": group[order], "t": t[order], "v": value[order]})
+
+
+def ours(table: pa.Table) -> pa.Table:
+    """The call under test."""
+    return coalesce(table, time="t", group="g", values="v")
+
+
+def in_polars(table: pa.Table, shuffled: bool) -> pa.Table:
+    """Polars, told to sort only where it must."""
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    if shuffled:
+        frame = frame.sort("t")
+    runs = (
+        frame.lazy()
+        .with_columns(run=pl.col("v").rle_id().over("g"), until=pl.col("t").shift(-1).over("g").fill_null(pl.col("t")))
+        .group_by("g", "run")
+        .agg(pl.col("v").first(), valid_from=pl.col("t").first(), valid_to=pl.col("until").last(), n=pl.len())
+        .select("g", "v", "valid_from", "valid_to", pl.col("n").cast(pl.Int64))
+    )
+    return runs.collect().to_arrow()
+
+
+def in_duckdb(table: pa.Table) -> pa.Table:
+    """DuckDB on the same table."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.register("readings", table)
+    return connection.sql(ISLANDS).to_arrow_table()
+
+
+def check_equal(one: pa.Table, other: pa.Table, name: str) -> None:
+    """Fail unless both hold the same rows."""
+    keys = [("g", "ascending"), ("valid_from", "ascending")]
+    a, b = (table.select(one.column_names).sort_by(keys) for table in (one, other))
+    for column in one.column_names:
+        if not np.array_equal(a.column(column).to_numpy(), b.column(column).to_numpy()):
+            raise click.ClickException(f"{name} differs in column {column}")
+
+
+def cpu_seconds(call: Callable[[], pa.Table]) -> float:
+    """CPU-seconds of a call."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+@click.command()
+@click.option("--rows", default=10_000_000, show_default=True)
+@click.option("--groups", default=1_000, show_default=True)
+@click.option("--repeat", default=3, show_default=True)
+def main(rows: int, groups: int, repeat: int) -> None:
+    """Time all three, alternating, and print medians and ratios."""
+    pa.set_cpu_count(1)
+    for shuffled in (False, True):
+        for cp in (0.5, 0.9):
+            table = readings(rows, groups, cp, shuffled)
+            calls: dict[str, Callable[[], pa.Table]] = {
+                "whenabouts": lambda table=table: ours(table),
+                "Polars": lambda table=table, shuffled=shuffled: in_polars(table, shuffled),
+                "DuckDB": lambda table=table: in_duckdb(table),
+            }
+            found = ours(table)
+            for name in ("Polars", "DuckDB"):
+                check_equal(found, calls[name](), name)
+            seconds = {name: sorted(cpu_seconds(call) for _ in range(repeat)) for name, call in calls.items()}
+            medians = {name: float(np.median(values)) for name, values in seconds.items()}
+            order = "shuffled" if shuffled else "in order of time"
+            click.echo(f"{rows:,} rows {order}, cp {cp}: {found.num_rows:,} runs, equal")
+            for name, median in medians.items():
+                ratio = f"  {median / medians['whenabouts']:.1f}x" if name != "whenabouts" else ""
+                click.echo(f"  {name:10s} {median:7.3f} CPU-s  {rows / median / 1e6:6.1f} million rows/s{ratio}")
+
+
+if __name__ == "__main__":
+    main()
