@@ -26,8 +26,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from process_cpu import cpu_of_tree
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, expr, xxhash64
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from whenabouts.core import Interval, Lateness, Point, within
 from whenabouts.spark_plugin import local_session, observed, timing_join
@@ -183,9 +186,8 @@ def run_stream(spark: SparkSession, case: Case, build: Callable[..., DataFrame],
 
         release(0, case.warm)
         writer = sink(build(case, *frames)).option("checkpointLocation", (folder / "checkpoint").as_uri())
-        query = writer.start()
+        query = started(writer)
         try:
-            query.processAllAvailable()
             with cost_of(2 * case.measured * case.rows) as cost:
                 release(case.warm, case.warm + case.measured)
                 query.processAllAvailable()
@@ -195,6 +197,20 @@ def run_stream(spark: SparkSession, case: Case, build: Callable[..., DataFrame],
             return cost
         finally:
             query.stop()
+
+
+def started(writer: DataStreamWriter, attempts: int = 5) -> StreamingQuery:
+    """The query after its first steps. Spark gives Python workers 10 s to start, and a busy machine needs more."""
+    while True:
+        query = writer.start()
+        try:
+            query.processAllAvailable()
+            return query
+        except StreamingQueryException as error:
+            query.stop()
+            attempts -= 1
+            if not attempts or "failed to connect back" not in str(error):
+                raise
 
 
 def run_batch(spark: SparkSession, case: Case, build: Callable[..., DataFrame], sink: Sink) -> Cost:
