@@ -8,6 +8,7 @@ how far it has come.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,7 +137,7 @@ class WindowJoinOperator:
         for input in sorted(new):
             seen = [views.stored(other) if other > input else views.all(other) for other in range(len(rows))]
             seen[input] = views.new(input)
-            self._expand(self._walk(input), seen, rows, step)
+            self._expand(self._walks[input], seen, rows, step)
 
     def _sweep(self, state: SegmentedState, fresh: list[Arrival], until_us: int, step: Step) -> None:
         """FEW: join every row that the watermark has passed, with what is older."""
@@ -152,7 +153,7 @@ class WindowJoinOperator:
         for input in range(len(rows)):
             seen = views.every()
             seen[input] = seen[input].only((seen[input].anchor >= done_us) & (seen[input].anchor < until_us))
-            self._expand(self._walk(input), seen, rows, step)
+            self._expand(self._walks[input], seen, rows, step)
         state.progress_us = until_us
 
     def _expand(self, walk: Walk, seen: list[StreamRows], rows: list[SideRows], step: Step) -> None:
@@ -179,8 +180,11 @@ class WindowJoinOperator:
         step.metrics[metrics.TUPLE_TESTS] += counters.tuple_tests
         step.metrics[metrics.WINDOW_TESTS] += counters.window_tests
 
-    def _walk(self, base: int) -> Walk:
-        return walk_from(base, self.query.graph(), self._choice.strategy, self._choice.conservative)
+    @cached_property
+    def _walks(self) -> list[Walk]:
+        """By base stream, the walks of the algorithm that is known before any row."""
+        graph, choice = self.query.graph(), self._choice
+        return [walk_from(base, graph, choice.strategy, choice.conservative) for base in range(len(self.readers))]
 
     def _views(self, rows: list[SideRows]) -> StreamViews:
         return StreamViews(rows, self.keys, nested=self.query.method == "nested")
@@ -271,7 +275,7 @@ class WindowJoinOperator:
         """Where rows of `other` can be looked for from base rows with anchors between two instants."""
         if base == other:
             return first_us, last_us
-        walk = self._walk(base)
+        walk = self._walks[base]
         lo, hi = walk.bounds[walk.order.index(other)][0]
         return (
             -END_OF_TIME if first_us == NO_WATERMARK else first_us + lo,

@@ -1,0 +1,103 @@
+"""The cost function of window joins: expected operations against counted ones, and what `auto` makes of them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from whenabouts.core import Point
+from whenabouts.core.local import run
+from whenabouts.core.window_cost import Operations, Prices, alternatives, cheapest, choose, expected
+from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.window_walks import walk_from
+
+SECOND = 1_000_000
+KEYS, SECONDS = 40, 400
+
+
+def _query(windows: dict[tuple[str, str], Any], **options: Any) -> WindowJoin:
+    names = sorted({name for pair in windows for name in pair})
+    return WindowJoin(times=dict.fromkeys(names, Point("t")), windows=windows, on="k", **options)
+
+
+def _tables(rates: dict[str, float]) -> list[pa.Table]:
+    """Poisson streams with these rows per second and key."""
+    random = np.random.default_rng(11)
+    tables = []
+    for rate in rates.values():
+        n = int(rate * KEYS * SECONDS)
+        tables.append(
+            pa.table({"k": random.integers(0, KEYS, n), "t": np.sort(random.integers(0, SECONDS * SECOND, n))})
+        )
+    return tables
+
+
+CLIQUE = dict.fromkeys(itertools.combinations("abc", 2), "2 s")
+CASES = {
+    "clique": (CLIQUE, {"a": 0.5, "b": 0.5, "c": 0.5}),
+    "wide clique": (dict.fromkeys(itertools.combinations("abcd", 2), "2 s"), dict.fromkeys("abcd", 0.3)),
+    "uneven rates": (CLIQUE, {"a": 0.1, "b": 1.0, "c": 0.4}),
+    "path": ({("a", "b"): "1 s", ("b", "c"): "3 s"}, {"a": 0.6, "b": 0.3, "c": 0.5}),
+}
+
+
+@pytest.mark.parametrize("strategy", ["bew", "few"])
+@pytest.mark.parametrize("case", CASES)
+def test_expected_operations_are_about_the_counted_ones(case: str, strategy: str) -> None:
+    windows, rates = CASES[case]
+    query = _query(windows, strategy=strategy, conservative="none")
+    counted = run(query, _tables(rates)).metrics
+    places = range(len(rates)) if strategy == "few" else [len(rates) - 1]
+    walks = [walk_from(base, query.graph(), strategy, "none") for base in places]
+    work = sum((expected(walk, list(rates.values()), streaming=False) for walk in walks), Operations())
+    for name in ("periods", "tuple_tests"):
+        told = getattr(work, name) * KEYS * SECONDS
+        assert told == pytest.approx(counted[name], rel=0.2), name
+
+
+def test_conservative_bounds_cost_what_they_are_wider() -> None:
+    query = _query({("a", "b"): "1 s", ("b", "c"): "60 s"})
+    for streaming in (False, True):
+        found = list(alternatives(query, query.graph(), [1.0, 1.0, 1.0], streaming=streaming))
+        assert min(found, key=lambda choice: choice.cost).conservative == "none"
+        worst = {how: min(c.cost for c in found if c.conservative == how) for how in ("none", "lca", "gca")}
+        assert worst["none"] < worst["lca"] <= worst["gca"]
+
+
+def test_the_base_of_finite_input_is_where_least_is_tried() -> None:
+    """A rare stream in the middle of a path: begin there."""
+    query = _query({("a", "b"): "5 s", ("b", "c"): "5 s"})
+    assert cheapest(query, query.graph(), [5.0, 0.01, 5.0], streaming=False).base == 1
+    declared = _query({("a", "b"): "5 s", ("b", "c"): "5 s"}, strategy="bew", conservative="none")
+    assert cheapest(declared, declared.graph(), [5.0, 0.01, 5.0], streaming=False).base == 2  # as it was asked for
+
+
+def test_prices_decide() -> None:
+    query = _query(CLIQUE)
+    graph, rates = query.graph(), [0.2, 0.2, 0.2]
+    dear = cheapest(query, graph, rates, streaming=True, prices=Prices(period=1.0, tuple_test=1e6))
+    assert dear.strategy == "few"  # it tries fewer tuples
+    assert cheapest(query, graph, rates, streaming=True, prices=Prices(row=0, period=1e6, tuple_test=1)).cost > 0
+
+
+def test_streams_wait_for_nobody_unless_rates_are_declared() -> None:
+    assert choose(_query(CLIQUE), streaming=True).strategy == "bew"
+    declared = _query(CLIQUE, rates={"a": 50.0, "b": 50.0, "c": 50.0})
+    costs = {c.strategy: c.cost for c in alternatives(declared, declared.graph(), [50.0] * 3, streaming=True)}
+    assert choose(declared, streaming=True).strategy == min(costs, key=lambda name: costs[name])
+    assert choose(_query(CLIQUE, strategy="few"), streaming=True).strategy == "few"
+
+
+def test_auto_gives_the_same_rows_from_any_base() -> None:
+    windows, rates = CASES["uneven rates"]
+    tables = _tables(rates)
+    found = [
+        run(_query(windows, strategy=s), tables).output.sort_by([(f"t_{n}", "ascending") for n in "abc"])
+        for s in ("auto", "bew", "few")
+    ]
+    assert found[0] == found[1] == found[2]
+    assert found[0].num_rows > 100
