@@ -1,38 +1,43 @@
-"""What a user calls: streams of blocks in, a stream of blocks out, with the job's own runtime mode.
+"""What a user calls: streams of blocks or rows in, such a stream out, with the job's own runtime mode.
 
-The way of a row: `blocks` (elements to packed rows, by bucket) -> `bucket_host` (the operator) -> here, where output,
-rejects and counts part.
+The way of a row: `row_streams` (rows to blocks) -> `blocks` (elements to packed rows, by bucket) -> `bucket_host`
+(the operator) -> here, where output, rejects and counts part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyflink.common import Duration as FlinkDuration
 from pyflink.common import Types, WatermarkStrategy
-from pyflink.datastream import DataStream, OutputTag, RuntimeExecutionMode
+from pyflink.datastream import DataStream, RuntimeExecutionMode
 from pyflink.java_gateway import get_gateway
+from pyflink.table import Table
 
 from whenabouts.core.conditions import Condition
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.hosting import Hosting
+from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.clock import delay_ms
-from whenabouts.flink_plugin.wire import COUNTS_OUTPUT, REJECTS_OUTPUT, blob_type, packed_type, tagged_type
+from whenabouts.flink_plugin.row_streams import as_given, blocks_of
+from whenabouts.flink_plugin.wire import blob_type, packed_type, tagged_type
 
 BUCKETS = 32
 """Buckets unless the user says otherwise. A constant, not a multiple of the parallelism: keys must find their state
 again when a job is restored with another one."""
 
 WATERMARKS = ("lateness", "inputs")
+
+Form: TypeAlias = Blocks | Table | DataStream
+"""What a query takes and gives."""
 
 
 class Result(NamedTuple):
@@ -44,32 +49,38 @@ class Result(NamedTuple):
     @property
     def output(self) -> Blocks:
         """The output rows; the watermark goes on with them."""
-        return self._blocks(self.operator, self.hosting.operator().output_schema)
+        return self._blocks(OUTPUT, self.hosting.operator().output_schema)
 
     @property
     def rejects(self) -> Blocks:
         """The rejected rows."""
-        return self._blocks(self.side(REJECTS_OUTPUT), self.hosting.rejects_schema)
+        return self._blocks(REJECTED, self.hosting.rejects_schema)
 
     @property
     def counts(self) -> DataStream:
         """The counts of `whenabouts.core.metrics`: JSON objects by name, one for each step, to be summed."""
-        return self.side(COUNTS_OUTPUT).map(lambda tagged: bytes(tagged[1]).decode(), Types.STRING())
+        return self._tagged(COUNTS).map(bytes.decode, Types.STRING())
 
-    def side(self, name: str) -> DataStream:
-        """A side output of the operator, tagged."""
-        return self.operator.get_side_output(OutputTag(name, tagged_type()))
+    def _blocks(self, tag: int, schema: pa.Schema) -> Blocks:
+        return Blocks(self._tagged(tag), schema, ReadBlob(schema))
 
-    def _blocks(self, tagged: DataStream, schema: pa.Schema) -> Blocks:
-        return Blocks(tagged.map(lambda row: bytes(row[1]), blob_type()), schema, ReadBlob(schema))
+    def _tagged(self, tag: int) -> DataStream:
+        """Blobs of one tag. (Not a side output of Flink's: PyFlink mixes those that nobody reads with the main one.)"""
+
+        def of_tag(row: Any) -> Iterator[bytes]:
+            if row[0] == tag:
+                yield bytes(row[1])
+
+        parallelism = self.operator._j_data_stream.getParallelism()
+        return self.operator.flat_map(of_tag, blob_type()).set_parallelism(parallelism)
 
 
 _results: WeakKeyDictionary[Any, Result] = WeakKeyDictionary()
 
 
 def timing_join(
-    left: Blocks,
-    right: Blocks,
+    left: Form,
+    right: Form,
     *,
     left_time: TimeSpec,
     right_time: TimeSpec,
@@ -87,8 +98,31 @@ def timing_join(
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "timing-join",
-) -> Blocks:
-    """Pairs of a left and a right row for which `P(condition) >= confidence`, as a stream or in batch."""
+) -> Form:
+    """Pairs of a left and a right row for which `P(condition) >= confidence`, as a stream or in batch.
+
+    `left`, `right`: Tables, DataStreams of named rows, or `Blocks`, the fastest form; what comes back has the form of
+    `left`. Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), `probability` (double)
+    unless `probability=False`, and on streams `event_time` (the larger `t_max` of the pair). In a Table `event_time`
+    is the time attribute, under the operator's watermark, so that windows can follow. Rows that cannot be used are in
+    `rejects(pairs)`; no row is dropped silently.
+
+    Whether it is a stream or a batch, `execution.runtime-mode` says (AUTOMATIC is taken for a stream). `how`
+    (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows without a
+    partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see `whenabouts.core.join_modes`.
+    In every mode but plain inner `event_time` is the instant that settled the row: it lies behind the watermark and
+    is no time attribute.
+
+    `watermarks`: `lateness` follows the greatest `t_max` of each input by its lateness, as on every engine; `inputs`
+    keeps what the streams carry, which must then have event times (EngineError WA-3021 in the job where they have
+    not). A query that is restored may have another confidence, not less than the `min_confidence` that it was started
+    with. `buckets`: into how many parts the keys are split (32); it is the limit of parallelism, and fixed for the
+    life of a savepoint. Without `on` there is one part. `name` begins the uid of every operator: two joins in a job
+    need two.
+
+    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options. Cost: packing and shuffling both sides
+    once, then as `whenabouts.core.local.timing_join` in parallel over the buckets.
+    """
     query = TimingJoin(
         left_time=left_time,
         right_time=right_time,
@@ -109,25 +143,29 @@ def timing_join(
 
 def run(
     query: Query,
-    inputs: Sequence[Blocks],
+    inputs: Sequence[Form],
     *,
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "whenabouts",
-) -> Blocks:
-    """The output of any query over one stream for each of its inputs."""
+) -> Form:
+    """The output of any query over one stream for each of its inputs, in the form of the first; as `timing_join`."""
     result = hosted(query, inputs, buckets=buckets, watermarks=watermarks, name=name)
-    output = result.output
+    output = as_given(result.output, inputs[0], result.hosting.operator().event_time)
     _results[output] = result
     return output
 
 
-def rejects(result: Blocks) -> Blocks:
-    """The rows that the query giving `result` did not process: `input`, `code`, `reason`, and their own columns."""
-    return result_of(result).rejects
+def rejects(result: Form) -> Form:
+    """The rows that the query giving `result` did not process: `input`, `code`, `reason`, and their own columns.
+
+    They come from the same operator, in the form of `result`: nothing runs twice. Raises QueryError WA-2006 unless
+    `result` is itself what a function of this package returned.
+    """
+    return as_given(result_of(result).rejects, result, None)
 
 
-def counts(result: Blocks) -> DataStream:
+def counts(result: Form) -> DataStream:
     """Counts by name as JSON (rows_in = rows_processed + rows_rejected, and those of the operator), one per step."""
     return result_of(result).counts
 
@@ -144,7 +182,7 @@ def result_of(result: Any) -> Result:
 
 def hosted(
     query: Query,
-    inputs: Sequence[Blocks],
+    inputs: Sequence[Form],
     *,
     buckets: int | None = None,
     watermarks: str = "lateness",
@@ -152,12 +190,13 @@ def hosted(
 ) -> Result:
     """The operator of a query in the job of its inputs; `run` before output and rejects part."""
     _check(query, inputs, buckets, watermarks)
-    streaming = _is_streaming(inputs[0].stream)
-    hosting = Hosting(query, tuple(source.schema for source in inputs), buckets or BUCKETS, streaming)
+    blocks = [blocks_of(source) for source in inputs]
+    streaming = _is_streaming(blocks[0].stream)
+    hosting = Hosting(query, tuple(source.schema for source in blocks), buckets or BUCKETS, streaming)
     hosting.operator()  # refuses here, in the client, what cannot work
     sides = [
         _packed(source, hosting, place, own_clock=watermarks == "lateness", name=name)
-        for place, source in enumerate(inputs)
+        for place, source in enumerate(blocks)
     ]
     rows = sides[0].union(*sides[1:]) if len(sides) > 1 else sides[0]
     buckets_of_rows = rows.key_by(lambda packed: packed[0], Types.INT())
@@ -196,7 +235,7 @@ def _under_watermark(clocked: DataStream, lateness_us: int, label: str, parallel
     return DataStream(packed.name(f"{label}-packed").uid(f"{label}-packed").setParallelism(parallelism))
 
 
-def _check(query: Query, inputs: Sequence[Blocks], buckets: int | None, watermarks: str) -> None:
+def _check(query: Query, inputs: Sequence[Form], buckets: int | None, watermarks: str) -> None:
     if len(inputs) != len(query.inputs):
         raise QueryError(
             Code.BAD_OPTION,

@@ -12,16 +12,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyflink.common import Types
-from pyflink.datastream import KeyedProcessFunction, OutputTag, RuntimeContext
+from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, REJECTS, Arrived, Hosting, Tagged, tagged_rows
+from whenabouts.core.hosting import REJECTS, Arrived, Hosting, tagged_rows
 from whenabouts.core.protocol import NO_WATERMARK, Demand, SegmentStore, Step
 from whenabouts.core.stores import DictStore
 from whenabouts.flink_plugin.clock import LAST_MS, Clock
 from whenabouts.flink_plugin.own_thread import runner
-from whenabouts.flink_plugin.wire import COUNTS_OUTPUT, REJECTS_OUTPUT, tagged_type
 
 _HEADER = struct.Struct("<iq")
 """In front of a kept blob: its kind and its number of rows."""
@@ -29,6 +28,8 @@ _HEADER = struct.Struct("<iq")
 Out = Iterator[Any]
 Blob = tuple[int, int, bytes]
 """Kind, rows, bytes."""
+TaggedBlob = tuple[int, bytes]
+"""`core.hosting.Tagged` as Flink takes it."""
 
 
 class MapStateStore:
@@ -67,10 +68,6 @@ class BucketFunction(KeyedProcessFunction):
         self._runner = runner()
         self._operator = self._runner.run(self._hosting.operator)
         self._inputs = self._hosting.query.inputs
-        self._tags = {
-            REJECTED: OutputTag(REJECTS_OUTPUT, tagged_type()),
-            COUNTS: OutputTag(COUNTS_OUTPUT, tagged_type()),
-        }
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
@@ -81,7 +78,7 @@ class BucketFunction(KeyedProcessFunction):
         _, kind, rows, _, blob = value
         packed = (kind, rows, bytes(blob))
         if kind == REJECTS:
-            yield from self._out(self._runner.run(lambda: self._tagged(Step(), self._arrived([packed]))))
+            yield from self._runner.run(lambda: self._tagged(Step(), self._arrived([packed])))
             return
         book = self._book_of(ctx)
         if self._hosting.streaming:
@@ -105,7 +102,7 @@ class BucketFunction(KeyedProcessFunction):
     ) -> Out:
         timer_us, tagged = self._step(self._store, packed, clock.us, Demand.NOTHING)
         self._set_timer(book, clock.timer_ms(timer_us), ctx, fired)
-        yield from self._out(tagged)
+        yield from tagged
 
     def _end(self, clock: Clock) -> Out:
         """Everything that is still to come from this bucket; nothing of it stays."""
@@ -117,14 +114,14 @@ class BucketFunction(KeyedProcessFunction):
         self._segments.clear()
         self._kept.clear()
         self._book.clear()
-        yield from self._out(tagged)
+        yield from tagged
 
     def _step(
         self, store: SegmentStore, packed: list[Blob], watermark_us: int, demand: Demand
-    ) -> tuple[int | None, list[Tagged]]:
+    ) -> tuple[int | None, list[TaggedBlob]]:
         """One step of the operator: the timer that it wants, and what it gave."""
 
-        def work(segments: SegmentStore) -> tuple[int | None, list[Tagged]]:
+        def work(segments: SegmentStore) -> tuple[int | None, list[TaggedBlob]]:
             arrived = self._arrived(packed)
             step = self._operator.step(segments, arrived.arrivals, watermark_us, demand)
             return step.timer_us, self._tagged(step, arrived)
@@ -136,12 +133,8 @@ class BucketFunction(KeyedProcessFunction):
         arrived.take(self._operator, packed)
         return arrived
 
-    def _tagged(self, step: Step, arrived: Arrived) -> list[Tagged]:
-        return list(tagged_rows(step, arrived, self._operator, self._inputs))
-
-    def _out(self, tagged: list[Tagged]) -> Out:
-        for row in tagged:
-            yield tuple(row) if row.tag == OUTPUT else (self._tags[row.tag], tuple(row))
+    def _tagged(self, step: Step, arrived: Arrived) -> list[TaggedBlob]:
+        return [(row.tag, row.blob) for row in tagged_rows(step, arrived, self._operator, self._inputs)]
 
     def _known_book(self) -> dict[str, Any] | None:
         data = self._book.value()

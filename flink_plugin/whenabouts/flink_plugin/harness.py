@@ -23,10 +23,9 @@ from whenabouts.core.hosting import OUTPUT, REJECTED, Hosting, read_counts
 from whenabouts.core.local import Outcome
 from whenabouts.core.protocol import Query
 from whenabouts.core.segments import decode
-from whenabouts.flink_plugin.api import Result, hosted
+from whenabouts.flink_plugin.api import hosted
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.local_environment import PROCESS, THREAD, local_environment
-from whenabouts.flink_plugin.wire import COUNTS_OUTPUT, REJECTS_OUTPUT
 
 CHECKPOINT_MS = 10
 """Flink takes no shorter interval."""
@@ -87,7 +86,7 @@ class FlinkRun:
             numbers = numbers.uid("steps").set_parallelism(1)
             sources = [self._source(Path(folder) / name, name, numbers) for name in self._query.inputs]
             result = hosted(self._query, sources, buckets=self._variant.parallelism)
-            tagged = _everything(result)
+            tagged = result.operator
             if self._variant.restart_after is not None:
                 tagged = tagged.map(_CrashOnce(Path(folder), self._variant.restart_after), tagged.get_type())
             return _outcome(result.hosting, tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()))
@@ -156,10 +155,6 @@ def _steps(n: int, variant: Variant) -> Source:
     pace = jvm.org.apache.flink.api.connector.source.util.ratelimit.RateLimiterStrategy
     paced = pace.perCheckpoint(1) if variant.streaming else pace.noOp()
     return Source(datagen.source.DataGeneratorSource(look_up, n, paced, text))
-
-
-def _everything(result: Result) -> DataStream:
-    return result.operator.union(result.side(REJECTS_OUTPUT), result.side(COUNTS_OUTPUT))
 
 
 def _plain(tagged: Any) -> tuple[int, bytes]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pyflink.common import Types
 from pyflink.common.typeinfo import TypeInformation
 
-REJECTS_OUTPUT = "rejects"
-COUNTS_OUTPUT = "counts"
-
 
 def blob_type() -> TypeInformation:
     """Arrow bytes."""

@@ -1,0 +1,172 @@
+"""Columns between Arrow and Flink: what a query is told of an input's columns, and what its output is called in Flink.
+
+TIMESTAMP_LTZ is an instant and reaches the query as timestamp[us, UTC]; TIMESTAMP is a timestamp without zone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyflink.common import Instant, Types
+from pyflink.common.typeinfo import LocalTimeTypeInfo, RowTypeInfo, TypeInformation
+from pyflink.table import DataTypes
+from pyflink.table import types as table_types
+from pyflink.table.types import DataType
+
+from whenabouts.core.errors import Code, InputError
+
+_INSTANT = pa.timestamp("us", "UTC")
+_WALL_TIME = pa.timestamp("us")
+_TIME = LocalTimeTypeInfo.TimeType
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+class _Plain(NamedTuple):
+    """A type that needs no parameters, as Arrow, SQL and the DataStream API call it."""
+
+    arrow: pa.DataType
+    table: Callable[[], DataType]
+    row: Callable[[], TypeInformation]
+
+
+_PLAIN = (
+    _Plain(pa.bool_(), DataTypes.BOOLEAN, Types.BOOLEAN),
+    _Plain(pa.int8(), DataTypes.TINYINT, Types.BYTE),
+    _Plain(pa.int16(), DataTypes.SMALLINT, Types.SHORT),
+    _Plain(pa.int32(), DataTypes.INT, Types.INT),
+    _Plain(pa.int64(), DataTypes.BIGINT, Types.LONG),
+    _Plain(pa.float32(), DataTypes.FLOAT, Types.FLOAT),
+    _Plain(pa.float64(), DataTypes.DOUBLE, Types.DOUBLE),
+    _Plain(pa.string(), DataTypes.STRING, Types.STRING),
+    _Plain(pa.binary(), DataTypes.BYTES, lambda: Types.PRIMITIVE_ARRAY(Types.BYTE())),
+    _Plain(pa.date32(), DataTypes.DATE, lambda: LocalTimeTypeInfo(_TIME.LOCAL_DATE)),
+    _Plain(_WALL_TIME, lambda: DataTypes.TIMESTAMP(6), lambda: LocalTimeTypeInfo(_TIME.LOCAL_DATE_TIME)),
+    _Plain(_INSTANT, lambda: DataTypes.TIMESTAMP_LTZ(6), Types.INSTANT),
+)
+
+_LIKE_PLAIN: dict[type[DataType], pa.DataType] = {
+    table_types.TimestampType: _WALL_TIME,
+    table_types.LocalZonedTimestampType: _INSTANT,
+    table_types.VarCharType: pa.string(),
+    table_types.CharType: pa.string(),
+    table_types.VarBinaryType: pa.binary(),
+    table_types.BinaryType: pa.binary(),
+}
+
+
+def arrow_schema_of_table(names: list[str], types: list[DataType]) -> pa.Schema:
+    """The Arrow schema in which a Table's rows reach the operator. Raises InputError WA-1002 for a type it lacks."""
+    return pa.schema([pa.field(n, _arrow_type(n, t), t._nullable) for n, t in zip(names, types, strict=True)])
+
+
+def arrow_schema_of_rows(type_: TypeInformation) -> pa.Schema:
+    """The Arrow schema of a DataStream of named rows. Raises InputError WA-1002 for what it lacks."""
+    if not isinstance(type_, RowTypeInfo):
+        raise InputError(
+            Code.WRONG_TYPE,
+            f"the stream's elements are {type_}",
+            "give rows with names: Types.ROW_NAMED(names, types); or a Table, or Blocks",
+        )
+    known = {str(plain.row()): plain.arrow for plain in _PLAIN} | {str(Types.SQL_TIMESTAMP()): _WALL_TIME}
+    known[str(Types.SQL_DATE())] = pa.date32()
+    fields = []
+    for name, field in zip(type_.get_field_names(), type_.get_field_types(), strict=True):
+        if str(field) not in known:
+            raise _lacking(name, str(field))
+        fields.append(pa.field(name, known[str(field)]))
+    return pa.schema(fields)
+
+
+def table_type(field: pa.Field) -> DataType:
+    """How a column of an output is called in SQL. Raises InputError WA-1002 for a type that it lacks."""
+    if pa.types.is_decimal(field.type):
+        return DataTypes.DECIMAL(field.type.precision, field.type.scale)
+    return _plain(field).table()
+
+
+def row_type(schema: pa.Schema) -> TypeInformation:
+    """The rows of an output in the DataStream API."""
+    types = [Types.BIG_DEC() if pa.types.is_decimal(field.type) else _plain(field).row() for field in schema]
+    return Types.ROW_NAMED(list(schema.names), types)
+
+
+def from_row(value: Any) -> Any:
+    """A value of a row of the DataStream API, for Arrow."""
+    if isinstance(value, Instant):
+        return value.seconds * 1_000_000 + value.nanos // 1000
+    return bytes(value) if isinstance(value, (bytearray, list)) else value
+
+
+class ToJava:
+    """Values of Arrow columns as the DataStream API takes them; made in the worker.
+
+    `embedded`: Python runs in the JVM, which then wants Java's own objects where it has no conversion.
+    """
+
+    def __init__(self, *, embedded: bool) -> None:
+        self._classes: dict[type, Callable[[Any], Any]] = {dt.datetime: _python_time}
+        if embedded:
+            from pemja import findClass
+
+            time = "java.time."
+            day, wall, instant = (findClass(time + name) for name in ("LocalDate", "LocalDateTime", "Instant"))
+            decimal = findClass("java.math.BigDecimal")
+
+            def java_time(value: dt.datetime) -> Any:
+                if value.tzinfo is None:
+                    return wall.parse(value.isoformat())
+                return instant.ofEpochSecond(*_seconds(value))
+
+            self._classes = {
+                dt.datetime: java_time,
+                dt.date: lambda value: day.parse(value.isoformat()),
+                Decimal: lambda value: decimal(str(value)),
+            }
+
+    def __call__(self, value: Any) -> Any:
+        """One value."""
+        convert = self._classes.get(type(value))
+        return value if convert is None else convert(value)
+
+
+def _python_time(value: dt.datetime) -> Any:
+    return value if value.tzinfo is None else Instant(*_seconds(value))
+
+
+def _seconds(value: dt.datetime) -> tuple[int, int]:
+    seconds, micros = divmod((value - _EPOCH) // _MICROSECOND, 1_000_000)
+    return seconds, micros * 1000
+
+
+def _plain(field: pa.Field) -> _Plain:
+    type_ = field.type
+    if pa.types.is_timestamp(type_):
+        type_ = _WALL_TIME if type_.tz is None else _INSTANT
+    for plain in _PLAIN:
+        if plain.arrow == type_:
+            return plain
+    raise _lacking(field.name, str(type_))
+
+
+def _arrow_type(name: str, type_: DataType) -> pa.DataType:
+    if isinstance(type_, table_types.DecimalType):
+        return pa.decimal128(type_.precision, type_.scale)
+    if type(type_) in _LIKE_PLAIN:
+        return _LIKE_PLAIN[type(type_)]
+    for plain in _PLAIN:
+        if type(plain.table()) is type(type_):
+            return plain.arrow
+    raise _lacking(name, str(type_))
+
+
+def _lacking(name: str, type_: str) -> InputError:
+    return InputError(
+        Code.WRONG_TYPE,
+        f"column {name!r} is {type_}",
+        "the Flink adapter carries numbers, booleans, text, bytes, dates, timestamps and decimals: cast or drop it",
+    )

@@ -1,0 +1,149 @@
+"""Rows in and rows out: Tables and DataStreams of rows as streams of blocks, and the way back.
+
+A Table's rows are packed by a vectorised function: Flink hands it columns of as many rows as a bundle or an Arrow batch
+has, and it puts all of them into the first row of its answer. Nothing waits in it, so nothing can be lost. Rows of a
+DataStream come one by one: each is a block of its own, the eager form, which costs far more for each row.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyflink.common import Row
+from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext
+from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
+from pyflink.table.expressions import col, rand
+from pyflink.table.udf import udf
+
+from whenabouts.core.segments import decode, encode
+from whenabouts.flink_plugin.blocks import Blocks, ReadBlob
+from whenabouts.flink_plugin.column_types import (
+    ToJava,
+    arrow_schema_of_rows,
+    arrow_schema_of_table,
+    from_row,
+    row_type,
+    table_type,
+)
+from whenabouts.flink_plugin.own_thread import runner
+from whenabouts.flink_plugin.wire import blob_type
+
+BLOCK = "block"
+
+
+def blocks_of(source: Blocks | Table | DataStream) -> Blocks:
+    """Any input as a stream of blocks. Raises InputError WA-1002 for columns that have no type in Arrow."""
+    if isinstance(source, Blocks):
+        return source
+    if isinstance(source, Table):
+        return _blocks_of_table(source)
+    schema = arrow_schema_of_rows(source.get_type())
+    return Blocks(source, schema, ReadRow(schema))
+
+
+def as_given(blocks: Blocks, like: Blocks | Table | DataStream, event_time: str | None) -> Blocks | Table | DataStream:
+    """A stream of blocks in the form of an input."""
+    if isinstance(like, Blocks):
+        return blocks
+    if isinstance(like, Table):
+        return table_of(blocks, like._t_env, event_time)
+    return rows_of(blocks)
+
+
+def rows_of(blocks: Blocks) -> DataStream:
+    """Named rows, one element each."""
+    type_ = row_type(blocks.schema)
+    rows = blocks.stream.flat_map(_ToRows(blocks.schema), type_)
+    return rows.set_parallelism(blocks.stream._j_data_stream.getParallelism())
+
+
+def table_of(blocks: Blocks, table_env: StreamTableEnvironment, event_time: str | None = None) -> Table:
+    """A Table; the column `event_time` is its time attribute (in milliseconds, as Flink's are) under our watermark."""
+    schema = Schema.new_builder()
+    for field in blocks.schema:
+        type_ = DataTypes.TIMESTAMP_LTZ(3) if field.name == event_time else table_type(field)
+        schema = schema.column(field.name, type_)
+    if event_time is not None:
+        schema = schema.watermark(event_time, "SOURCE_WATERMARK()")
+    return table_env.from_data_stream(rows_of(blocks), schema.build())
+
+
+@dataclass(frozen=True)
+class ReadRow:
+    """Reads a row as a block of one."""
+
+    schema: pa.Schema
+
+    def __call__(self, row: Any) -> Iterator[pa.RecordBatch]:
+        """One record batch of one row."""
+        arrays = [pa.array([from_row(value)], field.type) for value, field in zip(row, self.schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _blocks_of_table(table: Table) -> Blocks:
+    described = table.get_resolved_schema()
+    names = described.get_column_names()
+    schema = arrow_schema_of_table(names, described.get_column_data_types())
+    masked = [field.name for field in schema if field.nullable and _pandas_blurs_nulls(field.type)]
+    columns = [col(name).if_null(0) if name in masked else col(name) for name in names]
+    pack = udf(_PackColumns(schema, tuple(masked)), result_type=DataTypes.BYTES(), func_type="pandas")
+    clock = [col(spec.get_rowtime_attribute()) for spec in described.get_watermark_specs()]
+    arguments = [rand(), *columns, *(col(name).is_null for name in masked)]
+    packed = table.select(pack(*arguments).alias(BLOCK), *clock)
+    stream = table._t_env.to_data_stream(packed.where(col(BLOCK).is_not_null))
+    blobs = stream.map(lambda row: bytes(row[0]), blob_type())
+    return Blocks(blobs.set_parallelism(stream._j_data_stream.getParallelism()), schema, ReadBlob(schema))
+
+
+def _pandas_blurs_nulls(type_: pa.DataType) -> bool:
+    """Whether a null among such numbers would turn them into floats, or be a NaN."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+@dataclass(frozen=True)
+class _PackColumns:
+    """Columns of a batch of rows, then a column of nulls for each of `masked`, into one blob in the first row.
+
+    Columns that are constant come as one value each; the column in front of all is none of these, and says how many
+    rows there are.
+    """
+
+    schema: pa.Schema
+    masked: tuple[str, ...]
+
+    def __call__(self, rows: Any, *columns: Any) -> Any:
+        make, width = type(rows), len(self.schema)
+        series = [c if isinstance(c, make) else make([c] * len(rows), dtype=object) for c in columns]
+        nulls = dict(zip(self.masked, series[width:], strict=True))
+        arrays = []
+        for values, field in zip(series[:width], self.schema, strict=True):
+            mask = nulls[field.name].to_numpy(bool) if field.name in nulls else None
+            arrays.append(pa.Array.from_pandas(values, mask=mask, type=field.type))
+        blob = encode(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+        return make([blob] + [None] * (len(rows) - 1), dtype=object)
+
+
+class _ToRows(FlatMapFunction):
+    """Blobs of a schema to rows."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called by Flink in every task before anything else."""
+        self._runner = runner()
+        self._to_java = ToJava(embedded=isinstance(threading.current_thread(), threading._DummyThread))
+
+    def close(self) -> None:
+        """Called by Flink when the task ends."""
+        self._runner.stop()
+
+    def flat_map(self, value: Any) -> Iterator[Row]:
+        """The rows of one blob."""
+        columns = self._runner.run(lambda: [c.to_pylist() for c in decode(bytes(value), self._schema).columns])
+        for row in zip(*columns, strict=True):
+            yield Row(*map(self._to_java, row))

@@ -1,0 +1,113 @@
+"""Tables and DataStreams in, the same out: the rows of the local engine, whatever the columns' types."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyflink.common import Row, Types
+from pyflink.table import StreamTableEnvironment, Table
+
+from whenabouts.core import InputError, Lateness, Point, within
+from whenabouts.core.local import timing_join as local_join
+from whenabouts.flink_plugin.api import counts, rejects, timing_join
+from whenabouts.flink_plugin.local_environment import PROCESS, THREAD, local_environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+LEFT = "k BIGINT, t TIMESTAMP(6), n BIGINT, f DOUBLE, b BOOLEAN, s STRING"
+LEFT_ROWS = """\
+1,2024-05-01 00:00:01.000123,,NaN,true,ä
+2,2024-05-01 00:00:02.500000,9007199254740993,,,""
+1,2024-05-01 00:01:00.000001,7,0.5,false,
+1,,8,0.5,false,no time
+"""
+RIGHT = "k BIGINT, t TIMESTAMP(6), d DATE, m DECIMAL(10, 2), y BYTES"
+RIGHT_ROWS = """\
+1,2024-05-01 00:00:01.000124,1900-02-03,1.25,AP8=
+2,2024-05-01 00:00:03.500001,2024-05-01,,
+1,2024-05-01 00:01:01.000001,,-3,AA==
+"""
+JOIN: Any = {
+    "on": "k",
+    "left_time": Point("t"),
+    "right_time": Point("t"),
+    "condition": within("1 s", confidence=1),
+    "lateness": Lateness(left="1 h", right="1 h"),
+}
+
+
+def _sides(tables: StreamTableEnvironment, folder: Path) -> Iterator[Table]:
+    for name, columns, rows in (("l", LEFT, LEFT_ROWS), ("r", RIGHT, RIGHT_ROWS)):
+        (folder / f"{name}.csv").write_text(rows, encoding="utf-8")
+        tables.execute_sql(
+            f"CREATE TEMPORARY TABLE {name} ({columns}) WITH ('connector' = 'filesystem', 'format' = 'csv', "
+            f"'path' = '{(folder / name).as_uri()}.csv', 'csv.null-literal' = '')"
+        )
+        yield tables.sql_query(f"SELECT *, '{name}' AS side_{name} FROM {name}")
+
+
+def _expected() -> list[tuple[Any, ...]]:
+    first, last = dt.datetime(2024, 5, 1, 0, 0, 1, 123), dt.datetime(2024, 5, 1, 0, 1, 0, 1)
+    us = dt.timedelta(microseconds=1)
+    left = pa.table({"k": [1, 2, 1], "t": [first, dt.datetime(2024, 5, 1, 0, 0, 2, 500000), last]})
+    right = pa.table({"k": [1, 2, 1], "t": [first + us, dt.datetime(2024, 5, 1, 0, 0, 3, 500001), last + 10**6 * us]})
+    pairs = local_join(left, right, **JOIN)
+    times = pairs.select(["t_left", "t_right"]).to_pylist()
+    return [tuple(at.isoformat(" ") for at in row.values()) for row in times]
+
+
+def test_a_table_comes_back_as_a_table_and_sql_goes_on_with_its_event_time(tmp_path: Path) -> None:
+    tables = StreamTableEnvironment.create(local_environment(1, mode=PROCESS))
+    pairs = timing_join(*_sides(tables, tmp_path), **JOIN)
+    tables.create_temporary_view("pairs", pairs)
+    query = """
+        SELECT window_start, COUNT(*), COUNT(n), MAX(n), COUNT(f), MAX(CAST(f AS STRING)), COUNT(b), MAX(s), MIN(d),
+               MAX(m), MAX(side_l || side_r), MAX(CAST(t_left AS STRING)), MAX(CAST(t_right AS STRING))
+        FROM TABLE(TUMBLE(TABLE pairs, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end
+    """
+    with tables.execute_sql(query).collect() as rows:
+        found = sorted(tuple(row) for row in rows)
+    minute = dt.datetime(2024, 5, 1)
+    assert [(row[0], row[1]) for row in found] == [(minute, 1), (minute + dt.timedelta(minutes=1), 1)]
+    assert Counter(row[-2:] for row in found) == Counter(_expected())
+    first, second = found
+    assert first[2:10] == (0, None, 1, "NaN", 1, "ä", dt.date(1900, 2, 3), first[9])
+    assert str(first[9]) == "1.25"
+    assert second[2:9] == (1, 7, 1, "0.5", 1, None, None)
+
+
+@pytest.mark.parametrize("mode", [THREAD, PROCESS])
+def test_a_stream_of_rows_comes_back_as_one_and_rejects_are_its_side_output(mode: str) -> None:
+    env = local_environment(1, mode=mode)
+    type_ = Types.ROW_NAMED(["k", "t", "at"], [Types.LONG(), Types.LONG(), Types.STRING()])
+    left = env.from_collection([Row(1, 5, "a"), Row(2, 5, "b"), Row(1, None, "bad")], type_)
+    right = env.from_collection([Row(1, 7, "c"), Row(2, 9, "d")], type_)
+    join: Any = JOIN | {"condition": within("2us", confidence=1)}
+    pairs = timing_join(left, right, **join, name="rows")
+    refused = rejects(pairs)
+    told = Types.STRING()
+    everything = pairs.map(lambda row: f"pair {list(row)}", told).union(
+        refused.map(lambda row: f"reject {list(row)[:2]} {row[-1]}", told), counts(pairs)
+    )
+    with everything.execute_and_collect() as rows:
+        found = list(rows)
+    (pair,) = [row for row in found if row.startswith("pair")]
+    assert pair.startswith("pair [1, 5, 'a', 7, 'c', 1.0, ")
+    (reject,) = [row for row in found if row.startswith("reject")]
+    assert reject.startswith("reject ['left', 'WA-1003']")
+
+
+def test_columns_that_arrow_cannot_carry_are_refused() -> None:
+    tables = StreamTableEnvironment.create(local_environment(1))
+    nested = tables.sql_query("SELECT 1 AS k, TIMESTAMP '2024-05-01 00:00:00' AS t, ARRAY[1, 2] AS a")
+    with pytest.raises(InputError, match="WA-1002: column 'a' is ARRAY"):
+        timing_join(nested, nested, **JOIN)
+    env = local_environment(1)
+    with pytest.raises(InputError, match="WA-1002: the stream's elements are"):
+        timing_join(*[env.from_collection([1], Types.LONG())] * 2, **JOIN)
