@@ -14,6 +14,7 @@ from whenabouts.flink_plugin.environment import check_environment, check_package
 if TYPE_CHECKING:
     from whenabouts.flink_plugin.api import counts, rejects, run, timing_join
     from whenabouts.flink_plugin.blocks import Blocks
+    from whenabouts.flink_plugin.file_source import read_files
     from whenabouts.flink_plugin.local_environment import local_environment
 
 __all__ = [
@@ -23,13 +24,14 @@ __all__ = [
     "flink_version",
     "java_version",
     "local_environment",
+    "read_files",
     "rejects",
     "run",
     "timing_join",
 ]
 
 _HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join"), "api")
-_HOMES |= {"Blocks": "blocks", "local_environment": "local_environment"}
+_HOMES |= {"Blocks": "blocks", "read_files": "file_source", "local_environment": "local_environment"}
 
 
 def __getattr__(name: str) -> Any:

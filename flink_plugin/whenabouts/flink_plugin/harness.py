@@ -12,10 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-from pyflink.common import Types, WatermarkStrategy
+from pyflink.common import Types
 from pyflink.datastream import DataStream, MapFunction, StreamExecutionEnvironment
-from pyflink.datastream.connectors import Source
-from pyflink.java_gateway import get_gateway
 
 from whenabouts.core.events import rejects_schema
 from whenabouts.core.harness import Capabilities, Variant
@@ -25,6 +23,7 @@ from whenabouts.core.protocol import Query
 from whenabouts.core.segments import decode
 from whenabouts.flink_plugin.api import hosted
 from whenabouts.flink_plugin.blocks import Blocks
+from whenabouts.flink_plugin.file_source import split_stream
 from whenabouts.flink_plugin.local_environment import PROCESS, THREAD, local_environment
 
 CHECKPOINT_MS = 10
@@ -82,8 +81,8 @@ class FlinkRun:
         with TemporaryDirectory(prefix="whenabouts-") as folder:
             env = self._environment(Path(folder))
             steps = max(map(len, self._files.values()))
-            numbers = env.from_source(_steps(steps, self._variant), WatermarkStrategy.no_watermarks(), "steps")
-            numbers = numbers.uid("steps").set_parallelism(1)
+            pace = 1 if self._variant.streaming else None
+            numbers = split_stream(env, list(map(str, range(steps))), splits_per_checkpoint=pace, name="steps")
             sources = [self._source(Path(folder) / name, name, numbers) for name in self._query.inputs]
             result = hosted(self._query, sources, buckets=self._variant.parallelism)
             tagged = result.operator
@@ -142,19 +141,6 @@ class _CrashOnce(MapFunction):
             crashed.touch()
             raise RuntimeError(f"step {self._step} is made to fail")
         return value
-
-
-def _steps(n: int, variant: Variant) -> Source:
-    jvm = get_gateway().jvm
-    text = Types.STRING().get_java_type_info()
-    numbers = jvm.java.util.ArrayList()
-    for number in range(n):
-        numbers.add(str(number))
-    datagen = jvm.org.apache.flink.connector.datagen
-    look_up = datagen.functions.IndexLookupGeneratorFunction(text, numbers)
-    pace = jvm.org.apache.flink.api.connector.source.util.ratelimit.RateLimiterStrategy
-    paced = pace.perCheckpoint(1) if variant.streaming else pace.noOp()
-    return Source(datagen.source.DataGeneratorSource(look_up, n, paced, text))
 
 
 def _plain(tagged: Any) -> tuple[int, bytes]:

@@ -1,0 +1,66 @@
+"""A streaming join over files into a file sink, for `test_recovery` to kill: FOLDER MODE PARALLELISM [CHECKPOINT]."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyflink.common import Encoder, Types
+from pyflink.datastream.connectors.file_system import FileSink, RollingPolicy
+
+from whenabouts.core import Interval, Lateness, within
+from whenabouts.flink_plugin.api import timing_join
+from whenabouts.flink_plugin.blocks import Blocks
+from whenabouts.flink_plugin.file_source import ReadSplit, read_files
+from whenabouts.flink_plugin.local_environment import local_environment
+from whenabouts.flink_plugin.row_streams import rows_of
+
+TIME = Interval("t_min", "t_max", max_uncertainty="4s")
+JOIN = {
+    "on": "k",
+    "left_time": TIME,
+    "right_time": TIME,
+    "condition": within("3s", confidence=0.4),
+    "how": "left_outer",
+    "lateness": Lateness(left="2s", right="2s"),
+}
+
+
+class ReadAndTell(ReadSplit):
+    """Writes each split that it reads to a log, so that what is read again can be seen."""
+
+    def __call__(self, split: str) -> Iterator[pa.RecordBatch]:
+        """Record batches of the schema."""
+        with open(os.environ["SPLITS_LOG"], "a", encoding="utf-8") as log:
+            log.write(split + "\n")
+        yield from super().__call__(split)
+
+
+def main(folder: Path, mode: str, parallelism: int, checkpoint: str | None) -> None:
+    """Run the job to its end."""
+    recovery = {} if checkpoint is None else {"execution__state_recovery__path": checkpoint}
+    env = local_environment(
+        parallelism,
+        mode=mode,
+        execution__checkpointing__interval="300 ms",
+        execution__checkpointing__dir=(folder / "checkpoints").as_uri(),
+        execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
+        state__backend__type=os.environ.get("STATE_BACKEND", "hashmap"),
+        **recovery,
+    )
+    sides = []
+    for name in ("left", "right"):
+        blocks = read_files(env, folder / name, splits_per_checkpoint=1, name=name)
+        sides.append(Blocks(blocks.stream, blocks.schema, ReadAndTell(blocks.schema)))
+    pairs = timing_join(*sides, **JOIN, buckets=4)
+    lines = rows_of(pairs).map(lambda row: repr(list(row)[:-1]), Types.STRING()).uid("lines")
+    sink = FileSink.for_row_format(str(folder / "out"), Encoder.simple_string_encoder())
+    lines.sink_to(sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("sink")
+    env.execute("join to kill")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4] if len(sys.argv) > 4 else None)
