@@ -12,7 +12,7 @@ from whenabouts.core.java import java_version
 from whenabouts.flink_plugin.environment import check_environment, check_packages, flink_version
 
 if TYPE_CHECKING:
-    from whenabouts.flink_plugin.api import counts, rejects, run, timing_join
+    from whenabouts.flink_plugin.api import counts, rejects, run, timing_join, window_join
     from whenabouts.flink_plugin.blocks import Blocks
     from whenabouts.flink_plugin.file_source import read_files
     from whenabouts.flink_plugin.local_environment import local_environment
@@ -28,9 +28,10 @@ __all__ = [
     "rejects",
     "run",
     "timing_join",
+    "window_join",
 ]
 
-_HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join"), "api")
+_HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join", "window_join"), "api")
 _HOMES |= {"Blocks": "blocks", "read_files": "file_source", "local_environment": "local_environment"}
 
 

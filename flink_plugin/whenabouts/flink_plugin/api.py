@@ -6,7 +6,7 @@ The way of a row: `row_streams` (rows to blocks) -> `blocks` (elements to packed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -22,8 +22,11 @@ from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
+from whenabouts.core.stream_views import PairPredicate
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_graph import Windows
+from whenabouts.core.window_join import WindowJoin
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.clock import delay_ms
@@ -95,6 +98,7 @@ def timing_join(
     block_size: int = 1000,
     max_latency: Duration | None = None,
     min_confidence: float | None = None,
+    time_slots: Duration | None = "auto",
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "timing-join",
@@ -117,8 +121,11 @@ def timing_join(
     keeps what the streams carry, which must then have event times (EngineError WA-3021 in the job where they have
     not). A query that is restored may have another confidence, not less than the `min_confidence` that it was started
     with. `buckets`: into how many parts the keys are split (32); it is the limit of parallelism, and fixed for the
-    life of a savepoint. Without `on` there is one part. `name` begins the uid of every operator: two joins in a job
-    need two.
+    life of a savepoint. `name` begins the uid of every operator: two joins in a job need two.
+
+    `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
+    allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. Modes that
+    decide about the rows of both sides (`full_outer`, `best="both"`) refuse a width (WA-2041).
 
     Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options. Cost: packing and shuffling both sides
     once, then as `whenabouts.core.local.timing_join` in parallel over the buckets.
@@ -137,8 +144,52 @@ def timing_join(
         block_size=block_size,
         max_latency=max_latency,
         min_confidence=min_confidence,
+        time_slots=time_slots,
     )
     return run(query, [left, right], buckets=buckets, watermarks=watermarks, name=name)
+
+
+def window_join(
+    streams: Mapping[str, Form],
+    *,
+    windows: Windows,
+    time: TimeSpec | Mapping[str, TimeSpec],
+    on: str | Sequence[str] | None = None,
+    predicates: Mapping[tuple[str, str], PairPredicate] | None = None,
+    strategy: str = "auto",
+    conservative: str = "auto",
+    method: str = "hash",
+    lateness: Duration | Mapping[str, Duration] = 0,
+    joint: bool = False,
+    time_slots: Duration | None = "auto",
+    rates: Mapping[str, float] | None = None,
+    buckets: int | None = None,
+    watermarks: str = "lateness",
+    name: str = "window-join",
+) -> Form:
+    """Combinations of one row from each of several streams that lie in each other's windows, in the form of the first.
+
+    Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets`, `time_slots`,
+    `watermarks`, `name` and rejected rows as in `timing_join`. A predicate travels to the workers by pickle, and sees
+    Arrow arrays. Raises and costs: as `timing_join`; QueryError WA-2004 for windows that leave two streams without a
+    bound, WA-2061 to WA-2065 for windows and predicates.
+    """
+    query = WindowJoin.of(
+        tuple(streams),
+        time,
+        windows=windows,
+        on=on,
+        predicates=predicates or {},
+        strategy=strategy,
+        conservative=conservative,
+        method=method,
+        lateness=lateness,
+        joint=joint,
+        time_slots=time_slots,
+        rates=rates or {},
+    )
+    inputs = [streams[stream] for stream in query.inputs]
+    return run(query, inputs, buckets=buckets, watermarks=watermarks, name=name)
 
 
 def run(
