@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, QueryError, within
+from whenabouts.core.identity import identity_of
 from whenabouts.core.local import run_stream
 from whenabouts.core.satisfaction_probability import satisfaction_probability
 from whenabouts.core.timing_join import TimingJoin
@@ -82,6 +83,45 @@ def test_a_query_that_needs_dropped_rows_is_refused_and_one_that_needs_fewer_is_
     run_stream(join(0.5), [left, right], changes={4: join(0.9)})
     with pytest.raises(EngineError, match="WA-3006"):  # what was dropped in between does not come back
         run_stream(join(0.5), [left, right], changes={2: join(0.9), 5: join(0.5)})
+
+
+def test_a_window_may_become_narrower_and_not_wider() -> None:
+    left, right = files(9), files(10)
+    with pytest.raises(EngineError, match="WA-3006"):
+        run_stream(join(0.9, d=600), [left, right], changes={4: join(0.9, d=900)})
+    run_stream(join(0.9, d=900), [left, right], changes={4: join(0.9, d=600)})
+
+
+@pytest.mark.parametrize(("first", "then", "rejected"), [(300, 300, 0), (100, 300, 0), (300, 100, 2), (100, 100, 2)])
+def test_lateness_may_change_either_way(first: int, then: int, rejected: int) -> None:
+    """The row of 800 comes 200 behind that of 1000, after the change."""
+    steps = [pa.table({"t": [t]}) for t in (0, 1_000, 800)]
+    query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(50, confidence=1))
+    queries = [replace(query, lateness=Lateness(us, us)) for us in (first, then)]
+    told = run_stream(queries[0], [steps, steps], changes={1: queries[1]})
+    assert told.rejects.num_rows == rejected
+    assert told.output.num_rows == 3 - rejected // 2
+
+
+def test_the_identity_tells_what_another_query_is_in_its_words() -> None:
+    schemas = [table.schema for table in (files(0)[0], files(1)[0])]
+    query = join(0.9)
+    written = identity_of(query, schemas, 4).to_json()
+    same = replace(query, condition=within(1, confidence=0.1), strategy="lazy", lateness=None, probability=False)
+    identity_of(same, schemas, 4).check(written)
+    told = [
+        (identity_of(replace(query, how="left_anti"), schemas, 4), r"WA-3032.*how was 'inner' and is 'left_anti'"),
+        (
+            identity_of(query, [schemas[0].remove(2), schemas[1]], 4),
+            r"column 'step' of the left input was int64 and is",
+        ),
+        (identity_of(query, schemas, 5), "WA-3003.*give buckets=4"),
+    ]
+    for other, what in told:
+        with pytest.raises(EngineError, match=what):
+            other.check(written)
+    with pytest.raises(EngineError, match=r"WA-3003.*version 9 of the layout, this release reads 1.*the release that"):
+        identity_of(query, schemas, 4).check(written.replace('"version": 1', '"version": 9'))
 
 
 def test_before_anything_is_dropped_every_change_will_do() -> None:

@@ -101,7 +101,7 @@ def test_labels_go_where_spark_says(spark: SparkSession) -> None:
 
 def test_windows_can_follow_in_append_mode(stream_of: StreamOf, tmp_path: Path) -> None:
     steps = [_points(0, 1.5, 3), _points(12, 14), _points(31), _points(60)]
-    pairs = timing_join(stream_of(steps), stream_of(steps), **_fields(JOIN), buckets=2)
+    pairs = timing_join(stream_of(steps), stream_of(steps), **_fields(JOIN), lateness=Lateness(), buckets=2)
     counted = pairs.groupBy(window("event_time", "10 seconds")).count()
     rows: list[tuple[float, int]] = []
 
@@ -132,7 +132,7 @@ def test_other_buckets_for_an_old_checkpoint_are_refused(stream_of: StreamOf, tm
     one, two = stream_of([_points(0), _points(1)]), stream_of([_points(0), _points(1)])
 
     def start(buckets: int, steps_of: DataFrame) -> StreamingQuery:
-        pairs = timing_join(steps_of, two, **_fields(JOIN), buckets=buckets)
+        pairs = timing_join(steps_of, two, **_fields(JOIN), lateness=Lateness(), buckets=buckets)
         return _finish(pairs.writeStream.foreachBatch(fail_second), tmp_path)
 
     def fail_second(batch: DataFrame, number: int) -> None:

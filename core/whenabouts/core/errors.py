@@ -30,6 +30,7 @@ class Code(StrEnum):
     INCOMPARABLE_VALUES = "WA-1023"
     EMPTY_INPUT = "WA-1031"
     FOREIGN_FILE_SYSTEM = "WA-1041"
+    SHED = "WA-1042"
 
     BAD_CONFIDENCE = "WA-2001"
     BAD_DURATION = "WA-2002"
@@ -56,6 +57,9 @@ class Code(StrEnum):
     UNKNOWN_NAME = "WA-2074"
     BAD_PLAN_FILE = "WA-2075"
     QUERY_TEXT = "WA-2076"
+    NO_LATENESS = "WA-2051"
+    WATERMARKS_CLASH = "WA-2052"
+    OUTPUT_MODE = "WA-2053"
 
     NO_JAVA = "WA-3001"
     ENGINE_VERSION = "WA-3002"
@@ -65,6 +69,8 @@ class Code(StrEnum):
     STATE_LACKS_ROWS = "WA-3006"
     NO_EVENT_TIME = "WA-3021"
     OTHER_REPLAY = "WA-3031"
+    OTHER_QUERY = "WA-3032"
+    STATE_FULL = "WA-3033"
 
 
 REASONS: dict[Code, str] = {
@@ -78,6 +84,7 @@ REASONS: dict[Code, str] = {
     Code.LATE: "t_max is behind the watermark",
     Code.NULL_GROUP: "a group column is null",
     Code.DUPLICATE_TIMESTAMP: "duplicate_timestamp: another row of the group has this time and comes before in order",
+    Code.SHED: "the state was full",
 }
 """What a rejected row is told, by code (the codes that can strike a single row)."""
 

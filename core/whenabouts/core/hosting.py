@@ -18,8 +18,10 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.events import reject_rows, rejects_schema, times
+from whenabouts.core.identity import Identity, identity_of
 from whenabouts.core.protocol import Arrival, Copied, Operator, Query, Step
 from whenabouts.core.segments import decode, encode
+from whenabouts.core.state_bound import StateBound, bounded
 
 REJECTS = -1
 END = -2
@@ -43,10 +45,16 @@ class Hosting:
     schemas: tuple[pa.Schema, ...]
     buckets: int
     streaming: bool
+    bound: StateBound | None = None
 
     def operator(self) -> Operator:
         """A fresh operator; all state is outside of it."""
-        return self.query.operator(self.schemas, streaming=self.streaming)
+        return bounded(self.query.operator(self.schemas, streaming=self.streaming), self.bound)
+
+    @property
+    def identity(self) -> Identity:
+        """What the state of a stream is bound to."""
+        return identity_of(self.query, self.schemas, self.buckets)
 
     @property
     def rejects_schema(self) -> pa.Schema:

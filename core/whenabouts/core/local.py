@@ -33,6 +33,7 @@ from whenabouts.core.protocol import (
     Rejected,
     Step,
 )
+from whenabouts.core.state_bound import StateBound, bounded
 from whenabouts.core.stores import DictStore
 from whenabouts.core.stream_views import PairPredicate
 from whenabouts.core.timestamps import Lateness, TimeSpec
@@ -257,6 +258,7 @@ def run_stream(
     demand: Demand = Demand.NOTHING,
     changes: Mapping[int, Query] | None = None,
     progress: Callable[[int], None] | None = None,
+    bound: StateBound | None = None,
 ) -> Outcome:
     """Run a query as a stream: file n of every input arrives in step n, the watermark follows, state is kept.
 
@@ -264,9 +266,9 @@ def run_stream(
     input's lateness), and no input holds it back once its files are used up; after the last step the input has ended.
     `restart_after=n` runs step n, throws its results and state away as a crash before the commit does, and replays it.
     `changes[n]` is the query that goes on with the state from step n: another confidence, say.
-    `progress` is told the number of rows taken in so far.
+    `progress` is told the number of rows taken in so far. `bound` is one on the rows that each bucket holds.
     """
-    host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True)
+    host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True, bound=bound)
     steps = max(map(len, files))
     for number in range(steps):
         batches = _of_step(files, number)
@@ -321,9 +323,17 @@ class _Commit(NamedTuple):
 class _Host:
     """Drives one operator per bucket, as `protocol` asks of every engine."""
 
-    def __init__(self, query: Query, schemas: Sequence[pa.Schema], buckets: int, *, streaming: bool) -> None:
-        self._query = query
-        self.operator: Operator = query.operator(schemas, streaming=streaming)
+    def __init__(
+        self,
+        query: Query,
+        schemas: Sequence[pa.Schema],
+        buckets: int,
+        *,
+        streaming: bool,
+        bound: StateBound | None = None,
+    ) -> None:
+        self._query, self._bound = query, bound
+        self.operator: Operator = bounded(query.operator(schemas, streaming=streaming), bound)
         self._stores = [DictStore() for _ in range(buckets)]
         self._timers: list[int | None] = [None] * buckets
         self._greatest = [NO_WATERMARK] * len(schemas)
@@ -377,7 +387,7 @@ class _Host:
     def change(self, query: Query) -> None:
         """Go on with another query over the same state."""
         schemas = [reader.schema for reader in self.operator.readers]
-        self._query, self.operator = query, query.operator(schemas, streaming=True)
+        self._query, self.operator = query, bounded(query.operator(schemas, streaming=True), self._bound)
 
     def commit(self) -> _Commit:
         """All that a checkpoint would hold."""

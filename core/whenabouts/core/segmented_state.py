@@ -397,6 +397,16 @@ class SegmentedState:
         return Held(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
 
 
+def rows_in_state(store: SegmentStore, inputs: int) -> int:
+    """Rows of an operator's first `inputs` inputs that a bucket holds, those included that wait. One `get`."""
+    data = store.get(DIRECTORY, 0)
+    if data is None:
+        return 0
+    directory: dict[str, Any] = json.loads(bytes(unwrap(data)))
+    held = sum(_Segment(*row).rows for segments in directory["segments"][:inputs] for row in segments)
+    return held + sum(int(rows) for _, _, rows, _ in directory["waiting"])
+
+
 def beside(rows: pa.RecordBatch, more: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of both, row by row.
 

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -88,6 +88,14 @@ class TimingJoin:
     max_latency: Duration | None = None
     min_confidence: float | None = None
     time_slots: Duration | None = None
+
+    changeable: ClassVar[frozenset[str]] = frozenset(
+        {
+            "left_time", "right_time", "condition", "strategy", "lateness", "suffixes", "probability", "block_size",
+            "max_latency", "min_confidence",
+        }
+    )  # fmt: skip
+    """What may change over the state, within what the state holds (see docs/changing-a-query.md)."""
 
     def __post_init__(self) -> None:
         on = (self.on,) if isinstance(self.on, str) else tuple(self.on or ())

@@ -21,6 +21,7 @@ from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
+from whenabouts.core.state_bound import StateBound
 from whenabouts.core.stream_views import PairPredicate
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
@@ -28,6 +29,7 @@ from whenabouts.core.window_graph import Windows
 from whenabouts.core.window_join import WindowJoin
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import BatchHost
+from whenabouts.spark_plugin.checkpoints import identities
 from whenabouts.spark_plugin.observed import observe_counts
 from whenabouts.spark_plugin.packing import ARRIVED, PACKED, EndMarkers, Packer
 from whenabouts.spark_plugin.sessions import prepare
@@ -94,6 +96,7 @@ def timing_join(
     min_confidence: float | None = None,
     time_slots: Duration | None = "auto",
     buckets: int | None = None,
+    bound: StateBound | None = None,
 ) -> DataFrame:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, in batch or as a stream.
 
@@ -110,9 +113,10 @@ def timing_join(
     A streaming query that is restarted from its checkpoint may have another confidence, not less than the
     `min_confidence` that it was started with (the confidence itself, if none was given).
 
-    On a stream `lateness` is how far a side's rows may lag; do not call `withWatermark` for it. `buckets`: into how
-    many parts the keys are split, `spark.sql.shuffle.partitions` unless said otherwise; it is the limit of parallelism,
-    and fixed for the life of a checkpoint, as Spark fixes the partitions.
+    A stream needs `lateness`, how far a side's rows may lag: it is the watermark; do not call `withWatermark`. `buckets`:
+    into how many parts the keys are split, `spark.sql.shuffle.partitions` unless said otherwise; it is the limit of
+    parallelism, and fixed for the life of a checkpoint, as Spark fixes the partitions. `bound`: a limit on the rows
+    that a bucket of a stream holds.
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. One side's rows
@@ -122,10 +126,19 @@ def timing_join(
     In batch a bucket that does not fit into a worker's memory is taken in piecemeal, in order of time, if the condition
     has two ends and intervals a `max_uncertainty`: else give more `buckets`.
 
-    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, EngineError WA-3004 when one side
-    is a stream and the other is not, WA-3002 for an unfit Spark. Cost: packing and shuffling both sides once, then as
-    `whenabouts.core.local.timing_join` in parallel over the buckets.
+    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, among them WA-2051 for a stream without
+    lateness and WA-2052 for watermarks that cannot work together, EngineError WA-3004 when one side is a stream and the
+    other is not, WA-3002 for an unfit Spark. What a checkpoint and a sink can be is checked by `write_stream`.
+
+    Cost: packing and shuffling both sides once, then as `whenabouts.core.local.timing_join` in parallel over the
+    buckets.
     """
+    if lateness is None and left.isStreaming and right.isStreaming:
+        raise QueryError(
+            Code.NO_LATENESS,
+            "the inputs are streams, and how late their rows may come is not said",
+            'give lateness=Lateness(left="10 s", right="10 s"); Lateness() if they come in order of t_max',
+        )
     query = TimingJoin(
         left_time=left_time,
         right_time=right_time,
@@ -142,7 +155,7 @@ def timing_join(
         min_confidence=min_confidence,
         time_slots=time_slots,
     )
-    return run(query, [left, right], buckets=buckets)
+    return run(query, [left, right], buckets=buckets, bound=bound)
 
 
 def window_join(
@@ -191,7 +204,12 @@ def window_join(
 
 
 def run(
-    query: Query, inputs: Sequence[DataFrame], *, buckets: int | None = None, end_of_input: DataFrame | None = None
+    query: Query,
+    inputs: Sequence[DataFrame],
+    *,
+    buckets: int | None = None,
+    end_of_input: DataFrame | None = None,
+    bound: StateBound | None = None,
 ) -> DataFrame:
     """The output of any query over one DataFrame for each of its inputs.
 
@@ -199,7 +217,7 @@ def run(
     watermark come out (see `end_of_input.run_to_end`). Errors as `timing_join`, and QueryError WA-2006 for a wrong
     number of inputs or buckets.
     """
-    output = tagged(query, inputs, buckets=buckets, end_of_input=end_of_input)
+    output = tagged(query, inputs, buckets=buckets, end_of_input=end_of_input, bound=bound)
     rows = output.output
     _results[rows] = output
     return rows
@@ -224,20 +242,24 @@ def write_with_rejects(
     write_rows: Callable[[DataFrame, int], None],
     write_rejects: Callable[[DataFrame, int], None],
     write_counts: Callable[[DataFrame, int], None] | None = None,
+    *,
+    checkpoint: str | None = None,
 ) -> DataStreamWriter:
-    """A writer of a stream's rows and rejects from one run: set checkpoint and trigger on it and call `start()`.
+    """A writer of a stream's rows and rejects from one run: set trigger (and checkpoint) on it and call `start()`.
 
     The functions get a batch DataFrame and the batch's number, as in `foreachBatch`; after a failure a batch comes
-    again with the same number. Raises QueryError WA-2006 if `result` is no stream (in batch, write both).
+    again with the same number. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises QueryError
+    WA-2006 if `result` is no stream (in batch, write both).
     """
     if not result.isStreaming:
         raise QueryError(Code.BAD_OPTION, "write_with_rejects was given a batch", "write result and rejects(result)")
     source = result_of(result)
+    hosting = source.hosting  # over Spark Connect the function travels to the server, where no DataFrame may go
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
         try:
-            here = Result(batch, source.hosting)
+            here = Result(batch, hosting)
             write_rows(here.output, number)
             write_rejects(here.rejects, number)
             if write_counts is not None:
@@ -245,7 +267,42 @@ def write_with_rejects(
         finally:
             batch.unpersist()
 
-    return source.tagged.writeStream.foreachBatch(write)
+    if checkpoint is None:
+        return source.tagged.writeStream.foreachBatch(write)
+    check_checkpoint(source, checkpoint)
+    return source.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+
+
+def write_stream(
+    rows: DataFrame, checkpoint: str, *, of: DataFrame | None = None, output_mode: str = "append"
+) -> DataStreamWriter:
+    """`rows.writeStream` with its checkpoint set, once it is sure that the query can start from there.
+
+    `rows`: what a function of this package returned, or a DataFrame made from it, and then `of` is the former. Set sink
+    and trigger on the writer and call `start()`.
+
+    Raises: QueryError WA-2053 for another output mode than append, WA-2006 if `rows` is no stream or none of ours;
+    EngineError WA-3032 where another query wrote the checkpoint, with all that differs, WA-3003 for other buckets or a
+    layout of another version. Rows that the state lacks for a wider query are found in its first step (WA-3006).
+
+    Cost: one small Spark job over the checkpoint, which reads a row for each bucket.
+    """
+    if output_mode.lower() != "append":
+        raise QueryError(
+            Code.OUTPUT_MODE,
+            f"output mode {output_mode!r}: rows come out once, when they are final, and never change",
+            'use "append"; to have a table of the latest rows, merge them into it in foreachBatch',
+        )
+    if not rows.isStreaming:
+        raise QueryError(Code.BAD_OPTION, "write_stream was given a batch", "use rows.write")
+    check_checkpoint(result_of(rows if of is None else of), checkpoint)
+    return rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+
+
+def check_checkpoint(result: Result, checkpoint: str) -> None:
+    """Raise as `write_stream` unless a query can start from a checkpoint."""
+    for found in identities(result.tagged.sparkSession, checkpoint):
+        result.hosting.identity.check(found)
 
 
 def result_of(result: DataFrame) -> Result:
@@ -259,18 +316,25 @@ def result_of(result: DataFrame) -> Result:
 
 
 def tagged(
-    query: Query, inputs: Sequence[DataFrame], *, buckets: int | None = None, end_of_input: DataFrame | None = None
+    query: Query,
+    inputs: Sequence[DataFrame],
+    *,
+    buckets: int | None = None,
+    end_of_input: DataFrame | None = None,
+    bound: StateBound | None = None,
 ) -> Result:
     """The tagged rows of a query; `run` with everything still in one DataFrame."""
     streaming = _is_streaming(query, inputs)
     session = inputs[0].sparkSession
     prepare(session, streaming=streaming)
+    if streaming:
+        _check_watermarks(query, inputs)
     if buckets is None:
         buckets = int(session.conf.get("spark.sql.shuffle.partitions", "200") or 200)
     if buckets < 1:
         raise QueryError(Code.BAD_OPTION, f"buckets is {buckets}", "give one or more")
     schemas = tuple(arrow_schema(df, name) for df, name in zip(inputs, query.inputs, strict=True))
-    hosting = Hosting(query, schemas, buckets, streaming)
+    hosting = Hosting(query, schemas, buckets, streaming, bound)
     hosting.operator()  # refuses here, in the driver, what cannot work
     packed = [_numbered(df).mapInArrow(Packer(hosting, place).pack, PACKED) for place, df in enumerate(inputs)]
     if streaming:
@@ -318,3 +382,23 @@ def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:
         told = ", ".join(f"{name} is {kind}" for name, kind in zip(query.inputs, kinds, strict=True))
         raise EngineError(Code.MIXED_INPUTS, told, "read all with spark.readStream, or all with spark.read")
     return streaming[0]
+
+
+def _check_watermarks(query: Query, inputs: Sequence[DataFrame]) -> None:
+    """Refuse watermarks that Spark would refuse only once the query runs, or that would lose rows."""
+    for name, df in zip(query.inputs, inputs, strict=True):
+        for field in df.schema.fields:
+            if WATERMARK_KEY in (field.metadata or {}):
+                raise QueryError(
+                    Code.WATERMARKS_CLASH,
+                    f"the {name} input has a watermark of its own, on column {field.name!r}",
+                    "leave withWatermark out and give lateness=; behind another stateful query, write its rows to a "
+                    "table and read them from there",
+                )
+    policy = inputs[0].sparkSession.conf.get("spark.sql.streaming.multipleWatermarkPolicy", "min")
+    if len(inputs) > 1 and str(policy).lower() == "max":
+        raise QueryError(
+            Code.WATERMARKS_CLASH,
+            "spark.sql.streaming.multipleWatermarkPolicy is max: rows of the slower input would be late",
+            "set it to min, Spark's default",
+        )

@@ -41,15 +41,26 @@ def check_packages() -> None:
     """Raise EngineError WA-3002 unless pyspark is recent enough and has what its stateful operators need."""
     hint = "pip install 'whenabouts[spark]'"
     found = spark_version()
-    least = ".".join(map(str, LEAST_SPARK))
     if found is None:
         raise EngineError(Code.ENGINE_VERSION, "pyspark is not installed", hint)
-    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
-    if numbers < LEAST_SPARK:
-        raise EngineError(Code.ENGINE_VERSION, f"pyspark is {found}, at least {least} is needed", hint)
+    check_spark(found)
     if not _importable("google.protobuf"):
         raise EngineError(
             Code.ENGINE_VERSION, "the package protobuf is missing: Spark's stateful operators speak through it", hint
+        )
+
+
+def check_spark(version: str) -> None:
+    """Raise EngineError WA-3002 for a version of Spark that cannot host the operators.
+
+    >>> check_spark("4.1.0-SNAPSHOT")
+    """
+    least = ".".join(map(str, LEAST_SPARK))
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < LEAST_SPARK:
+        raise EngineError(
+            Code.ENGINE_VERSION,
+            f"pyspark is {version}, at least {least} is needed",
+            "pip install 'whenabouts[spark]'; a Spark Connect server needs it too",
         )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import whenabouts
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages
+from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages, check_spark
 
 _LOG = logging.getLogger("whenabouts")
 
@@ -52,6 +52,7 @@ def prepare(session: SparkSession, *, streaming: bool) -> None:
     A running stream or an existing checkpoint keeps the store it has.
     """
     check_packages()
+    check_spark(session.version)  # of a Spark Connect server it is another than the client's
     _use_own_python(session)
     if streaming:
         _mend_protobuf(session)

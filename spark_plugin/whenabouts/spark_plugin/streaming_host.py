@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.hosting import Arrived, Hosting, tagged_rows
@@ -30,6 +30,10 @@ timer that is set."""
 
 LAYOUT = 2
 """Version of the host's own state: labels of buckets, names and types of its state variables. 1 was never released."""
+
+IDENTITY = "identity"
+IDENTITY_SCHEMA = StructType([StructField("text", StringType())])
+"""`whenabouts.core.identity`, noted once, by the control group: read by `checkpoints` before a query starts again."""
 
 NO_TIMER = -1
 
@@ -104,6 +108,7 @@ class BucketProcessor(StatefulProcessor):
         self._handle = handle
         self._store = MapStateStore(handle.getMapState("segments", SEGMENT_KEY, SEGMENT))
         self._book = handle.getValueState("host", BOOK)
+        self._identity = handle.getValueState(IDENTITY, IDENTITY_SCHEMA)
         self._operator = self._hosting.operator()
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802  # Spark's
@@ -130,6 +135,7 @@ class BucketProcessor(StatefulProcessor):
         """The group that every micro-batch has: the checkpoint is judged before any bucket's work is committed."""
         if self._timer_set() is None:
             self._note_timer(NO_TIMER)
+            self._identity.update((self._hosting.identity.to_json(),))
         return self._out(Step(), arrived)
 
     def _step(self, arrived: Arrived, clock: Clock, expired_ms: int | None = None) -> Iterator[pd.DataFrame]:

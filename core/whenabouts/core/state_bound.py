@@ -1,0 +1,145 @@
+"""A bound on the rows that a bucket may hold, and what happens at it.
+
+State follows the rate of the inputs and the width of the window, so a burst or one hot key can outgrow a worker. A
+bound turns that into something that is planned: the query fails with a code, or it sheds rows, which are rejected and
+counted like every other row that is not processed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.errors import Code, EngineError, QueryError
+from whenabouts.core.events import times
+from whenabouts.core.protocol import Arrival, Copied, Demand, Operator, Rejected, SegmentStore, Step
+from whenabouts.core.segmented_state import rows_in_state
+
+if TYPE_CHECKING:
+    from whenabouts.core.events import EventReader
+    from whenabouts.core.keys import Keys
+
+FAIL, SHED = "fail", "shed"
+
+
+@dataclass(frozen=True, slots=True)
+class StateBound:
+    """At most `rows` rows of all inputs in the state of one bucket; `when_full` is "fail" or "shed".
+
+    "fail" raises EngineError WA-3033 in the step in which the rows would not fit: nothing of it is committed, and the
+    query can be started again with a higher bound. "shed" rejects the rows that do not fit (WA-1042), the last to
+    arrive first. Rows that the watermark makes obsolete leave before either. A row counts once, though `best` holds it
+    a second time while its partner decides. Raises QueryError WA-2006 for what is no bound.
+
+    >>> StateBound(1_000_000).when_full
+    'fail'
+    """
+
+    rows: int
+    when_full: str = FAIL
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise QueryError(Code.BAD_OPTION, f"the bound of the state is {self.rows} rows", "give one row or more")
+        if self.when_full not in (FAIL, SHED):
+            raise QueryError(Code.BAD_OPTION, f"when_full is {self.when_full!r}", f"choose of {FAIL}, {SHED}")
+
+
+class BoundedOperator:
+    """An operator whose state keeps to a bound; to a host it is an operator like any other."""
+
+    def __init__(self, operator: Operator, bound: StateBound) -> None:
+        self._operator, self._bound = operator, bound
+
+    @property
+    def readers(self) -> tuple[EventReader, ...]:
+        """Those of the operator."""
+        return self._operator.readers
+
+    @property
+    def keys(self) -> Keys:
+        """Those of the operator."""
+        return self._operator.keys
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """That of the operator."""
+        return self._operator.output_schema
+
+    @property
+    def event_time(self) -> str | None:
+        """That of the operator."""
+        return self._operator.event_time
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost besides: one `get`, and where rows do not fit a step without rows."""
+        if demand is Demand.END or not arrivals:  # at the end nothing is kept
+            return self._operator.step(store, arrivals, watermark_us, demand)
+        fresh = sum(int((times(arrival.block)[1] >= watermark_us).sum()) for arrival in arrivals)
+        freed = Step()
+        room = self._bound.rows - self._held(store)
+        if fresh > room:
+            freed = self._operator.step(store, [], watermark_us, demand)
+            room = self._bound.rows - self._held(store)
+        shed: list[tuple[Rejected, bool]] = []
+        if fresh > room:
+            arrivals, shed = self._shed(arrivals, watermark_us, max(room, 0), fresh)
+        step = self._operator.step(store, arrivals, watermark_us, demand)
+        return _both(freed, step, shed)
+
+    def _held(self, store: SegmentStore) -> int:
+        return rows_in_state(store, len(self.readers))
+
+    def _shed(
+        self, arrivals: Sequence[Arrival], watermark_us: int, room: int, fresh: int
+    ) -> tuple[list[Arrival], list[tuple[Rejected, bool]]]:
+        """The arrivals with at most `room` rows that are not late; the others, and whether they are copies."""
+        if self._bound.when_full == FAIL:
+            raise EngineError(
+                Code.STATE_FULL,
+                f"{fresh} rows arrive in a bucket that has room for {room} of its {self._bound.rows}",
+                "raise the bound, use more buckets, a narrower window or less lateness, or shed: when_full='shed'",
+            )
+        kept, shed = [], []
+        for arrival in arrivals:
+            input, block = arrival
+            late = times(block)[1] < watermark_us
+            fits = late | (np.cumsum(~late) <= room)
+            room -= int((fits & ~late).sum())
+            kept.append(type(arrival)(input, block.filter(pa.array(fits))))
+            if not fits.all():
+                rows = self._operator.readers[input].raw(block.filter(pa.array(~fits)))
+                shed.append((Rejected(input, Code.SHED, rows), isinstance(arrival, Copied)))
+        return [arrival for arrival in kept if arrival.block.num_rows], shed
+
+
+def bounded(operator: Operator, bound: StateBound | None) -> Operator:
+    """The operator under a bound, if there is one."""
+    return operator if bound is None else BoundedOperator(operator, bound)
+
+
+def _both(first: Step, second: Step, shed: list[tuple[Rejected, bool]]) -> Step:
+    """Two steps in one, with what was shed between them; copies are another bucket's to reject."""
+    rejected = [rows for rows, copied in shed if not copied]
+    both = Step(
+        first.output + second.output,
+        first.rejected + second.rejected + rejected,
+        second.timer_us,
+        second.metrics.copy(),
+    )
+    both.metrics.update(first.metrics)
+    if shed:
+        both.metrics[metrics.SHED] += sum(each.rows.num_rows for each, _ in shed)
+        both.metrics[metrics.REJECTED] += sum(each.rows.num_rows for each in rejected)
+    return both

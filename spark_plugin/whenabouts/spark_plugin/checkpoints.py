@@ -1,0 +1,59 @@
+"""What a checkpoint says of the query that wrote it, before a query starts from it.
+
+Spark keeps a query's state under its checkpoint, and reads any query's state into any other query that looks alike. So
+every bucket notes what its state is bound to (`whenabouts.core.identity`), and it is read here with Spark's own state
+data source, from any file system, over Spark Connect too.
+"""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from whenabouts.core.errors import Code, EngineError
+from whenabouts.spark_plugin.streaming_host import IDENTITY
+
+_NOTHING_COMMITTED = "STDS_COMMITTED_BATCH_UNAVAILABLE"
+_NO_SUCH_VARIABLE = "STDS_INVALID_OPTION_VALUE"
+
+
+def identities(session: SparkSession, checkpoint: str) -> list[str]:
+    """What the buckets note, each text once; nothing where no micro-batch was committed yet.
+
+    Raises EngineError WA-3032 for a checkpoint without such notes, WA-3005 for what cannot be read.
+    """
+    try:
+        metadata = session.read.format("state-metadata").load(checkpoint).select("operatorId", "operatorName")
+        operators = [row.operatorId for row in metadata.collect() if row.operatorName.startswith("transformWithState")]
+        found = [text for operator in operators for text in _noted(session, checkpoint, operator)]
+        if not found and _committed(session, checkpoint):
+            raise EngineError(
+                Code.OTHER_QUERY,
+                f"the checkpoint {checkpoint} belongs to another query: it holds no state of ours",
+                "start this query from a new checkpoint",
+            )
+        return found
+    except PySparkException as error:
+        raise EngineError(
+            Code.ENGINE_FAILED, f"the checkpoint {checkpoint} cannot be read: {str(error)[:300]}", "is it one of Spark?"
+        ) from error
+
+
+def _noted(session: SparkSession, checkpoint: str, operator: int) -> list[str]:
+    state = session.read.format("statestore").option("operatorId", operator).option("stateVarName", IDENTITY)
+    try:
+        return [row.text for row in state.load(checkpoint).select("value.text").distinct().collect()]
+    except PySparkException as error:
+        condition = error.getCondition() or ""
+        if condition == _NOTHING_COMMITTED or condition.startswith(_NO_SUCH_VARIABLE):
+            return []
+        raise
+
+
+def _committed(session: SparkSession, checkpoint: str) -> bool:
+    try:
+        return session.read.text(f"{checkpoint.rstrip('/')}/commits").count() > 0
+    except PySparkException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return False
+        raise

@@ -1,0 +1,128 @@
+"""State keeps to its bound; what that costs is counted, row by row, and nothing else changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from whenabouts.core.run_merger import RunMerger
+
+from whenabouts.core import EngineError, Interval, Lateness, Point, QueryError, within
+from whenabouts.core.local import run_stream
+from whenabouts.core.protocol import Arrival, Demand
+from whenabouts.core.segmented_state import rows_in_state
+from whenabouts.core.state_bound import StateBound, bounded
+from whenabouts.core.stores import DictStore
+from whenabouts.core.timing_join import TimingJoin
+
+STEPS = 8
+SCHEMA = pa.schema({"a": pa.int64(), "b": pa.int64(), "id": pa.int64()})
+
+
+def files(seed: int, *, earliest: int = -1_500) -> list[pa.Table]:
+    """Steps of up to 13 rows; some are late, unless the earliest of them are not."""
+    draw = np.random.default_rng(seed)
+    made = []
+    for step in range(STEPS):
+        n = int(draw.integers(0, 14))
+        b = 1_000 * step + draw.integers(earliest, 1_000, n)
+        made.append(pa.table([b - draw.integers(0, 200, n), b, np.arange(n) + 100 * step], schema=SCHEMA))
+    return made
+
+
+def join(**options: Any) -> TimingJoin:
+    time = Interval("a", "b", max_uncertainty=200)
+    return TimingJoin(
+        left_time=time, right_time=time, condition=within(900, confidence=0.7), lateness=Lateness(800, 800), **options
+    )
+
+
+def rows(table: pa.Table) -> Counter[str]:
+    return Counter(map(repr, table.to_pylist()))
+
+
+MODES: list[dict[str, Any]] = [
+    {}, {"how": "full_outer"}, {"best": "left"}, {"best": "both", "how": "full_outer"},
+    {"strategy": "lazy", "block_size": 5}, {"how": "left_anti"},
+]  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 500), st.sampled_from(MODES), st.integers(1, 60))
+def test_state_never_exceeds_its_bound_and_every_shed_row_is_counted(
+    seed: int, mode: dict[str, Any], most: int
+) -> None:
+    query, sides = join(**mode), [files(seed), files(seed + 1)]
+    operator = bounded(query.operator([SCHEMA, SCHEMA], streaming=True), StateBound(most, "shed"))
+    store, counts, rejected, watermark = DictStore(), Counter[str](), 0, -(2**63)
+    for step in range(STEPS):
+        arrivals = []
+        for input in (0, 1):
+            for batch in sides[input][step].to_batches():
+                arrivals.append(Arrival(input, operator.readers[input].read(batch).block))
+        done = operator.step(store, arrivals, watermark, Demand.NOTHING)
+        assert rows_in_state(store, 2) <= most
+        counts += done.metrics
+        rejected += sum(each.rows.num_rows for each in done.rejected)
+        watermark = 1_000 * step - 800
+    came = sum(table.num_rows for side in sides for table in side)
+    assert came == counts["rows_processed"] + counts["rows_rejected"]
+    assert counts["rows_rejected"] == counts["rows_shed"] + counts["rows_late"] == rejected
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 500), st.sampled_from(MODES), st.integers(5, 60))
+def test_the_rows_that_are_not_shed_give_what_they_give_without_a_bound(
+    seed: int, mode: dict[str, Any], most: int
+) -> None:
+    """Shed rows alone are missing: a run over the others, step by step, has the same output."""
+    sides = [files(seed, earliest=250), files(seed + 1, earliest=250)]
+    told = run_stream(join(**mode), sides, bound=StateBound(most, "shed"))
+    shed = {(r["input"], r["id"]) for r in told.rejects.to_pylist()}
+    assert len(shed) == told.metrics["rows_shed"] == told.metrics["rows_rejected"]
+    others = [
+        [table.filter(pa.array([(name, i) not in shed for i in table["id"].to_pylist()], pa.bool_())) for table in side]
+        for name, side in zip(("left", "right"), sides, strict=True)
+    ]
+    assert rows(told.output) == rows(run_stream(join(**mode), others).output)
+
+
+@pytest.mark.parametrize("when_full", ["fail", "shed"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_bound_that_is_not_reached_changes_nothing(mode: dict[str, Any], when_full: str) -> None:
+    sides = [files(3), files(4)]
+    free, kept = (run_stream(join(**mode), sides, bound=bound) for bound in (None, StateBound(1_000, when_full)))
+    assert rows(free.output) == rows(kept.output)
+    assert rows(free.rejects) == rows(kept.rejects)
+    assert free.metrics == kept.metrics
+
+
+def test_obsolete_rows_make_room_before_any_is_shed() -> None:
+    """A bound that holds the rows of one window (and of its slots) holds for a stream of any length."""
+    steps = [pa.table({"t": [second * 1_000_000]}) for second in range(100)]
+    query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("900 ms", confidence=1))
+    told = run_stream(query, [steps, steps], bound=StateBound(8, "fail"))
+    assert told.output.num_rows == 100
+    with pytest.raises(EngineError, match=r"WA-3033: 2 rows arrive in a bucket that has room for 1 of its 3.*shed"):
+        run_stream(query, [steps, steps], bound=StateBound(3))
+
+
+def test_an_operator_of_another_kind_keeps_to_it_too() -> None:
+    steps = [pa.table({"t": [t], "v": [1]}) for t in range(50)]
+    query = RunMerger(time=Point("t"), values="v", gap=10)
+    told = run_stream(query, [steps], bound=StateBound(20, "shed"))
+    assert told.metrics["rows_shed"] == 11  # 20 to 30; then the run of 20 is final, and there is room again
+    assert told.output["n"].to_pylist() == [20, 19]
+    with pytest.raises(EngineError, match="WA-3033"):
+        run_stream(query, [steps], bound=StateBound(20))
+
+
+@pytest.mark.parametrize(("most", "when_full"), [(0, "fail"), (5, "drop")])
+def test_what_is_no_bound_is_refused(most: int, when_full: str) -> None:
+    with pytest.raises(QueryError, match="WA-2006"):
+        StateBound(most, when_full)

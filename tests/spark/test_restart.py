@@ -1,0 +1,157 @@
+"""Starting again from a checkpoint: what may change does, and what may not is refused before the query starts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import window
+from whenabouts.core.run_merger import RunMerger
+
+from whenabouts.core import EngineError, Lateness, Point, QueryError, within
+from whenabouts.core.state_bound import StateBound
+from whenabouts.spark_plugin import run, timing_join, write_stream, write_with_rejects
+
+pytestmark = pytest.mark.slow
+
+StreamOf = Callable[[Sequence[pa.Table]], DataFrame]
+
+SECOND = 1_000_000
+NOW = 1_600_000_000 * SECOND
+
+
+def events(*seconds: float) -> pa.Table:
+    at = [NOW + round(s * SECOND) for s in seconds]
+    return pa.table({"t": pa.array(at, pa.timestamp("us", "UTC")), "k": pa.array([1] * len(at), pa.int64())})
+
+
+def join(left: DataFrame, right: DataFrame, **options: Any) -> DataFrame:
+    given: dict[str, Any] = {
+        "left_time": Point("t"), "right_time": Point("t"), "on": "k", "condition": within("1 s", confidence=1),
+        "lateness": Lateness("20 s", "20 s"), "buckets": 2,
+    }  # fmt: skip
+    return timing_join(left, right, **(given | options))
+
+
+STEPS = [events(0), events(10), events(30, 11), events(45, 31), events(60, 38)]
+
+
+@pytest.fixture
+def settings(spark: SparkSession) -> Any:
+    """Gives sessions' settings back as they were."""
+    names = ("spark.sql.shuffle.partitions", "spark.sql.streaming.multipleWatermarkPolicy")
+    before = {name: spark.conf.get(name, None) for name in names}
+    yield spark.conf
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def test_lateness_file_options_and_shuffle_partitions_may_change(
+    stream_of: StreamOf, settings: Any, tmp_path: Path
+) -> None:
+    """Rows of 11, 31 and 38 s come 19, 14 and 7 s after later ones; after the restart 5 s is the limit."""
+    stream, checkpoint = stream_of(STEPS), str(tmp_path / "checkpoint")
+    pairs: list[float] = []
+    told: Counter[str] = Counter()
+    failed: list[int] = []
+
+    def write(rows: DataFrame, number: int) -> None:
+        if number == 3 and not failed:
+            failed.append(number)
+            raise RuntimeError("once")
+        pairs.extend(row.t_left.timestamp() - NOW / SECOND for row in rows.collect())
+
+    def write_rejects(rows: DataFrame, number: int) -> None:
+        told.update(f"{row.code} {row.t.timestamp() - NOW / SECOND:g}" for row in rows.collect())
+
+    def start(result: DataFrame) -> None:
+        writer = write_with_rejects(result, write, write_rejects, checkpoint=checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    settings.set("spark.sql.shuffle.partitions", "2")
+    with pytest.raises(StreamingQueryException, match="once"):
+        start(join(stream, stream))
+    settings.set("spark.sql.shuffle.partitions", "3")
+    start(join(stream, stream, lateness=Lateness("5 s", "5 s"), condition=within("500 ms", confidence=1)))
+    # step 2 still knew the old window: 10 and 11 s are 1 s apart, each way
+    assert sorted(pairs)[:5] == [0, 10, 10, 11, 11]
+    assert sorted(pairs)[5:] == [30, 31, 45, 60]  # the micro-batch that failed goes by the watermark before it
+    assert told == {"WA-1010 38": 2}
+
+
+def _consume(batch: DataFrame, number: int) -> None:
+    batch.count()
+
+
+def test_another_query_is_refused_before_it_starts(stream_of: StreamOf, spark: SparkSession, tmp_path: Path) -> None:
+    stream, checkpoint = stream_of(STEPS[:2]), str(tmp_path / "checkpoint")
+    pairs = join(stream, stream)
+    counted = pairs.groupBy(window("event_time", "10 seconds")).count()
+    writer = write_stream(counted, checkpoint, of=pairs)  # there is no checkpoint yet
+    writer = writer.foreachBatch(_consume)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    write_stream(join(stream, stream, condition=within("5 s", confidence=0.5), strategy="eager"), checkpoint)
+    wider = stream.selectExpr("t", "k", "1 as more")
+    others: list[tuple[DataFrame, str]] = [
+        (join(stream, stream, how="left_outer"), r"WA-3032.*how was 'inner' and is 'left_outer'"),
+        (join(stream, stream, on=None), r"WA-3032.*on was \('k',\) and is \(\)"),
+        (join(wider, stream), r"WA-3032.*column 'more' of the left input was absent and is int32"),
+        (join(stream, stream, buckets=3), r"WA-3003: the checkpoint holds 2 buckets of keys.*give buckets=2"),
+        (run(RunMerger(time=Point("t"), values="k"), [stream], buckets=2), r"WA-3032.*of a TimingJoin.* a RunMerger"),
+    ]
+    for other, told in others:
+        with pytest.raises(EngineError, match=told):
+            write_stream(other, checkpoint)
+    foreign = str(tmp_path / "foreign")
+    query = stream.writeStream.foreachBatch(_consume).option("checkpointLocation", foreign)
+    query.trigger(availableNow=True).start().awaitTermination()
+    with pytest.raises(EngineError, match=r"WA-3032.*it holds no state of ours"):
+        write_stream(pairs, foreign)
+
+
+def test_what_cannot_work_is_refused_in_a_code(stream_of: StreamOf, settings: Any, tmp_path: Path) -> None:
+    stream = stream_of(STEPS[:1])
+    for mode in ("complete", "update"):
+        with pytest.raises(QueryError, match=f"WA-2053: output mode '{mode}'"):
+            write_stream(join(stream, stream), str(tmp_path / "checkpoint"), output_mode=mode)
+    with pytest.raises(QueryError, match="WA-2051"):
+        join(stream, stream, lateness=None)
+    with pytest.raises(QueryError, match=r"WA-2052: the right input has a watermark of its own, on column 't'"):
+        join(stream, stream.withWatermark("t", "5 seconds"))
+    with pytest.raises(QueryError, match=r"WA-2052: the left input .* 'event_time'.*write its rows to a table"):
+        join(join(stream, stream, on=None).selectExpr("t_left as t", "k_left as k", "event_time"), stream)
+    settings.set("spark.sql.streaming.multipleWatermarkPolicy", "max")
+    with pytest.raises(QueryError, match=r"WA-2052: .*multipleWatermarkPolicy is max"):
+        join(stream, stream)
+
+
+def test_state_keeps_to_its_bound(stream_of: StreamOf, tmp_path: Path) -> None:
+    """Two rows of each side arrive where three rows in all may stay; the bound can be raised on restart."""
+    stream = stream_of([events(0, 1), events(2, 3)])
+    rejected: list[str] = []
+    totals: Counter[str] = Counter()
+
+    def start(bound: StateBound, checkpoint: str) -> None:
+        writer = write_with_rejects(
+            join(stream, stream, bound=bound),
+            lambda rows, number: None,
+            lambda rows, number: rejected.extend(row.code for row in rows.collect()),
+            lambda counts, number: totals.update({row.name: row.value for row in counts.where("value > 0").collect()}),
+            checkpoint=str(tmp_path / checkpoint),
+        )
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="WA-3033: 4 rows arrive in a bucket that has room for 3"):
+        start(StateBound(3), "fail")
+    start(StateBound(8), "fail")
+    assert rejected == []
+    totals.clear()
+    start(StateBound(3, "shed"), "shed")
+    assert rejected == ["WA-1042"] * 5
+    assert totals["rows_shed"] == totals["rows_rejected"]
