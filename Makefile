@@ -29,7 +29,7 @@ test-full: lint ## Every test there is
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(TWO_AT_ONCE)
 
 # The operators are the same on every Spark; what can differ is how it hosts them.
-NEWEST_LAWS := "test_replay_source or test_batch or test_streaming or test_packing or test_environment or restart or accounting or late_rows or event_time or end_of_input or oracle_runs"
+NEWEST_LAWS := "test_replay_source or test_connect or test_sql or test_batch or test_streaming or test_packing or test_environment or restart or accounting or late_rows or event_time or end_of_input or oracle_runs"
 test-newest: .venv-newest/ready ## The Spark adapter, and the laws about hosting, on the newest Spark, in .venv-newest
 	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" -k $(NEWEST_LAWS) tests/spark conformance/whenabouts/conformance
 

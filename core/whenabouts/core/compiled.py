@@ -12,8 +12,17 @@ numba's cache looks at the source file of the kernel itself, not of the kernels 
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import os
+import stat
+import sys
+import tempfile
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import update_wrapper
+from pathlib import Path
+from types import FunctionType
+from typing import Any, TypeVar, cast
 
 import numba
 from numba import types
@@ -56,11 +65,50 @@ def compiled(signature: Any, *, inline: bool = False) -> Callable[[Kernel], Kern
     """
 
     def decorate(function: Kernel) -> Kernel:
+        def compile_(source: Kernel, cache: bool) -> Kernel:
+            kernel: Kernel = numba.njit(signature, cache=cache, nogil=True, error_model="numpy", forceinline=inline)(
+                source
+            )
+            return kernel
+
         # A kernel typed into a terminal (or a doctest) has no file, hence nowhere to cache.
-        in_a_file = not function.__code__.co_filename.startswith("<")
-        kernel: Kernel = numba.njit(signature, cache=in_a_file, nogil=True, error_model="numpy", forceinline=inline)(
-            function
-        )
-        return kernel
+        if function.__code__.co_filename.startswith("<"):
+            return compile_(function, cache=False)
+        for placed in (_as_it_is, _in_temporary_file):
+            try:
+                return compile_(placed(function), cache=True)
+            except (OSError, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and "cannot cache" not in str(error):
+                    raise
+        return compile_(function, cache=False)
 
     return decorate
+
+
+def _as_it_is(function: Kernel) -> Kernel:
+    return function
+
+
+def _in_temporary_file(function: Kernel) -> Kernel:
+    """The function as if its module lay in a file of ours among the temporary files.
+
+    numba keeps its cache beside the source, or in the user's cache folder. Workers of a cluster may have neither: the
+    package may be read from an archive (`--py-files`), and the user may have no home. The copy's name tells what is in
+    it, so that other releases have other copies, and its folder is refused unless it is ours alone: what is in a cache
+    is run.
+    """
+    folder = Path(tempfile.gettempdir()) / f"whenabouts-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise OSError(f"{folder} can be written by others")
+    source = inspect.getsource(sys.modules[function.__module__])
+    digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
+    path = folder / f"{function.__module__.rpartition('.')[2]}_{digest}.py"
+    if not path.exists():  # others may be writing it too: each its own, and whoever is last replaces it by the same
+        with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8", delete=False) as file:
+            file.write(source)
+        os.replace(file.name, path)
+    code = function.__code__.replace(co_filename=str(path))
+    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    return cast(Kernel, update_wrapper(copy, function, updated=()))

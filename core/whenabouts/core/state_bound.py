@@ -17,7 +17,7 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.events import times
-from whenabouts.core.protocol import Arrival, Copied, Demand, Operator, Rejected, SegmentStore, Step
+from whenabouts.core.protocol import NO_WATERMARK, Arrival, Copied, Demand, Operator, Rejected, SegmentStore, Step
 from whenabouts.core.segmented_state import rows_in_state
 
 if TYPE_CHECKING:
@@ -76,26 +76,32 @@ class BoundedOperator:
         """That of the operator."""
         return self._operator.event_time
 
+    @property
+    def needs_latest(self) -> bool:
+        """That of the operator."""
+        return self._operator.needs_latest
+
     def step(
         self,
         store: SegmentStore,
         arrivals: Sequence[Arrival],
         watermark_us: int,
         demand: Demand = Demand.NOTHING,
+        latest_us: int = NO_WATERMARK,
     ) -> Step:
         """One step of `protocol.Operator`. Cost besides: one `get`, and where rows do not fit a step without rows."""
         if demand is Demand.END or not arrivals:  # at the end nothing is kept
-            return self._operator.step(store, arrivals, watermark_us, demand)
+            return self._operator.step(store, arrivals, watermark_us, demand, latest_us)
         fresh = sum(int((times(arrival.block)[1] >= watermark_us).sum()) for arrival in arrivals)
         freed = Step()
         room = self._bound.rows - self._held(store)
         if fresh > room:
-            freed = self._operator.step(store, [], watermark_us, demand)
+            freed = self._operator.step(store, [], watermark_us, demand, latest_us)
             room = self._bound.rows - self._held(store)
         shed: list[tuple[Rejected, bool]] = []
         if fresh > room:
             arrivals, shed = self._shed(arrivals, watermark_us, max(room, 0), fresh)
-        step = self._operator.step(store, arrivals, watermark_us, demand)
+        step = self._operator.step(store, arrivals, watermark_us, demand, latest_us)
         return _both(freed, step, shed)
 
     def _held(self, store: SegmentStore) -> int:

@@ -12,27 +12,43 @@ from whenabouts.core.java import java_version
 from whenabouts.spark_plugin.environment import check_environment, check_packages, spark_version
 
 if TYPE_CHECKING:
-    from whenabouts.spark_plugin.api import counts, rejects, run, timing_join, window_join, write_with_rejects
+    from whenabouts.spark_plugin.api import (
+        counts,
+        rejects,
+        run,
+        timing_join,
+        window_join,
+        write_stream,
+        write_with_rejects,
+    )
     from whenabouts.spark_plugin.observed import PrintProgress, observed
     from whenabouts.spark_plugin.sessions import local_session
+    from whenabouts.spark_plugin.shipping import archive
+    from whenabouts.spark_plugin.sql_functions import register
 
 __all__ = [
     "PrintProgress",
+    "archive",
     "check_environment",
     "counts",
     "java_version",
     "local_session",
     "observed",
+    "register",
     "rejects",
     "run",
     "spark_version",
     "timing_join",
     "window_join",
+    "write_stream",
     "write_with_rejects",
 ]
 
-_HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join", "window_join", "write_with_rejects"), "api")
+_HOMES = dict.fromkeys(
+    ("counts", "rejects", "run", "timing_join", "window_join", "write_stream", "write_with_rejects"), "api"
+)
 _HOMES |= {"local_session": "sessions", "observed": "observed", "PrintProgress": "observed"}
+_HOMES |= {"archive": "shipping", "register": "sql_functions"}
 
 
 def __getattr__(name: str) -> Any:

@@ -113,10 +113,10 @@ def timing_join(
     A streaming query that is restarted from its checkpoint may have another confidence, not less than the
     `min_confidence` that it was started with (the confidence itself, if none was given).
 
-    A stream needs `lateness`, how far a side's rows may lag: it is the watermark; do not call `withWatermark`. `buckets`:
-    into how many parts the keys are split, `spark.sql.shuffle.partitions` unless said otherwise; it is the limit of
-    parallelism, and fixed for the life of a checkpoint, as Spark fixes the partitions. `bound`: a limit on the rows
-    that a bucket of a stream holds.
+    A stream needs `lateness`, how far a side's rows may lag: it is the watermark; do not call `withWatermark`.
+    `buckets`: into how many parts the keys are split, `spark.sql.shuffle.partitions` unless said otherwise; it is the
+    limit of parallelism, and fixed for the life of a checkpoint, as Spark fixes the partitions. `bound`: a limit on the
+    rows that a bucket of a stream holds.
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. One side's rows

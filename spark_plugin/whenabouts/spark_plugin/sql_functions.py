@@ -1,0 +1,222 @@
+"""The timing join as a table function of batch SQL.
+
+A table function has one table: events of both sides in one, with a column that tells them apart.
+
+    SELECT * FROM timing_join(
+        TABLE(events), side => 'sensor', left => 'seismic', right => 'acoustic', on => 'region',
+        time => 't_min,t_max', within => '2 s', confidence => 0.6)
+
+`left_time`, `right_time` say where the sides' times differ; `deadline`, `since`, `delay`, `until`, `between`, `how`,
+`best` and `probability` are those of `timing_join`. The result has the columns of both rows, `on` once, the others with
+`_left` and `_right`. Rows of other sides take no part; `left` and `right` may be the same. `timing_join_rejects` has
+the same arguments and gives the rows that could not be used.
+
+Rows cross into such a function one by one, as Python objects: for many rows join DataFrames with `timing_join`. Spark
+has no such function on streams: there it is `timing_join` too, and SQL over a temporary view of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udtf
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn
+
+from whenabouts.core.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.events import rejects_schema
+from whenabouts.core.local import run
+from whenabouts.core.timestamps import Interval, Point, TimeSpec
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.spark_plugin.arrow_types import spark_fields, worker_schema
+from whenabouts.spark_plugin.sessions import prepare
+from whenabouts.spark_plugin.workers import begin_task
+
+PARTS = 64
+"""Into how many parts the keys are split: the limit of parallelism."""
+
+_OPTIONS = (
+    "side", "left", "right", "on", "time", "left_time", "right_time", "within", "deadline", "since", "delay", "until",
+    "between", "confidence", "how", "best", "probability",
+)  # fmt: skip
+
+
+def register(session: SparkSession) -> None:
+    """Make `timing_join` and `timing_join_rejects` known to the SQL of a session, Spark Connect or not.
+
+    Raises EngineError WA-3002 for an unfit Spark.
+    """
+    prepare(session, streaming=False)
+    session.udtf.register("timing_join", udtf(_Pairs, useArrow=False))  # type: ignore[arg-type,unused-ignore]
+    session.udtf.register("timing_join_rejects", udtf(_Rejects, useArrow=False))  # type: ignore[arg-type,unused-ignore]
+
+
+@dataclass
+class _Analysis(AnalyzeResult):
+    """What the workers are told besides."""
+
+    query: TimingJoin | None = None
+    columns: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    side: int = 0
+    names: tuple[str, str] = ("left", "right")
+
+
+class _Pairs:
+    """The function: gathers the rows of a part, and joins them at its end."""
+
+    REJECTED: ClassVar[bool] = False
+
+    def __init__(self, analysis: _Analysis) -> None:
+        begin_task()
+        self._analysis = analysis
+        self._rows: tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] = ([], [])
+        self._instants = [pa.types.is_timestamp(f.type) and f.type.tz is not None for f in analysis.columns]
+
+    @classmethod
+    def _analyzed(cls, table: AnalyzeArgument, options: dict[str, AnalyzeArgument]) -> _Analysis:
+        given = {name: argument.value for name, argument in options.items()}
+        odd = set(given) - set(_OPTIONS)
+        if odd:
+            raise _bad(f"timing_join has no argument {min(odd)!r}", f"it has {', '.join(_OPTIONS)}")
+        if not table.isTable or not isinstance(table.dataType, StructType):
+            raise _bad("the first argument is no table", "write TABLE(name) or TABLE(SELECT ...)")
+        side = str(given.get("side", "side"))
+        if side not in table.dataType.names:
+            raise InputError(
+                Code.MISSING_COLUMN,
+                f"the table has no column {side!r} that tells the sides",
+                "name it: side => 'column'",
+            )
+        plain = StructType([f for f in table.dataType.fields if f.name != side])
+        _refuse_nested_instants(plain)
+        columns = worker_schema(plain)
+        query = _query(given)
+        operator = query.operator([columns, columns], streaming=False)
+        output = (
+            rejects_schema([reader.schema for reader in operator.readers]) if cls.REJECTED else operator.output_schema
+        )
+        keys = ", ".join(f"`{name.replace('`', '``')}`" for name in query.key_columns)
+        return _Analysis(
+            StructType(spark_fields(output)),
+            withSinglePartition=not keys,
+            partitionBy=[PartitioningColumn(f"pmod(hash({keys}), {PARTS})")] if keys else [],
+            query=query,
+            columns=columns,
+            side=table.dataType.names.index(side),
+            names=(str(given.get("left", "left")), str(given.get("right", "right"))),
+        )
+
+    @staticmethod
+    def analyze(table: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
+        """The result's columns, and how the rows are parted."""
+        return _Pairs._analyzed(table, options)
+
+    def eval(self, row: Any, **options: Any) -> None:
+        """Take a row in."""
+        values = list(row)
+        side = str(values.pop(self._analysis.side))
+        for at, instant in enumerate(self._instants):
+            if instant and values[at] is not None:
+                values[at] = _as_utc(values[at])
+        for rows, name in zip(self._rows, self._analysis.names, strict=True):
+            if side == name:
+                rows.append(tuple(values))
+
+    def terminate(self) -> Iterator[tuple[Any, ...]]:
+        """The rows of this part are complete."""
+        assert self._analysis.query is not None
+        outcome = run(self._analysis.query, [self._table(rows) for rows in self._rows])
+        for batch in (outcome.rejects if self.REJECTED else outcome.output).to_batches(max_chunksize=4096):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def _table(self, rows: list[tuple[Any, ...]]) -> pa.Table:
+        schema = self._analysis.columns
+        columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+        arrays = [pa.array(column, f.type) for column, f in zip(columns, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+
+class _Rejects(_Pairs):
+    """The same for rejected rows."""
+
+    REJECTED = True
+
+    @staticmethod
+    def analyze(table: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
+        """The columns of rejects."""
+        return _Rejects._analyzed(table, options)
+
+
+def _as_utc(moment: datetime) -> datetime:
+    """Spark hands instants over as naive times of the worker's zone; `fold` tells the repeated hour apart."""
+    return moment.astimezone(UTC)
+
+
+def _query(given: dict[str, Any]) -> TimingJoin:
+    return TimingJoin(
+        left_time=_time(given, "left_time"),
+        right_time=_time(given, "right_time"),
+        condition=_condition(given),
+        on=[name.strip() for name in str(given["on"]).split(",")] if given.get("on") else None,
+        how=given.get("how", "inner"),
+        best=given.get("best"),
+        probability=bool(given.get("probability", True)),
+    )
+
+
+def _time(given: dict[str, Any], name: str) -> TimeSpec:
+    text = given.get(name, given.get("time"))
+    columns = [column.strip() for column in str(text or "").split(",")]
+    if not all(columns) or len(columns) > 2:
+        raise _bad(f"{name} is {text!r}", "give time => 't', or time => 't_min,t_max'")
+    return Point(*columns) if len(columns) == 1 else Interval(columns[0], columns[1])
+
+
+def _condition(given: dict[str, Any]) -> Condition:
+    words = [word for word in ("within", "deadline", "delay", "between") if given.get(word) is not None]
+    if len(words) != 1 or given.get("confidence") is None:
+        raise _bad(
+            f"the condition is given by {words}", "give one of within, deadline, delay, between, and a confidence"
+        )
+    confidence = float(given["confidence"])
+    match words[0]:
+        case "within":
+            return within(given["within"], confidence=confidence)
+        case "deadline":
+            return deadline(given["deadline"], given.get("since"), confidence=confidence)
+        case "delay":
+            return delay(given["delay"], given.get("until"), confidence=confidence)
+        case _:
+            lo, _, hi = str(given["between"]).partition(",")
+            return between(lo.strip(), hi.strip(), confidence=confidence)
+
+
+def _refuse_nested_instants(schema: StructType) -> None:
+    for f in schema.fields:
+        if not isinstance(f.dataType, TimestampType) and _has_instant(f.dataType):
+            raise InputError(
+                Code.WRONG_TYPE,
+                f"column {f.name!r} holds timestamps inside of {f.dataType.simpleString()}",
+                "leave it out, or join DataFrames with timing_join",
+            )
+
+
+def _has_instant(kind: DataType) -> bool:
+    inner: list[DataType] = []
+    if isinstance(kind, StructType):
+        inner = [f.dataType for f in kind.fields]
+    elif isinstance(kind, ArrayType):
+        inner = [kind.elementType]
+    elif isinstance(kind, MapType):
+        inner = [kind.keyType, kind.valueType]
+    return isinstance(kind, TimestampType) or any(map(_has_instant, inner))
+
+
+def _bad(problem: str, hint: str) -> QueryError:
+    return QueryError(Code.BAD_OPTION, problem, hint)

@@ -1,0 +1,75 @@
+"""Kernels are compiled once per machine, also where the package lies in an archive and the user has no home."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import whenabouts.core
+
+HITS = """
+from whenabouts.core import satisfaction_probability as module
+kernels = [k for k in vars(module).values() if hasattr(k, "stats")]
+print(module.__file__)
+print(sum(len(k.stats.cache_hits) for k in kernels), sum(len(k.stats.cache_misses) for k in kernels))
+p = module.satisfaction_probability([0], [4], [0], [4], 0, 4)
+print(float(p[0]))
+"""
+
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """The core as a cluster may have it: an archive on the path, into which nothing can be written."""
+    path = tmp_path / "whenabouts.zip"
+    root = Path(whenabouts.core.__file__).parent
+    with zipfile.ZipFile(path, "w") as file:
+        for folder in ("whenabouts/", "whenabouts/core/"):  # without them zipimport knows no namespace package
+            file.writestr(folder, b"")
+        for source in root.glob("*.py"):
+            file.write(source, f"whenabouts/core/{source.name}")
+    return path
+
+
+def start(archive: Path, temporary: Path, **environment: str) -> subprocess.Popen[str]:
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
+    known |= {"PYTHONPATH": str(archive), "HOME": "/dev/null/nowhere", "TMPDIR": str(temporary)}
+    return subprocess.Popen(
+        [sys.executable, "-c", HITS], env=known | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def told(process: subprocess.Popen[str]) -> list[str]:
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return out.split("\n")
+
+
+def test_an_archive_without_a_home_is_compiled_once(archive: Path, tmp_path: Path) -> None:
+    """Two at once on a cold cache, then one that finds it, then one on another CPU, which must not take that code."""
+    cold = [start(archive, tmp_path), start(archive, tmp_path)]
+    answers = [told(process) for process in cold]
+    warm = told(start(archive, tmp_path))
+    assert warm[0].startswith(str(archive))
+    kernels = int(answers[0][1].split()[1])
+    assert kernels > 0
+    assert warm[1] == f"{kernels} 0"
+    other = told(start(archive, tmp_path, NUMBA_CPU_NAME="generic"))
+    assert other[1] == f"0 {kernels}"
+    again = told(start(archive, tmp_path))
+    assert again[1] == f"{kernels} 0"
+    assert {answer[2] for answer in (*answers, warm, other, again)} == {"0.5"}
+
+
+def test_a_folder_that_others_can_write_is_not_trusted(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / f"whenabouts-{os.getuid()}").mkdir(mode=0o777)
+    (tmp_path / f"whenabouts-{os.getuid()}").chmod(0o777)
+    told(start(archive, tmp_path))
+    assert list((tmp_path / f"whenabouts-{os.getuid()}").iterdir()) == []

@@ -1,0 +1,58 @@
+"""What a client of Spark Connect does: `python connect_client.py ADDRESS FOLDER` writes what it got."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from whenabouts.core import Interval, Lateness, within
+from whenabouts.spark_plugin import counts, register, rejects, timing_join, write_stream, write_with_rejects
+
+TIME = Interval("t_min", "t_max", max_uncertainty="5 s")
+QUERY = {"left_time": TIME, "right_time": TIME, "condition": within("4 s", confidence=0.6), "on": "k"}
+
+
+def main(address: str, folder: Path) -> None:
+    spark = SparkSession.builder.remote(address).getOrCreate()
+    source = str(folder / "events")
+
+    batch = spark.read.parquet(source)
+    pairs = timing_join(batch, batch, **QUERY)  # type: ignore[arg-type]
+    pq.write_table(pairs.toArrow(), folder / "batch.parquet")
+    pq.write_table(rejects(pairs).toArrow(), folder / "rejects.parquet")
+    assert {row.name for row in counts(pairs).collect()} >= {"rows_in", "rows_processed", "rows_rejected"}
+
+    replayed = spark.readStream.format("whenabouts").options(time="t_min,t_max", maxRowsPerTrigger="15").load(source)
+    stream = timing_join(replayed, replayed, **QUERY, lateness=Lateness(), buckets=2)  # type: ignore[arg-type]
+    writer = write_stream(stream, str(folder / "checkpoint")).format("parquet")
+    writer.trigger(availableNow=True).start(str(folder / "sink")).awaitTermination()
+    pq.write_table(spark.read.parquet(str(folder / "sink")).toArrow(), folder / "stream.parquet")
+    write_stream(stream, str(folder / "checkpoint"))  # may go on
+
+    out = str(folder)
+
+    def write_rows(rows: DataFrame, number: int) -> None:
+        rows.write.mode("append").parquet(f"{out}/rows")
+
+    def write_rejects(rows: DataFrame, number: int) -> None:
+        rows.write.mode("append").parquet(f"{out}/bad")
+
+    files = spark.readStream.schema(batch.schema).parquet(source)
+    both = timing_join(files, files, **QUERY, lateness=Lateness(), buckets=2)  # type: ignore[arg-type]
+    split = write_with_rejects(both, write_rows, write_rejects, checkpoint=str(folder / "split"))
+    split.trigger(availableNow=True).start().awaitTermination()
+    pq.write_table(spark.read.parquet(f"{out}/bad").toArrow(), folder / "split.parquet")
+
+    register(spark)
+    batch.createOrReplaceTempView("events")
+    call = "TABLE(SELECT 'x' AS side, * FROM events), left => 'x', right => 'x', on => 'k', time => 't_min,t_max'"
+    table = spark.sql(f"SELECT * FROM timing_join({call}, within => '4 s', confidence => 0.6)").toArrow()
+    pq.write_table(table, folder / "sql.parquet")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,114 @@
+"""The timing join as a table function of SQL, and streams through temporary views."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from whenabouts.core import Interval, Lateness, Point, within
+from whenabouts.core.local import timing_join as join_locally
+from whenabouts.spark_plugin import register, timing_join
+
+pytestmark = pytest.mark.slow
+
+
+def events() -> pa.Table:
+    """Two kinds and a third one; rows that cannot be used; times in the hour that New York has twice."""
+    draw = np.random.default_rng(2)
+    n, start = 60, int(dt.datetime(2021, 11, 7, 5, 30, tzinfo=dt.UTC).timestamp() * 1_000_000)
+    t_max = start + draw.integers(0, 3_600_000_000, n)
+    t_min = t_max - draw.integers(-1_000_000, 300_000_000, n)
+    return pa.table(
+        {
+            "sensor": draw.choice(["seismic", "acoustic", "other"], n),
+            "region": pa.array(draw.integers(0, 3, n), mask=draw.random(n) < 0.1),
+            "t_min": pa.array(t_min, pa.timestamp("us", "UTC")),
+            "t_max": pa.array(t_max, pa.timestamp("us", "UTC"), mask=draw.random(n) < 0.05),
+            "id": pa.array(range(n), pa.int32()),
+            "day": pa.array([dt.date(2021, 11, 7)] * n),
+        }
+    )
+
+
+@pytest.fixture
+def in_new_york(spark: SparkSession) -> Any:
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def rows(table: pa.Table) -> Counter[str]:
+    return Counter(map(repr, table.to_pylist()))
+
+
+CALL = """TABLE(events), side => 'sensor', left => 'seismic', right => 'acoustic', on => 'region',
+          time => 't_min,t_max', within => '4 minutes', confidence => 0.6"""
+
+
+@pytest.mark.usefixtures("in_new_york")
+@pytest.mark.filterwarnings("ignore::whenabouts.core.errors.RejectedRowsWarning")
+def test_the_table_function_gives_the_rows_and_rejects_of_the_join(spark: SparkSession, tmp_path: Path) -> None:
+    from whenabouts.core.local import rejects
+
+    pq.write_table(events(), tmp_path / "events.parquet")
+    spark.read.parquet(str(tmp_path)).createOrReplaceTempView("events")
+    register(spark)
+    sides = [
+        events().filter(pa.compute.field("sensor") == kind).drop_columns("sensor") for kind in ("seismic", "acoustic")
+    ]
+    time = Interval("t_min", "t_max")
+    want = join_locally(
+        *sides, on="region", left_time=time, right_time=time, condition=within("4 minutes", confidence=0.6)
+    )
+    assert want.num_rows > 10
+    told = spark.sql(f"SELECT * FROM timing_join({CALL})").toArrow()
+    assert told.schema.names == want.schema.names
+    assert rows(told.cast(want.schema)) == rows(want)
+    bad = rejects(want)
+    assert bad.num_rows > 1
+    assert rows(spark.sql(f"SELECT * FROM timing_join_rejects({CALL})").toArrow().cast(bad.schema)) == rows(bad)
+
+
+def test_what_the_function_cannot_do_is_told_when_the_query_is_analysed(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(events(), tmp_path / "events.parquet")
+    spark.read.parquet(str(tmp_path)).createOrReplaceTempView("events")
+    register(spark)
+    for call, told in (
+        (CALL.replace("within", "withn"), "WA-2006.*'withn'"),
+        (CALL.replace("'sensor'", "'kind'"), "WA-1001.*'kind'"),
+    ):
+        with pytest.raises(PySparkException, match=told):
+            spark.sql(f"SELECT * FROM timing_join({call})").collect()
+
+
+def test_streams_join_through_temporary_views(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"t": pa.array([0, 10, 20], pa.timestamp("s", "UTC")), "id": [1, 2, 3]})
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "a.parquet")
+    stream = spark.readStream.format("whenabouts").option("time", "t").load(str(tmp_path / "in"))
+    stream.createOrReplaceTempView("replayed")
+    left, right = spark.sql("SELECT t, id FROM replayed WHERE id <> 2"), spark.table("replayed")
+    pairs = timing_join(
+        left, right, left_time=Point("t"), right_time=Point("t"), condition=within("10 s", confidence=1),
+        lateness=Lateness(), buckets=1,
+    )  # fmt: skip
+    pairs.createOrReplaceTempView("pairs")
+    seen: list[tuple[int, int]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        seen.extend((row.id_left, row.other) for row in batch.collect())
+
+    writer = spark.sql("SELECT id_left, id_right + 0 AS other FROM pairs WHERE id_right > 1").writeStream
+    query = writer.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.processAllAvailable()
+    query.stop()
+    assert sorted(seen) == [(1, 2), (3, 2), (3, 3)]
