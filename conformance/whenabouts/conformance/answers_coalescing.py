@@ -26,7 +26,7 @@ class Answer(NamedTuple):
 
 def answer(query: Coalesce, table: pa.Table) -> Answer:
     """From scratch; times are int64 or timestamps in microseconds."""
-    how, time = query.coalescing, query.time.columns[0]  # type: ignore[union-attr]  # a Point after validation
+    how, time = query.coalescing, query.point.t
     good, rejects = [], []
     cells = zip(*(multiset.cells(column) for column in table.columns), strict=True)
     for row, values in zip(oracle.plain_rows(table), cells, strict=True):

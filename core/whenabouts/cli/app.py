@@ -20,6 +20,7 @@ _EXIT_CODES = {"1": 3, "2": 2, "3": 4}
 _COMMANDS = {
     "join": "whenabouts.cli.join:join",
     "window-join": "whenabouts.cli.window_join:window_join",
+    "coalesce": "whenabouts.cli.coalesce:coalesce",
     "plan": "whenabouts.cli.plan:plan",
     "doctor": "whenabouts.cli.doctor:doctor",
     "demo": "whenabouts.cli.demo:demo",

@@ -163,10 +163,12 @@ def _account(
     """Print what became of every row; a row that is in neither account is the engine's failure (WA-3005)."""
     rows_in = sum(source.rows_in for source in inputs)
     processed = outcome.metrics.get(metrics.PROCESSED, rows_in - rejects.num_rows)
+    replayed = outcome.metrics.get(metrics.REPLAYED, 0)
     parts = ", ".join(f"{source.name} {source.rows_in:,}" for source in inputs)
     say_all(
         [
-            f"rows in {rows_in:,} ({parts}) = processed {processed:,} + rejected {rejects.num_rows:,}",
+            f"rows in {rows_in:,} ({parts}) = processed {processed:,} + rejected {rejects.num_rows:,}"
+            + (f" + replayed {replayed:,}" if replayed else ""),
             f"{result} {outcome.output.num_rows:,}" + (f" -> {common.output}" if common.output else ""),
         ]
     )
@@ -175,7 +177,7 @@ def _account(
         say_all([f"rejected: {told(counts_by_code(rejects))}{where}"])
     rate = rows_in / seconds.run if seconds.run else 0.0
     say_all([f"{seconds.run:.2f} s to run, {perf_counter() - seconds.begun:.2f} s in all, {rate:,.0f} rows/s"])
-    if rows_in != processed + rejects.num_rows:
+    if rows_in != processed + rejects.num_rows + replayed:
         raise EngineError(
             Code.ENGINE_FAILED,
             f"{rows_in:,} rows went in, but {processed:,} were processed and {rejects.num_rows:,} rejected",

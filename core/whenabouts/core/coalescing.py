@@ -87,6 +87,12 @@ class Coalesce:
         return (parse_duration(self.lateness),)
 
     @property
+    def point(self) -> Point:
+        """The time of a row."""
+        assert isinstance(self.time, Point)
+        return self.time
+
+    @property
     def extents(self) -> Extents:
         """The window, and when it is looked at."""
         extents: Extents = self.__dict__["_extents"]
@@ -118,12 +124,12 @@ class CoalesceOperator:
     def __init__(self, query: Coalesce, schema: pa.Schema) -> None:
         self.query = query
         self._how = query.coalescing
-        self.readers = (coalescing_reader(0, query.inputs[0], schema, query.time, self._how),)
+        self.readers = (coalescing_reader(0, query.inputs[0], schema, query.point, self._how),)
         self._stream = ExtentStream(self.readers[0], self._how)
         # Which tuples of a group lie in a window of rows of the whole stream hangs on all groups: one bucket has them.
         spread = () if query.extents.window.over_all_groups else self._how.group
         self.keys = Keys(spread, [self.readers[0].schema], query.inputs)
-        time = schema.field(query.time.columns[0]).type if isinstance(query.time, Point) else pa.int64()
+        time = schema.field(query.point.t).type
         self._output = RunOutput(self.readers[0].schema, self._how, time)
         self.event_time = None  # what comes out lies behind the watermark
 
@@ -170,13 +176,12 @@ class CoalesceOperator:
         return self._output.of_rows(table, runs)
 
 
-def coalescing_reader(input: int, name: str, schema: pa.Schema, time: str | TimeSpec, how: Coalescing) -> EventReader:
+def coalescing_reader(input: int, name: str, schema: pa.Schema, time: Point, how: Coalescing) -> EventReader:
     """The reader of an input whose group and value columns are there and can be compared.
 
     Raises InputError WA-1001 for a column that is missing, WA-1023 for one that cannot be compared, QueryError WA-2009
     for one that is named twice.
     """
-    assert isinstance(time, Point)
     names = (*how.group, *how.values)
     for column in names:
         if column not in schema.names:

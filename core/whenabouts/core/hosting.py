@@ -19,13 +19,14 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.events import reject_rows, rejects_schema, times
 from whenabouts.core.identity import Identity, identity_of
-from whenabouts.core.protocol import Arrival, Copied, Operator, Query, Step
+from whenabouts.core.protocol import NO_WATERMARK, Arrival, Copied, Operator, Query, Step
 from whenabouts.core.segments import decode, encode
 from whenabouts.core.state_bound import StateBound, bounded
 
 REJECTS = -1
 END = -2
 PRESENT = -3
+LATEST = -4
 COPIES = 1 << 16
 
 OUTPUT, REJECTED, COUNTS = 0, 1, 2
@@ -67,7 +68,8 @@ class Packed(NamedTuple):
 
     `kind`: the number of the input (`COPIES` more for rows that another bucket accounts for, and then `rows` is 0), or
     `REJECTS` (rows that the reader refused, in the rejects schema), `END` (the input has ended), `PRESENT` (nothing,
-    for hosts that want to be called). `clock_us`: the greatest `t_max` among the rows, all that a watermark needs.
+    for hosts that want to be called), `LATEST` (how far time has come in all buckets, for operators that need it).
+    `clock_us`: the greatest `t_max` among the rows, all that a watermark needs.
     """
 
     bucket: int
@@ -95,6 +97,7 @@ class BlockPacker:
         """Blocks of this input by bucket, rows in arrival order. O(rows), and a sort of small integers."""
         for bucket, kind, rows in self._placed(blocks):
             yield self._packed(bucket, kind, rows)
+        yield from self._latest(blocks)
 
     def split_by_time(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[Packed, int]]:
         """As `split`, in packed rows of bounded size, each of a stretch of time of its own and with its least `t_max`.
@@ -108,6 +111,17 @@ class BlockPacker:
             for start in range(0, rows.num_rows, ROWS_PER_BLOB):
                 piece = rows.slice(start, ROWS_PER_BLOB)
                 yield self._packed(bucket, kind, piece), int(times(piece)[1].min())
+        for mark in self._latest(blocks):
+            yield mark, NO_WATERMARK  # before all rows
+
+    def _latest(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
+        """To every bucket, how far time has come in these blocks."""
+        greatest = [int(times(block)[1].max()) for block in blocks if block.num_rows]
+        if not self._operator.needs_latest or not greatest:
+            return
+        told = max(greatest)
+        for bucket in range(self._hosting.buckets):
+            yield Packed(bucket, LATEST, 0, told, told.to_bytes(8, "little", signed=True))
 
     def _placed(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         if not any(block.num_rows for block in blocks):
@@ -130,6 +144,7 @@ class Arrived:
     rows_in: int = 0
     rows_rejected: int = 0
     ended: bool = False
+    latest_us: int = NO_WATERMARK
 
     def take(self, operator: Operator, packed: Iterable[tuple[int, int, bytes]]) -> None:
         """Sort `(kind, rows, blob)` by what it is."""
@@ -137,6 +152,8 @@ class Arrived:
             self.rows_in += rows
             if kind == END:
                 self.ended = True
+            elif kind == LATEST:
+                self.latest_us = max(self.latest_us, int.from_bytes(blob, "little", signed=True))
             elif kind == REJECTS:
                 self.rejects.append(blob)
                 self.rows_rejected += rows

@@ -63,9 +63,10 @@ def _step(
     in_order = sorted(rows, key=lambda row: row.kind)  # the left input first, as everywhere on finite input
     arrived.take(operator, ((row.kind, row.rows, row.blob) for row in in_order))
     if operator is whole:
-        return tagged_rows(operator.step(store, arrived.arrivals, NO_WATERMARK, demand), arrived, whole, inputs)
+        step = operator.step(store, arrived.arrivals, NO_WATERMARK, demand, arrived.latest_us)
+        return tagged_rows(step, arrived, whole, inputs)
     watermark_us = min((row.first_us for row in rows if row.kind >= 0), default=NO_WATERMARK)
-    step = operator.step(store, arrived.arrivals, watermark_us, demand)
+    step = operator.step(store, arrived.arrivals, watermark_us, demand, arrived.latest_us)
     output = [batch.select(whole.output_schema.names) for batch in step.output]  # without event_time
     return tagged_rows(Step(output, step.rejected, None, step.metrics), arrived, whole, inputs)
 

@@ -144,7 +144,11 @@ class Comparable(NamedTuple):
 def comparable(column: pa.Array | pa.ChunkedArray) -> Comparable:
     """The array form of a column. O(n); O(n log n) for text, decimals and nested types, which are ranked."""
     if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+        column = (
+            column.chunk(0)
+            if column.num_chunks == 1
+            else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+        )
     type_ = column.type
     null = np.asarray(column.is_null()) if column.null_count else None
     if pa.types.is_floating(type_):

@@ -13,6 +13,7 @@ from whenabouts.spark_plugin.environment import check_environment, check_package
 
 if TYPE_CHECKING:
     from whenabouts.spark_plugin.api import (
+        coalesce,
         counts,
         rejects,
         run,
@@ -30,6 +31,7 @@ __all__ = [
     "PrintProgress",
     "archive",
     "check_environment",
+    "coalesce",
     "counts",
     "java_version",
     "local_session",
@@ -45,7 +47,7 @@ __all__ = [
 ]
 
 _HOMES = dict.fromkeys(
-    ("counts", "rejects", "run", "timing_join", "window_join", "write_stream", "write_with_rejects"), "api"
+    ("coalesce", "counts", "rejects", "run", "timing_join", "window_join", "write_stream", "write_with_rejects"), "api"
 )
 _HOMES |= {"local_session": "sessions", "observed": "observed", "PrintProgress": "observed"}
 _HOMES |= {"archive": "shipping", "register": "sql_functions"}

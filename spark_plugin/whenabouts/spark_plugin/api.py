@@ -16,15 +16,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, explode, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.conditions import Condition
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, EngineError, QueryError
+from whenabouts.core.extents import Instant
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
 from whenabouts.core.state_bound import StateBound
 from whenabouts.core.stream_views import PairPredicate
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.value_equivalence import Equivalence, Predicate
 from whenabouts.core.window_graph import Windows
 from whenabouts.core.window_join import WindowJoin
 from whenabouts.spark_plugin.arrow_types import arrow_schema
@@ -201,6 +204,53 @@ def window_join(
         rates=rates or {},
     )
     return run(query, [frames[name] for name in query.inputs], buckets=buckets)
+
+
+def coalesce(
+    frame: DataFrame,
+    *,
+    time: str | TimeSpec,
+    group: str | Sequence[str] = (),
+    values: str | Sequence[str],
+    window: Duration | None = None,
+    rows: int | None = None,
+    per_group: bool = False,
+    slide: Duration | None = None,
+    at: Instant | None = None,
+    equivalence: str | Equivalence | Predicate = "equal",
+    scheme: str = "auto",
+    closed: str = "both",
+    lateness: Duration = 0,
+    buckets: int | None = None,
+) -> DataFrame:
+    """Consecutive rows of a group whose values are equivalent, merged to one, in batch or as a stream.
+
+    Arguments and columns are those of `whenabouts.core.local.coalesce`; `lateness`, `buckets` and rejected rows as in
+    `timing_join`. On a stream an extent comes out once the watermark has passed its `window_end`, and without a window
+    a run once the next one has begun: rows that arrive out of order inside the lateness correct it before. `eager`
+    keeps runs in state and `lazy` rows; the result is the same. A predicate travels to the workers by pickle.
+
+    A window of `rows` of all groups together (no `per_group`) cannot be split by group: all rows go through one bucket,
+    one core, and their last `rows` must fit into one task's memory.
+
+    Raises: as `timing_join`; QueryError WA-2006, WA-2021, WA-2022, InputError WA-1023. Cost: packing and shuffling
+    once, then as `whenabouts.core.local.coalesce` in parallel over the buckets.
+    """
+    query = Coalesce(
+        time=time,
+        group=group,
+        values=values,
+        window=window,
+        rows=rows,
+        per_group=per_group,
+        slide=slide,
+        at=at,
+        equivalence=equivalence,
+        scheme=scheme,
+        closed=closed,
+        lateness=lateness,
+    )
+    return run(query, [frame], buckets=buckets)
 
 
 def run(

@@ -141,7 +141,7 @@ class BucketProcessor(StatefulProcessor):
     def _step(self, arrived: Arrived, clock: Clock, expired_ms: int | None = None) -> Iterator[pd.DataFrame]:
         demand = Demand.END if arrived.ended else Demand.FLUSH
         timer_ms = self._timer_set()
-        step = self._operator.step(self._store, arrived.arrivals, clock.us, demand)
+        step = self._operator.step(self._store, arrived.arrivals, clock.us, demand, arrived.latest_us)
         if arrived.ended:
             self._store.clear()
         self._set_timer(timer_ms, clock.timer_ms(step.timer_us), expired_ms)
