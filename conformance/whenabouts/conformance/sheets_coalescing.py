@@ -11,6 +11,8 @@ import pyarrow as pa
 from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files, cut, reordered, rng
 from whenabouts.core import Point
 from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.temporal_aggregate import FUNCTIONS, TemporalAggregate
+from whenabouts.core.temporal_join import TemporalJoin
 
 LATENESS = "3 s"
 
@@ -31,6 +33,15 @@ QUERIES: dict[str, Coalesce] = {
     "rows of each group": Coalesce(**_BY_GROUP, rows=6, per_group=True, slide=4),
 }
 """Name -> query over the columns of `readings`."""
+
+
+TEMPORAL: dict[str, TemporalAggregate | TemporalJoin] = {
+    "aggregate": TemporalAggregate(
+        **_BY_GROUP, window="40 s", slide="15 s", aggregates={name: name for name in FUNCTIONS}
+    ),
+    "join": TemporalJoin(**_BY_GROUP, window="30 s", slide="30 s", on=["room"], relation="meets"),
+}
+"""The queries on coalesced extents."""
 
 
 @lru_cache

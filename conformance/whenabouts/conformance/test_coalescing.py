@@ -14,9 +14,9 @@ from whenabouts.conformance.answers_coalescing import Answer, answer
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.generators_coalescing import Example, arrivals, coalescings
 from whenabouts.conformance.sheets import SECOND
-from whenabouts.conformance.sheets_coalescing import QUERIES
+from whenabouts.conformance.sheets_coalescing import QUERIES, TEMPORAL
 from whenabouts.core.harness import Variant
-from whenabouts.core.local import Outcome
+from whenabouts.core.local import Outcome, run
 
 VARIANTS = {
     "batch": Variant(),
@@ -71,6 +71,25 @@ def test_differential_coalescing_of_arrival_orders(engine: Engine, files: int, s
         )
         multiset.assert_same(multiset.rows(other.output), multiset.rows(usual.output), f"{query} of {files} files")
         multiset.assert_same(multiset.rows(other.rejects), multiset.rows(usual.rejects), f"rejects of {files} files")
+
+
+@pytest.mark.parametrize(
+    ("kind", "variant"),
+    [
+        ("aggregate", "batch, 3 buckets"),
+        ("join", "batch, 3 buckets"),
+        pytest.param("aggregate", "stream, 3 buckets, restarted", marks=similar),
+        pytest.param("join", "stream, 3 buckets, restarted", marks=similar),
+    ],
+)
+def test_differential_temporal_queries(engine: Engine, kind: str, variant: str) -> None:
+    """Temporal joins and aggregates give the rows of the local engine, whatever the buckets, files and restarts."""
+    query, how = TEMPORAL[kind], VARIANTS[variant]
+    files = (sheets_coalescing.stream() if how.streaming else sheets_coalescing.finite())["events"]
+    outcome = engine.run(query, dict.fromkeys(query.inputs, files), how)
+    want = run(query, [sheets_coalescing.readings()] * len(query.inputs)).output
+    assert want.num_rows > 100
+    multiset.assert_same(multiset.rows(outcome.output), multiset.rows(want), kind, {"query": query})
 
 
 @similar

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from whenabouts.core import metrics
 from whenabouts.core.coalescing import Coalesce
@@ -36,6 +37,8 @@ from whenabouts.core.protocol import (
 from whenabouts.core.state_bound import StateBound, bounded
 from whenabouts.core.stores import DictStore
 from whenabouts.core.stream_views import PairPredicate
+from whenabouts.core.temporal_aggregate import TemporalAggregate
+from whenabouts.core.temporal_join import Matches, TemporalJoin
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.value_equivalence import Equivalence, Predicate
@@ -219,6 +222,126 @@ def window_join(
         told = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence no combination"
         warnings.warn(told, EmptyInputWarning, stacklevel=2)
     return _remembering_rejects(run(query, [tables[name] for name in query.inputs]))
+
+
+def temporal_aggregate(
+    table: pa.Table,
+    *,
+    time: str | TimeSpec,
+    group: str | Sequence[str] = (),
+    values: str | Sequence[str],
+    aggregates: Mapping[str, str | tuple[str, str]],
+    where: pc.Expression | None = None,
+    window: Duration | None = None,
+    rows: int | None = None,
+    per_group: bool = False,
+    slide: Duration | None = None,
+    at: Instant | None = None,
+    equivalence: str | Equivalence | Predicate = "equal",
+    scheme: str = "auto",
+    closed: str = "both",
+    lateness: Duration = 0,
+) -> pa.Table:
+    """For each group, how long its coalesced tuples last in the extents of a window: Al-Kateb 2010, Example 2.
+
+    Tuples are coalesced as by `coalesce`, with the same arguments. `aggregates`: output name -> `max`, `min`, `sum`,
+    `count` (int64, durations in microseconds), `avg`, `median` (float64), or `("time_weighted", column)`: the mean of a
+    value column, each coalesced tuple weighted with its duration. `where`: an Arrow expression over the group and value
+    columns of a coalesced tuple. Columns: `window_end` if the window slides, the group columns, the aggregates; a group
+    of which nothing passes has no row.
+
+    Cost: that of `coalesce` up to its output, then O(1) amortised for each instant and group and tuple that came or
+    went, O(log n) with `median`, O(tuples in the window) with `time_weighted`. Raises: as `coalesce`.
+
+    >>> import pyarrow.compute as pc
+    >>> table = pa.table({"t": [0, 1, 4, 6], "region": ["a"] * 4, "hot": [False, True, False, False]})
+    >>> temporal_aggregate(table, time="t", group="region", values="hot", window=10, at=6,
+    ...                    aggregates={"longest": "max", "n": "count"}, where=pc.field("hot")).to_pylist()
+    [{'region': 'a', 'longest': 3, 'n': 1}]
+    """
+    query = TemporalAggregate(
+        time=time,
+        group=group,
+        values=values,
+        aggregates=aggregates,
+        where=where,
+        window=window,
+        rows=rows,
+        per_group=per_group,
+        slide=slide,
+        at=at,
+        equivalence=equivalence,
+        scheme=scheme,
+        closed=closed,
+        lateness=lateness,
+    )
+    return _remembering_rejects(run(query, [table]))
+
+
+def temporal_join(
+    left: pa.Table,
+    right: pa.Table,
+    *,
+    time: str | TimeSpec,
+    group: str | Sequence[str] = (),
+    values: str | Sequence[str],
+    on: str | Sequence[str] = (),
+    relation: str = "overlaps",
+    matches: Matches | None = None,
+    min_duration: Duration | None = None,
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    window: Duration | None = None,
+    rows: int | None = None,
+    per_group: bool = False,
+    slide: Duration | None = None,
+    at: Instant | None = None,
+    equivalence: str | Equivalence | Predicate = "equal",
+    scheme: str = "auto",
+    closed: str = "both",
+    lateness: Duration = 0,
+) -> pa.Table:
+    """Pairs of coalesced tuples of two windows by when they hold: Al-Kateb 2010, Example 1.
+
+    Give one table twice to join it with itself. Both inputs have the columns `time`, `group` and `values`, and are
+    coalesced as by `coalesce`, with the same arguments; a window is needed. At each instant the tuples of both extents
+    are paired that are equal in the columns `on` (a null equals nothing), stand in the `relation` (`overlaps`,
+    `contains`, or one of Allen's: see `whenabouts.core.periods`), share at least `min_duration`, and of which `matches`
+    says so: a function of the left and the right tuples' group and value columns (two tables of as many rows) to
+    booleans.
+
+    Columns: `window_end` if the window slides, the left group and value columns, the right ones (those of `on` once,
+    the others with `suffixes`), and the intersection as `valid_from` and `valid_to`, null where there is none.
+
+    Cost: that of `coalesce` up to its output; at each instant a sort and the pairs that touch (plane sweep). Raises: as
+    `coalesce`.
+
+    >>> import pyarrow.compute as pc
+    >>> table = pa.table({"t": [0, 2, 9, 1, 4, 9], "room": ["a"] * 3 + ["b"] * 3, "lamp": ["on"] * 2 + ["off"] * 4})
+    >>> pairs = temporal_join(table, table, time="t", group="room", values="lamp", window=10,
+    ...                       matches=lambda left, right: pc.less(left["room"], right["room"]))
+    >>> pairs.to_pylist()
+    [{'room_left': 'a', 'lamp_left': 'on', 'room_right': 'b', 'lamp_right': 'off', 'valid_from': 1, 'valid_to': 9}]
+    """
+    query = TemporalJoin(
+        time=time,
+        group=group,
+        values=values,
+        on=on,
+        relation=relation,
+        matches=matches,
+        min_duration=min_duration,
+        suffixes=suffixes,
+        window=window,
+        rows=rows,
+        per_group=per_group,
+        slide=slide,
+        at=at,
+        equivalence=equivalence,
+        scheme=scheme,
+        closed=closed,
+        lateness=lateness,
+    )
+    return _remembering_rejects(run(query, [left, right]))
 
 
 def rejects(result: pa.Table) -> pa.Table:

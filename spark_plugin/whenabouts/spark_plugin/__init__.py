@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         counts,
         rejects,
         run,
+        temporal_aggregate,
+        temporal_join,
         timing_join,
         window_join,
         write_stream,
@@ -40,6 +42,8 @@ __all__ = [
     "rejects",
     "run",
     "spark_version",
+    "temporal_aggregate",
+    "temporal_join",
     "timing_join",
     "window_join",
     "write_stream",
@@ -47,7 +51,19 @@ __all__ = [
 ]
 
 _HOMES = dict.fromkeys(
-    ("coalesce", "counts", "rejects", "run", "timing_join", "window_join", "write_stream", "write_with_rejects"), "api"
+    (
+        "coalesce",
+        "counts",
+        "rejects",
+        "run",
+        "temporal_aggregate",
+        "temporal_join",
+        "timing_join",
+        "window_join",
+        "write_stream",
+        "write_with_rejects",
+    ),
+    "api",
 )
 _HOMES |= {"local_session": "sessions", "observed": "observed", "PrintProgress": "observed"}
 _HOMES |= {"archive": "shipping", "register": "sql_functions"}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, explode, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -25,6 +26,8 @@ from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
 from whenabouts.core.state_bound import StateBound
 from whenabouts.core.stream_views import PairPredicate
+from whenabouts.core.temporal_aggregate import TemporalAggregate
+from whenabouts.core.temporal_join import Matches, TemporalJoin
 from whenabouts.core.timestamps import Lateness, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.value_equivalence import Equivalence, Predicate
@@ -251,6 +254,100 @@ def coalesce(
         lateness=lateness,
     )
     return run(query, [frame], buckets=buckets)
+
+
+def temporal_aggregate(
+    frame: DataFrame,
+    *,
+    time: str | TimeSpec,
+    group: str | Sequence[str] = (),
+    values: str | Sequence[str],
+    aggregates: Mapping[str, str | tuple[str, str]],
+    where: pc.Expression | None = None,
+    window: Duration | None = None,
+    rows: int | None = None,
+    per_group: bool = False,
+    slide: Duration | None = None,
+    at: Instant | None = None,
+    equivalence: str | Equivalence | Predicate = "equal",
+    scheme: str = "auto",
+    closed: str = "both",
+    lateness: Duration = 0,
+    buckets: int | None = None,
+) -> DataFrame:
+    """For each group, how long its coalesced tuples last in the extents of a window, in batch or as a stream.
+
+    Arguments and columns are those of `whenabouts.core.local.temporal_aggregate` (`where` is an Arrow expression, which
+    travels to the workers by pickle); `lateness`, `buckets`, rejected rows and when rows come out as in `coalesce`.
+    """
+    query = TemporalAggregate(
+        time=time,
+        group=group,
+        values=values,
+        aggregates=aggregates,
+        where=where,
+        window=window,
+        rows=rows,
+        per_group=per_group,
+        slide=slide,
+        at=at,
+        equivalence=equivalence,
+        scheme=scheme,
+        closed=closed,
+        lateness=lateness,
+    )
+    return run(query, [frame], buckets=buckets)
+
+
+def temporal_join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    time: str | TimeSpec,
+    group: str | Sequence[str] = (),
+    values: str | Sequence[str],
+    on: str | Sequence[str] = (),
+    relation: str = "overlaps",
+    matches: Matches | None = None,
+    min_duration: Duration | None = None,
+    suffixes: tuple[str, str] = ("_left", "_right"),
+    window: Duration | None = None,
+    rows: int | None = None,
+    per_group: bool = False,
+    slide: Duration | None = None,
+    at: Instant | None = None,
+    equivalence: str | Equivalence | Predicate = "equal",
+    scheme: str = "auto",
+    closed: str = "both",
+    lateness: Duration = 0,
+    buckets: int | None = None,
+) -> DataFrame:
+    """Pairs of coalesced tuples of two windows by when they hold, in batch or as a stream.
+
+    Arguments and columns are those of `whenabouts.core.local.temporal_join` (`matches` travels to the workers by
+    pickle); `lateness` (of either side), `buckets`, rejected rows and when rows come out as in `coalesce`. Tuples are
+    spread over buckets by the group columns that `on` names; without any, one bucket does the work.
+    """
+    query = TemporalJoin(
+        time=time,
+        group=group,
+        values=values,
+        on=on,
+        relation=relation,
+        matches=matches,
+        min_duration=min_duration,
+        suffixes=suffixes,
+        window=window,
+        rows=rows,
+        per_group=per_group,
+        slide=slide,
+        at=at,
+        equivalence=equivalence,
+        scheme=scheme,
+        closed=closed,
+        lateness=lateness,
+    )
+    return run(query, [left, right], buckets=buckets)
 
 
 def run(

@@ -1,0 +1,193 @@
+"""Aggregates of durations over coalesced extents (Al-Kateb 2010, Example 2): per group and instant one row.
+
+A group's extents at successive instants are ranges of its tuples whose ends only move forward, and of a run only the
+first and the last one of a range can be cut. So sums and counts are differences of prefix sums, greatest and least
+durations come from monotone queues, and medians from a Fenwick tree over ranks: the cost of an instant follows the
+tuples that came and went, not the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from whenabouts.core import metrics
+from whenabouts.core.coalescing import Coalesce, CoalesceOperator, blocks_in_time
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.events import PREFIX
+from whenabouts.core.extent_stream import Look
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
+from whenabouts.core.run_output import WINDOW_END, time_array
+
+FUNCTIONS = ("max", "min", "sum", "avg", "count", "median")
+"""Of the durations of the coalesced tuples, in microseconds: int64, but `avg` and `median` float64."""
+
+WEIGHTED = "time_weighted"
+"""(WEIGHTED, column): the mean of a column, each coalesced tuple weighted with its duration; float64."""
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+_EXACT = 2**53
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalAggregate(Coalesce):
+    """A `Coalesce` whose extents are summed up.
+
+    `aggregates`: output name -> one of `FUNCTIONS`, or `("time_weighted", column)`. `where`: an Arrow expression over
+    the group and value columns; coalesced tuples that do not pass do not count, and a group without any has no row.
+    Raises QueryError WA-2006 besides what `Coalesce` raises.
+
+    >>> TemporalAggregate(time="t", group="region", values="high", window="24h", slide="1h",
+    ...                   aggregates={"longest": "max"}, where=pc.field("high")).aggregates
+    {'longest': 'max'}
+    """
+
+    aggregates: Mapping[str, str | tuple[str, str]] = field(default_factory=dict)
+    where: pc.Expression | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.aggregates:
+            raise QueryError(Code.BAD_OPTION, "no aggregates are given", "give aggregates={'longest': 'max'}, say")
+        for name, asked in self.aggregates.items():
+            weighted = isinstance(asked, tuple) and asked[0] == WEIGHTED
+            if not weighted and asked not in FUNCTIONS:
+                raise QueryError(
+                    Code.BAD_OPTION,
+                    f"aggregate {name!r} is {asked!r}",
+                    f"choose of {', '.join(FUNCTIONS)}, or ({WEIGHTED!r}, column)",
+                )
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> AggregateOperator:
+        """The operator for a schema.
+
+        Without a window a group's row would be final at the end of the input only: on a stream that is refused
+        (QueryError WA-2010).
+        """
+        if streaming and self.extents.is_history:
+            raise QueryError(Code.UNBOUNDED_STATE, "a stream is summed up without a window", "give window= or rows=")
+        return AggregateOperator(self, schemas[0])
+
+
+class AggregateOperator(CoalesceOperator):
+    """Runs a `TemporalAggregate` over the blocks and the state of one bucket."""
+
+    query: TemporalAggregate
+
+    def __init__(self, query: TemporalAggregate, schema: pa.Schema) -> None:
+        super().__init__(query, schema)
+        self._group, self._values = self._how.group, self._how.values
+        plain = self.readers[0].schema
+        fields = [self._output.schema.field(WINDOW_END)] if query.extents.slides else []
+        fields += [plain.field(name).remove_metadata() for name in self._group]
+        for name, asked in query.aggregates.items():
+            if isinstance(asked, tuple) and asked[1] not in self._values:
+                raise InputError(
+                    Code.MISSING_COLUMN, f"{asked[1]!r} is no value column", f"they are {', '.join(self._values)}"
+                )
+            if isinstance(asked, tuple):
+                type_ = plain.field(asked[1]).type
+                if not (pa.types.is_integer(type_) or pa.types.is_floating(type_)):
+                    raise InputError(Code.INCOMPARABLE_VALUES, f"value column {asked[1]!r} is {type_}", "weigh numbers")
+            real = isinstance(asked, tuple) or asked in ("avg", "median")
+            fields.append(pa.field(name, pa.float64() if real else pa.int64()))
+        self._columns = pa.schema(fields)
+        if len(set(self._columns.names)) < len(fields):
+            raise QueryError(
+                Code.COLUMN_CLASH, f"two output columns share a name: {', '.join(self._columns.names)}", "rename one"
+            )
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """`window_end` where the window slides, the group columns, the aggregates."""
+        return self._columns
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
+        latest_us: int = NO_WATERMARK,
+    ) -> Step:
+        """One step of `protocol.Operator`."""
+        step = Step()
+        blocks = blocks_in_time(self.readers, arrivals, watermark_us, step)[0]
+        until = END_OF_TIME if demand is Demand.END else watermark_us
+        look = self._stream.step(store, blocks, until, latest_us, step)
+        rows = None if look is None else self._summed_up(look)
+        if rows is not None and rows.num_rows:
+            step.output.append(rows)
+            step.metrics[metrics.MATCHED] += rows.num_rows
+        return step
+
+    def _summed_up(self, look: Look) -> pa.RecordBatch:
+        from whenabouts.core.aggregate_kernels import aggregate_ranges  # numba: imported when first needed
+
+        ranges = look.ranges
+        full = ranges.lows < ranges.highs
+        at_us, lows, highs = (column[full] for column in ranges)
+        passes = self._passing(look)
+        counts, sums, greatest, least = (np.zeros(len(lows), np.int64) for _ in range(4))
+        twice_median, weights = np.zeros(len(lows), np.int64), {}
+        needs_median = "median" in self.query.aggregates.values()
+        given = look.tuples.times, look.linked, passes, lows, highs
+        aggregate_ranges(*given, needs_median, counts, sums, greatest, least, twice_median)
+        for asked in self.query.aggregates.values():
+            if isinstance(asked, tuple):
+                weights[asked] = self._weighted(look, passes, lows, highs, asked[1])
+        some = counts > 0
+        columns = [time_array(at_us[some], self._columns.field(WINDOW_END).type)] if self.query.extents.slides else []
+        columns += look.tuples.taken(lows[some], self._group)
+        plain = {"max": greatest, "min": least, "sum": sums, "count": counts}
+        for asked in self.query.aggregates.values():
+            if isinstance(asked, tuple):
+                columns.append(weights[asked].filter(pa.array(some)))
+            elif asked in plain:
+                columns.append(pa.array(plain[asked][some]))
+            else:
+                above, below = (sums, counts) if asked == "avg" else (twice_median, np.full(len(counts), 2))
+                columns.append(pa.array(quotients(above[some], below[some])))
+        return pa.RecordBatch.from_arrays(columns, schema=self._columns)
+
+    def _passing(self, look: Look) -> BoolArray:
+        """Which tuples pass the filter as the first of a run."""
+        size = len(look.tuples)
+        if self.query.where is None:
+            return np.ones(size, bool)
+        names, place = [*self._group, *self._values], PREFIX + "place"
+        # Taken, not referred to: Arrow's filter wants aligned buffers, which state is not.
+        tuples = pa.table([*look.tuples.taken(np.arange(size), names), np.arange(size)], names=[*names, place])
+        passing = np.zeros(size, bool)
+        passing[tuples.filter(self.query.where).column(place).to_numpy()] = True
+        return passing
+
+    def _weighted(self, look: Look, passes: BoolArray, lows: IntArray, highs: IntArray, column: str) -> pa.Array:
+        from whenabouts.core.aggregate_kernels import weigh_ranges
+
+        values = look.tuples.table.column(column).cast(pa.float64(), safe=False)
+        known = np.asarray(values.is_valid())[look.tuples.rows] & passes
+        numbers = np.asarray(values.fill_null(0.0).to_numpy())[look.tuples.rows]
+        weighted, total = np.zeros(len(lows)), np.zeros(len(lows), np.int64)
+        weigh_ranges(look.tuples.times, look.linked, known, numbers, lows, highs, weighted, total)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return pa.array(weighted / total, mask=total == 0)
+
+
+def quotients(above: IntArray, below: IntArray) -> NDArray[np.float64]:
+    """above / below, each the double nearest to the exact quotient.
+
+    >>> quotients(np.array([7, 2**53 + 1]), np.array([2, 1])).tolist()
+    [3.5, 9007199254740992.0]
+    """
+    found = above / np.maximum(below, 1)
+    for place in np.flatnonzero((np.abs(above) >= _EXACT) & (below > 0)):
+        found[place] = float(Fraction(int(above[place]), int(below[place])))
+    return np.asarray(found)

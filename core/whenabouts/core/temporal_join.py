@@ -1,0 +1,254 @@
+"""Join of the coalesced tuples of two windows by when they hold (Al-Kateb 2010, Example 1), extent by extent.
+
+Candidates come from a plane sweep over begins: of two periods that share an instant or meet, one begins inside the
+other, so that with the tuples of each side in order of their begins the partners of a tuple are one range of the other
+side. O(n log n + candidates) at each instant, not n * m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from whenabouts.core import metrics
+from whenabouts.core.coalescing import Coalesce, blocks_in_time, coalescing_reader, column_names
+from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.events import times
+from whenabouts.core.extent_stream import ExtentStream, Look, Runs
+from whenabouts.core.keys import NULL_KEY, Keys
+from whenabouts.core.periods import PREDICATES, Period
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
+from whenabouts.core.run_output import VALID_FROM, VALID_TO, WINDOW_END, time_array
+from whenabouts.core.stores import StorePart
+
+IntArray = NDArray[np.int64]
+
+Matches: TypeAlias = Callable[[pa.Table, pa.Table], Any]
+"""Of the group and value columns of as many left as right tuples: a boolean for each pair (Arrow or numpy)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemporalJoin(Coalesce):
+    """A `Coalesce` of two inputs with the same columns, whose coalesced tuples are joined.
+
+    `on`: group or value columns that must be equal. `relation`: one of `periods.PREDICATES` between the left and the
+    right period. `matches`: a further predicate, see `Matches`. `min_duration`: least duration of the intersection.
+    Needs a window. Raises QueryError WA-2006 besides what `Coalesce` raises.
+
+    >>> TemporalJoin(time="t", group="region", values="humidity", window="1h", slide="1m", min_duration="4m").relation
+    'overlaps'
+    """
+
+    on: str | Sequence[str] = ()
+    relation: str = "overlaps"
+    matches: Matches | None = None
+    min_duration: Duration | None = None
+    suffixes: tuple[str, str] = ("_left", "_right")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "on", column_names(self.on))
+        if self.extents.is_history:
+            raise QueryError(Code.BAD_OPTION, "no window is given", "give window= or rows=")
+        if self.extents.slide_rows is not None:
+            raise QueryError(Code.BAD_OPTION, "a join slides by rows", "two inputs share instants: slide by a duration")
+        if self.relation not in PREDICATES:
+            raise QueryError(Code.BAD_OPTION, f"relation is {self.relation!r}", f"choose of {', '.join(PREDICATES)}")
+        for name in self.on:
+            if name not in (*self.group, *self.values):
+                raise QueryError(Code.BAD_OPTION, f"on names {name!r}", "it is neither a group nor a value column")
+        if self.min_duration is not None:
+            object.__setattr__(self, "min_duration", parse_non_negative(self.min_duration, name="min_duration"))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The two inputs."""
+        return ("left", "right")
+
+    @property
+    def lateness_us(self) -> tuple[int, ...]:
+        """Microseconds of lateness, the same for both."""
+        return super().lateness_us * 2
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TemporalJoinOperator:  # type: ignore[override]
+        """The operator for a left and a right schema."""
+        return TemporalJoinOperator(self, schemas)
+
+
+class TemporalJoinOperator:
+    """Runs a `TemporalJoin` over the blocks and the state of one bucket."""
+
+    needs_latest = True
+
+    def __init__(self, query: TemporalJoin, schemas: Sequence[pa.Schema]) -> None:
+        self.query = query
+        how = query.coalescing
+        self.readers = tuple(
+            coalescing_reader(place, name, schema, query.point, how)
+            for place, (name, schema) in enumerate(zip(query.inputs, schemas, strict=True))
+        )
+        self._streams = tuple(ExtentStream(reader, how) for reader in self.readers)
+        plain = [reader.schema for reader in self.readers]
+        on = column_names(query.on)
+        self._on = Keys(on, plain, query.inputs)
+        # A group stays together where its bucket hangs on group columns only.
+        spread = () if query.extents.window.over_all_groups else tuple(name for name in on if name in how.group)
+        self.keys = Keys(spread, plain, query.inputs)
+        self.event_time = None
+        self._names = (*how.group, *how.values)
+        self._sides = [self._names, tuple(name for name in self._names if name not in on)]
+        types = [schema.field(query.point.t).type for schema in schemas]
+        if types[0] != types[1]:
+            raise InputError(Code.WRONG_TYPE, f"the times are {types[0]} and {types[1]}", "cast one of them")
+        self._time = types[0]
+        self.output_schema = self._schema(plain, on)
+
+    def _schema(self, plain: list[pa.Schema], on: tuple[str, ...]) -> pa.Schema:
+        coarse = pa.types.is_timestamp(self._time) and self._time.unit in ("s", "ms")
+        end = pa.timestamp("us", self._time.tz) if coarse else self._time
+        columns = [pa.field(WINDOW_END, end)] if self.query.extents.slides else []
+        for schema, names, suffix in zip(plain, self._sides, self.query.suffixes, strict=True):
+            columns += [pa.field(name if name in on else name + suffix, schema.field(name).type) for name in names]
+        columns += [pa.field(VALID_FROM, self._time), pa.field(VALID_TO, self._time)]
+        called = [column.name for column in columns]
+        if len(set(called)) < len(called):
+            raise QueryError(
+                Code.COLUMN_CLASH, f"two output columns share a name: {', '.join(called)}", "choose other suffixes"
+            )
+        return pa.schema(columns)
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
+        latest_us: int = NO_WATERMARK,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost: what becomes final, and its candidates at each instant."""
+        step = Step()
+        blocks = blocks_in_time(self.readers, arrivals, watermark_us, step)
+        until = END_OF_TIME if demand is Demand.END else watermark_us
+        ends = [int(times(block)[1].max()) for side in blocks for block in side if block.num_rows]
+        latest_us = max([latest_us, *ends])  # both sides look at the same instants
+        looks, timers = [], []
+        for place, stream in enumerate(self._streams):
+            looks.append(stream.step(StorePart(store, place, 2), blocks[place], until, latest_us, step))
+            timers.append(step.timer_us)
+            step.timer_us = None
+        step.timer_us = min((timer for timer in timers if timer is not None), default=None)
+        if looks[0] is not None and looks[1] is not None:
+            for rows in self._joined(looks[0], looks[1]):
+                step.output.append(rows)
+                step.metrics[metrics.MATCHED] += rows.num_rows
+        return step
+
+    def _joined(self, left: Look, right: Look) -> Iterator[pa.RecordBatch]:
+        """The pairs of each instant at which both sides have tuples."""
+        sides = [_Side(look, self._names) for look in (left, right)]
+        codes = self._on.codes([side.rows for side in sides]) if self._on.names else [None, None]
+        for at_us in np.intersect1d(sides[0].at_us, sides[1].at_us):
+            places = [np.flatnonzero(side.at_us == at_us) for side in sides]
+            keys = [np.zeros(len(at), np.int64) if c is None else c[at] for c, at in zip(codes, places, strict=True)]
+            periods = [side.period(at) for side, at in zip(sides, places, strict=True)]
+            a, b = candidates(self.query.relation, periods[0], keys[0], periods[1], keys[1])
+            a, b = self._that_match(sides, places[0][a], places[1][b])
+            if len(a):
+                yield self._output(int(at_us), sides, a, b)
+
+    def _that_match(self, sides: list[_Side], a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
+        periods = [Period(*(pa.array(e) for e in s.period(at))) for s, at in zip(sides, (a, b), strict=True)]
+        good = np.asarray(PREDICATES[self.query.relation](*periods))
+        if self.query.min_duration is not None:
+            start, end = _intersection(sides, a, b)
+            good = good & (end - start >= parse_non_negative(self.query.min_duration, name="min_duration"))
+        a, b = a[good], b[good]
+        if self.query.matches is not None and len(a):
+            told = self.query.matches(*(s.rows.take(pa.array(at)) for s, at in zip(sides, (a, b), strict=True)))
+            if isinstance(told, pa.Array | pa.ChunkedArray):
+                told = told.fill_null(False)
+            keep = np.asarray(told, bool)
+            a, b = a[keep], b[keep]
+        return a, b
+
+    def _output(self, at_us: int, sides: list[_Side], a: IntArray, b: IntArray) -> pa.RecordBatch:
+        columns = []
+        if self.query.extents.slides:
+            columns.append(time_array(np.full(len(a), at_us), self.output_schema.field(WINDOW_END).type))
+        for side, names, at in zip(sides, self._sides, (a, b), strict=True):
+            taken = side.rows.select(names).take(pa.array(at)).combine_chunks()
+            columns += [column.chunk(0) for column in taken.columns]
+        start, end = _intersection(sides, a, b)
+        none = pa.array(start >= end)
+        for ends in (start, end):
+            array = time_array(ends, self._time)
+            columns.append(pc.if_else(none, pa.scalar(None, array.type), array))
+        return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
+
+
+class _Side:
+    """The coalesced tuples of one side at all instants of a look."""
+
+    def __init__(self, look: Look, names: tuple[str, ...]) -> None:
+        runs: Runs = look.runs()
+        self.at_us = look.ranges.at_us[runs.range]
+        self.rows = pa.table(look.tuples.taken(runs.first, names), names=list(names))
+        self._runs = runs
+
+    def period(self, at: IntArray) -> tuple[IntArray, IntArray]:
+        """`[start, end)` of the tuples at places."""
+        return self._runs.start[at], self._runs.end[at]
+
+
+def _intersection(sides: list[_Side], a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
+    (a_start, a_end), (b_start, b_end) = sides[0].period(a), sides[1].period(b)
+    return np.maximum(a_start, b_start), np.minimum(a_end, b_end)
+
+
+def candidates(
+    relation: str,
+    left: tuple[IntArray, IntArray],
+    left_keys: IntArray,
+    right: tuple[IntArray, IntArray],
+    right_keys: IntArray,
+) -> tuple[IntArray, IntArray]:
+    """Places of the pairs of equal keys that can be in the relation: those that touch, or that lie apart.
+
+    >>> one, other = (np.array([0, 5]), np.array([2, 9])), (np.array([1]), np.array([5]))
+    >>> [at.tolist() for at in candidates("overlaps", one, np.zeros(2, int), other, np.zeros(1, int))]
+    [[0, 1], [0, 0]]
+    """
+    if relation == "after":
+        b, a = candidates("before", right, right_keys, left, left_keys)
+        return a, b
+    instants = np.unique(np.concatenate([*left, *right]))
+    (a_start, a_end), (b_start, b_end) = (
+        tuple(keys * (len(instants) + 1) + np.searchsorted(instants, ends) for ends in side)
+        for side, keys in ((left, left_keys), (right, right_keys))
+    )
+    known_a, known_b = np.flatnonzero(left_keys != NULL_KEY), np.flatnonzero(right_keys != NULL_KEY)
+    by_b = known_b[np.argsort(b_start[known_b], kind="stable")]
+    if relation == "before":
+        limit = (left_keys[known_a] + 1) * (len(instants) + 1)
+        return _expanded(known_a, by_b, b_start, a_end[known_a] + 1, limit)
+    by_a = known_a[np.argsort(a_start[known_a], kind="stable")]
+    one = _expanded(known_a, by_b, b_start, a_start[known_a], a_end[known_a] + 1)
+    b, a = _expanded(known_b, by_a, a_start, b_start[known_b] + 1, b_end[known_b] + 1)
+    return np.concatenate([one[0], a]), np.concatenate([one[1], b])
+
+
+def _expanded(
+    base: IntArray, ordered: IntArray, begins: IntArray, least: IntArray, limit: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Pairs of each base tuple with those of the other side that begin in `[least, limit)`."""
+    low, high = (np.searchsorted(begins[ordered], bound) for bound in (least, limit))
+    n = np.maximum(high - low, 0)
+    offset = np.arange(int(n.sum())) - np.repeat(np.cumsum(n) - n, n)
+    return np.repeat(base, n), ordered[np.repeat(low, n) + offset]
