@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from whenabouts.core.run_merger import RunMerger
 
 from whenabouts.core import EngineError, Interval, Lateness, Point, QueryError, within
+from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import run_stream
 from whenabouts.core.protocol import Arrival, Demand
 from whenabouts.core.segmented_state import rows_in_state
@@ -112,14 +112,10 @@ def test_obsolete_rows_make_room_before_any_is_shed() -> None:
         run_stream(query, [steps, steps], bound=StateBound(3))
 
 
-def test_an_operator_of_another_kind_keeps_to_it_too() -> None:
-    steps = [pa.table({"t": [t], "v": [1]}) for t in range(50)]
-    query = RunMerger(time=Point("t"), values="v", gap=10)
-    told = run_stream(query, [steps], bound=StateBound(20, "shed"))
-    assert told.metrics["rows_shed"] == 11  # 20 to 30; then the run of 20 is final, and there is room again
-    assert told.output["n"].to_pylist() == [20, 19]
-    with pytest.raises(EngineError, match="WA-3033"):
-        run_stream(query, [steps], bound=StateBound(20))
+def test_an_operator_that_cannot_count_its_rows_takes_no_bound() -> None:
+    query = Coalesce(time="t", values="v", window=1_000, slide=1_000)
+    with pytest.raises(QueryError, match="WA-2007"):
+        run_stream(query, [[pa.table({"t": [1], "v": [1]})]], bound=StateBound(20))
 
 
 @pytest.mark.parametrize(("most", "when_full"), [(0, "fail"), (5, "drop")])

@@ -12,9 +12,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
-from whenabouts.core.run_merger import RunMerger
 
 from whenabouts.core import EngineError, Lateness, Point, QueryError, within
+from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.state_bound import StateBound
 from whenabouts.spark_plugin import run, timing_join, write_stream, write_with_rejects
 
@@ -103,7 +103,7 @@ def test_another_query_is_refused_before_it_starts(stream_of: StreamOf, spark: S
         (join(stream, stream, on=None), r"WA-3032.*on was \('k',\) and is \(\)"),
         (join(wider, stream), r"WA-3032.*column 'more' of the left input was absent and is int32"),
         (join(stream, stream, buckets=3), r"WA-3003: the checkpoint holds 2 buckets of keys.*give buckets=2"),
-        (run(RunMerger(time=Point("t"), values="k"), [stream], buckets=2), r"WA-3032.*of a TimingJoin.* a RunMerger"),
+        (run(Coalesce(time="t", values="k", window="5 s", slide="5 s"), [stream], buckets=2), "WA-3032.* a Coalesce"),
     ]
     for other, told in others:
         with pytest.raises(EngineError, match=told):

@@ -73,7 +73,7 @@ def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Ide
     >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1))
     >>> schema = pa.schema({"t": pa.int64()})
     >>> identity_of(query, [schema, schema], 4).settings
-    {'on': '()', 'how': "'inner'", 'best': 'None'}
+    {'on': '()', 'how': "'inner'", 'best': 'None', 'time_slots': 'None'}
     """
     changeable = getattr(query, "changeable", frozenset({"lateness"}))
     names = [field.name for field in fields(cast(Any, query))]  # queries are dataclasses

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,6 @@ from whenabouts.core import metrics
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.events import times
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Copied, Demand, Operator, Rejected, SegmentStore, Step
-from whenabouts.core.segmented_state import rows_in_state
 
 if TYPE_CHECKING:
     from whenabouts.core.events import EventReader
@@ -50,10 +49,18 @@ class StateBound:
             raise QueryError(Code.BAD_OPTION, f"when_full is {self.when_full!r}", f"choose of {FAIL}, {SHED}")
 
 
+@runtime_checkable
+class CountsRows(Operator, Protocol):
+    """An operator that can tell how many rows a bucket holds."""
+
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows of all inputs in a bucket's state, those included that wait."""
+
+
 class BoundedOperator:
     """An operator whose state keeps to a bound; to a host it is an operator like any other."""
 
-    def __init__(self, operator: Operator, bound: StateBound) -> None:
+    def __init__(self, operator: CountsRows, bound: StateBound) -> None:
         self._operator, self._bound = operator, bound
 
     @property
@@ -94,18 +101,15 @@ class BoundedOperator:
             return self._operator.step(store, arrivals, watermark_us, demand, latest_us)
         fresh = sum(int((times(arrival.block)[1] >= watermark_us).sum()) for arrival in arrivals)
         freed = Step()
-        room = self._bound.rows - self._held(store)
+        room = self._bound.rows - self._operator.rows_held(store)
         if fresh > room:
             freed = self._operator.step(store, [], watermark_us, demand, latest_us)
-            room = self._bound.rows - self._held(store)
+            room = self._bound.rows - self._operator.rows_held(store)
         shed: list[tuple[Rejected, bool]] = []
         if fresh > room:
             arrivals, shed = self._shed(arrivals, watermark_us, max(room, 0), fresh)
         step = self._operator.step(store, arrivals, watermark_us, demand, latest_us)
         return _both(freed, step, shed)
-
-    def _held(self, store: SegmentStore) -> int:
-        return rows_in_state(store, len(self.readers))
 
     def _shed(
         self, arrivals: Sequence[Arrival], watermark_us: int, room: int, fresh: int
@@ -131,8 +135,17 @@ class BoundedOperator:
 
 
 def bounded(operator: Operator, bound: StateBound | None) -> Operator:
-    """The operator under a bound, if there is one."""
-    return operator if bound is None else BoundedOperator(operator, bound)
+    """The operator under a bound, if there is one.
+
+    Raises QueryError WA-2007 for an operator that cannot tell how many rows it holds.
+    """
+    if bound is None:
+        return operator
+    if not isinstance(operator, CountsRows):
+        raise QueryError(
+            Code.NOT_AVAILABLE, "a bound on the state is for timing joins only, so far", "leave bound= out"
+        )
+    return BoundedOperator(operator, bound)
 
 
 def _both(first: Step, second: Step, shed: list[tuple[Rejected, bool]]) -> Step:

@@ -28,7 +28,7 @@ from whenabouts.core.keys import NULL_KEY, Keys
 from whenabouts.core.lateness import drop_late
 from whenabouts.core.pair_output import EVENT_TIME
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
-from whenabouts.core.segmented_state import Held, Layout, SegmentedState
+from whenabouts.core.segmented_state import Held, Layout, SegmentedState, rows_in_state
 from whenabouts.core.settling import keep_marks, settler_of
 from whenabouts.core.side_rows import Finality, JoinOutput, one_batch, table_of
 from whenabouts.core.side_rows import SideRows as _Rows
@@ -276,6 +276,10 @@ class TimingJoinOperator:
             step.gauges = state.gauges(self.query.inputs)
             step.timer_us = self._next_timer(state)
         return step
+
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows of both inputs in a bucket's state, those included that wait (for `state_bound`). One `get`."""
+        return rows_in_state(store, len(self.readers))
 
     def _may_wait(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, demand: Demand) -> bool:
         """Whether a lazy strategy goes on waiting (ITC Alg. 4: "enough" tuples, or their time is up)."""
