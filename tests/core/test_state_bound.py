@@ -118,6 +118,15 @@ def test_an_operator_that_cannot_count_its_rows_takes_no_bound() -> None:
         run_stream(query, [[pa.table({"t": [1], "v": [1]})]], bound=StateBound(20))
 
 
+def test_rows_that_are_spread_by_time_slots_are_not_shed() -> None:
+    """A copy that is shed would lose pairs of a row that is not rejected."""
+    query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), time_slots=10)
+    one = pa.table({"t": [1]})
+    with pytest.raises(QueryError, match=r"WA-2007: .*time slots"):
+        run_stream(query, [[one], [one]], bound=StateBound(20, "shed"))
+    assert run_stream(query, [[one], [one]], bound=StateBound(20)).output.num_rows == 1
+
+
 @pytest.mark.parametrize(("most", "when_full"), [(0, "fail"), (5, "drop")])
 def test_what_is_no_bound_is_refused(most: int, when_full: str) -> None:
     with pytest.raises(QueryError, match="WA-2006"):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.events import times
-from whenabouts.core.protocol import NO_WATERMARK, Arrival, Copied, Demand, Operator, Rejected, SegmentStore, Step
+from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Operator, Rejected, SegmentStore, Step
 
 if TYPE_CHECKING:
     from whenabouts.core.events import EventReader
@@ -105,7 +105,7 @@ class BoundedOperator:
         if fresh > room:
             freed = self._operator.step(store, [], watermark_us, demand, latest_us)
             room = self._bound.rows - self._operator.rows_held(store)
-        shed: list[tuple[Rejected, bool]] = []
+        shed: list[Rejected] = []
         if fresh > room:
             arrivals, shed = self._shed(arrivals, watermark_us, max(room, 0), fresh)
         step = self._operator.step(store, arrivals, watermark_us, demand, latest_us)
@@ -113,8 +113,8 @@ class BoundedOperator:
 
     def _shed(
         self, arrivals: Sequence[Arrival], watermark_us: int, room: int, fresh: int
-    ) -> tuple[list[Arrival], list[tuple[Rejected, bool]]]:
-        """The arrivals with at most `room` rows that are not late; the others, and whether they are copies."""
+    ) -> tuple[list[Arrival], list[Rejected]]:
+        """The arrivals with at most `room` rows that are not late, and the others."""
         if self._bound.when_full == FAIL:
             raise EngineError(
                 Code.STATE_FULL,
@@ -122,22 +122,22 @@ class BoundedOperator:
                 "raise the bound, use more buckets, a narrower window or less lateness, or shed: when_full='shed'",
             )
         kept, shed = [], []
-        for arrival in arrivals:
-            input, block = arrival
+        for input, block in arrivals:
             late = times(block)[1] < watermark_us
             fits = late | (np.cumsum(~late) <= room)
             room -= int((fits & ~late).sum())
-            kept.append(type(arrival)(input, block.filter(pa.array(fits))))
+            kept.append(Arrival(input, block.filter(pa.array(fits))))
             if not fits.all():
                 rows = self._operator.readers[input].raw(block.filter(pa.array(~fits)))
-                shed.append((Rejected(input, Code.SHED, rows), isinstance(arrival, Copied)))
+                shed.append(Rejected(input, Code.SHED, rows))
         return [arrival for arrival in kept if arrival.block.num_rows], shed
 
 
 def bounded(operator: Operator, bound: StateBound | None) -> Operator:
     """The operator under a bound, if there is one.
 
-    Raises QueryError WA-2007 for an operator that cannot tell how many rows it holds.
+    Raises QueryError WA-2007 for an operator that cannot tell how many rows it holds, and for shedding where rows are
+    copied to time slots: a copy that is shed would lose pairs of a row that is not rejected.
     """
     if bound is None:
         return operator
@@ -145,20 +145,26 @@ def bounded(operator: Operator, bound: StateBound | None) -> Operator:
         raise QueryError(
             Code.NOT_AVAILABLE, "a bound on the state is for timing joins only, so far", "leave bound= out"
         )
+    if bound.when_full == SHED and operator.keys.slots is not None:
+        raise QueryError(
+            Code.NOT_AVAILABLE,
+            "rows that are spread by time slots cannot be shed",
+            'give time_slots=None, or when_full="fail"',
+        )
     return BoundedOperator(operator, bound)
 
 
-def _both(first: Step, second: Step, shed: list[tuple[Rejected, bool]]) -> Step:
-    """Two steps in one, with what was shed between them; copies are another bucket's to reject."""
-    rejected = [rows for rows, copied in shed if not copied]
+def _both(first: Step, second: Step, shed: list[Rejected]) -> Step:
+    """Two steps in one, with what was shed between them."""
     both = Step(
         first.output + second.output,
-        first.rejected + second.rejected + rejected,
+        first.rejected + second.rejected + shed,
         second.timer_us,
         second.metrics.copy(),
     )
     both.metrics.update(first.metrics)
     if shed:
-        both.metrics[metrics.SHED] += sum(each.rows.num_rows for each, _ in shed)
-        both.metrics[metrics.REJECTED] += sum(each.rows.num_rows for each in rejected)
+        rows = sum(each.rows.num_rows for each in shed)
+        both.metrics[metrics.SHED] += rows
+        both.metrics[metrics.REJECTED] += rows
     return both
