@@ -15,7 +15,7 @@ from whenabouts.core import Interval, Lateness, within
 from whenabouts.flink_plugin.api import timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_source import ReadSplit, read_files
-from whenabouts.flink_plugin.local_environment import local_environment
+from whenabouts.flink_plugin.mini_cluster import local_environment
 from whenabouts.flink_plugin.row_streams import rows_of
 
 TIME = Interval("t_min", "t_max", max_uncertainty="4s")

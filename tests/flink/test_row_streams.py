@@ -14,9 +14,11 @@ from pyflink.common import Row, Types
 from pyflink.table import StreamTableEnvironment, Table
 
 from whenabouts.core import InputError, Lateness, Point, within
+from whenabouts.core.local import coalesce as local_coalesce
 from whenabouts.core.local import timing_join as local_join
 from whenabouts.flink_plugin.api import counts, rejects, timing_join
-from whenabouts.flink_plugin.local_environment import PROCESS, THREAD, local_environment
+from whenabouts.flink_plugin.coalescing import coalesce
+from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -101,6 +103,35 @@ def test_a_stream_of_rows_comes_back_as_one_and_rejects_are_its_side_output(mode
     assert pair.startswith("pair [1, 5, 'a', 7, 'c', 1.0, ")
     (reject,) = [row for row in found if row.startswith("reject")]
     assert reject.startswith("reject ['left', 'WA-1003']")
+
+
+def test_readings_of_a_table_are_coalesced_as_if_they_came_in_order(tmp_path: Path) -> None:
+    tables = StreamTableEnvironment.create(local_environment(1, mode=THREAD))
+    readings = ["a,2024-05-01 00:00:00,20", "a,2024-05-01 00:10:00,20", "a,2024-05-01 01:30:00,21"]
+    (tmp_path / "r.csv").write_text("\n".join([*readings, "b,2024-05-01 00:05:00,3"]) + "\n", encoding="utf-8")
+    tables.execute_sql(
+        "CREATE TEMPORARY TABLE r (room STRING, ts TIMESTAMP(6), lamp BIGINT) WITH ('connector' = 'filesystem', "
+        f"'format' = 'csv', 'path' = '{(tmp_path / 'r.csv').as_uri()}')"
+    )
+    runs = coalesce(
+        tables.sql_query("SELECT * FROM r"), time="ts", group="room", values="lamp", window="1h", slide="30m",
+        lateness="2h",
+    )  # fmt: skip
+    tables.create_temporary_view("runs", runs)
+    with tables.execute_sql("SELECT CAST(window_end AS STRING), room, lamp, n FROM runs").collect() as rows:
+        found = Counter(tuple(row) for row in rows)
+    minutes = (0, 10, 90, 5)
+    table = pa.table(
+        {
+            "room": ["a", "a", "a", "b"],
+            "ts": [dt.datetime(2024, 5, 1) + dt.timedelta(minutes=minute) for minute in minutes],
+            "lamp": [20, 20, 21, 3],
+        }
+    )
+    want = local_coalesce(table, time="ts", group="room", values="lamp", window="1h", slide="30m").to_pylist()
+    assert found == Counter(
+        (row["window_end"].isoformat(" ", "microseconds"), row["room"], row["lamp"], row["n"]) for row in want
+    )
 
 
 def test_columns_that_arrow_cannot_carry_are_refused() -> None:

@@ -27,7 +27,7 @@ from whenabouts.spark_plugin import run, timing_join, write_with_rejects
 from whenabouts.spark_plugin.bucket_labels import partition_of
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB
 from whenabouts.spark_plugin.harness import SparkHarness
-from whenabouts.spark_plugin.observed import line, observed
+from whenabouts.spark_plugin.observing import line, observed
 
 StreamOf = Callable[[Sequence[pa.Table]], DataFrame]
 

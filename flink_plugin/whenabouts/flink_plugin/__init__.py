@@ -14,12 +14,14 @@ from whenabouts.flink_plugin.environment import check_environment, check_package
 if TYPE_CHECKING:
     from whenabouts.flink_plugin.api import counts, rejects, run, timing_join, window_join
     from whenabouts.flink_plugin.blocks import Blocks
+    from whenabouts.flink_plugin.coalescing import coalesce, temporal_aggregate, temporal_join
     from whenabouts.flink_plugin.file_source import read_files
-    from whenabouts.flink_plugin.local_environment import local_environment
+    from whenabouts.flink_plugin.mini_cluster import local_environment
 
 __all__ = [
     "Blocks",
     "check_environment",
+    "coalesce",
     "counts",
     "flink_version",
     "java_version",
@@ -27,12 +29,15 @@ __all__ = [
     "read_files",
     "rejects",
     "run",
+    "temporal_aggregate",
+    "temporal_join",
     "timing_join",
     "window_join",
 ]
 
 _HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join", "window_join"), "api")
-_HOMES |= {"Blocks": "blocks", "read_files": "file_source", "local_environment": "local_environment"}
+_HOMES |= dict.fromkeys(("coalesce", "temporal_aggregate", "temporal_join"), "coalescing")
+_HOMES |= {"Blocks": "blocks", "read_files": "file_source", "local_environment": "mini_cluster"}
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,7 @@ from whenabouts.core.segments import decode
 from whenabouts.flink_plugin.api import hosted
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_source import split_stream
-from whenabouts.flink_plugin.local_environment import PROCESS, THREAD, local_environment
+from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
 
 CHECKPOINT_MS = 10
 """Flink takes no shorter interval."""

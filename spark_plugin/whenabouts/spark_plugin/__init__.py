@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         write_stream,
         write_with_rejects,
     )
-    from whenabouts.spark_plugin.observed import PrintProgress, observed
+    from whenabouts.spark_plugin.observing import PrintProgress, observed
     from whenabouts.spark_plugin.sessions import local_session
     from whenabouts.spark_plugin.shipping import archive
     from whenabouts.spark_plugin.sql_functions import register
@@ -65,7 +65,7 @@ _HOMES = dict.fromkeys(
     ),
     "api",
 )
-_HOMES |= {"local_session": "sessions", "observed": "observed", "PrintProgress": "observed"}
+_HOMES |= {"local_session": "sessions", "observed": "observing", "PrintProgress": "observing"}
 _HOMES |= {"archive": "shipping", "register": "sql_functions"}
 
 

@@ -36,7 +36,7 @@ from whenabouts.core.window_join import WindowJoin
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import BatchHost
 from whenabouts.spark_plugin.checkpoints import identities
-from whenabouts.spark_plugin.observed import observe_counts
+from whenabouts.spark_plugin.observing import observe_counts
 from whenabouts.spark_plugin.packing import ARRIVED, PACKED, EndMarkers, Packer
 from whenabouts.spark_plugin.sessions import prepare
 from whenabouts.spark_plugin.streaming_host import BucketProcessor, delay_ms
