@@ -6,7 +6,7 @@ WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
 FLINK = $(shell $(BIN)/python -c 'import importlib.util as u; print("--engine flink" * bool(u.find_spec("pyflink")))')
 ENGINES = --engine local --engine spark $(FLINK)
 # An engine's tests wait for it half of the time: the other process has the other engine and the rest.
-TWO_AT_ONCE := -n 2 --dist loadgroup
+TWO_AT_ONCE := -n 2
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON
 

@@ -1,6 +1,12 @@
-"""Lets `pytest --engine ...` work in a checkout that is not installed; an installation has an entry point for it."""
+"""Lets `pytest --engine ...` work in a checkout that is not installed; an installation has an entry point for it.
 
-from pathlib import Path
+Under pytest-xdist all tests of one engine stay in one process, which starts it once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
 
 import pytest
 
@@ -8,17 +14,21 @@ from whenabouts.conformance.options import pytest_addoption
 
 __all__ = ["pytest_addoption"]
 
-_OF_AN_ENGINE = {"tests/spark": "spark", "tests/faults": "spark", "tests/flink": "flink"}
-_HERE = Path(__file__).parent
+_OF_AN_ENGINE = re.compile(r"[\[-](spark|flink)[-\]]|tests/(spark|flink|faults)/")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "xdist_group(name): pytest-xdist runs tests of one group in one process")
+def engine_of(nodeid: str) -> str:
+    """The engine that a test needs, by its folder or parameter; a test that needs none is a group of its own."""
+    found = _OF_AN_ENGINE.search(nodeid)
+    return nodeid if found is None else (found[1] or found[2]).replace("faults", "spark")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one engine stay in one process, which starts it once."""
-    for item in items:
-        folder = item.path.parent.relative_to(_HERE).as_posix() if item.path.is_relative_to(_HERE) else ""
-        if folder in _OF_AN_ENGINE:
-            item.add_marker(pytest.mark.xdist_group(_OF_AN_ENGINE[folder]))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByEngine(LoadScopeScheduling):  # type: ignore[misc,unused-ignore]  # not typed
+        def _split_scope(self, nodeid: str) -> str:
+            return engine_of(nodeid)
+
+    return ByEngine(config, log)

@@ -52,7 +52,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: needs an engine that takes long to start")
     config.addinivalue_line("markers", "full: minutes; run where time allows")
     config.addinivalue_line("markers", "similar: one case of many alike; `full` on an engine that takes long to start")
-    config.addinivalue_line("markers", "xdist_group(name): pytest-xdist runs tests of one group in one process")
     config.pluginmanager.register(_Results(config))
 
 
@@ -72,7 +71,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.user_properties.append((_LAW, (law_of(item), harness.name)))
         if harness is not LocalHarness:
             item.add_marker("slow")  # starts an engine
-            item.add_marker(pytest.mark.xdist_group(harness.name))  # once
             if item.get_closest_marker("similar"):
                 item.add_marker("full")
             # Sockets to an engine are closed when its process goes; where warnings are errors, that is no law broken.
