@@ -106,8 +106,8 @@ class EvictsTooEarly(Spoilt):
 
     def spoil(self, operator: Any) -> None:
         if isinstance(operator, TimingJoinOperator):
-            exact = operator._obsolete_before
-            operator._obsolete_before = lambda *args: exact(*args) + SECOND  # type: ignore[method-assign]
+            exact = operator.obsolete_before
+            operator.obsolete_before = lambda *args: exact(*args) + SECOND  # type: ignore[method-assign]
 
 
 class NeverEvicts(Spoilt):
@@ -401,7 +401,7 @@ class CallsRowsAloneEarly(Spoilt):
 
     def spoil(self, operator: Any) -> None:
         if isinstance(operator, TimingJoinOperator):
-            exact = operator._obsolete_before
+            exact = operator.obsolete_before
             late = Finality(lambda *args: exact(*args) + SECOND, operator._streaming)
             operator._finality = lambda: late  # type: ignore[method-assign]
 

@@ -23,7 +23,9 @@ from whenabouts.core.timing_join import TimingJoin
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_spec("grpc") is None, reason="Spark Connect needs grpcio, which Flink's Beam keeps out"),
+    pytest.mark.skipif(
+        find_spec("grpc_status") is None, reason="Spark Connect needs a newer grpcio than Flink's Beam allows"
+    ),
 ]
 
 PATIENCE_S = 300
