@@ -1,9 +1,19 @@
 """What users may rely on, and what importing it costs."""
 
+import dataclasses
+import inspect
 import subprocess
 import sys
 
+import pytest
+
 import whenabouts.core
+from whenabouts.core import local
+from whenabouts.core.coalescing import Coalesce, CoalesceOptions
+from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
+from whenabouts.core.window_join import WindowJoin, WindowJoinOptions
 
 PUBLIC = {
     "ChanceMatches",
@@ -56,3 +66,28 @@ def test_importing_core_loads_no_engine_and_no_compiler() -> None:
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "of_the_inputs"),
+    [
+        (Coalesce, CoalesceOptions, set()),
+        (TemporalAggregate, TemporalAggregateOptions, set()),
+        (TemporalJoin, TemporalJoinOptions, set()),
+        (TimingJoin, TimingJoinOptions, set()),
+        (WindowJoin, WindowJoinOptions, {"times"}),
+    ],
+)
+def test_functions_take_just_the_fields_of_their_query(query: type, options: type, of_the_inputs: set[str]) -> None:
+    fields = {field.name: field for field in dataclasses.fields(query) if field.name not in of_the_inputs}
+    assert set(options.__annotations__) == set(fields)
+    without_default = {name for name, field in fields.items() if field.default is dataclasses.MISSING}
+    required = {name for name, kind in options.__annotations__.items() if "Required[" in str(kind)}
+    assert required == without_default
+
+
+def test_the_signature_of_a_function_shows_the_options() -> None:
+    shown = inspect.signature(local.temporal_join).parameters
+    assert list(shown)[:3] == ["left", "right", "time"]
+    assert shown["relation"].default == "overlaps"
+    assert shown["time"].default is inspect.Parameter.empty

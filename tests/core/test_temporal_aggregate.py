@@ -90,7 +90,7 @@ def test_example_2_of_the_paper() -> None:
 def test_refusals() -> None:
     table = pa.table({"t": [1], "v": [1], "s": ["a"]})
     with pytest.raises(QueryError, match="WA-2006"):
-        TemporalAggregate(time="t", values="v", window=1)
+        TemporalAggregate(time="t", values="v", window=1, aggregates={})
     with pytest.raises(QueryError, match="WA-2006"):
         TemporalAggregate(time="t", values="v", window=1, aggregates={"m": "mode"})
     with pytest.raises(InputError, match="WA-1001"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Required, TypedDict
 
 import pyarrow as pa
 
@@ -29,6 +30,23 @@ from whenabouts.core.value_equivalence import Equivalence, Predicate, check_comp
 
 SCHEMES = ("auto", "eager", "lazy")
 """`eager` keeps runs and compares a tuple once; `lazy` keeps tuples and compares them at each look. `auto` is eager."""
+
+
+class CoalesceOptions(TypedDict, total=False):
+    """The fields of `Coalesce`, as functions take them."""
+
+    time: Required[str | TimeSpec]
+    group: str | Sequence[str]
+    values: Required[str | Sequence[str]]
+    window: Duration | None
+    rows: int | None
+    per_group: bool
+    slide: Duration | None
+    at: Instant | None
+    equivalence: str | Equivalence | Predicate
+    scheme: str
+    closed: str
+    lateness: Duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +68,7 @@ class Coalesce:
 
     time: str | TimeSpec
     group: str | Sequence[str] = ()
-    values: str | Sequence[str] = ()
+    values: str | Sequence[str]
     window: Duration | None = None
     rows: int | None = None
     per_group: bool = False

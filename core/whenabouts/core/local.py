@@ -11,18 +11,14 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from whenabouts.core import metrics
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.conditions import Condition
-from whenabouts.core.durations import Duration
+from whenabouts.core.coalescing import Coalesce, CoalesceOptions
 from whenabouts.core.errors import Code, EmptyInputWarning, RejectedRowsWarning
 from whenabouts.core.events import reject_rows, rejects_schema, times
-from whenabouts.core.extents import Instant
 from whenabouts.core.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
@@ -34,16 +30,13 @@ from whenabouts.core.protocol import (
     Rejected,
     Step,
 )
+from whenabouts.core.query_options import takes_options_of
 from whenabouts.core.state_bound import StateBound, bounded
 from whenabouts.core.stores import DictStore
-from whenabouts.core.stream_views import PairPredicate
-from whenabouts.core.temporal_aggregate import TemporalAggregate
-from whenabouts.core.temporal_join import Matches, TemporalJoin
-from whenabouts.core.timestamps import Lateness, TimeSpec
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.value_equivalence import Equivalence, Predicate
-from whenabouts.core.window_graph import Windows
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
+from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
 
 
 @dataclass(slots=True)
@@ -55,21 +48,8 @@ class Outcome:
     metrics: Counter[str] = field(default_factory=Counter)
 
 
-def timing_join(
-    left: pa.Table,
-    right: pa.Table,
-    *,
-    left_time: TimeSpec,
-    right_time: TimeSpec,
-    condition: Condition,
-    on: str | Sequence[str] | None = None,
-    how: str = "inner",
-    best: str | None = None,
-    strategy: str = "auto",
-    lateness: Lateness | None = None,
-    suffixes: tuple[str, str] = ("_left", "_right"),
-    probability: bool = True,
-) -> pa.Table:
+@takes_options_of(TimingJoin)
+def timing_join(left: pa.Table, right: pa.Table, **options: Unpack[TimingJoinOptions]) -> pa.Table:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, as an Arrow table.
 
     `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
@@ -93,37 +73,11 @@ def timing_join(
     ...             condition=within("15us", confidence=0.8)).select(["id", "name", "probability"]).to_pylist()
     [{'id': 1, 'name': 'a', 'probability': 0.84375}]
     """
-    query = TimingJoin(
-        left_time=left_time,
-        right_time=right_time,
-        condition=condition,
-        on=on,
-        how=how,
-        best=best,
-        strategy=strategy,
-        lateness=lateness,
-        suffixes=suffixes,
-        probability=probability,
-    )
-    return _remembering_rejects(run(query, [left, right]))
+    return _remembering_rejects(run(TimingJoin(**options), [left, right]))
 
 
-def coalesce(
-    table: pa.Table,
-    *,
-    time: str | TimeSpec,
-    group: str | Sequence[str] = (),
-    values: str | Sequence[str],
-    window: Duration | None = None,
-    rows: int | None = None,
-    per_group: bool = False,
-    slide: Duration | None = None,
-    at: Instant | None = None,
-    equivalence: str | Equivalence | Predicate = "equal",
-    scheme: str = "auto",
-    closed: str = "both",
-    lateness: Duration = 0,
-) -> pa.Table:
+@takes_options_of(Coalesce)
+def coalesce(table: pa.Table, **options: Unpack[CoalesceOptions]) -> pa.Table:
     """Consecutive rows of a group whose values are equivalent, merged to one that is valid over all of their time.
 
     A row is valid from its time to that of the next row of its group (the last one: to its own time). Columns:
@@ -151,35 +105,12 @@ def coalesce(
     a off 5 5 1
     b off 2 2 1
     """
-    query = Coalesce(
-        time=time,
-        group=group,
-        values=values,
-        window=window,
-        rows=rows,
-        per_group=per_group,
-        slide=slide,
-        at=at,
-        equivalence=equivalence,
-        scheme=scheme,
-        closed=closed,
-        lateness=lateness,
-    )
-    return _remembering_rejects(run(query, [table]))
+    return _remembering_rejects(run(Coalesce(**options), [table]))
 
 
+@takes_options_of(WindowJoin, without=("times",))
 def window_join(
-    tables: Mapping[str, pa.Table],
-    *,
-    windows: Windows,
-    time: TimeSpec | Mapping[str, TimeSpec],
-    on: str | Sequence[str] | None = None,
-    predicates: Mapping[tuple[str, str], PairPredicate] | None = None,
-    strategy: str = "auto",
-    conservative: str = "auto",
-    method: str = "hash",
-    lateness: Duration | Mapping[str, Duration] = 0,
-    joint: bool = False,
+    tables: Mapping[str, pa.Table], *, time: TimesByStream, **options: Unpack[WindowJoinOptions]
 ) -> pa.Table:
     """Combinations of one row from each of several tables that lie in each other's windows, as an Arrow table.
 
@@ -205,18 +136,7 @@ def window_join(
     ...             windows={("gate", "hall"): 5, ("hall", "exit"): (0, 3)}).select(["objid", "t_exit"]).to_pylist()
     [{'objid': 7, 't_exit': 6}]
     """
-    query = WindowJoin.of(
-        tuple(tables),
-        time,
-        windows=windows,
-        on=on,
-        predicates=predicates or {},
-        strategy=strategy,
-        conservative=conservative,
-        method=method,
-        lateness=lateness,
-        joint=joint,
-    )
+    query = WindowJoin.of(tuple(tables), time, **options)
     empty = [name for name, table in tables.items() if not table.num_rows]
     if empty:
         told = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence no combination"
@@ -224,24 +144,8 @@ def window_join(
     return _remembering_rejects(run(query, [tables[name] for name in query.inputs]))
 
 
-def temporal_aggregate(
-    table: pa.Table,
-    *,
-    time: str | TimeSpec,
-    group: str | Sequence[str] = (),
-    values: str | Sequence[str],
-    aggregates: Mapping[str, str | tuple[str, str]],
-    where: pc.Expression | None = None,
-    window: Duration | None = None,
-    rows: int | None = None,
-    per_group: bool = False,
-    slide: Duration | None = None,
-    at: Instant | None = None,
-    equivalence: str | Equivalence | Predicate = "equal",
-    scheme: str = "auto",
-    closed: str = "both",
-    lateness: Duration = 0,
-) -> pa.Table:
+@takes_options_of(TemporalAggregate)
+def temporal_aggregate(table: pa.Table, **options: Unpack[TemporalAggregateOptions]) -> pa.Table:
     """For each group, how long its coalesced tuples last in the extents of a window: Al-Kateb 2010, Example 2.
 
     Tuples are coalesced as by `coalesce`, with the same arguments. `aggregates`: output name -> `max`, `min`, `sum`,
@@ -259,47 +163,11 @@ def temporal_aggregate(
     ...                    aggregates={"longest": "max", "n": "count"}, where=pc.field("hot")).to_pylist()
     [{'region': 'a', 'longest': 3, 'n': 1}]
     """
-    query = TemporalAggregate(
-        time=time,
-        group=group,
-        values=values,
-        aggregates=aggregates,
-        where=where,
-        window=window,
-        rows=rows,
-        per_group=per_group,
-        slide=slide,
-        at=at,
-        equivalence=equivalence,
-        scheme=scheme,
-        closed=closed,
-        lateness=lateness,
-    )
-    return _remembering_rejects(run(query, [table]))
+    return _remembering_rejects(run(TemporalAggregate(**options), [table]))
 
 
-def temporal_join(
-    left: pa.Table,
-    right: pa.Table,
-    *,
-    time: str | TimeSpec,
-    group: str | Sequence[str] = (),
-    values: str | Sequence[str],
-    on: str | Sequence[str] = (),
-    relation: str = "overlaps",
-    matches: Matches | None = None,
-    min_duration: Duration | None = None,
-    suffixes: tuple[str, str] = ("_left", "_right"),
-    window: Duration | None = None,
-    rows: int | None = None,
-    per_group: bool = False,
-    slide: Duration | None = None,
-    at: Instant | None = None,
-    equivalence: str | Equivalence | Predicate = "equal",
-    scheme: str = "auto",
-    closed: str = "both",
-    lateness: Duration = 0,
-) -> pa.Table:
+@takes_options_of(TemporalJoin)
+def temporal_join(left: pa.Table, right: pa.Table, **options: Unpack[TemporalJoinOptions]) -> pa.Table:
     """Pairs of coalesced tuples of two windows by when they hold: Al-Kateb 2010, Example 1.
 
     Give one table twice to join it with itself. Both inputs have the columns `time`, `group` and `values`, and are
@@ -322,26 +190,7 @@ def temporal_join(
     >>> pairs.to_pylist()
     [{'room_left': 'a', 'lamp_left': 'on', 'room_right': 'b', 'lamp_right': 'off', 'valid_from': 1, 'valid_to': 9}]
     """
-    query = TemporalJoin(
-        time=time,
-        group=group,
-        values=values,
-        on=on,
-        relation=relation,
-        matches=matches,
-        min_duration=min_duration,
-        suffixes=suffixes,
-        window=window,
-        rows=rows,
-        per_group=per_group,
-        slide=slide,
-        at=at,
-        equivalence=equivalence,
-        scheme=scheme,
-        closed=closed,
-        lateness=lateness,
-    )
-    return _remembering_rejects(run(query, [left, right]))
+    return _remembering_rejects(run(TemporalJoin(**options), [left, right]))
 
 
 def rejects(result: pa.Table) -> pa.Table:

@@ -9,8 +9,9 @@ tuples that came and went, not the window.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Required
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.coalescing import Coalesce, CoalesceOperator, blocks_in_time
+from whenabouts.core.coalescing import Coalesce, CoalesceOperator, CoalesceOptions, blocks_in_time
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.events import PREFIX
 from whenabouts.core.extent_stream import Look
@@ -36,6 +37,13 @@ BoolArray = NDArray[np.bool_]
 _EXACT = 2**53
 
 
+class TemporalAggregateOptions(CoalesceOptions, total=False):
+    """The fields of `TemporalAggregate`, as functions take them."""
+
+    aggregates: Required[Mapping[str, str | tuple[str, str]]]
+    where: pc.Expression | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class TemporalAggregate(Coalesce):
     """A `Coalesce` whose extents are summed up.
@@ -49,7 +57,7 @@ class TemporalAggregate(Coalesce):
     {'longest': 'max'}
     """
 
-    aggregates: Mapping[str, str | tuple[str, str]] = field(default_factory=dict)
+    aggregates: Mapping[str, str | tuple[str, str]]
     where: pc.Expression | None = None
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.coalescing import Coalesce, blocks_in_time, coalescing_reader, column_names
+from whenabouts.core.coalescing import Coalesce, CoalesceOptions, blocks_in_time, coalescing_reader, column_names
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.events import times
@@ -32,6 +32,16 @@ IntArray = NDArray[np.int64]
 
 Matches: TypeAlias = Callable[[pa.Table, pa.Table], Any]
 """Of the group and value columns of as many left as right tuples: a boolean for each pair (Arrow or numpy)."""
+
+
+class TemporalJoinOptions(CoalesceOptions, total=False):
+    """The fields of `TemporalJoin`, as functions take them."""
+
+    on: str | Sequence[str]
+    relation: str
+    matches: Matches | None
+    min_duration: Duration | None
+    suffixes: tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)

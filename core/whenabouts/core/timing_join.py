@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Required, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,25 @@ LEAST_SLOT_US = 250_000
 
 IntArray = NDArray[np.int64]
 Positions = NDArray[np.int32]
+
+
+class TimingJoinOptions(TypedDict, total=False):
+    """The fields of `TimingJoin`, as functions take them."""
+
+    left_time: Required[TimeSpec]
+    right_time: Required[TimeSpec]
+    condition: Required[Condition]
+    on: str | Sequence[str] | None
+    how: str
+    best: str | None
+    strategy: str
+    lateness: Lateness | None
+    suffixes: tuple[str, str]
+    probability: bool
+    block_size: int
+    max_latency: Duration | None
+    min_confidence: float | None
+    time_slots: Duration | None
 
 
 @dataclass(frozen=True, kw_only=True)

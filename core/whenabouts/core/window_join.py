@@ -10,20 +10,40 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict, Unpack
 
 import pyarrow as pa
 
 from whenabouts.core.clocks import Clock, resolve_clocks
-from whenabouts.core.durations import parse_duration, parse_non_negative
+from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.window_graph import OPEN_US, Edge, WindowGraph, check_edges, edges_of
+from whenabouts.core.window_graph import OPEN_US, Edge, WindowGraph, Windows, check_edges, edges_of
 from whenabouts.core.window_slots import WindowSlots, window_slots
 from whenabouts.core.window_walks import CONSERVATIVE, METHODS, STRATEGIES
 
 if TYPE_CHECKING:
+    from whenabouts.core.stream_views import PairPredicate
     from whenabouts.core.window_join_operator import WindowJoinOperator
+
+
+TimesByStream: TypeAlias = TimeSpec | Mapping[str, TimeSpec]
+"""How rows say when they happened: the same for all streams, or by stream name."""
+
+
+class WindowJoinOptions(TypedDict, total=False):
+    """The fields of `WindowJoin`, as functions take them."""
+
+    windows: Required[Windows]
+    on: str | Sequence[str] | None
+    predicates: Mapping[tuple[str, str], PairPredicate]
+    strategy: str
+    conservative: str
+    method: str
+    lateness: Duration | Mapping[str, Duration]
+    joint: bool
+    time_slots: Duration | None
+    rates: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +133,7 @@ class WindowJoin:
                     )
 
     def _set_predicates(self) -> None:
-        given = tuple(self.predicates.items()) if isinstance(self.predicates, Mapping) else tuple(self.predicates)
+        given = tuple(self.predicates.items()) if isinstance(self.predicates, Mapping) else tuple(self.predicates or ())
         for pair, function in given:
             unknown = [name for name in pair if name not in self.inputs]
             if len(pair) != 2 or unknown or pair[0] == pair[1] or not callable(function):
@@ -145,7 +165,7 @@ class WindowJoin:
         object.__setattr__(self, "rates", tuple(rates.items()))
 
     @classmethod
-    def of(cls, streams: Sequence[str], time: TimeSpec | Mapping[str, TimeSpec], **options: Any) -> WindowJoin:
+    def of(cls, streams: Sequence[str], time: TimesByStream, **options: Unpack[WindowJoinOptions]) -> WindowJoin:
         """The query over streams of these names, in their order; `time` may be one specification for all.
 
         Raises QueryError WA-2006 where a stream has no time or a time no stream, and as the class.

@@ -7,7 +7,7 @@ The way of a row: `row_streams` (rows to blocks) -> `blocks` (elements to packed
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, Unpack
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -17,16 +17,12 @@ from pyflink.datastream import DataStream, RuntimeExecutionMode
 from pyflink.java_gateway import get_gateway
 from pyflink.table import Table
 
-from whenabouts.core.conditions import Condition
-from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
-from whenabouts.core.stream_views import PairPredicate
-from whenabouts.core.timestamps import Lateness, TimeSpec
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_graph import Windows
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.query_options import takes_options_of
+from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
+from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.clock import delay_ms
@@ -81,27 +77,15 @@ class Result(NamedTuple):
 _results: WeakKeyDictionary[Any, Result] = WeakKeyDictionary()
 
 
+@takes_options_of(TimingJoin, time_slots="auto")
 def timing_join(
     left: Form,
     right: Form,
     *,
-    left_time: TimeSpec,
-    right_time: TimeSpec,
-    condition: Condition,
-    on: str | Sequence[str] | None = None,
-    how: str = "inner",
-    best: str | None = None,
-    strategy: str = "auto",
-    lateness: Lateness | None = None,
-    suffixes: tuple[str, str] = ("_left", "_right"),
-    probability: bool = True,
-    block_size: int = 1000,
-    max_latency: Duration | None = None,
-    min_confidence: float | None = None,
-    time_slots: Duration | None = "auto",
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "timing-join",
+    **options: Unpack[TimingJoinOptions],
 ) -> Form:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, as a stream or in batch.
 
@@ -130,42 +114,19 @@ def timing_join(
     Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options. Cost: packing and shuffling both sides
     once, then as `whenabouts.core.local.timing_join` in parallel over the buckets.
     """
-    query = TimingJoin(
-        left_time=left_time,
-        right_time=right_time,
-        condition=condition,
-        on=on,
-        how=how,
-        best=best,
-        strategy=strategy,
-        lateness=lateness,
-        suffixes=suffixes,
-        probability=probability,
-        block_size=block_size,
-        max_latency=max_latency,
-        min_confidence=min_confidence,
-        time_slots=time_slots,
-    )
-    return run(query, [left, right], buckets=buckets, watermarks=watermarks, name=name)
+    options.setdefault("time_slots", "auto")
+    return run(TimingJoin(**options), [left, right], buckets=buckets, watermarks=watermarks, name=name)
 
 
+@takes_options_of(WindowJoin, without=("times",), time_slots="auto")
 def window_join(
     streams: Mapping[str, Form],
     *,
-    windows: Windows,
-    time: TimeSpec | Mapping[str, TimeSpec],
-    on: str | Sequence[str] | None = None,
-    predicates: Mapping[tuple[str, str], PairPredicate] | None = None,
-    strategy: str = "auto",
-    conservative: str = "auto",
-    method: str = "hash",
-    lateness: Duration | Mapping[str, Duration] = 0,
-    joint: bool = False,
-    time_slots: Duration | None = "auto",
-    rates: Mapping[str, float] | None = None,
+    time: TimesByStream,
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "window-join",
+    **options: Unpack[WindowJoinOptions],
 ) -> Form:
     """Combinations of one row from each of several streams that lie in each other's windows, in the form of the first.
 
@@ -174,20 +135,8 @@ def window_join(
     Arrow arrays. Raises and costs: as `timing_join`; QueryError WA-2004 for windows that leave two streams without a
     bound, WA-2061 to WA-2065 for windows and predicates.
     """
-    query = WindowJoin.of(
-        tuple(streams),
-        time,
-        windows=windows,
-        on=on,
-        predicates=predicates or {},
-        strategy=strategy,
-        conservative=conservative,
-        method=method,
-        lateness=lateness,
-        joint=joint,
-        time_slots=time_slots,
-        rates=rates or {},
-    )
+    options.setdefault("time_slots", "auto")
+    query = WindowJoin.of(tuple(streams), time, **options)
     inputs = [streams[stream] for stream in query.inputs]
     return run(query, inputs, buckets=buckets, watermarks=watermarks, name=name)
 

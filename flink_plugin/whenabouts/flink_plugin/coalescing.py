@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import Unpack
 
-import pyarrow.compute as pc
-
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.durations import Duration
-from whenabouts.core.extents import Instant
-from whenabouts.core.temporal_aggregate import TemporalAggregate
-from whenabouts.core.temporal_join import Matches, TemporalJoin
-from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.value_equivalence import Equivalence, Predicate
+from whenabouts.core.coalescing import Coalesce, CoalesceOptions
+from whenabouts.core.query_options import takes_options_of
+from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_join import TemporalJoin, TemporalJoinOptions
 from whenabouts.flink_plugin.api import Form, run
 
 
+@takes_options_of(Coalesce)
 def coalesce(
     stream: Form,
     *,
-    time: str | TimeSpec,
-    group: str | Sequence[str] = (),
-    values: str | Sequence[str],
-    window: Duration | None = None,
-    rows: int | None = None,
-    per_group: bool = False,
-    slide: Duration | None = None,
-    at: Instant | None = None,
-    equivalence: str | Equivalence | Predicate = "equal",
-    scheme: str = "auto",
-    closed: str = "both",
-    lateness: Duration = 0,
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "coalesce",
+    **options: Unpack[CoalesceOptions],
 ) -> Form:
     """Consecutive rows of a group whose values are equivalent, merged to one, in batch or as a stream.
 
@@ -45,43 +30,17 @@ def coalesce(
     Raises: as `timing_join`; QueryError WA-2006, WA-2021, WA-2022, InputError WA-1023. Cost: packing once, then as
     `whenabouts.core.local.coalesce` in parallel over the buckets.
     """
-    query = Coalesce(
-        time=time,
-        group=group,
-        values=values,
-        window=window,
-        rows=rows,
-        per_group=per_group,
-        slide=slide,
-        at=at,
-        equivalence=equivalence,
-        scheme=scheme,
-        closed=closed,
-        lateness=lateness,
-    )
-    return run(query, [stream], buckets=buckets, watermarks=watermarks, name=name)
+    return run(Coalesce(**options), [stream], buckets=buckets, watermarks=watermarks, name=name)
 
 
+@takes_options_of(TemporalAggregate)
 def temporal_aggregate(
     stream: Form,
     *,
-    time: str | TimeSpec,
-    group: str | Sequence[str] = (),
-    values: str | Sequence[str],
-    aggregates: Mapping[str, str | tuple[str, str]],
-    where: pc.Expression | None = None,
-    window: Duration | None = None,
-    rows: int | None = None,
-    per_group: bool = False,
-    slide: Duration | None = None,
-    at: Instant | None = None,
-    equivalence: str | Equivalence | Predicate = "equal",
-    scheme: str = "auto",
-    closed: str = "both",
-    lateness: Duration = 0,
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "temporal-aggregate",
+    **options: Unpack[TemporalAggregateOptions],
 ) -> Form:
     """For each group, how long its coalesced tuples last in the extents of a window, in batch or as a stream.
 
@@ -89,49 +48,18 @@ def temporal_aggregate(
     travels to the workers by pickle); `lateness`, `buckets`, `watermarks`, `name`, rejected rows and when rows
     come out as in `coalesce`.
     """
-    query = TemporalAggregate(
-        time=time,
-        group=group,
-        values=values,
-        aggregates=aggregates,
-        where=where,
-        window=window,
-        rows=rows,
-        per_group=per_group,
-        slide=slide,
-        at=at,
-        equivalence=equivalence,
-        scheme=scheme,
-        closed=closed,
-        lateness=lateness,
-    )
-    return run(query, [stream], buckets=buckets, watermarks=watermarks, name=name)
+    return run(TemporalAggregate(**options), [stream], buckets=buckets, watermarks=watermarks, name=name)
 
 
+@takes_options_of(TemporalJoin)
 def temporal_join(
     left: Form,
     right: Form,
     *,
-    time: str | TimeSpec,
-    group: str | Sequence[str] = (),
-    values: str | Sequence[str],
-    on: str | Sequence[str] = (),
-    relation: str = "overlaps",
-    matches: Matches | None = None,
-    min_duration: Duration | None = None,
-    suffixes: tuple[str, str] = ("_left", "_right"),
-    window: Duration | None = None,
-    rows: int | None = None,
-    per_group: bool = False,
-    slide: Duration | None = None,
-    at: Instant | None = None,
-    equivalence: str | Equivalence | Predicate = "equal",
-    scheme: str = "auto",
-    closed: str = "both",
-    lateness: Duration = 0,
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "temporal-join",
+    **options: Unpack[TemporalJoinOptions],
 ) -> Form:
     """Pairs of coalesced tuples of two windows by when they hold, in batch or as a stream.
 
@@ -140,23 +68,4 @@ def temporal_join(
     rejected rows and when rows come out as in `coalesce`. Tuples are
     spread over buckets by the group columns that `on` names; without any, one bucket does the work.
     """
-    query = TemporalJoin(
-        time=time,
-        group=group,
-        values=values,
-        on=on,
-        relation=relation,
-        matches=matches,
-        min_duration=min_duration,
-        suffixes=suffixes,
-        window=window,
-        rows=rows,
-        per_group=per_group,
-        slide=slide,
-        at=at,
-        equivalence=equivalence,
-        scheme=scheme,
-        closed=closed,
-        lateness=lateness,
-    )
-    return run(query, [left, right], buckets=buckets, watermarks=watermarks, name=name)
+    return run(TemporalJoin(**options), [left, right], buckets=buckets, watermarks=watermarks, name=name)

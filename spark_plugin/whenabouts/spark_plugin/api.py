@@ -8,31 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, explode, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.conditions import Condition
-from whenabouts.core.durations import Duration
+from whenabouts.core.coalescing import Coalesce, CoalesceOptions
 from whenabouts.core.errors import Code, EngineError, QueryError
-from whenabouts.core.extents import Instant
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
+from whenabouts.core.query_options import takes_options_of
 from whenabouts.core.state_bound import StateBound
-from whenabouts.core.stream_views import PairPredicate
-from whenabouts.core.temporal_aggregate import TemporalAggregate
-from whenabouts.core.temporal_join import Matches, TemporalJoin
-from whenabouts.core.timestamps import Lateness, TimeSpec
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.value_equivalence import Equivalence, Predicate
-from whenabouts.core.window_graph import Windows
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
+from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import BatchHost
 from whenabouts.spark_plugin.checkpoints import identities
@@ -83,26 +76,14 @@ refuses times before 1970.)"""
 _results: WeakKeyDictionary[DataFrame, Result] = WeakKeyDictionary()
 
 
+@takes_options_of(TimingJoin, time_slots="auto")
 def timing_join(
     left: DataFrame,
     right: DataFrame,
     *,
-    left_time: TimeSpec,
-    right_time: TimeSpec,
-    condition: Condition,
-    on: str | Sequence[str] | None = None,
-    how: str = "inner",
-    best: str | None = None,
-    strategy: str = "auto",
-    lateness: Lateness | None = None,
-    suffixes: tuple[str, str] = ("_left", "_right"),
-    probability: bool = True,
-    block_size: int = 1000,
-    max_latency: Duration | None = None,
-    min_confidence: float | None = None,
-    time_slots: Duration | None = "auto",
     buckets: int | None = None,
     bound: StateBound | None = None,
+    **options: Unpack[TimingJoinOptions],
 ) -> DataFrame:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, in batch or as a stream.
 
@@ -139,46 +120,23 @@ def timing_join(
     Cost: packing and shuffling both sides once, then as `whenabouts.core.local.timing_join` in parallel over the
     buckets.
     """
-    if lateness is None and left.isStreaming and right.isStreaming:
+    if options.get("lateness") is None and left.isStreaming and right.isStreaming:
         raise QueryError(
             Code.NO_LATENESS,
             "the inputs are streams, and how late their rows may come is not said",
             'give lateness=Lateness(left="10 s", right="10 s"); Lateness() if they come in order of t_max',
         )
-    query = TimingJoin(
-        left_time=left_time,
-        right_time=right_time,
-        condition=condition,
-        on=on,
-        how=how,
-        best=best,
-        strategy=strategy,
-        lateness=lateness,
-        suffixes=suffixes,
-        probability=probability,
-        block_size=block_size,
-        max_latency=max_latency,
-        min_confidence=min_confidence,
-        time_slots=time_slots,
-    )
-    return run(query, [left, right], buckets=buckets, bound=bound)
+    options.setdefault("time_slots", "auto")
+    return run(TimingJoin(**options), [left, right], buckets=buckets, bound=bound)
 
 
+@takes_options_of(WindowJoin, without=("times",), time_slots="auto")
 def window_join(
     frames: Mapping[str, DataFrame],
     *,
-    windows: Windows,
-    time: TimeSpec | Mapping[str, TimeSpec],
-    on: str | Sequence[str] | None = None,
-    predicates: Mapping[tuple[str, str], PairPredicate] | None = None,
-    strategy: str = "auto",
-    conservative: str = "auto",
-    method: str = "hash",
-    lateness: Duration | Mapping[str, Duration] = 0,
-    joint: bool = False,
-    time_slots: Duration | None = "auto",
-    rates: Mapping[str, float] | None = None,
+    time: TimesByStream,
     buckets: int | None = None,
+    **options: Unpack[WindowJoinOptions],
 ) -> DataFrame:
     """Combinations of one row from each of several DataFrames that lie in each other's windows, batch or streaming.
 
@@ -192,40 +150,13 @@ def window_join(
     leave two streams without a bound, WA-2061 to WA-2065 for windows and predicates. Cost: packing and shuffling each
     input once, then as `whenabouts.core.local.window_join` in parallel over the buckets.
     """
-    query = WindowJoin.of(
-        tuple(frames),
-        time,
-        windows=windows,
-        on=on,
-        predicates=predicates or {},
-        strategy=strategy,
-        conservative=conservative,
-        method=method,
-        lateness=lateness,
-        joint=joint,
-        time_slots=time_slots,
-        rates=rates or {},
-    )
+    options.setdefault("time_slots", "auto")
+    query = WindowJoin.of(tuple(frames), time, **options)
     return run(query, [frames[name] for name in query.inputs], buckets=buckets)
 
 
-def coalesce(
-    frame: DataFrame,
-    *,
-    time: str | TimeSpec,
-    group: str | Sequence[str] = (),
-    values: str | Sequence[str],
-    window: Duration | None = None,
-    rows: int | None = None,
-    per_group: bool = False,
-    slide: Duration | None = None,
-    at: Instant | None = None,
-    equivalence: str | Equivalence | Predicate = "equal",
-    scheme: str = "auto",
-    closed: str = "both",
-    lateness: Duration = 0,
-    buckets: int | None = None,
-) -> DataFrame:
+@takes_options_of(Coalesce)
+def coalesce(frame: DataFrame, *, buckets: int | None = None, **options: Unpack[CoalesceOptions]) -> DataFrame:
     """Consecutive rows of a group whose values are equivalent, merged to one, in batch or as a stream.
 
     Arguments and columns are those of `whenabouts.core.local.coalesce`; `lateness`, `buckets` and rejected rows as in
@@ -239,88 +170,24 @@ def coalesce(
     Raises: as `timing_join`; QueryError WA-2006, WA-2021, WA-2022, InputError WA-1023. Cost: packing and shuffling
     once, then as `whenabouts.core.local.coalesce` in parallel over the buckets.
     """
-    query = Coalesce(
-        time=time,
-        group=group,
-        values=values,
-        window=window,
-        rows=rows,
-        per_group=per_group,
-        slide=slide,
-        at=at,
-        equivalence=equivalence,
-        scheme=scheme,
-        closed=closed,
-        lateness=lateness,
-    )
-    return run(query, [frame], buckets=buckets)
+    return run(Coalesce(**options), [frame], buckets=buckets)
 
 
+@takes_options_of(TemporalAggregate)
 def temporal_aggregate(
-    frame: DataFrame,
-    *,
-    time: str | TimeSpec,
-    group: str | Sequence[str] = (),
-    values: str | Sequence[str],
-    aggregates: Mapping[str, str | tuple[str, str]],
-    where: pc.Expression | None = None,
-    window: Duration | None = None,
-    rows: int | None = None,
-    per_group: bool = False,
-    slide: Duration | None = None,
-    at: Instant | None = None,
-    equivalence: str | Equivalence | Predicate = "equal",
-    scheme: str = "auto",
-    closed: str = "both",
-    lateness: Duration = 0,
-    buckets: int | None = None,
+    frame: DataFrame, *, buckets: int | None = None, **options: Unpack[TemporalAggregateOptions]
 ) -> DataFrame:
     """For each group, how long its coalesced tuples last in the extents of a window, in batch or as a stream.
 
     Arguments and columns are those of `whenabouts.core.local.temporal_aggregate` (`where` is an Arrow expression, which
     travels to the workers by pickle); `lateness`, `buckets`, rejected rows and when rows come out as in `coalesce`.
     """
-    query = TemporalAggregate(
-        time=time,
-        group=group,
-        values=values,
-        aggregates=aggregates,
-        where=where,
-        window=window,
-        rows=rows,
-        per_group=per_group,
-        slide=slide,
-        at=at,
-        equivalence=equivalence,
-        scheme=scheme,
-        closed=closed,
-        lateness=lateness,
-    )
-    return run(query, [frame], buckets=buckets)
+    return run(TemporalAggregate(**options), [frame], buckets=buckets)
 
 
+@takes_options_of(TemporalJoin)
 def temporal_join(
-    left: DataFrame,
-    right: DataFrame,
-    *,
-    time: str | TimeSpec,
-    group: str | Sequence[str] = (),
-    values: str | Sequence[str],
-    on: str | Sequence[str] = (),
-    relation: str = "overlaps",
-    matches: Matches | None = None,
-    min_duration: Duration | None = None,
-    suffixes: tuple[str, str] = ("_left", "_right"),
-    window: Duration | None = None,
-    rows: int | None = None,
-    per_group: bool = False,
-    slide: Duration | None = None,
-    at: Instant | None = None,
-    equivalence: str | Equivalence | Predicate = "equal",
-    scheme: str = "auto",
-    closed: str = "both",
-    lateness: Duration = 0,
-    buckets: int | None = None,
+    left: DataFrame, right: DataFrame, *, buckets: int | None = None, **options: Unpack[TemporalJoinOptions]
 ) -> DataFrame:
     """Pairs of coalesced tuples of two windows by when they hold, in batch or as a stream.
 
@@ -328,26 +195,7 @@ def temporal_join(
     pickle); `lateness` (of either side), `buckets`, rejected rows and when rows come out as in `coalesce`. Tuples are
     spread over buckets by the group columns that `on` names; without any, one bucket does the work.
     """
-    query = TemporalJoin(
-        time=time,
-        group=group,
-        values=values,
-        on=on,
-        relation=relation,
-        matches=matches,
-        min_duration=min_duration,
-        suffixes=suffixes,
-        window=window,
-        rows=rows,
-        per_group=per_group,
-        slide=slide,
-        at=at,
-        equivalence=equivalence,
-        scheme=scheme,
-        closed=closed,
-        lateness=lateness,
-    )
-    return run(query, [left, right], buckets=buckets)
+    return run(TemporalJoin(**options), [left, right], buckets=buckets)
 
 
 def run(

@@ -1,0 +1,48 @@
+"""Every engine's functions take the options of a query: declared once beside the query, shown in each signature.
+
+A function `f(table, *, own=..., **options: Unpack[SomeOptions])` is typed (PEP 692); `takes_options_of` writes the
+query's fields where `**options` stands, so that `help(f)` and editors show them with their defaults.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def takes_options_of(
+    query: type, *, without: tuple[str, ...] = (), **defaults: object
+) -> Callable[[Function], Function]:
+    """Show the fields of a query in a function's signature instead of `**options`.
+
+    `without`: fields that the function does not take. `defaults`: those that differ from the query's. Only the
+    signature changes, never the call.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Query:
+    ...     on: str
+    ...     how: str = "inner"
+    >>> @takes_options_of(Query, how="left")
+    ... def join(table: object, *, buckets: int = 1, **options: object) -> object: ...
+    >>> str(inspect.signature(join))
+    "(table: 'object', *, on: 'str', how: 'str' = 'left', buckets: 'int' = 1) -> 'object'"
+    """
+
+    def show(function: Function) -> Function:
+        own = inspect.signature(function)
+        plain = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        shown = [
+            field.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, field.default))
+            for name, field in inspect.signature(query).parameters.items()
+            if name not in without
+        ]
+        places = [p for p in plain if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        named = [p for p in plain if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        function.__signature__ = own.replace(parameters=[*places, *shown, *named])  # type: ignore[attr-defined]
+        return function
+
+    return show
