@@ -1,23 +1,30 @@
 """Our timing join on Spark against Spark's own interval join on the same rows: CPU-seconds of JVM and Python.
 
-    python benchmarks/spark_join.py [--case NAME]... [--rounds 3] [--only ours|native] [--cores 2] [--out FILE]
+    python benchmarks/spark_join.py [--case NAME]... [--cores 2] [--steps N] [--out FILE]
+    python benchmarks/spark_join.py --scaling NAME [--out FILE]
 
-Streams: one file of each side in every micro-batch, RocksDB state, two cores, both warm (the first micro-batches are
-not counted) and alternating. Ours has intervals and the probability predicate; Spark's own join compares exact times
-(the intervals' ends), for it has nothing else. `check` runs both on exact times: the outputs' hashes must agree. All
-cases are stretches of one kind of stream, 1.2 events a second and key on each side and 2.4 matches for each: what
-differs is how many keys there are and how much of it is taken in at once. In `hot` one key has half of all rows.
+Streams: one file of each side in every micro-batch, RocksDB state, two cores. Both queries live in one Spark and take
+in the same files in turn, a step of ours and a step of Spark's; the first steps only warm them up, of the others the
+table has the median. Ours has intervals and the probability predicate; Spark's own join compares exact times (the
+intervals' ends), for it has nothing else. `points` runs both on exact times with a sink that hashes the rows: the
+hashes must agree. All cases are stretches of one kind of stream, 1.2 events a second and key on each side and 2.4
+matches for each: what differs is how many keys there are and how much is taken in at once. In `hot` one key has half of
+all rows.
+`--scaling` runs ours alone, pinned to one core and then to two, each in a Spark of its own.
 """
 
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,47 +37,69 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, expr, xxhash64
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from whenabouts.core import Interval, Lateness, Point, within
-from whenabouts.spark_plugin import local_session, observed, timing_join
+from whenabouts.core.state_forecast import forecast_state
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.spark_plugin import java_version, local_session, observed, run
 
 NOW_US = 1_600_000_000_000_000
 LATENESS, LONGEST = "1 second", "200 ms"
 CONFIDENCE = 0.8
 
-Sink = Callable[[DataFrame], Any]
-
 
 @dataclass(frozen=True)
 class Case:
-    """`rows` of each side in a step; `warm` steps come before the `measured` ones. `wanted`: our rate over Spark's.
+    """`rows` of each side in a step; `wanted`: our rate over Spark's.
 
-    `hot`: the share of rows that have key 0; `slots`: the width of our time slots for it.
+    Before the `measured` steps, `warm` ones are taken in, and of ours `more` still before them: they are short, and
+    the JVM compiles what has run for long. `exact`: ours has exact times too, and the rows' hashes are compared. `hot`:
+    the share of rows that have key 0; `slots`: the width of our time slots for it.
     """
 
     name: str
     keys: int
     rows: int
+    more: int
     warm: int
     measured: int
     wanted: float
     streaming: bool = True
     within: str = "1 second"
     per_second: float = 1.2
+    exact: bool = False
     hot: float = 0.0
     slots: str | None = None
+
+    @property
+    def span_us(self) -> int:
+        """The stretch of time of a step."""
+        return round(self.rows / self.keys / self.per_second * 1_000_000)
+
+    @property
+    def query(self) -> TimingJoin:
+        """Ours."""
+        timed = Point("b") if self.exact else Interval("a", "b", max_uncertainty=LONGEST)
+        return TimingJoin(
+            left_time=timed,
+            right_time=timed,
+            condition=within(self.within, confidence=1.0 if self.exact else CONFIDENCE),
+            on="k",
+            lateness=Lateness(LATENESS, LATENESS),
+            time_slots=self.slots,
+        )
 
 
 CASES = {
     case.name: case
     for case in (
-        Case("16k", 10_000, 16_000, 5, 10, 2),
-        Case("120k", 10_000, 120_000, 3, 4, 6),
-        Case("400k", 10_000, 400_000, 2, 3, 12),
-        Case("8keys", 8, 16_000, 3, 5, 20),
-        Case("batch", 8, 40_000, 1, 1, 15, streaming=False),
-        Case("hot", 1_000, 50_000, 2, 3, 1, within="1 millisecond", per_second=5, hot=0.5, slots="1 s"),
+        Case("16k", 10_000, 16_000, 20, 6, 5, 2),
+        Case("120k", 10_000, 120_000, 8, 1, 3, 6),
+        Case("400k", 10_000, 400_000, 5, 1, 1, 12),
+        Case("8keys", 8, 16_000, 10, 1, 1, 20),
+        Case("points", 10_000, 60_000, 8, 1, 3, 1, exact=True),
+        Case("hot", 1_000, 8_000, 10, 1, 2, 1, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
+        Case("batch", 8, 40_000, 3, 1, 3, 15, streaming=False),
     )
 }
 
@@ -78,9 +107,8 @@ CASES = {
 def events(case: Case, seed: int) -> Iterator[pa.Table]:
     """The steps of one side, in order of time."""
     rng = np.random.default_rng(seed)
-    span = round(case.rows / case.keys / case.per_second * 1_000_000)
-    for step in range(case.warm + case.measured):
-        at = NOW_US + step * span + np.sort(rng.integers(0, span, case.rows))
+    for step in range(case.more + case.warm + case.measured if case.streaming else 1):
+        at = NOW_US + step * case.span_us + np.sort(rng.integers(0, case.span_us, case.rows))
         instant = pa.timestamp("us", "UTC")
         yield pa.table(
             {
@@ -93,22 +121,26 @@ def events(case: Case, seed: int) -> Iterator[pa.Table]:
         )
 
 
-def ours(case: Case, left: DataFrame, right: DataFrame, *, exact: bool = False) -> DataFrame:
-    """The timing join with intervals, or on exact times."""
-    timed = Point("b") if exact else Interval("a", "b", max_uncertainty=LONGEST)
-    return timing_join(
-        left,
-        right,
-        on="k",
-        left_time=timed,
-        right_time=timed,
-        condition=within(case.within, confidence=1.0 if exact else CONFIDENCE),
-        lateness=Lateness(LATENESS, LATENESS),
-        time_slots=case.slots,
-    )
+def write(case: Case, folder: Path) -> list[list[Path]]:
+    """The files of both sides, where no stream looks for them."""
+    sides = []
+    for seed, side in enumerate(("left", "right")):
+        (folder / side).mkdir(parents=True)
+        files = []
+        for step, table in enumerate(events(case, seed)):
+            path = folder / side / f"{step:04}.parquet"
+            pq.write_table(table, path)
+            files.append(path)
+        sides.append(files)
+    return sides
 
 
-def native(case: Case, left: DataFrame, right: DataFrame, *, exact: bool = True) -> DataFrame:
+def ours(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
+    """The timing join."""
+    return run(case.query, [left, right])
+
+
+def native(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
     """Spark's own join with its time range, as its guide says to write it."""
     sides = [df.toDF(*(f"{name}_{side}" for name in df.columns)) for df, side in ((left, "left"), (right, "right"))]
     if left.isStreaming:
@@ -123,17 +155,21 @@ BUILDERS: dict[str, Callable[..., DataFrame]] = {"ours": ours, "native": native}
 
 @dataclass
 class Cost:
-    """What a run cost after its warm-up."""
+    """What a step cost."""
 
     rows: int
     seconds: float
     cpu: dict[str, float]
-    state: float | None = None
 
     @property
     def cpu_seconds(self) -> float:
         """All processes."""
         return sum(self.cpu.values())
+
+    @property
+    def hot_seconds(self) -> float:
+        """Without the JVM's compiler, which rests once all code is hot."""
+        return self.cpu_seconds - self.cpu.get("JIT", 0.0)
 
     @property
     def rate(self) -> float:
@@ -151,176 +187,236 @@ def cost_of(rows: int) -> Iterator[Cost]:
     cost.cpu = {kind: seconds - before.get(kind, 0.0) for kind, seconds in cpu_of_tree().items()}
 
 
-def write(case: Case, folder: Path) -> list[list[Path]]:
-    """The files of both sides, where no stream looks for them yet."""
-    sides = []
-    for seed, side in enumerate(("left", "right")):
-        (folder / "waiting" / side).mkdir(parents=True)
-        files = []
-        for step, table in enumerate(events(case, seed)):
-            path = folder / "waiting" / side / f"{step:04}.parquet"
-            pq.write_table(table, path)
-            os.utime(path, (1_000_000_000 + step, 1_000_000_000 + step))
-            files.append(path)
-        sides.append(files)
-    return sides
+class Hashes:
+    """A sink that counts rows and adds up their hashes."""
+
+    COLUMNS = ("id_left", "id_right", "b_left", "b_right", "v_left", "v_right")
+
+    def __init__(self) -> None:
+        self.found = (0, 0)
+
+    def __call__(self, rows: DataFrame, number: int = 0) -> None:
+        """Add a micro-batch."""
+        hashed = rows.select(xxhash64(*self.COLUMNS).cast("decimal(38,0)").alias("h"))
+        row = hashed.agg(count("h"), expr("cast(coalesce(sum(h), 0) as string)")).collect()[0]
+        self.found = self.found[0] + row[0], self.found[1] + int(row[1])
 
 
-def run_stream(spark: SparkSession, case: Case, build: Callable[..., DataFrame], sink: Sink) -> Cost:
-    """Warm steps, then the measured ones, of one streaming query."""
-    with tempfile.TemporaryDirectory(prefix="whenabouts-") as name:
-        folder = Path(name)
-        sides = write(case, folder)
-        frames = []
+class Stream:
+    """One streaming query; a step is a file of each side."""
+
+    def __init__(self, spark: SparkSession, case: Case, name: str, sides: list[list[Path]], folder: Path) -> None:
+        self._case, self._sides, self._taken = case, sides, 0 if name == "ours" else case.more
+        self._folders, frames = [], []
         for files in sides:
-            target = folder / files[0].parent.name
-            target.mkdir()
+            target = folder / name / files[0].parent.name
+            target.mkdir(parents=True)
+            self._folders.append(target)
             schema = spark.read.parquet(files[0].as_uri()).schema
-            stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-            frames.append(stream.parquet(target.as_uri()))
+            frames.append(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(target.as_uri()))
+        self.hashes = Hashes()
+        rows = BUILDERS[name](case, *frames).writeStream
+        writer = rows.foreachBatch(self.hashes) if case.exact else rows.format("noop")
+        self._writer = writer.option("checkpointLocation", (folder / name / "checkpoint").as_uri())
+        self.query: StreamingQuery | None = None
 
-        def release(first: int, stop: int) -> None:
-            for files in sides:
-                for path in files[first:stop]:
-                    path.rename(folder / path.parent.name / path.name)
-
-        release(0, case.warm)
-        writer = sink(build(case, *frames)).option("checkpointLocation", (folder / "checkpoint").as_uri())
-        query = started(writer)
-        try:
-            with cost_of(2 * case.measured * case.rows) as cost:
-                release(case.warm, case.warm + case.measured)
-                query.processAllAvailable()
-            held = [observed(progress) for progress in query.recentProgress if progress.numInputRows][-1]
-            if held["state_rows_left"]:
-                cost.state = held["state_bytes_left"] / held["state_rows_left"]
-            return cost
-        finally:
-            query.stop()
-
-
-def started(writer: DataStreamWriter, attempts: int = 5) -> StreamingQuery:
-    """The query after its first steps. Spark gives Python workers 10 s to start, and a busy machine needs more."""
-    while True:
-        query = writer.start()
-        try:
-            query.processAllAvailable()
-            return query
-        except StreamingQueryException as error:
-            query.stop()
-            attempts -= 1
-            if not attempts or "failed to connect back" not in str(error):
-                raise
-
-
-def run_batch(spark: SparkSession, case: Case, build: Callable[..., DataFrame], sink: Sink) -> Cost:
-    """A warm run, then a measured one."""
-    with tempfile.TemporaryDirectory(prefix="whenabouts-") as name:
-        frames = [spark.read.parquet(files[0].as_uri()) for files in write(case, Path(name))]
-        build(case, *frames).write.format("noop").mode("overwrite").save()
-        with cost_of(2 * case.rows) as cost:
-            sink(build(case, *frames))
+    def step(self) -> Cost:
+        """Take in the next file of each side, and what follows from it."""
+        with cost_of(2 * self._case.rows) as cost:
+            for files, target in zip(self._sides, self._folders, strict=True):
+                os.link(files[self._taken], target / files[self._taken].name)
+            self._taken += 1
+            self._work()
         return cost
 
+    def _work(self, attempts: int = 5) -> None:
+        """Spark gives Python workers 10 s to start, and a busy machine needs more."""
+        while True:
+            if self.query is None:
+                self.query = self._writer.start()
+            try:
+                self.query.processAllAvailable()
+                return
+            except StreamingQueryException as error:
+                attempts -= 1
+                if not attempts or "failed to connect back" not in str(error):
+                    raise
+                self.query = None
 
-def discard(result: DataFrame):
-    """Rows are computed and thrown away."""
-    if result.isStreaming:
-        return result.writeStream.format("noop")
-    return result.write.format("noop").mode("overwrite").save()
-
-
-def run(spark: SparkSession, case: Case, name: str) -> Cost:
-    """One run of ours or of Spark's."""
-    return (run_stream if case.streaming else run_batch)(spark, case, BUILDERS[name], discard)
-
-
-def output_hash(spark: SparkSession, case: Case, name: str) -> tuple[int, int]:
-    """Number and sum of hashes of the pairs on exact times."""
-    found = [0, 0]
-
-    def add(rows: DataFrame, number: int = 0) -> None:
-        hashed = rows.select(xxhash64(*IDENTITY).cast("decimal(38,0)").alias("h"))
-        row = hashed.agg(count("h"), expr("cast(coalesce(sum(h), 0) as string)")).collect()[0]
-        found[0] += row[0]
-        found[1] += int(row[1])
-
-    build = partial(BUILDERS[name], exact=True)
-
-    if case.streaming:
-        run_stream(spark, case, build, lambda df: df.writeStream.foreachBatch(add))
-    else:
-        run_batch(spark, case, build, add)
-    return found[0], found[1]
+    def stop(self) -> None:
+        """The end."""
+        if self.query is not None:
+            self.query.stop()
 
 
-IDENTITY = ["id_left", "id_right", "b_left", "b_right", "v_left", "v_right"]
+class Batch:
+    """One batch query, again and again."""
+
+    def __init__(self, spark: SparkSession, case: Case, name: str, sides: list[list[Path]], folder: Path) -> None:
+        self._case = case
+        frames = [spark.read.parquet(files[0].as_uri()) for files in sides]
+        self._rows = BUILDERS[name](case, *frames)
+        self.query, self.hashes = None, Hashes()
+
+    def step(self) -> Cost:
+        """One run."""
+        with cost_of(2 * self._case.rows) as cost:
+            self._rows.write.format("noop").mode("overwrite").save()
+        return cost
+
+    def stop(self) -> None:
+        """Nothing runs."""
 
 
-def check(spark: SparkSession, case: Case) -> str:
-    """Both on exact times: the same pairs, or the benchmark fails."""
-    found = {name: output_hash(spark, case, name) for name in BUILDERS}
-    if found["ours"] != found["native"]:
-        raise click.ClickException(f"{case.name}: the outputs differ: {found}")
-    return f"{found['ours'][0]:,} pairs on exact times, equal"
+def alternate(spark: SparkSession, case: Case, names: tuple[str, ...]) -> tuple[dict[str, list[Cost]], str]:
+    """The measured steps of each contender, and what is to be said of our state."""
+    with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+        sides = write(case, Path(folder) / "waiting")
+        kind = Stream if case.streaming else Batch
+        runs = {name: kind(spark, case, name, sides, Path(folder)) for name in names}
+        costs: dict[str, list[Cost]] = {name: [] for name in names}
+        try:
+            for number in range(-case.more - case.warm, case.measured):
+                for name, contender in runs.items():
+                    if number < -case.warm and name != "ours":
+                        continue
+                    if number == 0:
+                        contender.hashes.found = (0, 0)
+                    cost = contender.step()
+                    show(case, name, cost, "warm" if number < 0 else "")
+                    if number >= 0:
+                        costs[name].append(cost)
+            if case.exact and len({contender.hashes.found for contender in runs.values()}) > 1:
+                found = {name: contender.hashes.found for name, contender in runs.items()}
+                raise click.ClickException(f"{case.name}: the outputs differ: {found}")
+            state = state_of(case, runs["ours"].query, pq.read_schema(sides[0][0]))
+            told = f"{runs['ours'].hashes.found[0]:,} pairs, equal hashes" if case.exact else state
+            return costs, told
+        finally:
+            for contender in runs.values():
+                contender.stop()
 
 
-def parts(cost: Cost) -> str:
-    """CPU-seconds by what spent them; JIT is the JVM's compiler, which rests once all code is hot."""
-    return ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in sorted(cost.cpu.items()) if seconds >= 0.05)
+RAW_BYTES = 5 * 8
+"""Of a row: five columns of eight bytes."""
 
 
-def show(case: Case, name: str, cost: Cost) -> None:
-    """One line for one run."""
-    state = "" if cost.state is None else f"  {cost.state:.0f} state bytes a row"
+def state_of(case: Case, query: StreamingQuery | None, schema: pa.Schema) -> str:
+    """Bytes of state over the raw bytes of the rows that it holds, and over the forecast."""
+    if query is None or case.slots:
+        return ""
+    held = [observed(progress) for progress in query.recentProgress if progress.numInputRows][-1]
+    rows, taken = (sum(held[f"state_{what}_{side}"] for side in ("left", "right")) for what in ("rows", "bytes"))
+    rate = case.rows / case.span_us * 1_000_000
+    every = f"{case.span_us} us"
+    expected = sum(each.bytes for each in forecast_state(case.query, [schema] * 2, [rate] * 2, every=every).values())
+    return f"{taken / rows / RAW_BYTES:.2f} raw, {taken / expected:.2f} forecast"
+
+
+def parts(costs: list[Cost]) -> str:
+    """CPU-seconds of the middle step by what spent them; JIT is the JVM's compiler, which rests once code is hot."""
+    cost = middle(costs)
+    return ", ".join(f"{kind} {seconds:.2f}" for kind, seconds in sorted(cost.cpu.items()) if seconds >= 0.01)
+
+
+def middle(costs: list[Cost]) -> Cost:
+    """The median step."""
+    return sorted(costs, key=lambda cost: cost.cpu_seconds)[len(costs) // 2]
+
+
+def show(case: Case, name: str, cost: Cost, note: str = "") -> None:
+    """One line for one step."""
     click.echo(
-        f"  {case.name:6s} {name:6s} {cost.rate:9,.0f} rows/CPU-s  {cost.cpu_seconds:6.1f} CPU-s ({parts(cost)})"
-        f"  {cost.seconds:5.1f} s{state}"
+        f"  {case.name:6s} {name:6s} {cost.rate:9,.0f} rows/CPU-s  {cost.cpu_seconds:6.2f} CPU-s ({parts([cost])})"
+        f"  {cost.seconds:5.1f} s {note}"
     )
 
 
-def row(case: Case, costs: dict[str, list[Cost]]) -> str:
-    """A line of the table of results: medians over the rounds."""
-    middle = {name: sorted(found, key=lambda cost: cost.rate)[len(found) // 2] for name, found in costs.items()}
-    mine, other = middle["ours"], middle["native"]
+HEADS = {
+    "case": "| case | keys | rows a step and side | ours, rows/CPU-s | Spark's own | ratio | without JIT | wanted "
+    "| ours, CPU-s a step | Spark's own, CPU-s a step | steps | state over |\n" + "| --- " * 12 + "|",
+    "scaling": "| scaling | one core, rows/s | two cores, rows/s | ratio | wanted |\n" + "| --- " * 5 + "|",
+}
+
+
+def table_row(case: Case, costs: dict[str, list[Cost]], told: str) -> str:
+    """A line of the table of results."""
+    mine, other = middle(costs["ours"]), middle(costs["native"])
+    cells: list[object] = [case.name, f"{case.keys:,}", f"{case.rows:,}", f"{mine.rate:,.0f}", f"{other.rate:,.0f}"]
+    cells += [f"{mine.rate / other.rate:.1f}", f"{other.hot_seconds / mine.hot_seconds:.1f}", case.wanted]
+    cells += [parts(costs["ours"]), parts(costs["native"]), case.measured, told]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def record(out: Path, table: str, line: str) -> None:
+    """Put a line into one of the file's tables, in place of an earlier one of the same case."""
+    text = out.read_text() if out.exists() else ""
+    rows = {row.split("|")[1].strip(): row for row in text.splitlines() if row.startswith("| ")}
+    rows[line.split("|")[1].strip()] = line
+    lines = ["# `benchmarks/spark_join.py`", "", machine(), ""]
+    for kind, head in HEADS.items():
+        names = list(CASES) if kind == "case" else [f"{name}, alone" for name in CASES]
+        body = [rows[name] for name in names if name in rows]
+        lines += [head, *body, ""] if body else []
+    out.write_text("\n".join(lines))
+
+
+def machine() -> str:
+    """What was measured on."""
+    told = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in told if line.startswith("model name")), "")
+    packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "numba"))
     return (
-        f"| {case.name} | {case.keys:,} | {case.rows:,} | {mine.rate:,.0f} | {other.rate:,.0f} "
-        f"| {mine.rate / other.rate:.1f} | {case.wanted} | {parts(mine)} | {parts(other)} |"
+        f"{model or platform.machine()}, {os.cpu_count()} cores; Python {platform.python_version()}, {packages}, "
+        f"Java {java_version()}; RocksDB state; medians of alternating steps, rows of both sides per CPU-second of JVM "
+        "(its compiler threads apart as JIT), Python workers and driver."
     )
 
 
-HEAD = """| case | keys | rows a step | ours, rows/CPU-s | Spark's own | ratio | wanted | ours, CPU-s | Spark's, CPU-s |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+def scaling(name: str, out: Path | None) -> None:
+    """Throughput of ours on one core and on two."""
+    rates = []
+    for cores in (1, 2):
+        command = [sys.executable, __file__, "--case", name, "--cores", str(cores), "--only", "ours", "--steps", "8"]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        click.echo(printed, nl=False)
+        rates.append(float(printed.split()[-1]))
+    line = f"| {name}, alone | {rates[0]:,.0f} | {rates[1]:,.0f} | {rates[1] / rates[0]:.2f} | 1.7 |"
+    click.echo(line)
+    if out is not None:
+        record(out, "scaling", line)
 
 
 @click.command()
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), help="default: all")
-@click.option("--rounds", default=3, show_default=True)
-@click.option("--only", type=click.Choice(list(BUILDERS)), help="no comparison: one of the two")
+@click.option("--steps", type=int, help="measured steps, instead of the case's own")
+@click.option("--only", type=click.Choice(list(BUILDERS)), help="no comparison: one of the two; prints rows a second")
 @click.option("--cores", default=2, show_default=True, help="the processes are pinned to so many")
-@click.option("--check/--no-check", "checked", default=True, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="append the table to this file")
-def main(cases: tuple[str, ...], rounds: int, only: str | None, cores: int, checked: bool, out: Path | None) -> None:
+@click.option("--scaling", "scaled", type=click.Choice(list(CASES)), help="ours alone on one core and on two")
+@click.option("--out", type=click.Path(path_type=Path), help="keep the results in this file")
+def main(**options: Any) -> None:
     """Medians of CPU-seconds, ours and Spark's own, and their ratio."""
+    if options["scaled"]:
+        scaling(options["scaled"], options["out"])
+        return
+    cores, only, out = options["cores"], options["only"], options["out"]
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    spark = local_session("benchmark", cores=cores)
-    table = [HEAD]
-    for name in cases or CASES:
+    delay = {"spark__sql__streaming__pollingDelay": "500ms"}  # a query that waits for its turn must not cost the other
+    spark = local_session("benchmark", cores=cores, spark__driver__memory="3g", **delay)
+    for name in options["cases"] or CASES:
         case = CASES[name]
-        if checked and not only:
-            click.echo(f"{name}: {check(spark, replace(case, measured=1))}")
-        costs: dict[str, list[Cost]] = {which: [] for which in BUILDERS if only in (None, which)}
-        for _ in range(rounds):
-            for which in costs:
-                costs[which].append(run(spark, case, which))
-                show(case, which, costs[which][-1])
-        if not only:
-            table.append(row(case, costs))
-            click.echo(table[-1])
+        if options["steps"]:
+            case = replace(case, measured=options["steps"])
+        costs, told = alternate(spark, case, (only,) if only else tuple(BUILDERS))
+        if only:
+            seconds = sorted(cost.seconds for cost in costs[only])
+            click.echo(f"rows a second: {2 * case.rows / seconds[len(seconds) // 2]:.0f}")
+            continue
+        line = table_row(case, costs, told)
+        click.echo(line)
+        if out is not None:
+            record(out, "case", line)
     spark.stop()
-    if out is not None and not only:
-        with out.open("a") as file:
-            print(*table, sep="\n", file=file)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from whenabouts.core import EngineError, Interval, Lateness, Point, QueryError, within
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import run_stream
-from whenabouts.core.protocol import Arrival, Demand
+from whenabouts.core.protocol import Arrival, Demand, Query
 from whenabouts.core.segmented_state import rows_in_state
 from whenabouts.core.state_bound import StateBound, bounded
 from whenabouts.core.stores import DictStore
+from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_join import WindowJoin
 
 STEPS = 8
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.int64(), "id": pa.int64()})
@@ -112,10 +114,45 @@ def test_obsolete_rows_make_room_before_any_is_shed() -> None:
         run_stream(query, [steps, steps], bound=StateBound(3))
 
 
-def test_an_operator_that_cannot_count_its_rows_takes_no_bound() -> None:
-    query = Coalesce(time="t", values="v", window=1_000, slide=1_000)
-    with pytest.raises(QueryError, match="WA-2007"):
-        run_stream(query, [[pa.table({"t": [1], "v": [1]})]], bound=StateBound(20))
+OTHERS: dict[str, Query] = {
+    "window join": WindowJoin.of(("a", "b", "c"), Point("t"), windows={("a", "b"): 40, ("b", "c"): 40}, on="k"),
+    "coalesce, eager": Coalesce(time="t", values="v", group="k", window=200, slide=50, scheme="eager"),
+    "coalesce, lazy": Coalesce(time="t", values="v", group="k", window=200, slide=50, scheme="lazy", lateness=30),
+    "temporal join": TemporalJoin(time="t", values="v", group="k", on="k", window=200, slide=50),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_operator_tells_what_it_holds_and_keeps_to_a_bound(name: str) -> None:
+    """What `rows_held` says between steps is what the gauges said in the step, and a bound fails or sheds."""
+    query = OTHERS[name]
+    random = np.random.default_rng(1)
+
+    def table(step: int) -> pa.Table:
+        t = step * 100 + np.arange(0, 100, 5)
+        return pa.table({"t": t, "k": random.integers(0, 2, len(t)), "v": random.integers(0, 2, len(t)), "id": t})
+
+    files = [[table(step) for step in range(6)] for _ in query.inputs]
+    operator, store, held = query.operator([files[0][0].schema] * len(files), streaming=True), DictStore(), 0
+    for number in range(6):
+        arrivals = [
+            Arrival(input, operator.readers[input].read(tables[number].to_batches()[0]).block)
+            for input, tables in enumerate(files)
+        ]
+        step = operator.step(store, arrivals, number * 100 - 50)
+        told = sum(value for gauge, value in step.gauges.items() if gauge.startswith("state_rows_"))
+        size = sum(value for gauge, value in step.gauges.items() if gauge.startswith("state_bytes_"))
+        assert told == operator.rows_held(store)
+        assert set(step.gauges) == {f"state_{what}_{input}" for what in ("rows", "bytes") for input in query.inputs}
+        assert 0 < size <= store.bytes_held
+        held = max(held, told)
+    free, kept = (run_stream(query, files, bound=bound) for bound in (None, StateBound(10_000)))
+    assert rows(free.output) == rows(kept.output)
+    with pytest.raises(EngineError, match="WA-3033"):
+        run_stream(query, files, bound=StateBound(held // 3))
+    shed = run_stream(query, files, bound=StateBound(held // 3, "shed")).metrics
+    assert shed["rows_shed"] > 0
+    assert shed["rows_in"] == shed["rows_processed"] + shed["rows_rejected"] + shed["rows_replayed"]
 
 
 def test_rows_that_are_spread_by_time_slots_are_not_shed() -> None:

@@ -105,6 +105,11 @@ class Coalesce:
         return (parse_duration(self.lateness),)
 
     @property
+    def idle_after_us(self) -> int | None:
+        """A silent input is waited for."""
+        return None
+
+    @property
     def point(self) -> Point:
         """The time of a row."""
         assert isinstance(self.time, Point)
@@ -176,6 +181,10 @@ class CoalesceOperator:
             step.output.append(rows)
             step.metrics[metrics.MATCHED] += rows.num_rows
         return step
+
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows and runs in a bucket's state (for `state_bound`)."""
+        return self._stream.rows_held(store)
 
     def _at_once(
         self, store: SegmentStore, blocks: list[pa.RecordBatch], demand: Demand, step: Step

@@ -59,6 +59,7 @@ class Code(StrEnum):
     NO_LATENESS = "WA-2051"
     WATERMARKS_CLASH = "WA-2052"
     OUTPUT_MODE = "WA-2053"
+    BAD_IDENTITY = "WA-2101"
 
     NO_JAVA = "WA-3001"
     ENGINE_VERSION = "WA-3002"

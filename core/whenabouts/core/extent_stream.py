@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from whenabouts.core import metrics
 from whenabouts.core.events import EventReader, times
 from whenabouts.core.extents import Extents
-from whenabouts.core.kept_tuples import Clock, KeptTuples, Merged
+from whenabouts.core.kept_tuples import Clock, KeptTuples, Merged, rows_kept
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
+from whenabouts.core.segmented_state import rows_in_state
 from whenabouts.core.stored_tuples import TupleForm
 from whenabouts.core.stores import StorePart
 from whenabouts.core.temporal_tuples import TemporalTuples, links_of
@@ -98,6 +99,10 @@ class ExtentStream:
         """Whether no step has left state in the store."""
         return KeptTuples(StorePart(store, 1, 2), self._form, self.rows.keys, self.how.extents).clock == Clock()
 
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows that wait in a bucket's state, and tuples or runs that are kept there."""
+        return rows_in_state(StorePart(store, 0, 2), 1) + rows_kept(StorePart(store, 1, 2))
+
     def step(
         self, store: SegmentStore, blocks: Sequence[pa.RecordBatch], until_us: int, latest_us: int, step: Step
     ) -> Look | None:
@@ -116,6 +121,7 @@ class ExtentStream:
         look = self._look(kept, new, was, now, step)
         if until != END_OF_TIME:
             kept.save(now)
+            metrics.held(step.gauges, self.rows.reader.name, kept.rows_held, kept.bytes_held)
             step.timer_us = self._timer(now, kept.rows_held > 0, first_waiting)
         return look
 

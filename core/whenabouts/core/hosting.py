@@ -19,7 +19,18 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.events import reject_rows, rejects_schema, times
 from whenabouts.core.identity import Identity, identity_of
-from whenabouts.core.protocol import NO_WATERMARK, Arrival, Copied, Operator, Query, Step
+from whenabouts.core.input_clocks import InputClocks
+from whenabouts.core.protocol import (
+    END_OF_TIME,
+    NO_WATERMARK,
+    Arrival,
+    Copied,
+    Demand,
+    Operator,
+    Query,
+    SegmentStore,
+    Step,
+)
 from whenabouts.core.segments import decode, encode
 from whenabouts.core.state_bound import StateBound, bounded
 
@@ -40,17 +51,38 @@ BYTES_PER_BLOB = 16 << 20
 
 @dataclass(frozen=True)
 class Hosting:
-    """What a worker needs to build the operator, and how its rows are bucketed. Travels to the workers by pickle."""
+    """What a worker needs to build the operator, and how its rows are bucketed. Travels to the workers by pickle.
+
+    `flushed`: the inputs of a stream tell their own ends (`BlockPacker.ended`).
+    """
 
     query: Query
     schemas: tuple[pa.Schema, ...]
     buckets: int
     streaming: bool
     bound: StateBound | None = None
+    flushed: bool = False
 
     def operator(self) -> Operator:
         """A fresh operator; all state is outside of it."""
         return bounded(self.query.operator(self.schemas, streaming=self.streaming), self.bound)
+
+    @property
+    def keeps_clocks(self) -> bool:
+        """Whether buckets note how far each input has come (`input_clocks`)."""
+        return self.streaming and (self.flushed or self.query.idle_after_us is not None)
+
+    def step(
+        self, operator: Operator, store: SegmentStore, arrived: Arrived, watermark_us: int, demand: Demand
+    ) -> Step:
+        """One step of a bucket of a stream; `watermark_us` is the engine's. `arrived.ended` says if it was the last."""
+        if self.keeps_clocks:
+            clocks = InputClocks(store, self.query)
+            watermark_us = max(watermark_us, clocks.watermark_us)
+            clocks.take(arrived.latest)
+            arrived.ended |= clocks.ended
+        demand = Demand.END if arrived.ended else demand
+        return operator.step(store, arrived.arrivals, watermark_us, demand, arrived.latest_us)
 
     @property
     def identity(self) -> Identity:
@@ -68,7 +100,8 @@ class Packed(NamedTuple):
 
     `kind`: the number of the input (`COPIES` more for rows that another bucket accounts for, and then `rows` is 0), or
     `REJECTS` (rows that the reader refused, in the rejects schema), `END` (the input has ended), `PRESENT` (nothing,
-    for hosts that want to be called), `LATEST` (how far time has come in all buckets, for operators that need it).
+    for hosts that want to be called), `LATEST - i` (how far time has come in input i in all buckets, for operators and
+    hosts that need it; `END_OF_TIME` once the input has ended).
     `clock_us`: the greatest `t_max` among the rows, all that a watermark needs.
     """
 
@@ -114,14 +147,19 @@ class BlockPacker:
         for mark in self._latest(blocks):
             yield mark, NO_WATERMARK  # before all rows
 
+    def ended(self) -> Iterator[Packed]:
+        """To every bucket, that this input has ended; the hosting must be `flushed`."""
+        return self._told(END_OF_TIME, 0)
+
     def _latest(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
         """To every bucket, how far time has come in these blocks."""
         greatest = [int(times(block)[1].max()) for block in blocks if block.num_rows]
-        if not self._operator.needs_latest or not greatest:
-            return
-        told = max(greatest)
+        if greatest and (self._operator.needs_latest or self._hosting.keeps_clocks):
+            yield from self._told(max(greatest), max(greatest))
+
+    def _told(self, us: int, clock_us: int) -> Iterator[Packed]:
         for bucket in range(self._hosting.buckets):
-            yield Packed(bucket, LATEST, 0, told, told.to_bytes(8, "little", signed=True))
+            yield Packed(bucket, LATEST - self._input, 0, clock_us, us.to_bytes(8, "little", signed=True))
 
     def _placed(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         if not any(block.num_rows for block in blocks):
@@ -144,7 +182,12 @@ class Arrived:
     rows_in: int = 0
     rows_rejected: int = 0
     ended: bool = False
-    latest_us: int = NO_WATERMARK
+    latest: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def latest_us(self) -> int:
+        """How far time has come in any input that goes on."""
+        return max((us for us in self.latest.values() if us != END_OF_TIME), default=NO_WATERMARK)
 
     def take(self, operator: Operator, packed: Iterable[tuple[int, int, bytes]]) -> None:
         """Sort `(kind, rows, blob)` by what it is."""
@@ -152,8 +195,9 @@ class Arrived:
             self.rows_in += rows
             if kind == END:
                 self.ended = True
-            elif kind == LATEST:
-                self.latest_us = max(self.latest_us, int.from_bytes(blob, "little", signed=True))
+            elif kind <= LATEST:
+                told = int.from_bytes(blob, "little", signed=True)
+                self.latest[LATEST - kind] = max(self.latest.get(LATEST - kind, NO_WATERMARK), told)
             elif kind == REJECTS:
                 self.rejects.append(blob)
                 self.rows_rejected += rows

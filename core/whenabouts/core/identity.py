@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from whenabouts.core.deduplication import Deduplicated
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.protocol import Query
 
@@ -75,14 +76,22 @@ def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Ide
     >>> identity_of(query, [schema, schema], 4).settings
     {'on': '()', 'how': "'inner'", 'best': 'None', 'time_slots': 'None'}
     """
+    name, settings = _settings(query)
+    columns = {
+        input: {field.name: str(field.type) for field in schema}
+        for input, schema in zip(query.inputs, schemas, strict=True)
+    }
+    return Identity(VERSION, name, settings, columns, buckets)
+
+
+def _settings(query: Query) -> tuple[str, dict[str, str]]:
+    """What kind of query it is, and what may not change."""
+    if isinstance(query, Deduplicated):
+        name, settings = _settings(query.query)
+        return name, settings | {"dedupe": repr(query.by)}
     changeable = getattr(query, "changeable", frozenset({"lateness"}))
     names = [field.name for field in fields(cast(Any, query))]  # queries are dataclasses
-    settings = {name: repr(getattr(query, name)) for name in names if name not in changeable}
-    columns = {
-        name: {field.name: str(field.type) for field in schema}
-        for name, schema in zip(query.inputs, schemas, strict=True)
-    }
-    return Identity(VERSION, type(query).__name__, settings, columns, buckets)
+    return type(query).__name__, {name: repr(getattr(query, name)) for name in names if name not in changeable}
 
 
 def _differences(old: dict[str, str], new: dict[str, str], name: str) -> list[str]:

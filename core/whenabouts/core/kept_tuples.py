@@ -18,7 +18,7 @@ from whenabouts.core import metrics
 from whenabouts.core.extents import Extents
 from whenabouts.core.keys import Keys
 from whenabouts.core.protocol import NO_WATERMARK, SegmentStore, Step
-from whenabouts.core.segmented_state import Layout, SegmentedState
+from whenabouts.core.segmented_state import Layout, SegmentedState, rows_in_state
 from whenabouts.core.segments import decode, encode, unwrap, wrap
 from whenabouts.core.stored_tuples import TupleForm
 from whenabouts.core.stores import StorePart
@@ -67,6 +67,11 @@ class KeptTuples:
     def rows_held(self) -> int:
         """Rows in the store: tuples, or runs."""
         return self._state.rows_held
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of these rows."""
+        return self._state.bytes_held
 
     def merged(self, new: TemporalTuples, from_us: int, *, whole: bool) -> Merged:
         """New tuples among those kept at or after `from_us`, without those of past slots unless `whole`. O(both)."""
@@ -191,6 +196,11 @@ class KeptTuples:
         change = self._state.rows_held - self._rows_before
         step.metrics[metrics.STORED if change > 0 else metrics.EVICTED] += abs(change)
         self._rows_before = self._state.rows_held
+
+
+def rows_kept(store: SegmentStore) -> int:
+    """Rows in the store of a bucket's `KeptTuples`."""
+    return rows_in_state(StorePart(store, 0, 2), len((PAST, CURRENT)))
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

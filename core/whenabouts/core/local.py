@@ -17,8 +17,10 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.coalescing import Coalesce, CoalesceOptions
+from whenabouts.core.deduplication import Identifying, deduplicated
 from whenabouts.core.errors import Code, EmptyInputWarning, RejectedRowsWarning
 from whenabouts.core.events import reject_rows, rejects_schema, times
+from whenabouts.core.lateness import watermark_of
 from whenabouts.core.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
@@ -49,7 +51,9 @@ class Outcome:
 
 
 @takes_options_of(TimingJoin)
-def timing_join(left: pa.Table, right: pa.Table, **options: Unpack[TimingJoinOptions]) -> pa.Table:
+def timing_join(
+    left: pa.Table, right: pa.Table, *, dedupe: Identifying | None = None, **options: Unpack[TimingJoinOptions]
+) -> pa.Table:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, as an Arrow table.
 
     `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
@@ -62,7 +66,7 @@ def timing_join(left: pa.Table, right: pa.Table, **options: Unpack[TimingJoinOpt
 
     Cost: sorting both sides, then O(rows + pairs). Source: ITC section 4, PTJoin section 3; `strategy` picks the
     algorithm, all give the same rows. `lateness` is taken so that a call reads the same on every engine; finite
-    input needs none.
+    input needs none. `dedupe`: columns that identify a row, where sources deliver rows again (`deduplication`).
 
     Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options.
 
@@ -73,7 +77,7 @@ def timing_join(left: pa.Table, right: pa.Table, **options: Unpack[TimingJoinOpt
     ...             condition=within("15us", confidence=0.8)).select(["id", "name", "probability"]).to_pylist()
     [{'id': 1, 'name': 'a', 'probability': 0.84375}]
     """
-    return _remembering_rejects(run(TimingJoin(**options), [left, right]))
+    return _remembering_rejects(run(deduplicated(TimingJoin(**options), dedupe), [left, right]))
 
 
 @takes_options_of(Coalesce)
@@ -234,8 +238,8 @@ def run_stream(
 ) -> Outcome:
     """Run a query as a stream: file n of every input arrives in step n, the watermark follows, state is kept.
 
-    The watermark in force in a step is the least over the inputs of (greatest `t_max` of the earlier steps - the
-    input's lateness), and no input holds it back once its files are used up; after the last step the input has ended.
+    The watermark in force in a step follows from the earlier steps (`lateness.watermark_of`), and no input holds it
+    back once its files are used up; after the last step the input has ended.
     `restart_after=n` runs step n, throws its results and state away as a crash before the commit does, and replays it.
     `changes[n]` is the query that goes on with the state from step n: another confidence, say.
     `progress` is told the number of rows taken in so far. `bound` is one on the rows that each bucket holds.
@@ -336,12 +340,10 @@ class _Host:
 
     def advance(self, ended: Sequence[bool]) -> None:
         """Let the watermark follow the rows seen so far; an input that has ended holds nothing back."""
-        behind = [
-            END_OF_TIME if done else greatest if greatest == NO_WATERMARK else greatest - lateness
-            for done, greatest, lateness in zip(ended, self._greatest, self._query.lateness_us, strict=True)
-        ]
-        if min(behind) != END_OF_TIME:
-            self.watermark_us = max(self.watermark_us, min(behind))
+        come = [END_OF_TIME if done else us for done, us in zip(ended, self._greatest, strict=True)]
+        if not all(ended):
+            now_us = watermark_of(come, self._query.lateness_us, self._query.idle_after_us)
+            self.watermark_us = max(self.watermark_us, now_us)
 
     def finish(self) -> None:
         """The input has ended: every bucket gives what is still to come."""

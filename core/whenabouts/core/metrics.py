@@ -66,6 +66,12 @@ def state_bytes(input: str) -> str:
     return f"state_bytes_{input}"
 
 
+def held(gauges: dict[str, int], input: str, rows: int, size: int) -> None:
+    """Add rows of an input, and their bytes, to what a bucket holds."""
+    for name, value in ((state_rows(input), rows), (state_bytes(input), size)):
+        gauges[name] = gauges.get(name, 0) + value
+
+
 def shown(inputs: tuple[str, ...]) -> tuple[str, ...]:
     """All names that an engine shows for a query with these inputs.
 

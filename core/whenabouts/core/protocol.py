@@ -147,6 +147,9 @@ class Operator(Protocol):
         calls for one store. Equal calls on equal stores give equal results: a host may replay a step.
         """
 
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows of all inputs in a bucket's state, those included that wait (what a bound on the state looks at)."""
+
 
 class Query(Protocol):
     """What a user registers: immutable, validated when made, and without any engine in it."""
@@ -158,6 +161,10 @@ class Query(Protocol):
     @property
     def lateness_us(self) -> tuple[int, ...]:
         """Per input, how far behind its greatest `t_max` the watermark follows."""
+
+    @property
+    def idle_after_us(self) -> int | None:
+        """How far an input may be behind the most advanced one and still hold the watermark back; None: however far."""
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> Operator:
         """The operator for inputs of these schemas. Raises InputError or QueryError for what cannot work."""

@@ -118,12 +118,17 @@ class SegmentedState:
         """Rows in segments (waiting rows not counted)."""
         return sum(segment.rows for segments in self._segments for segment in segments.values())
 
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of segments (marks and waiting rows not counted)."""
+        return sum(segment.size for segments in self._segments for segment in segments.values())
+
     def gauges(self, inputs: Sequence[str]) -> dict[str, int]:
         """Rows and bytes held of each input that the query names, waiting rows not counted."""
         held: dict[str, int] = {}
         for input, segments in zip(inputs, self._segments, strict=False):  # behind them are rows of the operator's own
-            held[metrics.state_rows(input)] = sum(segment.rows for segment in segments.values())
-            held[metrics.state_bytes(input)] = sum(segment.size for segment in segments.values())
+            rows, size = sum(s.rows for s in segments.values()), sum(s.size for s in segments.values())
+            metrics.held(held, input, rows, size)
         return held
 
     @property

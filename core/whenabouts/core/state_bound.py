@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +17,7 @@ from whenabouts.core import metrics
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.events import times
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Operator, Rejected, SegmentStore, Step
-
-if TYPE_CHECKING:
-    from whenabouts.core.events import EventReader
-    from whenabouts.core.keys import Keys
+from whenabouts.core.wrapped_operator import WrappedOperator
 
 FAIL, SHED = "fail", "shed"
 
@@ -33,7 +29,8 @@ class StateBound:
     "fail" raises EngineError WA-3033 in the step in which the rows would not fit: nothing of it is committed, and the
     query can be started again with a higher bound. "shed" rejects the rows that do not fit (WA-1042), the last to
     arrive first. Rows that the watermark makes obsolete leave before either. A row counts once, though `best` holds it
-    a second time while its partner decides. Raises QueryError WA-2006 for what is no bound.
+    a second time while its partner decides; where rows are coalesced, what is kept counts, be it runs or rows. Raises
+    QueryError WA-2006 for what is no bound.
 
     >>> StateBound(1_000_000).when_full
     'fail'
@@ -49,44 +46,12 @@ class StateBound:
             raise QueryError(Code.BAD_OPTION, f"when_full is {self.when_full!r}", f"choose of {FAIL}, {SHED}")
 
 
-@runtime_checkable
-class CountsRows(Operator, Protocol):
-    """An operator that can tell how many rows a bucket holds."""
+class BoundedOperator(WrappedOperator):
+    """An operator whose state keeps to a bound."""
 
-    def rows_held(self, store: SegmentStore) -> int:
-        """Rows of all inputs in a bucket's state, those included that wait."""
-
-
-class BoundedOperator:
-    """An operator whose state keeps to a bound; to a host it is an operator like any other."""
-
-    def __init__(self, operator: CountsRows, bound: StateBound) -> None:
-        self._operator, self._bound = operator, bound
-
-    @property
-    def readers(self) -> tuple[EventReader, ...]:
-        """Those of the operator."""
-        return self._operator.readers
-
-    @property
-    def keys(self) -> Keys:
-        """Those of the operator."""
-        return self._operator.keys
-
-    @property
-    def output_schema(self) -> pa.Schema:
-        """That of the operator."""
-        return self._operator.output_schema
-
-    @property
-    def event_time(self) -> str | None:
-        """That of the operator."""
-        return self._operator.event_time
-
-    @property
-    def needs_latest(self) -> bool:
-        """That of the operator."""
-        return self._operator.needs_latest
+    def __init__(self, operator: Operator, bound: StateBound) -> None:
+        super().__init__(operator)
+        self._bound = bound
 
     def step(
         self,
@@ -136,15 +101,11 @@ class BoundedOperator:
 def bounded(operator: Operator, bound: StateBound | None) -> Operator:
     """The operator under a bound, if there is one.
 
-    Raises QueryError WA-2007 for an operator that cannot tell how many rows it holds, and for shedding where rows are
-    copied to time slots: a copy that is shed would lose pairs of a row that is not rejected.
+    Raises QueryError WA-2007 for shedding where rows are copied to time slots: a copy that is shed would lose pairs of
+    a row that is not rejected.
     """
     if bound is None:
         return operator
-    if not isinstance(operator, CountsRows):
-        raise QueryError(
-            Code.NOT_AVAILABLE, "a bound on the state is for timing joins only, so far", "leave bound= out"
-        )
     if bound.when_full == SHED and operator.keys.slots is not None:
         raise QueryError(
             Code.NOT_AVAILABLE,

@@ -136,6 +136,10 @@ class AggregateOperator(CoalesceOperator):
             step.metrics[metrics.MATCHED] += rows.num_rows
         return step
 
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows and runs in a bucket's state (for `state_bound`)."""
+        return self._stream.rows_held(store)
+
     def _summed_up(self, look: Look) -> pa.RecordBatch:
         from whenabouts.core.aggregate_kernels import aggregate_ranges  # numba: imported when first needed
 

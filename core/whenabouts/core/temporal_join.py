@@ -160,6 +160,10 @@ class TemporalJoinOperator:
                 step.metrics[metrics.MATCHED] += rows.num_rows
         return step
 
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows and runs of both sides in a bucket's state (for `state_bound`)."""
+        return sum(stream.rows_held(StorePart(store, place, 2)) for place, stream in enumerate(self._streams))
+
     def _joined(self, left: Look, right: Look) -> Iterator[pa.RecordBatch]:
         """The pairs of each instant at which both sides have tuples."""
         sides = [_Side(look, self._names) for look in (left, right)]

@@ -328,14 +328,22 @@ def _registered(source: Any) -> tuple[tuple[str, Template], ...]:
 class Lateness:
     """How far behind its side's greatest `t_max` a row may come and still count, for each side of a join.
 
+    `idle_after`: a side whose clock (its greatest `t_max` less its lateness) is so far behind the other side's is idle:
+    it no longer holds the watermark back, so that results come out and state stays bounded while one side is silent.
+    The other side's event time tells it, no wall clock does: a replay gives the same rows. When the idle side goes on,
+    rows that the watermark has passed are late, and rejected as such. None: a silent side is waited for.
+
     >>> Lateness(left="5 s")
-    Lateness(left=5000000, right=0)
+    Lateness(left=5000000, right=0, idle_after=None)
     """
 
     left: Duration = 0
     right: Duration = 0
+    idle_after: Duration | None = None
 
     def __post_init__(self) -> None:
+        if self.idle_after is not None:
+            object.__setattr__(self, "idle_after", parse_non_negative(self.idle_after, name="idle_after"))
         for side in ("left", "right"):
             object.__setattr__(self, side, parse_non_negative(getattr(self, side), name=f"lateness of the {side} side"))
 
@@ -343,3 +351,8 @@ class Lateness:
     def per_input_us(self) -> tuple[int, int]:
         """Microseconds for the left and the right input."""
         return parse_duration(self.left), parse_duration(self.right)
+
+    @property
+    def idle_after_us(self) -> int | None:
+        """Microseconds, None where a silent side is waited for."""
+        return None if self.idle_after is None else parse_duration(self.idle_after)

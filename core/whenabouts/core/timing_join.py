@@ -162,6 +162,11 @@ class TimingJoin:
         return (self.lateness or Lateness()).per_input_us
 
     @property
+    def idle_after_us(self) -> int | None:
+        """How far a side may be behind the other before it is idle."""
+        return (self.lateness or Lateness()).idle_after_us
+
+    @property
     def slots(self) -> TimeSlots | None:
         """How the rows of a key are spread over buckets; None: they are not."""
         if self.time_slots is None:

@@ -50,6 +50,7 @@ class TupleStream:
                 waiting.append(0, block)
             waiting.evict(0, until_us)
             waiting.save()
+            metrics.held(step.gauges, self.reader.name, waiting.rows_held, waiting.bytes_held)
         table = pa.Table.from_batches(rows, self.reader.block_schema).combine_chunks()
         return self._without_rivals(table, step), waiting.first_open_us(0)
 

@@ -213,6 +213,11 @@ class WindowJoin:
         return tuple(parse_duration(us) for us in self.lateness)
 
     @property
+    def idle_after_us(self) -> int | None:
+        """A silent stream is waited for."""
+        return None
+
+    @property
     def slots(self) -> WindowSlots | None:
         """How the rows of a key are spread over buckets; None: they are not."""
         if self.time_slots is None or (self.time_slots == "auto" and self.key_columns):

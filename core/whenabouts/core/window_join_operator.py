@@ -21,7 +21,7 @@ from whenabouts.core.events import EventReader, templates_of, times
 from whenabouts.core.keys import NULL_KEY, Keys
 from whenabouts.core.lateness import drop_late
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
-from whenabouts.core.segmented_state import Layout, SegmentedState
+from whenabouts.core.segmented_state import Layout, SegmentedState, rows_in_state
 from whenabouts.core.side_rows import SideRows, one_batch, table_of
 from whenabouts.core.stream_views import StreamViews, pair_test
 from whenabouts.core.timing_join import LEAST_SLOT_US
@@ -96,8 +96,13 @@ class WindowJoinOperator:
         if not ended:
             self._keep(state, fresh, watermark_us, step)
             state.save()
+            step.gauges = state.gauges(self.query.inputs)
             step.timer_us = self._next_timer(state, graph)
         return step
+
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows of all streams in a bucket's state (for `state_bound`). One `get`."""
+        return rows_in_state(store, len(self.readers))
 
     def _with_keys(self, arrivals: list[Arrival]) -> list[Arrival]:
         """The arrivals without rows with a null key, which match nothing."""

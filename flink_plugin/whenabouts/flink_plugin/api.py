@@ -17,6 +17,7 @@ from pyflink.datastream import DataStream, RuntimeExecutionMode
 from pyflink.java_gateway import get_gateway
 from pyflink.table import Table
 
+from whenabouts.core.deduplication import Identifying, deduplicated
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
@@ -83,6 +84,7 @@ def timing_join(
     right: Form,
     *,
     buckets: int | None = None,
+    dedupe: Identifying | None = None,
     watermarks: str = "lateness",
     name: str = "timing-join",
     **options: Unpack[TimingJoinOptions],
@@ -105,7 +107,8 @@ def timing_join(
     keeps what the streams carry, which must then have event times (EngineError WA-3021 in the job where they have
     not). A query that is restored may have another confidence, not less than the `min_confidence` that it was started
     with. `buckets`: into how many parts the keys are split (32); it is the limit of parallelism, and fixed for the
-    life of a savepoint. `name` begins the uid of every operator: two joins in a job need two.
+    life of a savepoint. `dedupe`: columns that identify a row, where sources deliver rows again
+    (`whenabouts.core.deduplication`). `name` begins the uid of every operator: two joins in a job need two.
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. Modes that
@@ -115,7 +118,8 @@ def timing_join(
     once, then as `whenabouts.core.local.timing_join` in parallel over the buckets.
     """
     options.setdefault("time_slots", "auto")
-    return run(TimingJoin(**options), [left, right], buckets=buckets, watermarks=watermarks, name=name)
+    query = deduplicated(TimingJoin(**options), dedupe)
+    return run(query, [left, right], buckets=buckets, watermarks=watermarks, name=name)
 
 
 @takes_options_of(WindowJoin, without=("times",), time_slots="auto")
@@ -124,21 +128,22 @@ def window_join(
     *,
     time: TimesByStream,
     buckets: int | None = None,
+    dedupe: Identifying | None = None,
     watermarks: str = "lateness",
     name: str = "window-join",
     **options: Unpack[WindowJoinOptions],
 ) -> Form:
     """Combinations of one row from each of several streams that lie in each other's windows, in the form of the first.
 
-    Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets`, `time_slots`,
-    `watermarks`, `name` and rejected rows as in `timing_join`. A predicate travels to the workers by pickle, and sees
-    Arrow arrays. Raises and costs: as `timing_join`; QueryError WA-2004 for windows that leave two streams without a
-    bound, WA-2061 to WA-2065 for windows and predicates.
+    Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets`, `dedupe`,
+    `time_slots`, `watermarks`, `name` and rejected rows as in `timing_join`. A predicate travels to the workers by
+    pickle, and sees Arrow arrays. Raises and costs: as `timing_join`; QueryError WA-2004 for windows that leave two
+    streams without a bound, WA-2061 to WA-2065 for windows and predicates.
     """
     options.setdefault("time_slots", "auto")
     query = WindowJoin.of(tuple(streams), time, **options)
     inputs = [streams[stream] for stream in query.inputs]
-    return run(query, inputs, buckets=buckets, watermarks=watermarks, name=name)
+    return run(deduplicated(query, dedupe), inputs, buckets=buckets, watermarks=watermarks, name=name)
 
 
 def run(

@@ -123,7 +123,7 @@ class BucketFunction(KeyedProcessFunction):
 
         def work(segments: SegmentStore) -> tuple[int | None, list[TaggedBlob]]:
             arrived = self._arrived(packed)
-            step = self._operator.step(segments, arrived.arrivals, watermark_us, demand, arrived.latest_us)
+            step = self._hosting.step(self._operator, segments, arrived, watermark_us, demand)
             return step.timer_us, self._tagged(step, arrived)
 
         return self._runner.step(work, store)

@@ -17,6 +17,7 @@ from pyspark.sql.functions import col, explode, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from whenabouts.core.coalescing import Coalesce, CoalesceOptions
+from whenabouts.core.deduplication import Identifying, deduplicated
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
@@ -30,7 +31,7 @@ from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import BatchHost
 from whenabouts.spark_plugin.checkpoints import identities
 from whenabouts.spark_plugin.observing import observe_counts
-from whenabouts.spark_plugin.packing import ARRIVED, PACKED, EndMarkers, Packer
+from whenabouts.spark_plugin.packing import ARRIVED, FLUSH, PACKED, EndMarkers, Packer
 from whenabouts.spark_plugin.sessions import prepare
 from whenabouts.spark_plugin.streaming_host import BucketProcessor, delay_ms
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, TAGGED, Unpacker
@@ -83,6 +84,7 @@ def timing_join(
     *,
     buckets: int | None = None,
     bound: StateBound | None = None,
+    dedupe: Identifying | None = None,
     **options: Unpack[TimingJoinOptions],
 ) -> DataFrame:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, in batch or as a stream.
@@ -103,7 +105,8 @@ def timing_join(
     A stream needs `lateness`, how far a side's rows may lag: it is the watermark; do not call `withWatermark`.
     `buckets`: into how many parts the keys are split, `spark.sql.shuffle.partitions` unless said otherwise; it is the
     limit of parallelism, and fixed for the life of a checkpoint, as Spark fixes the partitions. `bound`: a limit on the
-    rows that a bucket of a stream holds.
+    rows that a bucket of a stream holds. `dedupe`: columns that identify a row, where sources deliver rows again
+    (`whenabouts.core.deduplication`).
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. One side's rows
@@ -127,7 +130,7 @@ def timing_join(
             'give lateness=Lateness(left="10 s", right="10 s"); Lateness() if they come in order of t_max',
         )
     options.setdefault("time_slots", "auto")
-    return run(TimingJoin(**options), [left, right], buckets=buckets, bound=bound)
+    return run(TimingJoin(**options), [left, right], buckets=buckets, bound=bound, dedupe=dedupe)
 
 
 @takes_options_of(WindowJoin, without=("times",), time_slots="auto")
@@ -136,15 +139,17 @@ def window_join(
     *,
     time: TimesByStream,
     buckets: int | None = None,
+    bound: StateBound | None = None,
+    dedupe: Identifying | None = None,
     **options: Unpack[WindowJoinOptions],
 ) -> DataFrame:
     """Combinations of one row from each of several DataFrames that lie in each other's windows, batch or streaming.
 
-    Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets`, `time_slots` and
-    rejected rows as in `timing_join`. On a stream `strategy="bew"` (what `auto` takes) gives a combination with the
-    newest of its rows, and `t_last` carries the watermark on; `few` waits until the watermark has passed all of them,
-    which costs less at high rates, and its rows carry none. A predicate travels to the workers by pickle, and sees
-    Arrow arrays.
+    Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets`, `time_slots`,
+    `bound`, `dedupe` and rejected rows as in `timing_join`. On a stream `strategy="bew"` (what `auto` takes) gives a
+    combination with the newest of its rows, and `t_last` carries the watermark on; `few` waits until the watermark has
+    passed all of them, which costs less at high rates, and its rows carry none. A predicate travels to the workers by
+    pickle, and sees Arrow arrays.
 
     Raises: as `timing_join`; QueryError WA-2006 where `frames` and `time` name other streams, WA-2004 for windows that
     leave two streams without a bound, WA-2061 to WA-2065 for windows and predicates. Cost: packing and shuffling each
@@ -152,17 +157,20 @@ def window_join(
     """
     options.setdefault("time_slots", "auto")
     query = WindowJoin.of(tuple(frames), time, **options)
-    return run(query, [frames[name] for name in query.inputs], buckets=buckets)
+    return run(query, [frames[name] for name in query.inputs], buckets=buckets, bound=bound, dedupe=dedupe)
 
 
 @takes_options_of(Coalesce)
-def coalesce(frame: DataFrame, *, buckets: int | None = None, **options: Unpack[CoalesceOptions]) -> DataFrame:
+def coalesce(
+    frame: DataFrame, *, buckets: int | None = None, bound: StateBound | None = None, **options: Unpack[CoalesceOptions]
+) -> DataFrame:
     """Consecutive rows of a group whose values are equivalent, merged to one, in batch or as a stream.
 
-    Arguments and columns are those of `whenabouts.core.local.coalesce`; `lateness`, `buckets` and rejected rows as in
-    `timing_join`. On a stream an extent comes out once the watermark has passed its `window_end`, and without a window
-    a run once the next one has begun: rows that arrive out of order inside the lateness correct it before. `eager`
-    keeps runs in state and `lazy` rows; the result is the same. A predicate travels to the workers by pickle.
+    Arguments and columns are those of `whenabouts.core.local.coalesce`; `lateness`, `buckets`, `bound` and rejected
+    rows as in `timing_join`. On a stream an extent comes out once the watermark has passed its `window_end`, and
+    without a window a run once the next one has begun: rows that arrive out of order inside the lateness correct it
+    before. `eager` keeps runs in state and `lazy` rows; the result is the same. A predicate travels to the workers by
+    pickle.
 
     A window of `rows` of all groups together (no `per_group`) cannot be split by group: all rows go through one bucket,
     one core, and their last `rows` must fit into one task's memory.
@@ -170,24 +178,33 @@ def coalesce(frame: DataFrame, *, buckets: int | None = None, **options: Unpack[
     Raises: as `timing_join`; QueryError WA-2006, WA-2021, WA-2022, InputError WA-1023. Cost: packing and shuffling
     once, then as `whenabouts.core.local.coalesce` in parallel over the buckets.
     """
-    return run(Coalesce(**options), [frame], buckets=buckets)
+    return run(Coalesce(**options), [frame], buckets=buckets, bound=bound)
 
 
 @takes_options_of(TemporalAggregate)
 def temporal_aggregate(
-    frame: DataFrame, *, buckets: int | None = None, **options: Unpack[TemporalAggregateOptions]
+    frame: DataFrame,
+    *,
+    buckets: int | None = None,
+    bound: StateBound | None = None,
+    **options: Unpack[TemporalAggregateOptions],
 ) -> DataFrame:
     """For each group, how long its coalesced tuples last in the extents of a window, in batch or as a stream.
 
     Arguments and columns are those of `whenabouts.core.local.temporal_aggregate` (`where` is an Arrow expression, which
     travels to the workers by pickle); `lateness`, `buckets`, rejected rows and when rows come out as in `coalesce`.
     """
-    return run(TemporalAggregate(**options), [frame], buckets=buckets)
+    return run(TemporalAggregate(**options), [frame], buckets=buckets, bound=bound)
 
 
 @takes_options_of(TemporalJoin)
 def temporal_join(
-    left: DataFrame, right: DataFrame, *, buckets: int | None = None, **options: Unpack[TemporalJoinOptions]
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    buckets: int | None = None,
+    bound: StateBound | None = None,
+    **options: Unpack[TemporalJoinOptions],
 ) -> DataFrame:
     """Pairs of coalesced tuples of two windows by when they hold, in batch or as a stream.
 
@@ -195,7 +212,7 @@ def temporal_join(
     pickle); `lateness` (of either side), `buckets`, rejected rows and when rows come out as in `coalesce`. Tuples are
     spread over buckets by the group columns that `on` names; without any, one bucket does the work.
     """
-    return run(TemporalJoin(**options), [left, right], buckets=buckets)
+    return run(TemporalJoin(**options), [left, right], buckets=buckets, bound=bound)
 
 
 def run(
@@ -205,13 +222,16 @@ def run(
     buckets: int | None = None,
     end_of_input: DataFrame | None = None,
     bound: StateBound | None = None,
+    dedupe: Identifying | None = None,
 ) -> DataFrame:
     """The output of any query over one DataFrame for each of its inputs.
 
     `end_of_input`: a stream whose first row means that all inputs have ended: results that still waited for the
-    watermark come out (see `end_of_input.run_to_end`). Errors as `timing_join`, and QueryError WA-2006 for a wrong
+    watermark come out (see `end_of_input.run_to_end`). An input with a boolean column `_wa_end_of_input` tells its own
+    end by a flush row, in which that is true. Errors as `timing_join`, and QueryError WA-2006 for a wrong
     number of inputs or buckets.
     """
+    query = deduplicated(query, dedupe)
     output = tagged(query, inputs, buckets=buckets, end_of_input=end_of_input, bound=bound)
     rows = output.output
     _results[rows] = output
@@ -328,8 +348,9 @@ def tagged(
         buckets = int(session.conf.get("spark.sql.shuffle.partitions", "200") or 200)
     if buckets < 1:
         raise QueryError(Code.BAD_OPTION, f"buckets is {buckets}", "give one or more")
-    schemas = tuple(arrow_schema(df, name) for df, name in zip(inputs, query.inputs, strict=True))
-    hosting = Hosting(query, schemas, buckets, streaming, bound)
+    schemas = tuple(arrow_schema(df.drop(FLUSH), name) for df, name in zip(inputs, query.inputs, strict=True))
+    flushed = any(FLUSH in df.columns for df in inputs)
+    hosting = Hosting(query, schemas, buckets, streaming, bound, flushed)
     hosting.operator()  # refuses here, in the driver, what cannot work
     packed = [_numbered(df).mapInArrow(Packer(hosting, place).pack, PACKED) for place, df in enumerate(inputs)]
     if streaming:
@@ -360,8 +381,9 @@ def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) ->
 
 
 def _numbered(df: DataFrame) -> DataFrame:
-    """The columns by number: mapInArrow asks for each by name, and fails on a dot or a backtick in it."""
-    return df.toDF(*map(str, range(len(df.columns))))
+    """The columns by number, and `FLUSH` last: mapInArrow asks for each by name, and fails on a dot or a backtick."""
+    numbered = df.toDF(*(FLUSH if name == FLUSH else str(place) for place, name in enumerate(df.columns)))
+    return numbered.select(*sorted(numbered.columns, key=lambda name: name == FLUSH))
 
 
 def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:

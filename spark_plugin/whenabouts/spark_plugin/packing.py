@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
 from whenabouts.core.hosting import END, PRESENT, BlockPacker, Hosting, Packed
@@ -30,13 +31,19 @@ calls it."""
 ARRIVED = ("kind", "rows", "blob")
 """What the operator's host reads of a packed row."""
 
+FLUSH = "_wa_end_of_input"
+"""A boolean column of an input that tells its own end: where it is true, the row stands for no event but says so."""
+
 ROWS_PER_PACK = 1 << 17
 """Rows of one input that are packed together: enough for full blobs, and a bound on a worker's memory."""
 
 
 @dataclass(frozen=True)
 class Packer:
-    """Packs one input; `pack` is what `mapInArrow` runs. Columns come in the schema's order, under any name."""
+    """Packs one input; `pack` is what `mapInArrow` runs.
+
+    Columns come in the schema's order, under any name, and `FLUSH` behind them, where the input has it.
+    """
 
     hosting: Hosting
     input: int
@@ -47,10 +54,15 @@ class Packer:
         packer = BlockPacker(self.hosting, self.input)
         blocks: list[pa.RecordBatch] = []
         rows_in = 0
+        ended = False
         names = self.hosting.schemas[self.input].names
         for batch in batches:
             rows_in += batch.num_rows
-            block, refused = packer.read(pa.RecordBatch.from_arrays(batch.columns, names=names))
+            if batch.num_columns > len(names):
+                flush = batch.column(len(names)).fill_null(False)
+                ended |= flush.true_count > 0
+                batch = batch.filter(pc.invert(flush))  # a flush row is no event
+            block, refused = packer.read(pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=names))
             blocks.append(block)
             packed = [(row._replace(bucket=CONTROL), 0) for row in refused]
             if sum(b.num_rows for b in blocks) >= ROWS_PER_PACK:
@@ -60,10 +72,16 @@ class Packer:
                 yield packed_batch(packed)
         if rows_in:
             yield packed_batch([*self._split(packer, blocks), (Packed(CONTROL, PRESENT, 0, 0, b""), 0)])
+        if ended and self.hosting.streaming:
+            yield packed_batch(self._labelled((row, 0) for row in packer.ended()))
 
     def _split(self, packer: BlockPacker, blocks: list[pa.RecordBatch]) -> Iterator[tuple[Packed, int]]:
+        if self.hosting.streaming:
+            return self._labelled((row, 0) for row in packer.split(blocks))
+        return self._labelled(packer.split_by_time(blocks))
+
+    def _labelled(self, timed: Iterable[tuple[Packed, int]]) -> Iterator[tuple[Packed, int]]:
         labels = bucket_labels(self.hosting.buckets)
-        timed = ((row, 0) for row in packer.split(blocks)) if self.hosting.streaming else packer.split_by_time(blocks)
         for row, first_us in timed:
             yield row._replace(bucket=labels[row.bucket]), first_us
 

@@ -5,6 +5,9 @@ Options are those of `whenabouts.core.replay_options`, and
     maxRowsPerTrigger   most rows of a micro-batch
     filterPushdown      `true`: batch reads skip what filters rule out; the session needs
                         spark.sql.python.filterPushdown.enabled too, which Spark has off
+    endOfInput          `true`: one more column, `_wa_end_of_input`, and behind the last row of a stream a flush row in
+                        which it is true. Our operators take it for the end of the input: once all inputs have ended,
+                        results that waited for the watermark come out
 
 An offset is a row number, with a fingerprint of files and order: a checkpoint goes on with the same replay or not at
 all. Under Trigger.AvailableNow everything is available: a pace is left aside. Spark 4.1 has neither limits nor this
@@ -21,6 +24,7 @@ from time import monotonic
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -42,10 +46,13 @@ from whenabouts.core.errors import Code, EngineError, InputError, QueryError
 from whenabouts.core.replay import Arrivals, EventFiles, Predicate, Replay, keep
 from whenabouts.core.replay_options import replay_of
 from whenabouts.spark_plugin.arrow_types import conform, in_spark_types, spark_fields, worker_schema
+from whenabouts.spark_plugin.packing import FLUSH
 from whenabouts.spark_plugin.workers import begin_task
 
 MOST_ROWS = "maxRowsPerTrigger"
 PUSHDOWN = "filterPushdown"
+END_OF_INPUT = "endOfInput"
+_FLUSH_FIELD = pa.field(FLUSH, pa.bool_())
 
 ROWS_PER_BATCH = 1 << 15
 """Rows of a record batch on its way into Spark."""
@@ -64,7 +71,8 @@ _OPERATORS: dict[type[Filter], str] = {
 
 def schema_of(options: Mapping[str, str]) -> StructType:
     """The columns of the source in Spark. Errors as `replay_of` and `Replay.open`."""
-    return StructType(spark_fields(in_spark_types(_replay(options).open().schema)))
+    schema = in_spark_types(_replay(options).open().schema)
+    return StructType(spark_fields(schema.append(_FLUSH_FIELD) if _flag(options, END_OF_INPUT) else schema))
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -95,6 +103,10 @@ class ChunkPartition(InputPartition):
 
 class SlicePartition(InputPartition):
     """A slice of a stream for one task."""
+
+
+class FlushPartition(InputPartition):
+    """The flush row behind the last row."""
 
 
 class ReplayReader(DataSourceReader):
@@ -145,13 +157,20 @@ class StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Slices of the rows between two offsets. Raises EngineError WA-3031 for offsets of another replay."""
-        rows = [self._row(offset) for offset in (start, end)]
-        return [SlicePartition(piece) for piece in self._known().slices(*rows)]
+        first, stop = (self._row(offset) for offset in (start, end))
+        last = len(self._known().at_us)
+        flush = [FlushPartition(None)] if FLUSH in self._schema.names and first < stop == last else []
+        return [*(SlicePartition(piece) for piece in self._known().slices(first, stop)), *flush]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice."""
+        """The rows of a slice, or the flush row."""
         begin_task()
-        yield from _batches(partition.value.read(), self._schema)
+        if isinstance(partition, FlushPartition):
+            schema = worker_schema(self._schema)
+            values = [pa.array([True]) if field.name == FLUSH else pa.nulls(1, field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(values, schema=schema)
+        else:
+            yield from _batches(partition.value.read(), self._schema)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_arrivals": None}  # workers read slices and need no order of all rows
@@ -205,7 +224,7 @@ class SelfCappedReader(StreamReader):
 
 
 def _replay(options: Mapping[str, str]) -> Replay:
-    replay = replay_of(dict(options), also=(MOST_ROWS, PUSHDOWN))
+    replay = replay_of(dict(options), also=(MOST_ROWS, PUSHDOWN, END_OF_INPUT))
     return replace(replay, path=_local(replay.path))
 
 
@@ -230,6 +249,8 @@ def _flag(options: Mapping[str, str], name: str) -> bool:
 
 def _batches(table: pa.Table, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Rows in the columns and types of `schema`, which is the source's own or the one that the user gave."""
+    if FLUSH in schema.names:
+        table = table.append_column(_FLUSH_FIELD, pa.array(np.zeros(table.num_rows, bool)))
     missing = [name for name in schema.names if name not in table.schema.names]
     if missing:
         _missing(missing[0], table.schema.names)

@@ -139,9 +139,8 @@ class BucketProcessor(StatefulProcessor):
         return self._out(Step(), arrived)
 
     def _step(self, arrived: Arrived, clock: Clock, expired_ms: int | None = None) -> Iterator[pd.DataFrame]:
-        demand = Demand.END if arrived.ended else Demand.FLUSH
         timer_ms = self._timer_set()
-        step = self._operator.step(self._store, arrived.arrivals, clock.us, demand, arrived.latest_us)
+        step = self._hosting.step(self._operator, self._store, arrived, clock.us, Demand.FLUSH)
         if arrived.ended:
             self._store.clear()
         self._set_timer(timer_ms, clock.timer_ms(step.timer_us), expired_ms)

@@ -1,0 +1,121 @@
+"""Laws of sources that fall silent, and of sources that deliver rows again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from whenabouts.conformance import expectations, multiset, sheets
+from whenabouts.conformance.engine import Engine
+from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
+from whenabouts.core import Interval, Lateness, within
+from whenabouts.core.deduplication import deduplicated
+from whenabouts.core.harness import Variant
+from whenabouts.core.timing_join import TimingJoin
+
+FILES, FILE_S, ROWS_PER_SECOND, LATE_S, IDLE_S = 8, 60, 2, 3, 30
+STREAM = Variant(streaming=True)
+
+similar = pytest.mark.similar
+
+
+def _query(**options: str) -> TimingJoin:
+    time = Interval("t_min", "t_max", max_uncertainty="4 s")
+    late = f"{LATE_S} s"
+    return TimingJoin(
+        left_time=time, right_time=time, condition=within("6 s", confidence=0.5), on="k",
+        lateness=Lateness(late, late, options.get("idle_after")),
+    )  # fmt: skip
+
+
+def _rows(side: str, file: int, *, seconds: int = FILE_S) -> pa.Table:
+    """The first seconds of a file: rows in order of time, each with an id of its own."""
+    random, n = sheets.rng("sources", side, file), seconds * ROWS_PER_SECOND
+    t_max = YEAR_2024 + file * FILE_S * SECOND + np.arange(n) * (SECOND // ROWS_PER_SECOND)
+    ids = file * FILE_S * ROWS_PER_SECOND + np.arange(n)
+    lengths = random.integers(0, 5, n) * SECOND
+    return pa.table({"t_min": t_max - lengths, "t_max": t_max, "k": random.integers(0, 20, n), "id": ids})
+
+
+@lru_cache
+def _stalling() -> dict[str, Files]:
+    """The right side falls silent after a minute, and goes on with what it has held back, and with what is new.
+
+    left   |0|1|2|3|4|5|6|7|    a file a minute
+    right  |0|. . . . . . 1 7|  minute 1 comes with minute 7
+    """
+    left, nothing = tuple(_rows("left", n) for n in range(FILES)), _rows("right", 0).slice(0, 0)
+    last = pa.concat_tables([_rows("right", 1), _rows("right", FILES - 1)])
+    return {"left": left, "right": (_rows("right", 0), *[nothing] * (FILES - 2), last)}
+
+
+@pytest.mark.parametrize("buckets", [3, pytest.param(1, marks=similar)])
+def test_oracle_idle_side(engine: Engine, buckets: int) -> None:
+    """A silent side does not hold the watermark back: state is dropped meanwhile, and what it held back is late."""
+    files, variant = _stalling(), Variant(streaming=True, parallelism=buckets)
+    query = _query(idle_after=f"{IDLE_S} s")
+    outcome = engine.run(query, files, variant)
+    tables = expectations.whole(files)
+    late = multiset.rows(outcome.rejects.filter(pa.compute.equal(outcome.rejects["code"], "WA-1010")), ["id"])
+    assert late == multiset.rows(_rows("right", 1), ["id"]), "all that was held back is late, and nothing else"
+    tables["right"] = pa.concat_tables([_rows("right", 0), _rows("right", FILES - 1)])
+    expected = expectations.answer(query, tables, expectations.read(query, tables).events)
+    multiset.assert_same(expectations.join_rows(outcome), expected.rows, "pairs of the rows that were accepted")
+    told = outcome.metrics
+    assert told["rows_in"] == told["rows_processed"] + told["rows_rejected"]
+    held = told["rows_stored"] - told["rows_evicted"]
+    assert held <= 2 * ROWS_PER_SECOND * (33 + IDLE_S + 3 * FILE_S), f"{held} rows are held at the end"
+
+
+@similar
+def test_oracle_no_idle_side(engine: Engine) -> None:
+    """Where nothing is said of idle sides, a silent one is waited for: no row is late."""
+    files, query = _stalling(), _query()
+    outcome = engine.run(query, files, STREAM)
+    tables = expectations.whole(files)
+    expected = expectations.answer(query, tables, expectations.read(query, tables).events)
+    multiset.assert_same(expectations.join_rows(outcome), expected.rows, "pairs of a side that was waited for")
+    assert outcome.rejects.num_rows == 0
+
+
+@lru_cache
+def _repeating() -> dict[str, Files]:
+    """Every file repeats a third of its rows and the last rows of the one before, as a source does after a failure."""
+    files: dict[str, Files] = {}
+    for side in expectations.SIDES:
+        told: list[pa.Table] = []
+        for number in range(FILES):
+            rows = _rows(side, number)
+            again = rows.take(pa.array(sheets.rng("again", side, number).permutation(rows.num_rows)[::3]))
+            before = [told[-1].slice(80, 20)] if told else []
+            told.append(pa.concat_tables([rows, again, *before]))
+        files[side] = tuple(told)
+    return files
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        Variant(streaming=True, parallelism=3, restart_after=3),
+        pytest.param(STREAM, marks=similar),
+        pytest.param(Variant(), marks=similar),
+    ],
+    ids=["restart", "stream", "batch"],
+)
+def test_oracle_repeats(engine: Engine, variant: Variant) -> None:
+    """Rows that are delivered again are taken in once, over a restart too; every one of them is accounted for."""
+    files = _repeating()
+    if not variant.streaming:
+        files = {side: (table,) for side, table in expectations.whole(files).items()}
+    outcome = engine.run(deduplicated(_query(), "id"), files, variant)
+    tables = {side: pa.concat_tables([_rows(side, n) for n in range(FILES)]) for side in expectations.SIDES}
+    expected = expectations.answer(_query(), tables, expectations.read(_query(), tables).events)
+    multiset.assert_same(expectations.join_rows(outcome), expected.rows, "pairs of the rows, each taken in once")
+    told = outcome.metrics
+    assert told["rows_in"] == told["rows_processed"] + told["rows_rejected"] + told["rows_replayed"]
+    if variant.restart_after is None:
+        assert told["rows_processed"] == sum(table.num_rows for table in tables.values())
+    assert told["rows_replayed"] >= 2 * FILES * FILE_S * ROWS_PER_SECOND // 3, "repeats in one file are never late"

@@ -1,0 +1,135 @@
+"""Clocks of inputs as hosts keep them, and rows that are delivered again: what the laws of engines do not reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from whenabouts.core import EngineError, InputError, Interval, Lateness, Point, QueryError, within
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.deduplication import deduplicated
+from whenabouts.core.hosting import Arrived, BlockPacker, Hosting, Packed
+from whenabouts.core.identity import identity_of
+from whenabouts.core.local import run, timing_join
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Demand, Query, Step
+from whenabouts.core.stores import DictStore
+from whenabouts.core.timing_join import TimingJoin
+
+SCHEMA = pa.schema({"t": pa.int64(), "id": pa.string()})
+
+
+def join(**options: object) -> TimingJoin:
+    return TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), **options)  # type: ignore[arg-type]
+
+
+def table(*times: int) -> pa.Table:
+    return pa.table([list(times), [f"r{t}" for t in times]], schema=SCHEMA)
+
+
+class Host:
+    """A bucket on an engine with one watermark that never moves: what is known comes with the packed rows."""
+
+    def __init__(self, query: Query, *, flushed: bool = False) -> None:
+        self.hosting = Hosting(query, (SCHEMA, SCHEMA), 1, streaming=True, flushed=flushed)
+        self.operator, self.store = self.hosting.operator(), DictStore()
+
+    def packed(self, input: int, *times: int, end: bool = False) -> Iterator[Packed]:
+        packer = BlockPacker(self.hosting, input)
+        blocks = [packer.read(batch)[0] for batch in table(*times).to_batches()]
+        yield from packer.split(blocks)
+        if end:
+            yield from packer.ended()
+
+    def step(self, *packed: Iterator[Packed]) -> tuple[Step, bool]:
+        arrived = Arrived()
+        for rows in packed:
+            arrived.take(self.operator, ((row.kind, row.rows, row.blob) for row in rows))
+        step = self.hosting.step(self.operator, self.store, arrived, NO_WATERMARK, Demand.FLUSH)
+        return step, arrived.ended
+
+
+def test_a_silent_side_does_not_hold_rows_back_that_wait_for_it() -> None:
+    """The right side stops at 10. At 100 it is idle, the watermark is 100 - 20 from the next step on.
+
+    left   0 10      100     101
+    right  0 10
+    """
+    query = join(how="left_anti", lateness=Lateness(idle_after=20))
+    host = Host(query)
+    host.step(host.packed(0, 0, 10), host.packed(1, 0, 10))
+    assert not host.step(host.packed(0, 40, 100))[0].output
+    step, _ = host.step(host.packed(0, 101))
+    assert pa.Table.from_batches(step.output)["t"].to_pylist() == [40]
+    late, _ = host.step(host.packed(1, 80, 81))
+    assert [each.rows["t"].to_pylist() for each in late.rejected] == [[80]]
+    waiting = Host(join(how="left_anti", lateness=Lateness()))
+    for times in ((0, 10), (40, 100), (101,)):
+        assert not waiting.step(waiting.packed(0, *times))[0].output
+
+
+def test_inputs_that_tell_their_ends_end_the_stream_once_all_of_them_have() -> None:
+    host = Host(join(how="left_outer", lateness=Lateness()), flushed=True)
+    host.step(host.packed(0, 0, 10, end=True), host.packed(1, 3))
+    step, ended = host.step(host.packed(1, 50))
+    assert (pa.Table.from_batches(step.output)["t_left"].to_pylist() if step.output else [], ended) == ([], False)
+    step, ended = host.step(host.packed(1, 51))  # an input that has ended does not hold the watermark, now 50, back
+    assert (pa.Table.from_batches(step.output)["t_left"].to_pylist(), ended) == ([10], False)
+    _, ended = host.step(host.packed(1, end=True))
+    assert ended
+
+
+def test_ends_that_are_told_do_not_reach_the_operator_as_times() -> None:
+    arrived = Arrived(latest={0: END_OF_TIME, 1: 7})
+    assert arrived.latest_us == 7
+
+
+def test_repeats_are_told_by_columns_times_and_key() -> None:
+    rows = pa.table({"t": [1, 1, 2, 2, 1], "k": ["a", "b", "a", "a", "a"], "id": [7, 7, 7, None, 7]})
+    other = pa.table({"t": [1], "k": ["a"], "id": [1]})
+    query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), on="k")
+    outcome = run(deduplicated(query, {"left": "id"}), [rows, other])
+    assert sorted(outcome.output["t_left"].to_pylist()) == [1, 2, 2]  # a null tells nothing
+    assert (outcome.metrics["rows_replayed"], outcome.metrics["rows_processed"]) == (1, 5)
+    once = timing_join(
+        rows, other, left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), dedupe="id"
+    )
+    assert once.num_rows == 3
+
+
+def test_coalescing_takes_rows_in_once_too() -> None:
+    rows = pa.table({"t": [1, 2, 1], "v": [1, 1, 5], "id": [1, 2, 1]})
+    outcome = run(deduplicated(Coalesce(time="t", values="v"), "id"), [rows])
+    assert outcome.output["n"].to_pylist() == [2]
+    assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_replayed"] == 3
+
+
+def test_what_identifies_rows_is_part_of_what_state_is_bound_to() -> None:
+    plain, once = (identity_of(q, (SCHEMA, SCHEMA), 2) for q in (join(), deduplicated(join(), "id")))
+    assert once.query == plain.query
+    with pytest.raises(EngineError, match=r"WA-3032: .*dedupe was absent and is \(\('id',\), \('id',\)\)"):
+        once.check(plain.to_json())
+    other = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=0.5))
+    identity_of(deduplicated(other, "id"), (SCHEMA, SCHEMA), 2).check(once.to_json())  # the confidence may change
+
+
+def test_what_cannot_identify_rows_is_refused() -> None:
+    with pytest.raises(QueryError, match=r"WA-2101: repeats of 'rigth' .*left, right"):
+        deduplicated(join(), {"rigth": "id"})
+    with pytest.raises(QueryError, match="WA-2101"):
+        deduplicated(join(), ())
+    with pytest.raises(InputError, match="WA-1001: the left input has no column 'key'"):
+        run(deduplicated(join(), "key"), [table(1), table(1)])
+    nested = pa.table({"t": [1], "id": [[1]]})
+    with pytest.raises(InputError, match="WA-1002: column 'id' of the left input is list"):
+        run(deduplicated(join(), "id"), [nested, nested])
+    with pytest.raises(QueryError, match="WA-2003"):
+        Lateness(idle_after="-1 s")
+
+
+def test_intervals_and_dictionaries_identify_rows() -> None:
+    rows = pa.table({"a": [1, 1, 0], "b": [2, 2, 2], "id": pa.array(["x", "x", "x"]).dictionary_encode()})
+    time = Interval("a", "b", max_uncertainty=5)
+    query = TimingJoin(left_time=time, right_time=time, condition=within(5, confidence=1))
+    assert run(deduplicated(query, "id"), [rows, rows]).output.num_rows == 4
