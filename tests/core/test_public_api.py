@@ -33,6 +33,7 @@ PUBLIC = {
     "RejectedRowsWarning",
     "Template",
     "WhenaboutsError",
+    "WindowExtent",
     "between",
     "chance_matches",
     "deadline",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
     from whenabouts.core.timestamps_from import from_distribution, from_granularity, from_latency, from_polling
     from whenabouts.core.value_equivalence import Equivalence, within_relative, within_value
+    from whenabouts.core.window_extent import WindowExtent
 
 __all__ = [
     "ChanceMatches",
@@ -48,6 +49,7 @@ __all__ = [
     "RejectedRowsWarning",
     "Template",
     "WhenaboutsError",
+    "WindowExtent",
     "between",
     "chance_matches",
     "deadline",
@@ -80,6 +82,7 @@ _IMPORTED_WHEN_USED = {
     "PairAnswer": "pair_answers",
     "Point": "timestamps",
     "Reason": "pair_answers",
+    "WindowExtent": "window_extent",
     "empirical": "empirical_distributions",
     "from_clock": "clocks",
     "from_distribution": "timestamps_from",

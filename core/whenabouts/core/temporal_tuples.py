@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.keys import Keys
 from whenabouts.core.total_order import ranks_of_rows
-from whenabouts.core.value_equivalence import Equivalence, comparable, linked, linked_by_predicate
+from whenabouts.core.value_equivalence import Equivalence, comparable, linked, neighbours_linked
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -145,11 +145,7 @@ def links_of(tuples: TemporalTuples, values: Sequence[str], equivalence: Equival
     earlier, later = tuples.rows[after - 1], tuples.rows[after]
     if not len(after):
         return found, 0
-    if equivalence.predicate is not None:
-        found[after] = linked_by_predicate(tuples.table.select(values), equivalence.predicate, earlier, later)
-    else:
-        columns = [comparable(tuples.table.column(name)) for name in values]
-        found[after] = linked([c.take(earlier) for c in columns], [c.take(later) for c in columns], equivalence)
+    found[after] = neighbours_linked(tuples.table.select(values), equivalence, earlier, later)
     return found, len(after)
 
 

@@ -166,6 +166,30 @@ def comparable(column: pa.Array | pa.ChunkedArray) -> Comparable:
     return Comparable(ranks_of_rows(pa.table({"v": column})), null)
 
 
+def neighbours_linked(rows: pa.Table, equivalence: Equivalence, before: Places, after: Places) -> BoolArray:
+    """Whether the rows at the places `after` go on those at `before`, over all columns. O(rows + pairs)."""
+    if not len(after):
+        return np.zeros(0, bool)
+    if equivalence.predicate is not None:
+        return linked_by_predicate(rows, equivalence.predicate, before, after)
+    columns = [comparable(column) for column in rows.columns]
+    return linked([c.take(before) for c in columns], [c.take(after) for c in columns], equivalence)
+
+
+def same_bits(rows: pa.Table, before: Places, after: Places) -> BoolArray:
+    """Whether equal rows may stand for each other: 0.0 equals -0.0, and looks different.
+
+    >>> same_bits(pa.table({"v": [0.0, -0.0, 0.0]}), np.array([0, 0]), np.array([1, 2])).tolist()
+    [False, True]
+    """
+    same = np.ones(len(after), bool)
+    for column in rows.columns:
+        if pa.types.is_floating(column.type):
+            signs = np.signbit(comparable(column).values)
+            same &= signs[before] == signs[after]
+    return same
+
+
 def linked(before: Sequence[Comparable], after: Sequence[Comparable], equivalence: Equivalence) -> BoolArray:
     """Whether the values `after` go on those `before`, over all columns. No predicates. O(values).
 

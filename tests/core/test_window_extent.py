@@ -1,0 +1,213 @@
+"""`WindowExtent` after any sequence of arrivals: its invariants, and in both schemes the extent from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from whenabouts.conformance import multiset
+from whenabouts.conformance import oracle_coalescing as scratch
+from whenabouts.core import Code, InputError, QueryError
+from whenabouts.core.value_equivalence import KINDS, parse_equivalence
+from whenabouts.core.window_extent import WindowExtent
+
+SCHEMA = pa.schema({"g": pa.string(), "t": pa.int64(), "v": pa.float64(), "s": pa.string()})
+Row = dict[str, Any]
+
+
+def near(previous: Any, current: Any) -> bool:
+    """A user's predicate."""
+    return bool(abs((previous["v"] or 0) - (current["v"] or 0)) <= 1)
+
+
+WINDOWS: list[dict[str, Any]] = [
+    {"window": "9us"},
+    {"window": "30us", "closed": "right"},
+    {"rows": 1},
+    {"rows": 7},
+    {"rows": 4, "per_group": True, "group": "g"},
+    {},
+]
+EQUIVALENCES: list[str | Callable[[Any, Any], bool]] = [
+    *(kind if "within" not in kind else f"{kind}:1" for kind in KINDS), near,
+]  # fmt: skip
+
+rows = st.lists(
+    st.tuples(
+        st.integers(-12, 12),
+        st.sampled_from("ab"),
+        st.sampled_from([0.0, -0.0, 1.0, 2.0, 4.0, float("nan"), None]),
+        st.sampled_from(["on", "off", None]),
+    ),
+    max_size=6,
+)
+
+
+class Arrivals(RuleBasedStateMachine):
+    """Tuples in order, out of order, too late, again and in conflict; time that goes on by itself."""
+
+    @initialize(window=st.sampled_from(WINDOWS), equivalence=st.sampled_from(EQUIVALENCES), grouped=st.booleans())
+    def begin(self, window: dict[str, Any], equivalence: Any, grouped: bool) -> None:
+        """One extent in each scheme."""
+        by_text = equivalence == "equal"
+        self.group = ["g"] if grouped or "group" in window else []
+        self.values = ["s", "v"] if by_text else ["v"]
+        self.columns = [name for name in SCHEMA.names if name in (*self.group, "t", *self.values)]
+        options = {"equivalence": equivalence, "values": self.values, **window, "group": self.group}
+        self.extents = [WindowExtent(SCHEMA, time="t", **options, scheme=scheme) for scheme in ("eager", "lazy")]
+        how = parse_equivalence(equivalence)
+        self.goes_on = how.predicate or scratch.all_equivalent(how.kind, how.bound, self.values)
+        self.seen: list[Row] = []
+        self.now, self.rows_in = 0, 0
+
+    @rule(rows=rows)
+    def arrive(self, rows: list[tuple[int, str, float | None, str | None]]) -> None:
+        """Rows around the latest one."""
+        self._update([{"g": g, "t": self.now + ahead, "v": v, "s": s} for ahead, g, v, s in rows])
+
+    @rule(n=st.integers(1, 20), group=st.sampled_from("ab"), v=st.sampled_from([0.0, 1.0]))
+    def go_on(self, n: int, group: str, v: float) -> None:
+        """A run in order."""
+        self._update([{"g": group, "t": self.now + i, "v": v, "s": "on"} for i in range(1, n + 1)])
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data())
+    def again(self, data: st.DataObject) -> None:
+        """A row that was there before, as it was and otherwise."""
+        old = data.draw(st.sampled_from(self.seen))
+        self._update(
+            [{"g": "a", "s": None, **old}, {"g": "a", "s": "off", **old, "v": data.draw(st.sampled_from([None, 1.0]))}]
+        )
+
+    @rule(ahead=st.integers(0, 15))
+    def advance(self, ahead: int) -> None:
+        """No row comes for a while."""
+        self.now += ahead
+        for extent in self.extents:
+            extent.advance(self.now)
+
+    def _update(self, rows: list[Row]) -> None:
+        table = pa.Table.from_pylist(rows, SCHEMA)
+        taken = []
+        for extent in self.extents:
+            update = extent.update(table)
+            rejected = [(bad.code, row) for bad in update.rejected for row in bad.rows.to_pylist()]
+            assert update.taken + update.replayed + len(rejected) == len(rows)
+            taken.append((update.taken, update.replayed, sorted(map(repr, rejected))))
+        assert taken[0][:2] == taken[1][:2]
+        self.seen += [{name: row[name] for name in self.columns} for row in rows]
+        self.now = max([self.now, *(row["t"] for row in rows)])
+
+    @invariant()
+    def same_as_from_scratch(self) -> None:
+        """Every invariant of the structure, and the coalesced extent."""
+        if not hasattr(self, "extents"):
+            return
+        readings = scratch.settle(self.seen, "t", self.group).readings
+        window, latest = self.extents[0]._window, self.extents[0].latest_us
+        extent: list[scratch.Reading] = list(readings)
+        if window.width_us is not None:
+            extent = scratch.extent_by_time(readings, latest, window.width_us, closed=window.closed)
+        elif window.rows is not None:
+            extent = scratch.extent_by_rows(readings, latest, window.rows, per_group=window.per_group)
+        runs = scratch.coalesced(extent, self.goes_on)
+        names = [*self.group, *self.values]
+        expected = multiset.counted((*(run.rows[0][n] for n in names), run.start, run.end, run.n) for run in runs)
+        for held in self.extents:
+            held._check()
+            multiset.assert_same(multiset.rows(held.scan()), expected, "the extent")
+            held._check()
+            assert (len(held), held.stored) == (len(extent), len(runs) if held is self.extents[0] else len(extent))
+
+
+Arrivals.TestCase.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+TestArrivals = Arrivals.TestCase
+
+
+def many(n: int, cp: float, seed: int = 5) -> pa.Table:
+    """Tuples of three groups at every microsecond, in a random order."""
+    random = np.random.default_rng(seed)
+    at, value = np.arange(n), np.cumsum(random.random(n) >= cp)
+    order = random.permutation(n)
+    group = pa.array(np.array(["a", "b", "c"])[at % 3])
+    return pa.table({"g": group, "t": at, "v": value.astype(float), "s": ["x"] * n}, SCHEMA).take(pa.array(order))
+
+
+@pytest.mark.parametrize("scheme", ["eager", "lazy"])
+def test_thousands_of_tuples_in_no_order_split_and_free_chunks(scheme: str) -> None:
+    table = many(9_000, 0.9)
+    extent = WindowExtent(SCHEMA, time="t", group="g", values="v", window="5ms", scheme=scheme)
+    whole = WindowExtent(SCHEMA, time="t", group="g", values="v", window="5ms", scheme=scheme)
+    for start in range(0, 9_000, 700):
+        extent.update(table.slice(start, 700))
+        extent._check()
+    whole.update(table.sort_by("t"))
+    multiset.assert_same(multiset.rows(extent.scan()), multiset.rows(whole.scan()), "the extent")
+    assert len(extent) == len(whole) == 5_001
+    extent.advance(10**6)
+    extent._check()
+    assert (len(extent), extent.value_rows, extent.scan().num_rows) == (0, 0, 0)
+
+
+def test_eager_stores_runs_and_compares_once_lazy_stores_tuples_and_compares_at_each_scan() -> None:
+    table = many(6_000, 0.95).sort_by("t")
+    eager, lazy = (
+        WindowExtent(SCHEMA, time="t", group="g", values="v", rows=3_000, scheme=scheme) for scheme in ("eager", "lazy")
+    )
+    for extent in (eager, lazy):
+        for start in range(0, 6_000, 1_000):
+            extent.update(table.slice(start, 1_000))
+            extent.scan()
+    runs = eager.scan().num_rows
+    assert eager.stored == eager.value_rows == runs < 600
+    assert lazy.stored == lazy.value_rows == len(lazy) == len(eager) == 3_000
+    assert eager.metrics["compared"] <= 6_000 < 14_000 < lazy.metrics["compared"]
+
+
+def test_an_equal_run_keeps_one_row_of_values_and_other_equivalences_all() -> None:
+    table = pa.table({"g": ["a"] * 3, "t": [1, 2, 3], "v": [0.0, 1.0, 2.0], "s": ["x"] * 3}, SCHEMA)
+    near_by = WindowExtent(SCHEMA, time="t", values="v", window="1us", equivalence="within:1")
+    near_by.update(table)
+    assert near_by.scan().to_pylist() == [{"v": 1.0, "valid_from": 2, "valid_to": 3, "n": 2}]  # 0 has gone, 1 is known
+    assert (near_by.stored, near_by.value_rows) == (1, 2)
+
+
+def test_what_is_rejected_and_why() -> None:
+    extent = WindowExtent(SCHEMA, time="t", group="g", values="v", window="10us")
+    table = pa.table(
+        {"g": ["a", None, "a", "a"], "t": [50, 51, None, 50], "v": [2.0, 0.0, 0.0, 3.0], "s": ["x"] * 4}, SCHEMA
+    )
+    told = {bad.code: bad.rows.to_pylist() for bad in extent.update(table).rejected}
+    assert set(told) == {Code.NULL_TIME, Code.NULL_GROUP, Code.DUPLICATE_TIMESTAMP}
+    assert told[Code.DUPLICATE_TIMESTAMP][0]["v"] == 3.0
+    later = extent.update(pa.table({"g": ["a"] * 3, "t": [39, 50, 50], "v": [1.0, 1.0, 2.0], "s": ["y"] * 3}, SCHEMA))
+    assert [(bad.code, bad.rows.to_pylist()[0]["v"]) for bad in later.rejected] == [
+        (Code.DUPLICATE_TIMESTAMP, 2.0), (Code.LATE, 1.0), (Code.DUPLICATE_TIMESTAMP, 2.0),
+    ]  # fmt: skip
+    assert (later.taken, later.replayed, extent.scan().column("v").to_pylist()) == (0, 0, [1.0])
+
+
+def test_groups_that_fall_silent_are_forgotten() -> None:
+    extent = WindowExtent(SCHEMA, time="t", group="g", values="v", window="10us")
+    for start in range(0, 3_000, 50):
+        at = list(range(start, start + 50))
+        extent.update(pa.table({"g": list(map(str, at)), "t": at, "v": [0.0] * 50, "s": ["x"] * 50}, SCHEMA))
+    assert len(extent) <= 100
+    assert len(extent._groups) <= 100
+    assert len(extent._lists.lists) <= 300
+
+
+def test_bad_queries_are_refused() -> None:
+    with pytest.raises(QueryError, match="WA-2021"):
+        WindowExtent(SCHEMA, time="t", values="v", window="0us")
+    with pytest.raises(InputError, match="WA-1023"):
+        WindowExtent(SCHEMA, time="t", values="s", rows=3, equivalence="increasing")
+    with pytest.raises(InputError, match="WA-1001"):
+        WindowExtent(SCHEMA, time="t", values="w")
