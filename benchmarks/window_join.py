@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -63,9 +63,16 @@ def uniform_clique(tables: Mapping[str, pa.Table], width: int, **options: Any) -
     return WindowJoin(times=dict.fromkeys(tables, Point("t")), windows=pairs, on="k", **options)
 
 
-def ids(table: pa.Table, names: list[str]) -> pa.Table:
-    """The combinations as sorted row numbers."""
-    return table.select(names).sort_by([(name, "ascending") for name in names])
+def columns_of(names: Iterable[str]) -> list[str]:
+    """What everybody gives: the key, every stream's time and row number, and the first and last instant."""
+    return ["k", *(f"{column}_{name}" for name in names for column in ("t", "id")), "t_first", "t_last"]
+
+
+def comparable(table: pa.Table, names: Iterable[str]) -> pa.Table:
+    """The combinations as sorted integers."""
+    columns = columns_of(names)
+    whole = table.select(columns).cast(pa.schema([(name, pa.int64()) for name in columns]))
+    return whole.sort_by([(f"id_{name}", "ascending") for name in names])
 
 
 def duckdb_as_written(tables: Mapping[str, pa.Table], width: int) -> pa.Table:
@@ -92,7 +99,7 @@ def duckdb_by_slots(tables: Mapping[str, pa.Table], width: int) -> pa.Table:
                 f"abs({o}.t - {p}.t) <= {width}" for p in ("a", *others[:at]))
             for at, o in enumerate(others)
         )  # fmt: skip
-        columns = ", ".join(f"{'a' if name == first else name}.id AS id_{name}" for name in tables)
+        columns = _columns({name: "a" if name == first else name for name in tables})
         near = f"(SELECT *, unnest([slot - 1, slot, slot + 1]) AS near FROM {first}) a"
         return base.sql(f"SELECT {columns} FROM {near} {joins}").to_arrow_table()
 
@@ -107,8 +114,15 @@ def _sql(base: Any, tables: Mapping[str, pa.Table], width: int, same: Callable[[
         for place, name in enumerate(names)
         if place
     ]
-    columns = ", ".join(f"{name}.id AS id_{name}" for name in names)
-    return f"SELECT {columns} FROM {names[0]} {' '.join(joins)}"
+    return f"SELECT {_columns({name: name for name in names})} FROM {names[0]} {' '.join(joins)}"
+
+
+def _columns(aliases: Mapping[str, str]) -> str:
+    """The columns of `columns_of` in SQL, by stream the alias of its table."""
+    own = ", ".join(f"{alias}.t AS t_{name}, {alias}.id AS id_{name}" for name, alias in aliases.items())
+    times = ", ".join(f"{alias}.t" for alias in aliases.values())
+    first = next(iter(aliases.values()))
+    return f"{first}.k AS k, {own}, least({times}) AS t_first, greatest({times}) AS t_last"
 
 
 def polars_by_slots(tables: Mapping[str, pa.Table], width: int) -> pa.Table:
@@ -127,7 +141,9 @@ def polars_by_slots(tables: Mapping[str, pa.Table], width: int) -> pa.Table:
         found = found.join(near, on=["k", "slot"])
         for other in names[:place]:
             found = found.filter((pl.col(f"t_{name}") - pl.col(f"t_{other}")).abs() <= width)
-    return found.select([f"id_{name}" for name in names]).collect().to_arrow()
+    times = [f"t_{name}" for name in names]
+    spans = found.with_columns(t_first=pl.min_horizontal(times), t_last=pl.max_horizontal(times))
+    return spans.select(columns_of(names)).collect().to_arrow()
 
 
 def _ours(query: WindowJoin, tables: list[pa.Table]) -> pa.Table:
@@ -139,7 +155,6 @@ def cliques() -> None:
     print("uniform cliques, 100,000 rows a stream, 1,000 keys; CPU seconds")
     for k, per_key in ((3, 0.05), (5, 0.05)):
         tables, width = streams(k, 100_000, 1_000, per_key), 20 * SECOND
-        columns = [f"id_{name}" for name in tables]
         spent, expected = {}, None
         works: dict[str, Callable[[], pa.Table]] = {
             f"whenabouts {s}": partial(_ours, uniform_clique(tables, width, strategy=s), list(tables.values()))
@@ -150,7 +165,7 @@ def cliques() -> None:
         works["Polars by slots"] = partial(polars_by_slots, tables, width)
         for name, work in works.items():
             spent[name], found = cpu(work, 5 if name.startswith("when") else 3)
-            found = ids(found.select(columns).cast(pa.schema([(c, pa.int64()) for c in columns])), columns)
+            found = comparable(found, tables)
             expected = found if expected is None else expected
             assert found.equals(expected), name
         peer = min(s for name, s in spent.items() if not name.startswith("when"))

@@ -55,7 +55,12 @@ def test_rows_are_those_of_brute_force(cli: Cli, tmp_path: Path, graph: str) -> 
     asked = " ".join(f"--window {a},{b}={w}" for (a, b), w in windows.items())
     algorithms = [f"--strategy {s} --conservative {c} --method {m}" for s in ("bew", "few")
                   for c in ("gca", "lca", "none") for m in ("hash", "nested")]  # fmt: skip
-    for how in ["", "--stream --lateness 60s --strategy few", "--stream --lateness 60s", *algorithms]:
+    streams_of = [
+        "--stream --lateness 60s --strategy few",
+        "--stream --lateness 60s",
+        "--stream --lateness 60s --time-slots 4s",
+    ]
+    for how in ["", "--time-slots 3s", *streams_of, *algorithms]:
         done = cli(f"window-join {files} --on k --time t {asked} {how} -o out.parquet")
         assert done.exit_code == 0, done.stderr
         assert f"combinations {len(expected):,} -> out.parquet" in done.stderr
@@ -85,6 +90,23 @@ def test_exact_and_uncertain_times_mix(cli: Cli, files: Path, mode: str) -> None
     assert "WA-1003" in (files / "bad.csv").read_text()
 
 
+def test_predicates_are_about_two_inputs(cli: Cli, files: Path) -> None:
+    (files / "d.csv").write_text("k,t,id\n1,2024-01-01T00:00:00Z,1\n1,2024-01-01T00:00:01Z,2\n")
+    joined = "window-join x=d.csv y=d.csv --on k --time t --window x,y=1s"
+    for text, rows in (("x.id < y.id", 1), ("x.t <= y.t", 3), ("x.id = y.id AND y.k = 2", 0)):
+        done = cli(*joined.split(), "--predicate", text, "-o", "out.csv")
+        assert done.exit_code == 0, done.stderr
+        assert f"combinations {rows} ->" in done.stderr
+    for text, told in (
+        ("x.id = 1", "is not about two of the inputs"),
+        ("x.id <", "WA-2091"),
+        ("x.ID < y.k", "WA-2092"),
+    ):
+        done = cli(*joined.split(), "--predicate", text)
+        assert done.exit_code == 2
+        assert told in done.stderr
+
+
 def test_explain_tells_what_the_windows_imply(cli: Cli, files: Path) -> None:
     done = cli(f"{MIXED} --window a,b=4s@0.5 --window a,c=0s..2s --explain")
     assert done.exit_code == 0, done.stderr
@@ -112,6 +134,8 @@ def test_explain_tells_what_the_windows_imply(cli: Cli, files: Path) -> None:
         ("window-join a=a.csv c=c.csv --time t --window a,c=1s --lateness 1s,2s,3s", 2, "one for each input"),
         ("window-join a=a.csv c=c.csv --time t --window a,c=1s --strategy quick", 2, "WA-2006"),
         ("window-join a=a.csv c=c.csv --time u --window a,c=1s", 3, "WA-1001"),
+        ("window-join a=a.csv c=c.csv --time t --window a,c=1s --time-slots 0s", 2, "time_slots is 0"),
+        ("window-join a=a.csv b=b.csv --time t --time b=lo,hi --window a,b=1s@0.5 --time-slots 1s", 2, "WA-2041"),
     ],
 )
 def test_what_is_wrong_is_said(cli: Cli, files: Path, arguments: str, code: int, told: str) -> None:

@@ -53,7 +53,7 @@ def test_expected_operations_are_about_the_counted_ones(case: str, strategy: str
     counted = run(query, _tables(rates)).metrics
     places = range(len(rates)) if strategy == "few" else [len(rates) - 1]
     walks = [walk_from(base, query.graph(), strategy, "none") for base in places]
-    work = sum((expected(walk, list(rates.values()), streaming=False) for walk in walks), Operations())
+    work = sum((expected(walk, list(rates.values())) for walk in walks), Operations())
     for name in ("periods", "tuple_tests"):
         told = getattr(work, name) * KEYS * SECONDS
         assert told == pytest.approx(counted[name], rel=0.2), name

@@ -181,6 +181,24 @@ def test_predicates_see_aligned_rows(strategy: str, conservative: str) -> None:
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected))
 
 
+@pytest.mark.parametrize("strategy", ["bew", "few"])
+def test_predicates_in_sql(strategy: str) -> None:
+    tables = _tables(a=[0, 1, 2], b=[1, 2, 3], c=[2, 2, 4])
+    windows = {("a", "b"): 2, ("b", "c"): 2}
+    found = window_join(
+        tables, windows=windows, time=POINT, strategy=strategy,
+        predicates={("c", "a"): "c.id <> a.id AND a.id + 1 > 0", ("b", "a"): "a.t < b.t", ("a", "b"): "1 < 2"},
+    )  # fmt: skip
+    every = window_join(tables, windows=windows, time=POINT).to_pylist()
+    expected = [row for row in every if row["id_a"] != row["id_c"] and row["t_a"] < row["t_b"]]
+    assert 0 < len(expected) < len(every)
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected))
+    for wrong, told in (("a.id <", "WA-2091"), ("a.idd = b.id", "WA-2092.*did you mean 'id'"), ("c.id = 1", "WA-2092"),
+                        ("a.id || 'x' = 'y'", "WA-2093"), ("a.id", "WA-2093")):  # fmt: skip
+        with pytest.raises(QueryError, match=told):
+            window_join(tables, windows=windows, time=POINT, predicates={("a", "b"): wrong})
+
+
 def test_predicates_that_are_none() -> None:
     tables = _tables(a=[0, 1], b=[1, 2])
     nulls = window_join(

@@ -32,6 +32,11 @@ def test_a_batch_with_a_predicate_and_rejects(batch_of: Callable[[pa.Table], Dat
     rows = found.select("id_a", "id_b", "id_c").collect()
     assert sorted(map(tuple, rows)) == [(0, 0, 1), (1, 1, 2)]
     assert [(row["input"], row["code"]) for row in rejects(found).collect()] == [("b", "WA-1003")]
+    in_sql = {("a", "c"): "a.id <> c.id AND c.t > a.t + INTERVAL '1' SECOND"}
+    same = window_join(frames, on="k", time=Point("t"), windows=WINDOWS, predicates=in_sql)
+    assert sorted(map(tuple, same.select("id_a", "id_b", "id_c").collect())) == [(0, 0, 1), (1, 1, 2)]
+    with pytest.raises(QueryError, match="WA-2092: line 1, column 8"):
+        window_join(frames, on="k", time=Point("t"), windows=WINDOWS, predicates={("a", "c"): "a.id < c.idd"})
 
 
 def test_the_last_instant_carries_the_watermark_on(

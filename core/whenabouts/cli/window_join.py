@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 @click.option("--strategy", default="auto", show_default=True, metavar="auto|bew|few", help="Which algorithm ...")
 @click.option("--conservative", default="auto", show_default=True, metavar="auto|gca|lca|none", help="... and bounds;")
 @click.option("--method", default="hash", show_default=True, metavar="hash|nested", help="all give the same rows.")
+@click.option(
+    "--predicate", "predicates", multiple=True, metavar="SQL", help="Condition on two inputs, as in 'a.id <> b.id'."
+)
 @click.option("--joint", is_flag=True, help="Add the probability that all windows hold together.")
+@click.option(
+    "--time-slots", metavar="D|auto", help="Spread the rows of a key over buckets by slots of time this wide."
+)
 @click.option("--max-uncertainty", metavar="D", help="Greatest length of an interval; longer ones are rejected.")
 @click.option("--min-uncertainty", metavar="D", help="Least length of an interval; shorter ones are rejected.")
 @common_options
@@ -83,9 +89,24 @@ def _query(paths: dict[str, str], common: CommonOptions, arguments: dict[str, An
         strategy=arguments["strategy"],
         conservative=arguments["conservative"],
         method=arguments["method"],
+        predicates=tuple((_pair_of(text, tuple(paths)), text) for text in arguments["predicates"]),
         lateness=_lateness(tuple(paths), common),
         joint=arguments["joint"],
+        time_slots=arguments["time_slots"],
     )
+
+
+def _pair_of(text: str, streams: tuple[str, ...]) -> tuple[str, str]:
+    """The two inputs that a predicate is about."""
+    from whenabouts.core.sql_expressions import parse_expression
+
+    found = list(dict.fromkeys(column.value[0] for column in parse_expression(text).columns()))
+    if len(found) != 2 or not set(found) <= set(streams):
+        raise click.BadParameter(
+            f"{text!r} is not about two of the inputs {', '.join(streams)}: write columns as INPUT.COLUMN",
+            param_hint="--predicate",
+        )
+    return found[0], found[1]
 
 
 def _times(streams: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, TimeSpec]:
@@ -141,7 +162,8 @@ def _lateness(streams: tuple[str, ...], common: CommonOptions) -> Any:
 
 
 def _measured(query: WindowJoin, inputs: tuple[Input, ...]) -> tuple[WindowJoin, list[str]]:
-    """On a stream, the greatest length of intervals where it was not declared, and a note that says so."""
+    """On a stream, what nobody declared: the greatest lengths of intervals, with a note that says so, and the rates by
+    which `auto` decides."""
     from whenabouts.cli.run import longest_us
 
     notes, times = [], []
@@ -154,12 +176,22 @@ def _measured(query: WindowJoin, inputs: tuple[Input, ...]) -> tuple[WindowJoin,
                 "stream needs"
             )
         times.append((name, spec))
-    return replace(query, times=tuple(times)), notes
+    return replace(query, times=tuple(times), rates=_rates(query, inputs)), notes
+
+
+def _rates(query: WindowJoin, inputs: tuple[Input, ...]) -> dict[str, float]:
+    """Rows per second and key by stream; nothing where one has no rows."""
+    import pyarrow as pa
+
+    from whenabouts.core.window_cost import measured_rates
+
+    return measured_rates(query, {source.name: pa.concat_tables(source.tables) for source in inputs})
 
 
 def _explained(query: WindowJoin, inputs: tuple[Input, ...]) -> list[str]:
-    """The graph, what it implies, and what is kept for how long."""
+    """The graph, what it implies, what is kept for how long, and what the algorithms are expected to cost."""
     from whenabouts.core.durations import format_duration
+    from whenabouts.core.window_cost import alternatives
     from whenabouts.core.window_graph import OPEN_US
 
     graph = query.graph()
@@ -173,4 +205,9 @@ def _explained(query: WindowJoin, inputs: tuple[Input, ...]) -> list[str]:
         horizon = graph.horizon_us(place)
         kept = "for ever" if horizon >= OPEN_US else f"for {format_duration(max(horizon, 0))} of event time"
         lines.append(f"rows of {name} are kept {kept}")
+    rates = _rates(query, inputs)
+    lines += [f"{name}: {rate:.6g} rows a second and key" for name, rate in rates.items()]
+    if rates:
+        found = alternatives(query, graph, list(rates.values()), streaming=bool(query.rates))
+        lines += [f"{c.strategy} {c.conservative}: {c.cost:,.0f} ns a second and key" for c in found]
     return lines

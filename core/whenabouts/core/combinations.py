@@ -29,7 +29,7 @@ from whenabouts.core.window_walks import ANY, Walk
 IntArray = NDArray[np.int64]
 Places = NDArray[np.int32]
 
-CANDIDATES_AT_ONCE = 1 << 20
+CANDIDATES_AT_ONCE = 1 << 18
 """Partial combinations that are filled together: bounds memory, and is enough for vectorised tests."""
 
 

@@ -3,14 +3,16 @@ predicates take them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.expressions import Expression, check_condition, evaluate
 from whenabouts.core.keys import Keys
 from whenabouts.core.side_rows import SideRows
 
@@ -19,8 +21,11 @@ if TYPE_CHECKING:
 
 Places = NDArray[np.int32]
 
-PairPredicate = Callable[[Any, Any], Any]
+PairFunction: TypeAlias = Callable[[Any, Any], Any]
 """Takes the rows of two streams, aligned, as mappings of column name to Arrow array; gives a boolean array."""
+
+PairPredicate: TypeAlias = PairFunction | str
+"""A function, or an SQL condition."""
 
 
 class StreamViews:
@@ -85,8 +90,39 @@ class RowsAt:
         return pa.concat_arrays(taken.chunks) if isinstance(taken, pa.ChunkedArray) else taken
 
 
+@dataclass(frozen=True)
+class SqlPredicate:
+    """A condition in SQL on rows of two streams, columns written `stream.column`; the same on every engine.
+
+    >>> faster = SqlPredicate.of(("a", "b"), "a.speed < b.speed")
+    >>> faster({"speed": pa.array([1, 2])}, {"speed": pa.array([2, None])}).to_pylist()
+    [True, None]
+    """
+
+    pair: tuple[str, str]
+    text: str
+    condition: Expression
+
+    @classmethod
+    def of(cls, pair: tuple[str, str], text: str) -> SqlPredicate:
+        """Raises QueryError WA-2091 for text that is no such condition, WA-2007 without sqlglot."""
+        from whenabouts.core.sql_expressions import parse_expression  # sqlglot: only where there is text
+
+        return cls(pair, text, parse_expression(text))
+
+    def check(self, schemas: Mapping[str, pa.Schema]) -> None:
+        """Refuse columns that the pair does not have (QueryError WA-2092) and types that do not fit (WA-2093)."""
+        check_condition(self.condition, {name: schemas[name] for name in self.pair})
+
+    def __call__(self, one: Any, other: Any) -> Any:
+        """Whether it holds, row by row; null where that is unknown."""
+        rows = dict(zip(self.pair, (one, other), strict=True))
+        found = evaluate(self.condition, lambda column: rows[column.value[0]][column.value[1]])
+        return np.full(len(one), found.as_py() is True) if isinstance(found, pa.Scalar) else found
+
+
 def pair_test(
-    pair: tuple[str, str], predicate: PairPredicate, tables: Sequence[pa.Table], levels: Sequence[int]
+    pair: tuple[str, str], predicate: PairFunction, tables: Sequence[pa.Table], levels: Sequence[int]
 ) -> PairTest:
     """A predicate as a test of positions by level. Raises QueryError WA-2065 unless it gives one boolean for each."""
 

@@ -9,14 +9,17 @@ combinations per unit of time and rates, as it must. Operations are weighed with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from whenabouts.core.protocol import Arrival
 from whenabouts.core.window_graph import OPEN_US, WindowGraph
 from whenabouts.core.window_walks import ANY, Walk, walk_from
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from whenabouts.core.window_join import WindowJoin
 
 
@@ -72,14 +75,35 @@ class Choice:
 
 
 def choose(query: WindowJoin, *, streaming: bool) -> Choice:
-    """What is known before any row: on a stream `auto` takes BEW, which makes nobody wait, unless `rates` are declared;
-    on finite input rates are measured, and `cheapest` decides."""
+    """What is known before any row: on a stream `auto` takes BEW, which makes nobody wait and whose output carries the
+    watermark on, unless `rates` say that FEW is cheaper; `none` is the cheapest of the conservative approaches at any
+    rates. On finite input rates are measured in the rows themselves, and `cheapest` decides."""
     last = len(query.inputs) - 1
     rates = dict(query.rates)
     if streaming and rates:
         return cheapest(query, query.graph(), [rates[name] for name in query.inputs], streaming=True)
     strategy = query.strategy if query.strategy != "auto" else "bew"
     return Choice(strategy, query.conservative if query.conservative != "auto" else "none", last)
+
+
+def measured_rates(query: WindowJoin, tables: Mapping[str, pa.Table]) -> dict[str, float]:
+    """Rows per second and key of each stream in a sample: what `rates` takes. Empty if a stream has no usable row.
+
+    >>> import pyarrow as pa
+    >>> from whenabouts.core import Point
+    >>> from whenabouts.core.window_join import WindowJoin
+    >>> query = WindowJoin(times=dict.fromkeys("ab", Point("t")), windows={("a", "b"): "1 s"}, on="k")
+    >>> of_a = pa.table({"k": [1, 2, 1, 2, 1], "t": range(0, 5_000_000, 1_000_000)})
+    >>> measured_rates(query, {"a": of_a, "b": of_a.slice(0, 1)})
+    {'a': 0.625, 'b': 0.125}
+    """
+    operator = query.operator([tables[name].schema for name in query.inputs], streaming=False)
+    arrivals = [
+        Arrival(reader.input, reader.read(batch).block)
+        for reader in operator.readers
+        for batch in tables[query.inputs[reader.input]].to_batches()
+    ]
+    return dict(zip(query.inputs, operator.rates(arrivals), strict=False))
 
 
 def cheapest(
@@ -110,22 +134,23 @@ def alternatives(
         for conservative in ("none", "lca", "gca") if query.conservative == "auto" else (query.conservative,):
             if streaming or strategy == "few":
                 walks = [walk_from(base, graph, strategy, conservative) for base in range(last + 1)]
-                work = sum((expected(walk, rates, streaming=streaming) for walk in walks), Operations())
+                arriving = strategy == "bew"
+                work = sum((expected(walk, rates, arriving=arriving) for walk in walks), Operations())
                 yield Choice(strategy, conservative, last, work.cost(prices or Prices()))
                 continue
             for base in range(last, -1, -1) if query.strategy == "auto" else (last,):
-                work = expected(walk_from(base, graph, strategy, conservative), rates, streaming=False)
+                work = expected(walk_from(base, graph, strategy, conservative), rates)
                 yield Choice(strategy, conservative, base, work.cost(prices or Prices()))
 
 
-def expected(walk: Walk, rates: Sequence[float], *, streaming: bool) -> Operations:
+def expected(walk: Walk, rates: Sequence[float], *, arriving: bool = False) -> Operations:
     """The operations of one walk per second and key.
 
-    On a stream that arrives in order BEW finds nobody after its new row: half of every range is still to come.
+    `arriving`: BEW on a stream in order, which finds nobody after its new row: half of every range is still to come.
     """
     lengths = [_length(bounds) for bounds in walk.bounds]
     held = [rates[stream] * us / 1e6 for stream, us in zip(walk.order, lengths, strict=True)]
-    if streaming and not walk.from_base:
+    if arriving and not walk.from_base:
         held = [rows / 2 for rows in held]
     begun = rates[walk.base]
     periods = tuple_tests = window_tests = 0.0

@@ -17,6 +17,7 @@ import pyarrow as pa
 from whenabouts.core.clocks import Clock, resolve_clocks
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.stream_views import SqlPredicate
 from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.window_graph import OPEN_US, Edge, WindowGraph, Windows, check_edges, edges_of
 from whenabouts.core.window_slots import WindowSlots, window_slots
@@ -54,20 +55,21 @@ class WindowJoin:
     names `(a, b)`, a duration (`|t_b - t_a|` at most so much), a tuple `(lo, hi)` (bounds on `t_b - t_a`), or a
     condition with a confidence (`within`, `between`, ...), which is what uncertain times need. `(b, a)` may have
     another window than `(a, b)`; both must hold. `on`: key columns that must be equal; none means one key.
-    `predicates`: by pair of names, a function of aligned rows of both (`rows["column"]` is an Arrow array) that gives a
-    boolean array; nulls count as false. `joint=True` adds `probability`, that all windows hold together
-    (`joint_probability`).
+    `predicates`: by pair of names, an SQL condition on columns `stream.column` (see `sql_expressions`), or a function
+    of aligned rows of both (`rows["column"]` is an Arrow array) that gives a boolean array; nulls count as false.
+    `joint=True` adds `probability`, that all windows hold together (`joint_probability`).
 
     `strategy` (`bew`, `few`), `conservative` (`gca`, `lca`, `none`) and `method` (`hash`, `nested`) choose the
     algorithm (see `window_walks`) and never the result. `few` waits until all streams have come as far as a row; `bew`
     does not wait. `lateness`: how far rows may lag behind their stream, one duration or one by stream name. `rates`:
-    rows per second and key by stream name, where they are known beforehand: what `auto` decides by on streams.
+    rows per second and key by stream name, where they are known beforehand (`window_cost.measured_rates` has them from
+    a sample): what `auto` decides by on streams.
     `time_slots`: the width of slots that spread the rows of a key over buckets (`window_slots`); "auto": where there is
     no key and the graph is bounded.
 
     Raises QueryError: WA-2006 for options, WA-2061 to WA-2063 for the graph (see `window_graph`), WA-2064 for a window
-    without a confidence over uncertain times, WA-2065 for a predicate that is none, WA-2041 for time slots without a
-    bound on how far apart rows are.
+    without a confidence over uncertain times, WA-2065 for a predicate that is none and WA-2091 for its text, WA-2041
+    for time slots without a bound on how far apart rows are.
 
     >>> from whenabouts.core import Point
     >>> query = WindowJoin(times={"a": Point("t"), "b": Point("t"), "c": Point("t")},
@@ -134,15 +136,18 @@ class WindowJoin:
 
     def _set_predicates(self) -> None:
         given = tuple(self.predicates.items()) if isinstance(self.predicates, Mapping) else tuple(self.predicates or ())
-        for pair, function in given:
+        for pair, predicate in given:
             unknown = [name for name in pair if name not in self.inputs]
-            if len(pair) != 2 or unknown or pair[0] == pair[1] or not callable(function):
+            known = callable(predicate) or isinstance(predicate, str)
+            if len(pair) != 2 or unknown or pair[0] == pair[1] or not known:
                 raise QueryError(
                     Code.BAD_PREDICATE,
-                    f"a predicate of {pair!r}: {function!r}",
-                    f"give {{(stream, other stream): function}}, the streams being {', '.join(self.inputs)}",
+                    f"a predicate of {pair!r}: {predicate!r}",
+                    "give {(stream, other stream): function or SQL condition}, the streams being "
+                    + ", ".join(self.inputs),
                 )
-        object.__setattr__(self, "predicates", given)
+        read = ((pair, SqlPredicate.of(pair, of) if isinstance(of, str) else of) for pair, of in given)
+        object.__setattr__(self, "predicates", tuple(read))
 
     def _set_by_stream(self) -> None:
         lateness = self.lateness

@@ -23,7 +23,7 @@ from whenabouts.core.lateness import drop_late
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.segmented_state import Layout, SegmentedState, rows_in_state
 from whenabouts.core.side_rows import SideRows, one_batch, table_of
-from whenabouts.core.stream_views import StreamViews, pair_test
+from whenabouts.core.stream_views import SqlPredicate, StreamViews, pair_test
 from whenabouts.core.timing_join import LEAST_SLOT_US
 from whenabouts.core.window_cost import cheapest, choose
 from whenabouts.core.window_graph import OPEN_US, Edge, WindowGraph
@@ -61,6 +61,9 @@ class WindowJoinOperator:
             probabilities=[*asked, *([JOINT] if query.joint else [])],
         )
         self.output_schema = self._columns.schema
+        for _, predicate in query.predicates:
+            if isinstance(predicate, SqlPredicate):
+                predicate.check(dict(zip(query.inputs, plain, strict=True)))
         self._choice = choose(query, streaming=streaming)
         self.event_time = T_LAST if streaming and self._choice.strategy == "bew" else None
         purpose = "" if self._choice.strategy == "bew" else "in the order of time"
@@ -113,6 +116,13 @@ class WindowJoinOperator:
             if block.num_rows:
                 kept.append(Arrival(input, block))
         return kept
+
+    def rates(self, arrivals: Sequence[Arrival]) -> list[float]:
+        """Rows per second and key of each stream among some rows; none where a stream has no row."""
+        fresh = self._with_keys(list(arrivals))
+        if len({arrival.input for arrival in fresh}) < len(self.readers):
+            return []
+        return self._views([self._side([], fresh, input) for input in range(len(self.readers))]).rates()
 
     def _join_all(self, fresh: list[Arrival], step: Step) -> None:
         """Finite input: all rows are here, so that rates can be measured before an algorithm is chosen."""
@@ -240,12 +250,14 @@ class WindowJoinOperator:
     def _output(self, rows: list[SideRows], at: list[Places], step: Step) -> Iterator[pa.RecordBatch]:
         """Combinations with their computed columns."""
         from whenabouts.core.combinations import stretch  # numba: imported when first needed
+        from whenabouts.core.gather import gather
 
-        n = len(at[0])
-        t_first, t_last = np.full(n, END_OF_TIME), np.full(n, NO_WATERMARK)
-        for side, places in zip(rows, at, strict=True):
+        t_first, t_last = (np.empty(len(at[0]), np.int64) for _ in range(2))
+        gather(rows[0].t_min, at[0], t_first)
+        gather(rows[0].t_max, at[0], t_last)
+        for side, places in zip(rows[1:], at[1:], strict=True):
             stretch(side.t_min, side.t_max, places, t_first, t_last)
-        extra: list[NDArray[np.generic]] = [t_first.astype("datetime64[us]"), t_last.astype("datetime64[us]")]
+        extra: list[NDArray[np.generic]] = [t_first, t_last]
         for edge in self._uncertain():
             one, other = (self.query.inputs.index(name) for name in (edge.first, edge.second))
             extra.append(self._probabilities(edge, rows[one], rows[other], at[one], at[other]))
