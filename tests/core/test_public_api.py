@@ -31,6 +31,7 @@ PUBLIC = {
     "QueryError",
     "Reason",
     "RejectedRowsWarning",
+    "SingleBucketWarning",
     "Template",
     "WhenaboutsError",
     "WindowExtent",

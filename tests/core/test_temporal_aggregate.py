@@ -53,7 +53,7 @@ def expected(query: TemporalAggregate, table: pa.Table, above: float | None) -> 
     return found
 
 
-@pytest.mark.filterwarnings("ignore::whenabouts.core.LossyQueryWarning")
+@pytest.mark.filterwarnings("ignore::whenabouts.core.LossyQueryWarning", "ignore::whenabouts.core.SingleBucketWarning")
 @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(st.data(), coalescings(units=(1, 1_000_000)), st.sampled_from([None, 0]), st.booleans())
 def test_any_query_over_any_readings(data: st.DataObject, example: Example, above: float | None, stream: bool) -> None:

@@ -83,7 +83,7 @@ def _same(a: Any, b: Any) -> bool:
     return a is not None and b is not None and (a == b or (a != a and b != b))
 
 
-@pytest.mark.filterwarnings("ignore::whenabouts.core.LossyQueryWarning")
+@pytest.mark.filterwarnings("ignore::whenabouts.core.LossyQueryWarning", "ignore::whenabouts.core.SingleBucketWarning")
 @settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
     st.data(), coalescings(units=(1_000_000,)), st.sampled_from(sorted(HOLDS)), st.sampled_from(["", "g", "v"]),

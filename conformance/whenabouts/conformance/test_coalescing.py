@@ -28,6 +28,8 @@ CASES = [("all", "batch"), ("slides", "batch, 3 buckets"), ("slides", "stream, 3
 """What every engine is held to; the other queries and variants are alike."""
 
 similar = pytest.mark.similar
+pytestmark = pytest.mark.filterwarnings("ignore::whenabouts.core.SingleBucketWarning")
+"""Windows of rows of all groups are among the queries."""
 
 
 @lru_cache

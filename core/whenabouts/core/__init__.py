@@ -17,6 +17,7 @@ from whenabouts.core.errors import (
     LossyQueryWarning,
     QueryError,
     RejectedRowsWarning,
+    SingleBucketWarning,
     WhenaboutsError,
 )
 from whenabouts.core.templates import Template
@@ -47,6 +48,7 @@ __all__ = [
     "QueryError",
     "Reason",
     "RejectedRowsWarning",
+    "SingleBucketWarning",
     "Template",
     "WhenaboutsError",
     "WindowExtent",

@@ -9,6 +9,7 @@ extent to come can hold), `extent_stream` (which extents are final, with `window
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Required, TypedDict
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
-from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.errors import Code, InputError, QueryError, SingleBucketWarning
 from whenabouts.core.events import EventReader
 from whenabouts.core.extent_stream import Coalescing, ExtentStream
 from whenabouts.core.extents import Extents, Instant, extents_of
@@ -134,8 +135,22 @@ class Coalesce:
             self.lateness_us[0],
         )
 
+    def _warn_of_one_bucket(self, streaming: bool) -> None:
+        if streaming and self.group and self.extents.window.over_all_groups:
+            warnings.warn(
+                f"{Code.SINGLE_BUCKET}: rows={self.rows} counts the rows of all groups together, so that one bucket, "
+                "and one core, gets the whole stream: per_group=True spreads it",
+                SingleBucketWarning,
+                stacklevel=3,
+            )
+
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> CoalesceOperator:
-        """The operator for a schema. Raises InputError WA-1023 for values that the equivalence cannot compare."""
+        """The operator for a schema.
+
+        Raises InputError WA-1023 for values that the equivalence cannot compare. Warns (`SingleBucketWarning`) of a
+        stream that one bucket must hold: that of a window of rows of all groups.
+        """
+        self._warn_of_one_bucket(streaming)
         return CoalesceOperator(self, schemas[0])
 
 

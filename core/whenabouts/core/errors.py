@@ -62,6 +62,8 @@ class Code(StrEnum):
     NO_LATENESS = "WA-2051"
     WATERMARKS_CLASH = "WA-2052"
     OUTPUT_MODE = "WA-2053"
+    SINGLE_BUCKET = "WA-2081"
+    SLIDE_OVER_WINDOW = "WA-2082"
     BAD_IDENTITY = "WA-2101"
 
     NO_JAVA = "WA-3001"
@@ -130,4 +132,8 @@ class RejectedRowsWarning(UserWarning):
 
 
 class LossyQueryWarning(UserWarning):
-    """A query leaves rows out by its very options: a slide longer than its window."""
+    """A query leaves rows out by its very options: a slide longer than its window (`WA-2082`)."""
+
+
+class SingleBucketWarning(UserWarning):
+    """A stream cannot be spread over machines: a window counts the rows of all groups together (`WA-2081`)."""

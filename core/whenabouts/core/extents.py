@@ -80,7 +80,8 @@ def extents_of(
     for step, size in ((slide_us, width_us), (slide_rows, rows)):
         if step is not None and size is not None and step > size:
             warnings.warn(
-                f"the slide {slide!r} is longer than the window: tuples between two extents are in none",
+                f"{Code.SLIDE_OVER_WINDOW}: the slide {slide!r} is longer than the window: "
+                "tuples between two extents are in none",
                 LossyQueryWarning,
                 stacklevel=4,
             )

@@ -2,13 +2,14 @@
 
 Candidates come from a plane sweep over begins: of two periods that share an instant or meet, one begins inside the
 other, so that with the tuples of each side in order of their begins the partners of a tuple are one range of the other
-side. O(n log n + candidates) at each instant, not n * m.
+side. From one instant of a look to the next only tuples that changed look for partners; the pairs of the others stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -89,6 +90,7 @@ class TemporalJoin(Coalesce):
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TemporalJoinOperator:  # type: ignore[override]
         """The operator for a left and a right schema."""
+        self._warn_of_one_bucket(streaming)
         return TemporalJoinOperator(self, schemas)
 
 
@@ -165,20 +167,31 @@ class TemporalJoinOperator:
         return sum(stream.rows_held(StorePart(store, place, 2)) for place, stream in enumerate(self._streams))
 
     def _joined(self, left: Look, right: Look) -> Iterator[pa.RecordBatch]:
-        """The pairs of each instant at which both sides have tuples."""
+        """The pairs of each instant at which both sides have tuples.
+
+        A pair of tuples that both stay as they were stays a pair: from one instant to the next only tuples that came,
+        grew, or lost their first constituents are looked at.
+        """
         sides = [_Side(look, self._names) for look in (left, right)]
-        codes = self._on.codes([side.rows for side in sides]) if self._on.names else [None, None]
-        for at_us in np.intersect1d(sides[0].at_us, sides[1].at_us):
-            places = [np.flatnonzero(side.at_us == at_us) for side in sides]
-            keys = [np.zeros(len(at), np.int64) if c is None else c[at] for c, at in zip(codes, places, strict=True)]
-            periods = [side.period(at) for side, at in zip(sides, places, strict=True)]
-            a, b = candidates(self.query.relation, periods[0], keys[0], periods[1], keys[1])
-            a, b = self._that_match(sides, places[0][a], places[1][b])
+        keys = self._on.codes([side.rows for side in sides]) if self._on.names else [None, None]
+        ends = np.unique(np.concatenate([end for side in sides for end in (side.start, side.end)]))
+        for side, key in zip(sides, keys, strict=True):
+            side.line_up(ends, key)
+        a = b = np.empty(0, np.int64)
+        for at_us in np.intersect1d(sides[0].instants, sides[1].instants):
+            come, stayed = zip(*(side.move_to(at_us) for side in sides), strict=True)
+            stay = sides[0].here[a] & sides[1].here[b]
+            new = [
+                touching(self.query.relation, *sides, come[0], sides[1].now),
+                touching(self.query.relation, *sides, stayed[0], come[1]),
+            ]
+            found = self._that_match(sides, *(np.concatenate(places) for places in zip(*new, strict=True)))
+            a, b = (np.concatenate([old[stay], more]) for old, more in zip((a, b), found, strict=True))
             if len(a):
                 yield self._output(int(at_us), sides, a, b)
 
     def _that_match(self, sides: list[_Side], a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
-        periods = [Period(*(pa.array(e) for e in s.period(at))) for s, at in zip(sides, (a, b), strict=True)]
+        periods = [Period(pa.array(s.start[at]), pa.array(s.end[at])) for s, at in zip(sides, (a, b), strict=True)]
         good = np.asarray(PREDICATES[self.query.relation](*periods))
         if self.query.min_duration is not None:
             start, end = _intersection(sides, a, b)
@@ -208,54 +221,72 @@ class TemporalJoinOperator:
 
 
 class _Side:
-    """The coalesced tuples of one side at all instants of a look."""
+    """The coalesced tuples of one side of a look: each once, however many extents hold it, and which extents do.
+
+    A tuple of an extent is told by the place of its first constituent and by its end.
+    """
 
     def __init__(self, look: Look, names: tuple[str, ...]) -> None:
         runs: Runs = look.runs()
-        self.at_us = look.ranges.at_us[runs.range]
-        self.rows = pa.table(look.tuples.taken(runs.first, names), names=list(names))
-        self._runs = runs
+        order = np.lexsort((runs.end, runs.first))
+        first, end = runs.first[order], runs.end[order]
+        new = np.ones(len(order), bool)
+        new[1:] = (np.diff(first) != 0) | (np.diff(end) != 0)
+        self.rows = pa.table(look.tuples.taken(first[new], names), names=list(names))
+        self.start, self.end = runs.start[order][new], end[new]
+        self._tuple = np.empty(len(order), np.int64)
+        self._tuple[order] = np.cumsum(new) - 1
+        self._at_us = look.ranges.at_us[runs.range]
 
-    def period(self, at: IntArray) -> tuple[IntArray, IntArray]:
-        """`[start, end)` of the tuples at places."""
-        return self._runs.start[at], self._runs.end[at]
+    def line_up(self, ends: IntArray, key: IntArray | None) -> None:
+        """Number tuples by key and begin, and leave out those whose key has a null: they are in no pair."""
+        key = np.zeros(len(self.start), np.int64) if key is None else key
+        stride = len(ends) + 1
+        self.begins, self.stops = (key * stride + np.searchsorted(ends, end) for end in (self.start, self.end))
+        self.limits = (key + 1) * stride
+        order = np.argsort(self.begins, kind="stable")
+        self.start, self.end, self.rows = self.start[order], self.end[order], self.rows.take(pa.array(order))
+        self.begins, self.stops, self.limits = self.begins[order], self.stops[order], self.limits[order]
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        known = key[self._tuple] != NULL_KEY
+        at_us, held = self._at_us[known], number[self._tuple[known]]
+        by_instant = np.lexsort((held, at_us))
+        self.instants, starts = np.unique(at_us[by_instant], return_index=True)
+        spans = pairwise([*starts.tolist(), len(held)])
+        self._extents = {
+            at: held[by_instant[start:stop]] for at, (start, stop) in zip(self.instants.tolist(), spans, strict=True)
+        }
+        self.here = np.zeros(len(order), bool)
+        self.now = np.empty(0, np.int64)
+
+    def move_to(self, at_us: int) -> tuple[IntArray, IntArray]:
+        """The tuples of the extent at an instant that were not in the one looked at before, and those that were."""
+        now = self._extents[int(at_us)]
+        stayed = self.here[now]
+        self.here[self.now] = False
+        self.here[now] = True
+        self.now = now
+        return now[~stayed], now[stayed]
 
 
 def _intersection(sides: list[_Side], a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
-    (a_start, a_end), (b_start, b_end) = sides[0].period(a), sides[1].period(b)
-    return np.maximum(a_start, b_start), np.minimum(a_end, b_end)
+    return np.maximum(sides[0].start[a], sides[1].start[b]), np.minimum(sides[0].end[a], sides[1].end[b])
 
 
-def candidates(
-    relation: str,
-    left: tuple[IntArray, IntArray],
-    left_keys: IntArray,
-    right: tuple[IntArray, IntArray],
-    right_keys: IntArray,
-) -> tuple[IntArray, IntArray]:
-    """Places of the pairs of equal keys that can be in the relation: those that touch, or that lie apart.
+def touching(relation: str, left: _Side, right: _Side, a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
+    """The pairs of equal keys that can be in the relation: those that share an instant or meet, or that lie apart.
 
-    >>> one, other = (np.array([0, 5]), np.array([2, 9])), (np.array([1]), np.array([5]))
-    >>> [at.tolist() for at in candidates("overlaps", one, np.zeros(2, int), other, np.zeros(1, int))]
-    [[0, 1], [0, 0]]
+    `a` and `b`: tuples of both sides, in order. O(log) for each, and the pairs.
     """
     if relation == "after":
-        b, a = candidates("before", right, right_keys, left, left_keys)
+        b, a = touching("before", right, left, b, a)
         return a, b
-    instants = np.unique(np.concatenate([*left, *right]))
-    (a_start, a_end), (b_start, b_end) = (
-        tuple(keys * (len(instants) + 1) + np.searchsorted(instants, ends) for ends in side)
-        for side, keys in ((left, left_keys), (right, right_keys))
-    )
-    known_a, known_b = np.flatnonzero(left_keys != NULL_KEY), np.flatnonzero(right_keys != NULL_KEY)
-    by_b = known_b[np.argsort(b_start[known_b], kind="stable")]
     if relation == "before":
-        limit = (left_keys[known_a] + 1) * (len(instants) + 1)
-        return _expanded(known_a, by_b, b_start, a_end[known_a] + 1, limit)
-    by_a = known_a[np.argsort(a_start[known_a], kind="stable")]
-    one = _expanded(known_a, by_b, b_start, a_start[known_a], a_end[known_a] + 1)
-    b, a = _expanded(known_b, by_a, a_start, b_start[known_b] + 1, b_end[known_b] + 1)
-    return np.concatenate([one[0], a]), np.concatenate([one[1], b])
+        return _expanded(a, b, right.begins, left.stops[a] + 1, left.limits[a])
+    one = _expanded(a, b, right.begins, left.begins[a], left.stops[a] + 1)
+    other, base = _expanded(b, a, left.begins, right.begins[b] + 1, right.stops[b] + 1)
+    return np.concatenate([one[0], base]), np.concatenate([one[1], other])
 
 
 def _expanded(
