@@ -72,6 +72,25 @@ def test_an_engine_gives_what_local_gives(cli: Cli, tmp_path: Path, other: str, 
     assert outcomes[other] == outcomes["local"]
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as above
+@pytest.mark.parametrize("mode", ["", "--stream --lateness 5s"])
+def test_spark_reads_parquet_files_itself(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Files of one schema whose times have a zone are never read by the command, and the rows are those of `local`."""
+    for number in range(2):
+        at = pa.array([number * 10_000 + n * 700 for n in range(12)], pa.timestamp("ms", "Europe/Paris"))
+        table = pa.table({"k": [n % 3 for n in range(12)], "t": at, "id": range(12 * number, 12 * number + 12)})
+        (tmp_path / "events").mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / "events" / f"{number}.parquet")
+    line = f"join events events --on k --left-time t --right-time t --within 2s --confidence 1 --how full_outer {mode}"
+    assert cli(f"{line} -o local.parquet").exit_code == 0
+    monkeypatch.setattr("whenabouts.cli.tables.read_file", None)
+    done = cli(f"{line} --engine spark -o spark.parquet")
+    assert done.exit_code == 0, done.stderr
+    assert rows("spark.parquet") == rows("local.parquet")
+    assert pq.read_schema("spark.parquet").equals(pq.read_schema("local.parquet"))
+
+
 @pytest.mark.parametrize("engine", ["spark", "flink"])
 def test_what_an_engine_raises_ends_with_4(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str

@@ -273,7 +273,7 @@ def test_a_bug_of_ours_is_no_rejected_row(cli: Cli, pair_of_files: Path, monkeyp
     """An unexpected exception ends with 4: 1 would say that the result is there."""
     from whenabouts.cli import run
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **options: object) -> None:
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr(run, "read_input", broken)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from whenabouts.cli import outputs
-from whenabouts.cli.outputs import check_columns, check_targets, write_table
+from whenabouts.cli.outputs import check_columns, check_targets, write_batches, write_table
 from whenabouts.core.errors import EngineError, QueryError
 from whenabouts.core.event_files import read_file
 
@@ -78,7 +78,7 @@ def test_a_crash_leaves_the_old_file_and_no_half_one(tmp_path: Path, monkeypatch
     file = tmp_path / "f.csv"
     file.write_text("old")
 
-    def half(table: pa.Table, sink: object) -> None:
+    def half(schema: pa.Schema, batches: object, sink: object) -> None:
         sink.write(b"half")  # type: ignore[attr-defined]
         raise OSError("no space left on device")
 
@@ -115,3 +115,26 @@ def test_targets_are_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(QueryError, match="is a folder"):
         check_targets(None, str(tmp_path / "d.csv"))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("sizes", [[], [3], [4, 4], [1, 9, 2, 0, 5]])
+def test_rows_that_come_piece_by_piece_are_all_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, sizes: list[int]
+) -> None:
+    """Cut anew into pieces of four rows, whatever the sizes of the batches are."""
+    for name in ("_PARQUET_ROWS_AT_ONCE", "_CSV_ROWS_AT_ONCE", "_JSON_ROWS_AT_ONCE"):
+        monkeypatch.setattr(f"whenabouts.cli.outputs.{name}", 4)
+    n = pa.table({"n": pa.array(range(sum(sizes)), pa.int64())})
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    batches = [n.slice(start, size).combine_chunks() for start, size in zip(starts, sizes, strict=True)]
+    file = tmp_path / f"f.{kind}"
+    write_batches(n.schema, iter([batch for table in batches for batch in table.to_batches()]), str(file))
+    if kind == "parquet":
+        assert pq.read_table(file).equals(n)
+        groups = pq.ParquetFile(file).metadata
+        assert all(groups.row_group(place).num_rows <= 4 for place in range(groups.num_row_groups))
+    elif kind == "csv":
+        assert file.read_text().splitlines() == ['"n"', *map(str, range(sum(sizes)))]
+    else:
+        assert file.read_text().splitlines() == [f'{{"n": {i}}}' for i in range(sum(sizes))]

@@ -151,7 +151,7 @@ def test_a_join_of_replayed_streams_is_the_join_of_the_files(spark: SparkSession
     query["how"] = "left_outer"
     late = Lateness("1 minute", "1 minute")
     table = local(events).select(["id", "t_min", "t_max"])
-    other = table.filter(pa.compute.less(table["id"], 45))
+    other = table.filter(pa.compute.less(table["id"], 8))
     want = join_locally(table, other, **query).select(["id_left", "id_right", "probability"])
     sides = [
         spark.readStream.format("whenabouts")
@@ -160,7 +160,7 @@ def test_a_join_of_replayed_streams_is_the_join_of_the_files(spark: SparkSession
         for _ in range(2)
     ]
     left, right = (side.select("_wa_end_of_input", "id", "t_min", "t_max") for side in sides)
-    right = right.where("id < 45 or _wa_end_of_input")
+    right = right.where("id < 8 or _wa_end_of_input")
     found: list[pa.Table] = []
 
     def write(batch: DataFrame, number: int) -> None:
@@ -170,8 +170,7 @@ def test_a_join_of_replayed_streams_is_the_join_of_the_files(spark: SparkSession
     running = pairs.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     running.processAllAvailable()
     running.stop()
-    assert want.num_rows > N
-    assert want["id_right"].null_count
+    assert 0 < want["id_right"].null_count < want.num_rows
     assert rows(pa.concat_tables(found).cast(want.schema)) == rows(want)
 
 

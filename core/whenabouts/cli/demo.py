@@ -153,6 +153,7 @@ def _run(query: TimingJoin, inputs: tuple[Input, Input], engine: str, stream: bo
     with progress(False) as shown:
         shown.stage(f"{title}")
         started = perf_counter()
-        outcome = run_on(engine, query, inputs, stream=stream, progress=shown)
+        found = run_on(engine, query, inputs, stream=stream, progress=shown)
+        pairs = found.table()
         seconds = perf_counter() - started
-    return RunResult(title, in_order(outcome.output), outcome.rejects.num_rows, seconds)
+    return RunResult(title, in_order(pairs), found.rejects.num_rows, seconds)

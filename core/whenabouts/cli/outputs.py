@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from whenabouts.core.errors import Code, EngineError, QueryError
 
 STDOUT = "-"
+_PARQUET_ROWS_AT_ONCE = 1 << 20
 _CSV_ROWS_AT_ONCE = 500_000
 _JSON_ROWS_AT_ONCE = 20_000
 
@@ -61,19 +62,24 @@ def check_columns(schema: pa.Schema, target: str | None, option: str) -> None:
 
 
 def write_table(table: pa.Table, target: str) -> None:
-    """Write a table; a file appears under its name only when it is whole. Times are ISO 8601 in CSV and JSON lines.
+    """Write a table, as `write_batches` does."""
+    write_batches(table.schema, iter(table.to_batches()), target)
 
-    Raises: EngineError WA-3005 where the disk refuses.
+
+def write_batches(schema: pa.Schema, batches: Iterator[pa.RecordBatch], target: str) -> None:
+    """Write rows as they come; a file appears under its name only when it is whole. Times are ISO 8601 in text files.
+
+    Memory: a million rows or so. Raises: EngineError WA-3005 where the disk refuses.
     """
     if target == STDOUT:
-        _write_csv(table, sys.stdout.buffer)
+        _write_csv(schema, batches, sys.stdout.buffer)
         return
     path = Path(target)
     half = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with half.open("wb") as file:
             write = _WRITERS[path.suffix.lower()]
-            write(table, file)
+            write(schema, batches, file)
         half.replace(path)
     except (OSError, pa.ArrowException) as error:
         raise EngineError(Code.ENGINE_FAILED, f"{target} could not be written: {error}", "is the disk full?") from error
@@ -110,22 +116,42 @@ def json_lines(table: pa.Table) -> list[str]:
     return [json.dumps(_finite(row), ensure_ascii=False, default=_json_value) for row in rows]
 
 
-def _write_parquet(table: pa.Table, file: IO[bytes]) -> None:
+def _write_parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch], file: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
-    pq.write_table(table, file, compression="zstd")
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for table in _tables(schema, batches, _PARQUET_ROWS_AT_ONCE):
+            writer.write_table(table)
 
 
-def _write_csv(table: pa.Table, file: IO[bytes]) -> None:
+def _write_csv(schema: pa.Schema, batches: Iterator[pa.RecordBatch], file: IO[bytes]) -> None:
     from pyarrow import csv
 
-    ready = _csv_ready(table)
-    for start in range(0, max(ready.num_rows, 1), _CSV_ROWS_AT_ONCE):
+    header = True
+    for table in _tables(schema, batches, _CSV_ROWS_AT_ONCE):
         sink = pa.BufferOutputStream()  # Arrow would close the stdout that it is given
-        options = csv.WriteOptions(include_header=start == 0)
-        csv.write_csv(ready.slice(start, _CSV_ROWS_AT_ONCE), sink, options)
+        csv.write_csv(_csv_ready(table), sink, csv.WriteOptions(include_header=header))
         file.write(sink.getvalue())
+        header = False
     file.flush()
+
+
+def _tables(schema: pa.Schema, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """The batches in tables of `rows` rows, the last one smaller: at least one table, if without rows."""
+    waiting: list[pa.RecordBatch] = []
+    held, first = 0, True
+    for batch in batches:
+        waiting.append(batch)
+        held += batch.num_rows
+        if held >= rows:
+            whole = pa.Table.from_batches(waiting, schema)
+            for start in range(0, held - rows + 1, rows):
+                yield whole.slice(start, rows)
+            waiting = whole.slice(held - held % rows).to_batches()
+            held %= rows
+            first = False
+    if held or first:
+        yield pa.Table.from_batches(waiting, schema)
 
 
 def _csv_ready(table: pa.Table) -> pa.Table:
@@ -140,10 +166,9 @@ def _csv_ready(table: pa.Table) -> pa.Table:
     return table
 
 
-def _write_jsonl(table: pa.Table, file: IO[bytes]) -> None:
-    for start in range(0, table.num_rows, _JSON_ROWS_AT_ONCE):
-        lines = json_lines(table.slice(start, _JSON_ROWS_AT_ONCE))
-        file.write("".join(line + "\n" for line in lines).encode())
+def _write_jsonl(schema: pa.Schema, batches: Iterator[pa.RecordBatch], file: IO[bytes]) -> None:
+    for table in _tables(schema, batches, _JSON_ROWS_AT_ONCE):
+        file.write("".join(line + "\n" for line in json_lines(table)).encode())
 
 
 def _finite(value: Any) -> Any:
@@ -168,7 +193,7 @@ def _json_value(value: object) -> str | int:
     raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
 
 
-_WRITERS: dict[str, Callable[[pa.Table, IO[bytes]], None]] = {
+_WRITERS: dict[str, Callable[[pa.Schema, Iterator[pa.RecordBatch], IO[bytes]], None]] = {
     ".parquet": _write_parquet,
     ".csv": _write_csv,
     ".jsonl": _write_jsonl,

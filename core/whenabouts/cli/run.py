@@ -11,10 +11,11 @@ import click
 import pyarrow as pa
 
 from whenabouts.cli.app import REJECTED_AND_STRICT
-from whenabouts.cli.engines import run_on
+from whenabouts.cli.engine_results import EngineResult
+from whenabouts.cli.engines import reads_files, run_on
 from whenabouts.cli.expected_pairs import at_most, refuse_over
 from whenabouts.cli.options import CommonOptions
-from whenabouts.cli.outputs import check_columns, check_targets, write_table
+from whenabouts.cli.outputs import check_columns, check_targets, write_batches, write_table
 from whenabouts.cli.progress import Progress, progress
 from whenabouts.cli.reject_tables import counts_by_code, merge_rejects, told
 from whenabouts.cli.result_table import print_first_rows
@@ -22,7 +23,6 @@ from whenabouts.cli.tables import Input, read_input
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.events import EventReader, rejects_schema, times
-from whenabouts.core.local import Outcome
 from whenabouts.core.protocol import Query
 from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.written_times import ClockRules
@@ -90,12 +90,12 @@ def run_command(
             return
         shown.stage(f"running on {common.engine}", sum(source.rows_in for source in inputs))
         started = perf_counter()
-        outcome = run_on(common.engine, complete, inputs, stream=common.stream, progress=shown)
+        found = run_on(common.engine, complete, inputs, stream=common.stream, progress=shown)
         seconds.run = perf_counter() - started
         shown.stage("writing")
-        rejects = merge_rejects(inputs, outcome.rejects)
-        _write(outcome.output, rejects, common)
-    _account(inputs, outcome, rejects, common, seconds, result)
+        rejects = merge_rejects(inputs, found.rejects)
+        _write(found, rejects, common)
+    _account(inputs, found, rejects, common, seconds, result)
 
 
 def longest_us(source: Input, spec: TimeSpec) -> int:
@@ -122,7 +122,8 @@ def _read(
     inputs = []
     for name, path, spec in zip(query.inputs, paths, specs, strict=True):
         shown.stage(f"reading {name}")
-        inputs.append(read_input(name, path, spec.columns, clock, spec.template_column))
+        left = reads_files(common.engine)
+        inputs.append(read_input(name, path, spec.columns, clock, spec.template_column, left_to_engine=left))
     return tuple(inputs)
 
 
@@ -143,18 +144,18 @@ def _explained(query: Query, inputs: Sequence[Input], common: CommonOptions) -> 
     return lines + [f"{name}: {value}" for name, value in fields if value is not None]
 
 
-def _write(output: pa.Table, rejects: pa.Table, common: CommonOptions) -> None:
+def _write(found: EngineResult, rejects: pa.Table, common: CommonOptions) -> None:
     if common.rejects is not None:
         write_table(rejects, common.rejects)
     if common.output is None:
-        print_first_rows(output)
+        print_first_rows(found)
     else:
-        write_table(output, common.output)
+        write_batches(found.schema, found.batches, common.output)
 
 
 def _account(
     inputs: Sequence[Input],
-    outcome: Outcome,
+    found: EngineResult,
     rejects: pa.Table,
     common: CommonOptions,
     seconds: _Seconds,
@@ -162,14 +163,14 @@ def _account(
 ) -> None:
     """Print what became of every row; a row that is in neither account is the engine's failure (WA-3005)."""
     rows_in = sum(source.rows_in for source in inputs)
-    processed = outcome.metrics.get(metrics.PROCESSED, rows_in - rejects.num_rows)
-    replayed = outcome.metrics.get(metrics.REPLAYED, 0)
+    processed = found.metrics.get(metrics.PROCESSED, rows_in - rejects.num_rows)
+    replayed = found.metrics.get(metrics.REPLAYED, 0)
     parts = ", ".join(f"{source.name} {source.rows_in:,}" for source in inputs)
     say_all(
         [
             f"rows in {rows_in:,} ({parts}) = processed {processed:,} + rejected {rejects.num_rows:,}"
             + (f" + replayed {replayed:,}" if replayed else ""),
-            f"{result} {outcome.output.num_rows:,}" + (f" -> {common.output}" if common.output else ""),
+            f"{result} {found.rows:,}" + (f" -> {common.output}" if common.output else ""),
         ]
     )
     if rejects.num_rows:

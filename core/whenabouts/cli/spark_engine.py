@@ -1,44 +1,141 @@
 """Runs a command's query on a local Spark; imported only when Spark is chosen.
 
-The plugin's harness does the work: it stages the inputs as Parquet files in our order, reads them in batch or as a
-stream with a checkpoint, one file of every input a micro-batch, and tells the stream when they are used up.
+Inputs are Parquet files: those of the user where Spark can read them as they are, else copies of what the command has
+read. Results are written by Spark's tasks, as the blobs that they come in, and read again one after the other: this
+process holds no more of them than a blob.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from whenabouts.cli.tables import Input
+from whenabouts.cli.engine_results import EngineResult
+from whenabouts.cli.tables import Input, ParquetTables
 from whenabouts.core.events import rejects_schema
-from whenabouts.core.harness import Variant
-from whenabouts.core.local import Outcome
+from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting, read_counts
 from whenabouts.core.protocol import Query
+from whenabouts.core.segments import decode
 from whenabouts.spark_plugin import check_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 BUCKETS = 32
 """Into how many parts keys are split, on any machine: more than cores, so that they share the work evenly."""
 
+FIRST_FILE_S = 1_000_000_000
+"""Modification time of file 0; file n is n seconds younger. Spark's file source takes the oldest first."""
 
-def run_on_spark(query: Query, inputs: Sequence[Input], *, stream: bool) -> Outcome:
-    """Run a query over the inputs' tables, one file each, and collect all that it gave.
+_BLOBS_AT_ONCE = 4
+
+
+def can_read(schema: pa.Schema) -> bool:
+    """Whether Spark reads Parquet files of this schema as the command would."""
+    check_environment()
+    from whenabouts.spark_plugin.arrow_types import in_spark_types
+
+    return bool(in_spark_types(schema) == schema)
+
+
+def run_on_spark(query: Query, inputs: Sequence[Input], *, stream: bool) -> EngineResult:
+    """Run a query over the inputs, one file of each after the other, to their end.
 
     Raises: EngineError WA-3001 or WA-3002 where Spark cannot run here; what Spark raises passes through.
     """
     check_environment()
-    from whenabouts.spark_plugin.harness import SparkHarness
+    from whenabouts.spark_plugin.api import tagged
+    from whenabouts.spark_plugin.sessions import local_session
 
     operator = query.operator([source.schema for source in inputs], streaming=stream)
-    run = SparkHarness().open(query, Variant(streaming=stream, parallelism=BUCKETS))
-    for source in inputs:
-        run.source(source.name, [for_spark(table) for table in source.tables])
-    outcome = run.collect()
-    return Outcome(
-        as_local(outcome.output, operator.output_schema),
-        as_local(outcome.rejects, rejects_schema([reader.schema for reader in operator.readers])),
-        outcome.metrics,
+    # With a writer for each tag, Spark need not sort blobs by tag before it writes them.
+    spark = local_session(spark__sql__maxConcurrentOutputFileWriters=4)
+    holder = TemporaryDirectory(prefix="whenabouts-")  # goes when the result is read, or at the latest with the process
+    folder = Path(holder.name)
+    if stream:
+        hosting = _stream(spark, query, [_staged(source, folder) for source in inputs], folder)
+    else:
+        frames = [_batch(spark, source, folder) for source in inputs]
+        result = tagged(query, frames, buckets=BUCKETS)
+        _write(result.tagged, folder / "result" / "0")
+        hosting = result.hosting
+    rejects = rejects_schema([reader.schema for reader in operator.readers])
+    found = pa.Table.from_batches(
+        [decode(blob, hosting.rejects_schema) for blob in _blobs(folder, REJECTED)], hosting.rejects_schema
     )
+    return EngineResult(
+        operator.output_schema,
+        _output(holder, hosting, operator.output_schema),
+        as_local(found, rejects),
+        read_counts(_blobs(folder, COUNTS)),
+    )
+
+
+def _stream(spark: SparkSession, query: Query, folders: list[Path], folder: Path) -> Hosting:
+    from whenabouts.spark_plugin.api import tagged
+    from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
+
+    end = EndOfInput(spark, folder / "end")
+    frames = []
+    for source in folders:
+        schema = spark.read.parquet(source.as_uri()).schema
+        frames.append(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(source.as_uri()))
+    result = tagged(query, frames, buckets=BUCKETS, end_of_input=end.stream)
+
+    def write(batch: DataFrame, number: int) -> None:
+        _write(batch, folder / "result" / str(number))
+
+    writer = result.tagged.writeStream.foreachBatch(write)
+    run_to_end(writer.option("checkpointLocation", (folder / "checkpoint").as_uri()).start(), end)
+    return result.hosting
+
+
+def _write(tagged: DataFrame, folder: Path) -> None:
+    """All results by tag; a micro-batch that comes again replaces its first attempt."""
+    tagged.write.mode("overwrite").partitionBy("tag").parquet(folder.as_uri())
+
+
+def _blobs(folder: Path, tag: int) -> Iterator[bytes]:
+    for part in sorted((folder / "result").glob(f"*/tag={tag}/*.parquet")):
+        with pq.ParquetFile(part) as file:
+            for batch in file.iter_batches(batch_size=_BLOBS_AT_ONCE, columns=["blob"]):
+                yield from (blob.as_py() for blob in batch.column(0))
+
+
+def _output(holder: TemporaryDirectory[str], hosting: Hosting, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    written = hosting.operator().output_schema
+    with holder as folder:
+        for blob in _blobs(Path(folder), OUTPUT):
+            rows = pa.Table.from_batches([decode(blob, written)])
+            yield from as_local(rows, schema).combine_chunks().to_batches()
+
+
+def _batch(spark: SparkSession, source: Input, folder: Path) -> DataFrame:
+    if isinstance(source.tables, ParquetTables):
+        return spark.read.parquet(*(path.absolute().as_uri() for path in source.tables.paths))
+    return spark.read.parquet(_staged(source, folder).as_uri())
+
+
+def _staged(source: Input, folder: Path) -> Path:
+    """A folder with a Parquet file for each of the input's, which Spark takes in this order."""
+    target = folder / "inputs" / source.name
+    target.mkdir(parents=True)
+    for number in range(len(source.tables)):
+        path = target / f"{number:06}.parquet"
+        if isinstance(source.tables, ParquetTables):
+            shutil.copyfile(source.tables.paths[number], path)
+        else:
+            table = for_spark(source.tables[number])
+            pq.write_table(table, path, coerce_timestamps="us", allow_truncated_timestamps=True)
+        os.utime(path, (FIRST_FILE_S + number, FIRST_FILE_S + number))
+    return target
 
 
 def as_local(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from whenabouts.core.event_files import cast_to, check_distinct, find_files, format_of, read_file, unified
 from whenabouts.core.written_times import ClockRules, Findings, Settled, settle
 
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"
+
+
+class ParquetTables(Sequence[pa.Table]):
+    """The tables of Parquet files of one schema, each read when it is asked for: what an engine may read by itself."""
+
+    def __init__(self, paths: Sequence[Path], schema: pa.Schema) -> None:
+        self.paths, self.schema = tuple(paths), schema
+        self.num_rows = sum(pq.read_metadata(path).num_rows for path in paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, at: int) -> pa.Table: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[pa.Table]: ...
+    def __getitem__(self, at: int | slice) -> pa.Table | list[pa.Table]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(len(self))[at]]
+        return cast_to(read_file(self.paths[at]), self.schema, self.paths[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +48,7 @@ class Input:
     """
 
     name: str
-    tables: tuple[pa.Table, ...]
+    tables: Sequence[pa.Table]
     unparsable: pa.Table
     notes: tuple[str, ...] = ()
     unparsable_at: tuple[int, ...] = ()
@@ -33,7 +56,7 @@ class Input:
     @property
     def schema(self) -> pa.Schema:
         """Schema of every table."""
-        return self.tables[0].schema
+        return self.tables.schema if isinstance(self.tables, ParquetTables) else self.tables[0].schema
 
     @property
     def raw_schema(self) -> pa.Schema:
@@ -43,13 +66,23 @@ class Input:
     @property
     def rows_in(self) -> int:
         """Rows that the files hold."""
-        return sum(int(table.num_rows) for table in (*self.tables, self.unparsable))
+        read = isinstance(self.tables, ParquetTables)
+        told = self.tables.num_rows if read else sum(table.num_rows for table in self.tables)
+        return int(told + self.unparsable.num_rows)
 
 
 def read_input(
-    name: str, path: str, time_columns: tuple[str, ...], clock: ClockRules, template_column: str | None = None
+    name: str,
+    path: str,
+    time_columns: tuple[str, ...],
+    clock: ClockRules,
+    template_column: str | None = None,
+    *,
+    left_to_engine: Callable[[pa.Schema], bool] | None = None,
 ) -> Input:
     """Read all files under `path` (a file, a folder, a glob) as the input called `name`. Memory: all of it.
+
+    But Parquet files of one schema, whose times need no settling, are not read where `left_to_engine` says so of it.
 
     Times are settled. The template column keeps its values as they are written: "007" is not the template "7".
 
@@ -57,6 +90,10 @@ def read_input(
     name and the column; QueryError WA-2009 for two columns of one name; and what `settle` raises.
     """
     files, notes = find_files(path)
+    if left_to_engine is not None:
+        there = _as_they_are(files, time_columns)
+        if there is not None and left_to_engine(there.schema):
+            return Input(name, there, there.schema.empty_table(), tuple(notes))
     found = Findings()
     texts = (*time_columns, *([template_column] if template_column else ()))
     raw = [read_file(file, texts) for file in files]
@@ -68,6 +105,24 @@ def read_input(
     starts = accumulate((table.num_rows for table in raw), initial=0)
     lost = tuple(start + int(at) for start, part in zip(starts, settled, strict=False) for at in part.lost)
     return Input(name, tuple(tables), unparsable, (*notes, *found.notes(name, clock.zone)), lost)
+
+
+def _as_they_are(files: list[Path], time_columns: tuple[str, ...]) -> ParquetTables | None:
+    """Parquet files that all have one schema and times with a zone; None for others, about which there is more to say.
+
+    Names with an underscore or a dot in front are passed over by engines.
+    """
+    if any(format_of(file) != "parquet" or file.name.startswith(("_", ".")) for file in files):
+        return None
+    try:
+        schemas = [pq.read_schema(file).remove_metadata() for file in files]
+    except (OSError, pa.ArrowException):
+        return None
+    schema = schemas[0]
+    times = [schema.field(name).type for name in time_columns if schema.names.count(name) == 1]
+    plain = len(times) == len(time_columns) and len(set(schema.names)) == len(schema)
+    plain &= all(pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit in ("ms", "us") for kind in times)
+    return ParquetTables(files, schema) if plain and all(each == schema for each in schemas) else None
 
 
 def _whole_numbers(tables: list[pa.Table], column: str) -> list[pa.Table]:
