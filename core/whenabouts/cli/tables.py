@@ -66,9 +66,9 @@ class Input:
     @property
     def rows_in(self) -> int:
         """Rows that the files hold."""
-        read = isinstance(self.tables, ParquetTables)
-        told = self.tables.num_rows if read else sum(table.num_rows for table in self.tables)
-        return int(told + self.unparsable.num_rows)
+        tables = self.tables
+        rows = [tables.num_rows] if isinstance(tables, ParquetTables) else [table.num_rows for table in tables]
+        return int(sum(rows) + self.unparsable.num_rows)
 
 
 def read_input(

@@ -182,8 +182,8 @@ class TemporalJoinOperator:
             come, stayed = zip(*(side.move_to(at_us) for side in sides), strict=True)
             stay = sides[0].here[a] & sides[1].here[b]
             new = [
-                touching(self.query.relation, *sides, come[0], sides[1].now),
-                touching(self.query.relation, *sides, stayed[0], come[1]),
+                touching(self.query.relation, sides[0], sides[1], come[0], sides[1].now),
+                touching(self.query.relation, sides[0], sides[1], stayed[0], come[1]),
             ]
             found = self._that_match(sides, *(np.concatenate(places) for places in zip(*new, strict=True)))
             a, b = (np.concatenate([old[stay], more]) for old, more in zip((a, b), found, strict=True))
