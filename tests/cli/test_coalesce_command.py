@@ -43,6 +43,7 @@ def readings(tmp_path: Path) -> pa.Table:
     return table
 
 
+@pytest.mark.filterwarnings("ignore::whenabouts.core.SingleBucketWarning")
 @pytest.mark.parametrize(
     ("options", "query"),
     [

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance.oracle_coalescing import equivalent
 from whenabouts.core import InputError, QueryError
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.local import run_stream
 from whenabouts.core.value_equivalence import (
     BOUNDED,
     KINDS,
@@ -87,3 +89,16 @@ def test_refusals(text: str) -> None:
 def test_types_that_cannot_be_compared(kind: str, type_: pa.DataType) -> None:
     with pytest.raises(InputError, match="WA-1023"):
         check_comparable(parse_equivalence(kind), pa.schema({"v": type_}), ["v"])
+
+
+def test_a_run_of_zeros_of_both_signs_shows_the_one_that_is_left() -> None:
+    """0.0 and -0.0 are equal and make a run, but look different once the first one has expired."""
+    at = [1_000, 1_100, 1_200, 1_500, 5_400, 5_500]
+    values = [0.0, -0.0, -0.0, -0.0, 1.0, 1.0]
+    files = [pa.table({"t": [ms * 1_000], "v": [value]}) for ms, value in zip(at, values, strict=True)]
+    told = []
+    for scheme in ("eager", "lazy"):
+        query = Coalesce(time="t", values="v", window="4s", slide="50ms", scheme=scheme)
+        rows = run_stream(query, [files]).output.to_pylist()
+        told.append([math.copysign(1, row["v"]) for row in rows if row["window_end"] == 5_100_000])
+    assert told == [[-1.0], [-1.0]]

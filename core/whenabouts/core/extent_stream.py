@@ -21,7 +21,15 @@ from whenabouts.core.stores import StorePart
 from whenabouts.core.temporal_tuples import TemporalTuples, links_of
 from whenabouts.core.tuple_stream import TupleStream
 from whenabouts.core.value_equivalence import Equivalence
-from whenabouts.core.window_ranges import Ranges, ranges_at, ranges_of_row_slides, ranges_of_slides, whole_groups
+from whenabouts.core.window_ranges import (
+    Marks,
+    Ranges,
+    ranges_at,
+    ranges_of_row_slides,
+    ranges_of_slides,
+    ranges_up_to,
+    whole_groups,
+)
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -104,12 +112,18 @@ class ExtentStream:
         return rows_in_state(StorePart(store, 0, 2), 1) + rows_kept(StorePart(store, 1, 2))
 
     def step(
-        self, store: SegmentStore, blocks: Sequence[pa.RecordBatch], until_us: int, latest_us: int, step: Step
+        self,
+        store: SegmentStore,
+        blocks: Sequence[pa.RecordBatch],
+        until_us: int,
+        latest_us: int,
+        step: Step,
+        marks: Marks | None = None,
     ) -> Look | None:
         """Take in rows that are not late, and give the extents that are final now; None where there is none.
 
         All rows before `until_us` are here; at `END_OF_TIME` no state is written. `latest_us`: the greatest time of all
-        rows there have been.
+        rows there have been. `marks`: where windows that slide by rows end, if another stream says so.
         """
         kept = KeptTuples(StorePart(store, 1, 2), self._form, self.rows.keys, self.how.extents)
         was = kept.clock
@@ -118,14 +132,16 @@ class ExtentStream:
         new, first_waiting = self.rows.settle(StorePart(store, 0, 2), blocks, until, step)
         now = Clock(until, latest, was.counted + len(new))
         new = self._not_after(new, self.how.extents.at_us)
-        look = self._look(kept, new, was, now, step)
+        look = self._look(kept, new, was, now, step, marks)
         if until != END_OF_TIME:
             kept.save(now)
             metrics.held(step.gauges, self.rows.reader.name, kept.rows_held, kept.bytes_held)
             step.timer_us = self._timer(now, kept.rows_held > 0, first_waiting)
         return look
 
-    def _look(self, kept: KeptTuples, new: TemporalTuples, was: Clock, now: Clock, step: Step) -> Look | None:
+    def _look(
+        self, kept: KeptTuples, new: TemporalTuples, was: Clock, now: Clock, step: Step, marks: Marks | None
+    ) -> Look | None:
         extents = self.how.extents
         due = self._is_due(was, now)
         merged = kept.merged(new, self._floor(was), whole=due)
@@ -135,7 +151,7 @@ class ExtentStream:
             linked, compared = links_of(tuples, self.how.values, self.how.equivalence)
             step.metrics[metrics.COMPARED] += compared
             if due:
-                look = self._extents(kept, merged, linked, was, now)
+                look = self._extents(kept, merged, linked, was, now, marks)
         if now.until == END_OF_TIME:
             return look
         linked = np.zeros(len(tuples), bool) if linked is None else linked
@@ -159,11 +175,15 @@ class ExtentStream:
             return ending or first_slide(was.until, extents.slide_us) < first_slide(now.until, extents.slide_us)
         return ending or extents.is_history or extents.slide_rows is not None
 
-    def _extents(self, kept: KeptTuples, merged: Merged, linked: BoolArray, was: Clock, now: Clock) -> Look:
+    def _extents(
+        self, kept: KeptTuples, merged: Merged, linked: BoolArray, was: Clock, now: Clock, marks: Marks | None
+    ) -> Look:
         tuples, extents, window, names = merged.tuples, self.how.extents, self.how.extents.window, self.how.group
         if extents.is_history:
             final = now.until == END_OF_TIME or (extents.at_us is not None and extents.at_us < now.until)
             return Look(tuples, linked, whole_groups(tuples), merged.weight, open_ended=not final)
+        if marks is not None:
+            return Look(tuples, linked, ranges_up_to(tuples, window, marks, names))
         if extents.slide_rows is not None:
             numbering = kept.numbering(merged)
             if window.per_group and now.until != END_OF_TIME:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.events import PREFIX, T_MAX, T_MIN
 from whenabouts.core.temporal_tuples import TemporalTuples, one_chunk
+from whenabouts.core.value_equivalence import same_bits
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -73,11 +74,19 @@ class TupleForm:
     def encode(
         self, tuples: TemporalTuples, at: IntArray, new: BoolArray, weight: IntArray | None = None
     ) -> pa.RecordBatch:
-        """The tuples at these places, in order, as they are kept; `new[i]`: the i-th begins a run. O(tuples)."""
+        """The tuples at these places, in order, as they are kept; `new[i]`: the i-th begins a run. O(tuples).
+
+        A run whose tuples look different, 0.0 and -0.0, is kept in pieces: each may be the first that is left.
+        """
         times = tuples.times[at]
         if not self.eager:
             columns = [pa.array(times), pa.array(times), *tuples.taken(at, self.names)]
             return pa.RecordBatch.from_arrays(columns, schema=self.stored)
+        once = self.group if self.all_values else self.names
+        shown = [name for name in once if pa.types.is_floating(self.schema.field(name).type)]
+        place = np.arange(len(at))
+        looks = pa.Table.from_arrays(tuples.taken(at, shown), names=shown)
+        new = new | ~np.append(True, same_bits(looks, place[:-1], place[1:]))[: len(at)]
         heads = np.flatnonzero(new)
         ends = np.append(heads, len(at))[1:]
         columns = [pa.array(times[heads]), pa.array(times[ends - 1]), *tuples.taken(at[heads], self.group)]

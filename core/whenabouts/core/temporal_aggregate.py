@@ -146,7 +146,7 @@ class AggregateOperator(CoalesceOperator):
 
         ranges = look.ranges
         full = ranges.lows < ranges.highs
-        at_us, lows, highs = (column[full] for column in ranges)
+        at_us, lows, highs = (column[full] for column in (ranges.at_us, ranges.lows, ranges.highs))
         passes = self._passing(look)
         counts, sums, greatest, least = (np.zeros(len(lows), np.int64) for _ in range(4))
         twice_median, weights = np.zeros(len(lows), np.int64), {}

@@ -28,6 +28,7 @@ from whenabouts.core.periods import PREDICATES, Period
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.run_output import VALID_FROM, VALID_TO, WINDOW_END, time_array
 from whenabouts.core.stores import StorePart
+from whenabouts.core.window_ranges import marks_of
 
 IntArray = NDArray[np.int64]
 
@@ -50,7 +51,8 @@ class TemporalJoin(Coalesce):
     """A `Coalesce` of two inputs with the same columns, whose coalesced tuples are joined.
 
     `on`: group or value columns that must be equal. `relation`: one of `periods.PREDICATES` between the left and the
-    right period. `matches`: a further predicate, see `Matches`. `min_duration`: least duration of the intersection.
+    right period. `matches`: a further predicate, see `Matches`. `min_duration`: least duration of the intersection. A
+    slide of so many rows counts those of the left input: both windows end with each such tuple, at its (time, group).
     Needs a window. Raises QueryError WA-2006 besides what `Coalesce` raises.
 
     >>> TemporalJoin(time="t", group="region", values="humidity", window="1h", slide="1m", min_duration="4m").relation
@@ -68,8 +70,10 @@ class TemporalJoin(Coalesce):
         object.__setattr__(self, "on", column_names(self.on))
         if self.extents.is_history:
             raise QueryError(Code.BAD_OPTION, "no window is given", "give window= or rows=")
-        if self.extents.slide_rows is not None:
-            raise QueryError(Code.BAD_OPTION, "a join slides by rows", "two inputs share instants: slide by a duration")
+        if self.extents.slide_rows is not None and self.extents.window.per_group:
+            raise QueryError(
+                Code.BAD_OPTION, "a join slides by rows of each group", "groups share no instants: slide by a duration"
+            )
         if self.relation not in PREDICATES:
             raise QueryError(Code.BAD_OPTION, f"relation is {self.relation!r}", f"choose of {', '.join(PREDICATES)}")
         for name in self.on:
@@ -151,8 +155,12 @@ class TemporalJoinOperator:
         ends = [int(times(block)[1].max()) for side in blocks for block in side if block.num_rows]
         latest_us = max([latest_us, *ends])  # both sides look at the same instants
         looks, timers = [], []
+        marks = None
         for place, stream in enumerate(self._streams):
-            looks.append(stream.step(StorePart(store, place, 2), blocks[place], until, latest_us, step))
+            look = stream.step(StorePart(store, place, 2), blocks[place], until, latest_us, step, marks)
+            if self.query.extents.slide_rows is not None and look is not None and marks is None:
+                marks = marks_of(look.tuples, look.ranges, self.query.coalescing.group)
+            looks.append(look)
             timers.append(step.timer_us)
             step.timer_us = None
         step.timer_us = min((timer for timer in timers if timer is not None), default=None)
@@ -178,8 +186,8 @@ class TemporalJoinOperator:
         for side, key in zip(sides, keys, strict=True):
             side.line_up(ends, key)
         a = b = np.empty(0, np.int64)
-        for at_us in np.intersect1d(sides[0].instants, sides[1].instants):
-            come, stayed = zip(*(side.move_to(at_us) for side in sides), strict=True)
+        for instant in np.intersect1d(sides[0].instants, sides[1].instants).tolist():
+            come, stayed = zip(*(side.move_to(instant) for side in sides), strict=True)
             stay = sides[0].here[a] & sides[1].here[b]
             new = [
                 touching(self.query.relation, sides[0], sides[1], come[0], sides[1].now),
@@ -188,7 +196,7 @@ class TemporalJoinOperator:
             found = self._that_match(sides, *(np.concatenate(places) for places in zip(*new, strict=True)))
             a, b = (np.concatenate([old[stay], more]) for old, more in zip((a, b), found, strict=True))
             if len(a):
-                yield self._output(int(at_us), sides, a, b)
+                yield self._output(sides[0].at_us[instant], sides, a, b)
 
     def _that_match(self, sides: list[_Side], a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
         periods = [Period(pa.array(s.start[at]), pa.array(s.end[at])) for s, at in zip(sides, (a, b), strict=True)]
@@ -236,7 +244,9 @@ class _Side:
         self.start, self.end = runs.start[order][new], end[new]
         self._tuple = np.empty(len(order), np.int64)
         self._tuple[order] = np.cumsum(new) - 1
-        self._at_us = look.ranges.at_us[runs.range]
+        instants = look.ranges.at_us if look.ranges.mark is None else look.ranges.mark
+        self._instants = instants[runs.range]
+        self.at_us = dict(zip(instants.tolist(), look.ranges.at_us.tolist(), strict=True))
 
     def line_up(self, ends: IntArray, key: IntArray | None) -> None:
         """Number tuples by key and begin, and leave out those whose key has a null: they are in no pair."""
@@ -250,9 +260,9 @@ class _Side:
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
         known = key[self._tuple] != NULL_KEY
-        at_us, held = self._at_us[known], number[self._tuple[known]]
-        by_instant = np.lexsort((held, at_us))
-        self.instants, starts = np.unique(at_us[by_instant], return_index=True)
+        instants, held = self._instants[known], number[self._tuple[known]]
+        by_instant = np.lexsort((held, instants))
+        self.instants, starts = np.unique(instants[by_instant], return_index=True)
         spans = pairwise([*starts.tolist(), len(held)])
         self._extents = {
             at: held[by_instant[start:stop]] for at, (start, stop) in zip(self.instants.tolist(), spans, strict=True)
@@ -260,9 +270,9 @@ class _Side:
         self.here = np.zeros(len(order), bool)
         self.now = np.empty(0, np.int64)
 
-    def move_to(self, at_us: int) -> tuple[IntArray, IntArray]:
+    def move_to(self, instant: int) -> tuple[IntArray, IntArray]:
         """The tuples of the extent at an instant that were not in the one looked at before, and those that were."""
-        now = self._extents[int(at_us)]
+        now = self._extents[instant]
         stayed = self.here[now]
         self.here[self.now] = False
         self.here[now] = True

@@ -1,9 +1,10 @@
 """A window's extent in memory: tuples come in any order, the oldest ones go, and a scan gives the coalesced tuples.
 
-Al-Kateb 2010, section 4, with its slips mended (`docs/coalescing.md`). Each group has one sorted list of timestamps
-(`ordered_chunks`), cut into runs where a tuple does not go on the one before it. The eager scheme decides that when a
-tuple comes in, and where equal values make a run it keeps one row of values for all of it; the lazy scheme keeps every
-tuple's values and compares them at each scan. Both give the same after any sequence of arrivals.
+Al-Kateb 2010, section 4, with its slips mended (`tests/core/test_coalescing_paper.py` shows them). Each group has one
+sorted list of timestamps (`ordered_chunks`), cut into runs where a tuple does not go on the one before it. The eager
+scheme decides that when a tuple comes in, and where equal values make a run it keeps one row of values for all of it;
+the lazy scheme keeps every tuple's values and compares them at each scan. Both give the same after any sequence of
+arrivals.
 """
 
 from __future__ import annotations

@@ -42,11 +42,22 @@ class Window:
 
 
 class Ranges(NamedTuple):
-    """Range r is tuples `[lows[r], highs[r])` of one group at the instant `at_us[r]`; ranges may be empty."""
+    """Range r is tuples `[lows[r], highs[r])` of one group at the instant `at_us[r]`; ranges may be empty.
+
+    `mark[r]`: at which tuple, where instants are those of tuples (two tuples can share a time).
+    """
 
     at_us: IntArray
     lows: IntArray
     highs: IntArray
+    mark: IntArray | None = None
+
+
+class Marks(NamedTuple):
+    """Tuples at which windows of rows end, in order of (time, group): their times, and their group columns."""
+
+    times: IntArray
+    groups: pa.Table
 
 
 def whole_groups(tuples: TemporalTuples) -> Ranges:
@@ -76,9 +87,9 @@ def ranges_of_slides(tuples: TemporalTuples, window: Window, slide_us: int, firs
     nothing = np.empty(0, np.int64)
     given = tuples.times, tuples.starts, slide_us, window.reach_us, first, last
     size = sliding_ranges(*given, nothing, nothing, nothing)
-    found = Ranges(*(np.empty(size, np.int64) for _ in range(3)))
-    sliding_ranges(*given, *found)
-    return found
+    instants, lows, highs = (np.empty(size, np.int64) for _ in range(3))
+    sliding_ranges(*given, instants, lows, highs)
+    return Ranges(instants, lows, highs)
 
 
 class Numbering(NamedTuple):
@@ -106,7 +117,39 @@ def ranges_of_row_slides(
     numbers = np.arange(1, len(tuples) + 1) + int(numbering.gone[0])
     ends = np.flatnonzero((numbers % every == 0) & (numbers > int(numbering.seen[0])))
     lows, highs = _between(tuples, places_of(tuples, group_names), ends - window.rows + 1, ends)
-    return Ranges(np.tile(np.sort(tuples.times)[ends], len(tuples.starts) - 1), lows, highs)
+    groups = len(tuples.starts) - 1
+    return Ranges(np.tile(np.sort(tuples.times)[ends], groups), lows, highs, np.tile(np.arange(len(ends)), groups))
+
+
+def marks_of(tuples: TemporalTuples, ranges: Ranges, group_names: tuple[str, ...]) -> Marks:
+    """The tuples at which the ranges of a window of rows of the whole stream end."""
+    assert ranges.mark is not None
+    count = int(ranges.mark.max(initial=-1)) + 1
+    held = np.flatnonzero(ranges.highs > ranges.lows)
+    last = ranges.highs[held] - 1
+    order = np.lexsort((places_of(tuples, group_names)[last], ranges.mark[held]))
+    ends = np.zeros(count, np.int64)
+    ends[ranges.mark[held][order]] = last[order]  # of a mark's ranges, the one that holds its last tuple comes last
+    groups = pa.Table.from_arrays(tuples.taken(ends, group_names), names=list(group_names))
+    return Marks(tuples.times[ends], groups)
+
+
+def ranges_up_to(tuples: TemporalTuples, window: Window, marks: Marks, group_names: tuple[str, ...]) -> Ranges:
+    """The extents of a window of rows that end at, or before, the tuples of another stream."""
+    assert window.rows is not None
+    size, groups = len(tuples), len(tuples.starts) - 1
+    ranks = np.zeros(size + len(marks.times), np.int64)
+    if group_names:
+        own = pa.Table.from_arrays(tuples.taken(np.arange(size), group_names), schema=marks.groups.schema)
+        ranks = ranks_of_rows(pa.concat_tables([own, marks.groups]).combine_chunks())
+    is_mark = np.repeat([0, 1], [size, len(marks.times)])
+    order = np.lexsort((is_mark, ranks, np.concatenate([tuples.times, marks.times])))
+    before = np.cumsum(1 - is_mark[order])
+    last = np.empty(len(order), np.int64)
+    last[order] = before - 1
+    ends = last[size:]
+    lows, highs = _between(tuples, last[:size], ends - window.rows + 1, ends)
+    return Ranges(np.tile(marks.times, groups), lows, highs, np.tile(np.arange(len(ends)), groups))
 
 
 def _between(tuples: TemporalTuples, keys: IntArray, least: IntArray, greatest: IntArray) -> tuple[IntArray, IntArray]:
