@@ -1,6 +1,6 @@
 """Coalescing of readings, Arrow tables in and out, against Polars and DuckDB giving the same columns.
 
-    python benchmarks/coalesce.py [--rows 10000000] [--groups 1000] [--repeat 3]
+    python benchmarks/coalesce.py [--rows 10000000] [--groups 1000] [--repeat 3] [--order sorted|shuffled]
 
 Readings in order of time and shuffled, with a coalescing probability of 0.5 and 0.9. Polars gets its fastest form
 (`rle_id` over groups, then a group-by), DuckDB gaps-and-islands with window functions. One thread each, in one run; the
@@ -93,10 +93,11 @@ def cpu_seconds(call: Callable[[], pa.Table]) -> float:
 @click.option("--rows", default=10_000_000, show_default=True)
 @click.option("--groups", default=1_000, show_default=True)
 @click.option("--repeat", default=3, show_default=True)
-def main(rows: int, groups: int, repeat: int) -> None:
+@click.option("--order", type=click.Choice(["sorted", "shuffled"]), multiple=True, default=["sorted", "shuffled"])
+def main(rows: int, groups: int, repeat: int, order: tuple[str, ...]) -> None:
     """Time all three, alternating, and print medians and ratios."""
     pa.set_cpu_count(1)
-    for shuffled in (False, True):
+    for shuffled in [name == "shuffled" for name in order]:
         for cp in (0.5, 0.9):
             table = readings(rows, groups, cp, shuffled)
             calls: dict[str, Callable[[], pa.Table]] = {
@@ -109,8 +110,8 @@ def main(rows: int, groups: int, repeat: int) -> None:
                 check_equal(found, calls[name](), name)
             seconds = {name: sorted(cpu_seconds(call) for _ in range(repeat)) for name, call in calls.items()}
             medians = {name: float(np.median(values)) for name, values in seconds.items()}
-            order = "shuffled" if shuffled else "in order of time"
-            click.echo(f"{rows:,} rows {order}, cp {cp}: {found.num_rows:,} runs, equal")
+            how = "shuffled" if shuffled else "in order of time"
+            click.echo(f"{rows:,} rows {how}, cp {cp}: {found.num_rows:,} runs, equal")
             for name, median in medians.items():
                 ratio = f"  {median / medians['whenabouts']:.1f}x" if name != "whenabouts" else ""
                 click.echo(f"  {name:10s} {median:7.3f} CPU-s  {rows / median / 1e6:6.1f} million rows/s{ratio}")

@@ -43,7 +43,6 @@ def readings(tmp_path: Path) -> pa.Table:
     return table
 
 
-@pytest.mark.filterwarnings("ignore::whenabouts.core.SingleBucketWarning")
 @pytest.mark.parametrize(
     ("options", "query"),
     [
@@ -113,4 +112,10 @@ def test_refusals(cli: Cli, readings: pa.Table, options: str, code: int, told: s
 def test_a_slide_longer_than_the_window_is_told(cli: Cli, readings: pa.Table) -> None:
     done = cli("coalesce readings --time t --group region --values temperature --range 5s --slide 10s")
     assert done.exit_code == 0
-    assert "note: the slide '10s' is longer than the window" in done.stderr
+    assert "note: WA-2082: the slide '10s' is longer than the window" in done.stderr
+
+
+def test_a_stream_that_one_bucket_must_hold_is_told_once(cli: Cli, readings: pa.Table) -> None:
+    done = cli("coalesce readings --time t --group region --values temperature --rows 5 --stream --lateness 31s -o -")
+    assert done.exit_code == 0
+    assert done.stderr.count("WA-2081") == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from whenabouts.conformance import multiset
 from whenabouts.conformance import oracle_coalescing as scratch
-from whenabouts.core import Code, InputError, QueryError
+from whenabouts.core import Code, InputError, QueryError, SingleBucketWarning
+from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.value_equivalence import KINDS, parse_equivalence
 from whenabouts.core.window_extent import WindowExtent
 
@@ -202,6 +205,17 @@ def test_groups_that_fall_silent_are_forgotten() -> None:
     assert len(extent) <= 100
     assert len(extent._groups) <= 100
     assert len(extent._lists.lists) <= 300
+
+
+def test_a_stream_of_windows_of_rows_of_all_groups_is_warned_of() -> None:
+    query = Coalesce(time="t", group="g", values="v", rows=3)
+    with pytest.warns(SingleBucketWarning, match="WA-2081"):
+        query.operator([SCHEMA], streaming=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        query.operator([SCHEMA], streaming=False)
+        replace(query, per_group=True).operator([SCHEMA], streaming=True)
+        replace(query, group=()).operator([SCHEMA], streaming=True)
 
 
 def test_bad_queries_are_refused() -> None:

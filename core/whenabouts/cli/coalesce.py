@@ -52,10 +52,14 @@ def coalesce(*, path: str, common: CommonOptions, **arguments: Any) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         query = _query(common, arguments)
+        query.warn_of_one_bucket(common.stream)
     from whenabouts.cli.run import run_command, say_all
+    from whenabouts.core import SingleBucketWarning
 
     say_all([str(warning.message) for warning in told], "note: ")
-    run_command(query, (path,), common, specs=(query.point,), measured=_measured, result="coalesced tuples")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SingleBucketWarning)  # it has been told
+        run_command(query, (path,), common, specs=(query.point,), measured=_measured, result="coalesced tuples")
 
 
 def _query(common: CommonOptions, arguments: dict[str, Any]) -> Coalesce:

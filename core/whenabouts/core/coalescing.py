@@ -135,7 +135,8 @@ class Coalesce:
             self.lateness_us[0],
         )
 
-    def _warn_of_one_bucket(self, streaming: bool) -> None:
+    def warn_of_one_bucket(self, streaming: bool) -> None:
+        """Warn (`SingleBucketWarning`, WA-2081) of a stream that cannot be spread: its window counts all rows."""
         if streaming and self.group and self.extents.window.over_all_groups:
             warnings.warn(
                 f"{Code.SINGLE_BUCKET}: rows={self.rows} counts the rows of all groups together, so that one bucket, "
@@ -150,7 +151,7 @@ class Coalesce:
         Raises InputError WA-1023 for values that the equivalence cannot compare. Warns (`SingleBucketWarning`) of a
         stream that one bucket must hold: that of a window of rows of all groups.
         """
-        self._warn_of_one_bucket(streaming)
+        self.warn_of_one_bucket(streaming)
         return CoalesceOperator(self, schemas[0])
 
 

@@ -9,7 +9,6 @@ small chunks, so that a hundred thousand groups of a few tuples cost what they h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -591,9 +590,17 @@ class SortedLists:
         """Give the elements at times other data."""
         replace(*self.places, of, times, data)
 
-    def join_neighbours(self, of: IntArray, times: IntArray, told: Sequence[BoolArray], uses: IntArray) -> IntArray:
-        """The data that nothing uses any more, see the kernel `join_neighbours`; `told` are its four flags."""
-        goes_on, goes_before, same_before, same_after = told
+    def join_neighbours(
+        self,
+        of: IntArray,
+        times: IntArray,
+        goes_on: BoolArray,
+        goes_before: BoolArray,
+        same_before: BoolArray,
+        same_after: BoolArray,
+        uses: IntArray,
+    ) -> IntArray:
+        """The data that nothing uses any more, see the kernel `join_neighbours`."""
         freed = np.empty(2 * len(of), np.int64)
         count = join_neighbours(
             *self.places, self.heads, of, times, goes_on, goes_before, same_before, same_after, uses, freed

@@ -81,7 +81,7 @@ class TemporalAggregate(Coalesce):
         """
         if streaming and self.extents.is_history:
             raise QueryError(Code.UNBOUNDED_STATE, "a stream is summed up without a window", "give window= or rows=")
-        self._warn_of_one_bucket(streaming)
+        self.warn_of_one_bucket(streaming)
         return AggregateOperator(self, schemas[0])
 
 

@@ -94,7 +94,7 @@ class TemporalJoin(Coalesce):
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TemporalJoinOperator:  # type: ignore[override]
         """The operator for a left and a right schema."""
-        self._warn_of_one_bucket(streaming)
+        self.warn_of_one_bucket(streaming)
         return TemporalJoinOperator(self, schemas)
 
 

@@ -68,8 +68,8 @@ class WindowExtent:
 
     The window ends at the greatest time there has been, or that `advance` told. Rejected are rows without a time
     (WA-1003) or group (WA-1021), rows that are older than the window when they come (WA-1010), and of different rows of
-    one group and instant all but the smallest in the order of columns (WA-1022). Columns other than time, groups and
-    values are left aside.
+    one group and instant all but the smallest in the order of columns (WA-1022). What is given in one call comes at
+    once. Columns other than time, groups and values are left aside.
 
     Cost of an update for each tuple: O(1) amortised at the end of its group and to expire, O(log n + its run) out of
     order. A call costs about half a millisecond beside: give it blocks. Raises QueryError and InputError as `Coalesce`.
@@ -248,17 +248,23 @@ class WindowExtent:
     def _join_neighbours(self, lists: IntArray, when: IntArray) -> None:
         """Decide again which of these tuples, and of those after them, go on the ones before them."""
         before, here, after = self._lists.look_up(lists, when)
+        with_before, with_after = np.flatnonzero(before >= 0), np.flatnonzero(after >= 0)
         n = len(here)
         rows = self._values.table(np.concatenate([before, here, after]))  # place -1 holds anything
-        earlier = np.concatenate([np.arange(n)[before >= 0], n + np.arange(n)[after >= 0]])
-        later = np.concatenate([n + np.arange(n)[before >= 0], 2 * n + np.arange(n)[after >= 0]])
-        found = neighbours_linked(rows, self._how.equivalence, earlier, later)
-        self.metrics[metrics.COMPARED] += len(later)
+        earlier = np.concatenate([with_before, n + with_after])
+        later = np.concatenate([n + with_before, 2 * n + with_after])
+
+        def of_each(known: BoolArray) -> tuple[BoolArray, BoolArray]:
+            on, back = np.zeros(n, bool), np.zeros(n, bool)
+            on[with_before], back[with_after] = np.split(known, [len(with_before)])
+            return on, back
+
+        goes_on, goes_before = of_each(neighbours_linked(rows, self._how.equivalence, earlier, later))
         same = same_bits(rows, earlier, later) if self._shares else np.zeros(len(later), bool)
-        told = [np.zeros(n, bool) for _ in range(4)]
-        for place, (sides, known) in enumerate(((before >= 0, found), (before >= 0, same))):
-            told[2 * place][sides], told[2 * place + 1][after >= 0] = np.split(known, [int(sides.sum())])
-        self._values.free(self._lists.join_neighbours(lists, when, told, self._uses))
+        same_before, same_after = of_each(same)
+        self.metrics[metrics.COMPARED] += len(later)
+        freed = self._lists.join_neighbours(lists, when, goes_on, goes_before, same_before, same_after, self._uses)
+        self._values.free(freed)
 
     def _append(self, new: _Tuples) -> None:
         """Take in tuples that lie behind the last ones of their lists."""
