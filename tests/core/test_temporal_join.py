@@ -152,3 +152,20 @@ def test_example_1_of_the_paper() -> None:
 def test_refusals(wrong: dict[str, Any]) -> None:
     with pytest.raises(QueryError, match=r"WA-200[36]"):
         TemporalJoin(**({"time": "t", "group": "g", "values": "v", "window": "1s"} | wrong))
+
+
+def test_pairs_that_stay_are_not_put_to_the_test_again() -> None:
+    """Two hours of runs of five minutes: at each of the last sixty minutes most pairs are those of the minute before."""
+    minute = 60_000_000
+    table = pa.table({"t": [at * minute for at in range(120)], "v": [at // 5 for at in range(120)]})
+    tested = 0
+
+    def near(one: pa.Table, other: pa.Table) -> Any:
+        nonlocal tested
+        tested += one.num_rows
+        return pc.less_equal(pc.abs(pc.subtract(one["v"], other["v"])), 2)
+
+    query = TemporalJoin(time="t", values="v", window="60m", slide="1m", matches=near, relation="before")
+    met = run(query, [table, table]).output.num_rows
+    assert met > 300
+    assert tested < 2_500  # of some 9,000 pairs of periods, one before the other, in all extents together

@@ -214,7 +214,7 @@ class SegmentedState:
         """
         slots = self._axis(input, block) // self.slot_us
         for first, stop, at in self._homes(input, slots):
-            rows = block.take(pa.array(at))
+            rows = block if len(at) == block.num_rows else block.take(pa.array(at))
             if first in self._segments[input]:
                 stop = self._segments[input][first].stop
                 both = pa.Table.from_batches([self._read(input, first), rows]).combine_chunks()
@@ -333,7 +333,7 @@ class SegmentedState:
         stops = np.array([segment.stop for segment in held], np.int64)
         before = np.searchsorted(firsts, slots, side="right")  # how many segments begin at or before the slot
         inside = (before > 0) & (slots < np.append(stops, 0)[before - 1])
-        for place in np.unique(before[inside]).tolist():
+        for place in _distinct(before[inside]):
             yield held[place - 1].first, held[place - 1].stop, np.flatnonzero(inside & (before == place))
         outside = np.flatnonzero(~inside)
         if not len(outside):
@@ -341,7 +341,7 @@ class SegmentedState:
         low, high = int(slots[outside].min()), int(slots[outside].max())
         width = -(-(high - low + 1) // SEGMENTS_PER_STEP)
         home = (slots[outside] - low) // width * (len(held) + 1) + before[outside]
-        for number in np.unique(home).tolist():
+        for number in _distinct(home):
             at = outside[home == number]
             yield int(slots[at].min()), int(slots[at].max()) + 1, at
 
@@ -400,6 +400,11 @@ class SegmentedState:
         if alive.all():
             return Held(input, first, np.arange(rows.num_rows), rows)
         return Held(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
+
+
+def _distinct(numbers: IntArray) -> list[int]:
+    """Which small numbers there are, in order. O(numbers)."""
+    return np.flatnonzero(np.bincount(numbers)).tolist()
 
 
 def rows_in_state(store: SegmentStore, inputs: int) -> int:
