@@ -155,7 +155,7 @@ def test_refusals(wrong: dict[str, Any]) -> None:
 
 
 def test_pairs_that_stay_are_not_put_to_the_test_again() -> None:
-    """Two hours of runs of five minutes: at each of the last sixty minutes most pairs are those of the minute before."""
+    """Two hours of runs of five minutes: of the pairs of a minute most are those of the minute before."""
     minute = 60_000_000
     table = pa.table({"t": [at * minute for at in range(120)], "v": [at // 5 for at in range(120)]})
     tested = 0

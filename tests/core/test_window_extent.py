@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from whenabouts.conformance import multiset
 from whenabouts.conformance import oracle_coalescing as scratch
 from whenabouts.core import Code, InputError, QueryError, SingleBucketWarning
 from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.local import coalesce
 from whenabouts.core.value_equivalence import KINDS, parse_equivalence
 from whenabouts.core.window_extent import WindowExtent
 
@@ -180,6 +182,42 @@ def test_an_equal_run_keeps_one_row_of_values_and_other_equivalences_all() -> No
     near_by.update(table)
     assert near_by.scan().to_pylist() == [{"v": 1.0, "valid_from": 2, "valid_to": 3, "n": 2}]  # 0 has gone, 1 is known
     assert (near_by.stored, near_by.value_rows) == (1, 2)
+
+
+VALUES: list[tuple[pa.DataType, tuple[Any, Any]]] = [
+    (pa.int8(), (-3, 4)),
+    (pa.uint64(), (0, 2**64 - 1)),
+    (pa.float16(), (np.float16(0.5), np.float16(2))),
+    (pa.float32(), (0.1, float("nan"))),
+    (pa.bool_(), (True, False)),
+    (pa.string(), ("on", "")),
+    (pa.binary(), (b"on", b"")),
+    (pa.timestamp("ns", "Europe/Berlin"), (1_000, 2_000)),
+    (pa.duration("s"), (1, 2)),
+    (pa.date32(), (1, 2)),
+    (pa.time64("ns"), (1, 2)),
+    (pa.decimal128(9, 2), (Decimal("1.50"), Decimal("-2.00"))),
+    (pa.list_(pa.int32()), ([1, 2], [])),
+    (pa.struct({"a": pa.int32(), "b": pa.string()}), ({"a": 1, "b": "x"}, {"a": None, "b": "x"})),
+    (pa.dictionary(pa.int32(), pa.string()), ("x", "y")),
+]
+
+
+@pytest.mark.parametrize(("type_", "pair"), VALUES, ids=[str(type_) for type_, _ in VALUES])
+def test_values_and_groups_of_any_type_come_out_as_they_went_in(type_: pa.DataType, pair: tuple[Any, Any]) -> None:
+    one, other = pair
+    values = pa.array([one, one, other, None, None, one, other], type_)
+    t = pa.array([1, 2, 3, 4, 5, 6, 7], pa.timestamp("ms", "UTC"))
+    table = pa.table({"t": t, "v": values, "g": pa.array([0, 1, 0, 0, 0, 0, 0], pa.date32())})
+    expected = coalesce(table, time="t", group="g", values="v")
+    for scheme in ("eager", "lazy"):
+        extent = WindowExtent(table.schema, time="t", group="g", values="v", scheme=scheme)
+        extent.update(table.take([6, 2, 4, 0]))
+        extent.update(table.take([1, 3, 5]))
+        extent._check()
+        found = extent.scan()
+        assert found.schema == expected.schema
+        assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
 
 
 def test_what_is_rejected_and_why() -> None:

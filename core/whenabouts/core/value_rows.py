@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whenabouts.core.temporal_tuples import one_chunk
+
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
@@ -59,8 +61,7 @@ class ValueRows:
         at = self._free[self._free_count - n : self._free_count][::-1].copy()
         self._free_count -= n
         for place, column in enumerate(rows.columns):
-            array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-            array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+            array = one_chunk(column)
             self._known[place][at] = np.asarray(array.is_valid()) if array.null_count else True
             self._columns[place][at] = _as_numpy(array, self._stored[place])
         return at
@@ -98,11 +99,10 @@ def _stored_type(type_: pa.DataType) -> type[np.generic] | None:
     if pa.types.is_integer(type_) or pa.types.is_float32(type_) or pa.types.is_float64(type_):
         stored: type[np.generic] = np.dtype(type_.to_pandas_dtype()).type
         return stored
-    if pa.types.is_timestamp(type_) or pa.types.is_duration(type_) or pa.types.is_time64(type_):
-        return np.int64
-    if pa.types.is_date64(type_):
-        return np.int64
-    return np.int32 if pa.types.is_date32(type_) or pa.types.is_time32(type_) else None
+    if pa.types.is_date32(type_) or pa.types.is_time32(type_):
+        return np.int32
+    is_long = (pa.types.is_timestamp, pa.types.is_duration, pa.types.is_time64, pa.types.is_date64)
+    return np.int64 if any(is_it(type_) for is_it in is_long) else None
 
 
 def _as_numpy(array: pa.Array, stored: type[np.generic] | None) -> NDArray[Any]:
@@ -112,7 +112,8 @@ def _as_numpy(array: pa.Array, stored: type[np.generic] | None) -> NDArray[Any]:
         return objects
     if stored is not np.bool_ and not pa.types.is_floating(array.type):
         array = array.view(pa.from_numpy_dtype(stored))
-    return np.asarray((array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False))
+    nothing = False if stored is np.bool_ else 0
+    return np.asarray((array.fill_null(nothing) if array.null_count else array).to_numpy(zero_copy_only=False))
 
 
 def _as_arrow(values: NDArray[Any], known: BoolArray, type_: pa.DataType) -> pa.Array:
