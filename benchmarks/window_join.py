@@ -1,6 +1,6 @@
-"""Window joins beside their peers: cliques in batch, the paper's curves on streams, real catalogues.
+"""Window joins beside their peers: cliques in batch, and real catalogues. The paper's curves: window_join_curves.py.
 
-    python benchmarks/window_join.py [cliques|throughput|response|conservative|real ...]
+    python benchmarks/window_join.py [cliques|real ...]
 
 CPU seconds of this process (all its threads), medians of `ROUNDS`; every peer gives the same combinations, which is
 checked. Real data: the folder that WHENABOUTS_DATA names, else it is left out.
@@ -22,9 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import Interval, Point, within
-from whenabouts.core.local import run, run_stream, window_join
-from whenabouts.core.protocol import NO_WATERMARK, Arrival
-from whenabouts.core.stores import DictStore
+from whenabouts.core.local import run, window_join
 from whenabouts.core.window_join import WindowJoin
 
 ROUNDS = 5
@@ -174,104 +172,6 @@ def cliques() -> None:
         print(f"      auto is {peer / spent['whenabouts auto']:.1f} times the fastest peer")
 
 
-def per_second(tables: Mapping[str, pa.Table]) -> list[list[pa.Table]]:
-    """Each stream cut into files of one second of event time."""
-    files = []
-    for table in tables.values():
-        t = table.column("t").to_numpy()
-        cuts = np.searchsorted(t, np.arange(0, int(t[-1]) + SECOND, SECOND)).tolist()
-        files.append([table.slice(a, b - a) for a, b in itertools.pairwise([*cuts, len(t)])])
-    return files
-
-
-def sustained(k: int, strategy: str, method: str) -> float:
-    """The arrival rate, all streams together, at which one CPU second is needed for each second of event time.
-
-    Windows of 2 s, 20 keys, files of one second: work grows with the k-th power of the rate, as in the paper.
-    """
-    rate, seconds, speeds = 40.0, 4, [(0.0, np.inf)]
-    while speeds[-1][1] > 1.0:
-        tables = streams(k, int(rate * seconds), 20, rate / 20)
-        query = uniform_clique(tables, 2 * SECOND, strategy=strategy, method=method)
-        files = per_second(tables)
-        begun = time.process_time()
-        run_stream(query, files)
-        speeds.append((rate, seconds / (time.process_time() - begun)))
-        rate *= 1.7
-    (low, above), (high, below) = speeds[-2:]
-    share = np.log(above) / (np.log(above) - np.log(below))  # where the speed crosses 1, on logarithmic axes
-    return k * float(np.exp(np.log(low) + share * (np.log(high) - np.log(low))))
-
-
-def throughput() -> None:
-    """The paper's Figure 6: maximum throughput of 2- to 5-way joins."""
-    print("maximum throughput, rows a CPU second of all streams together, 20 keys, window 2 s")
-    for method in ("hash", "nested"):
-        for k in (2, 3, 4, 5):
-            bew, few = (sustained(k, strategy, method) for strategy in ("bew", "few"))
-            print(f"  {method} {k}-way: BEW {bew:,.0f}, FEW {few:,.0f}, FEW/BEW {few / bew:.2f}", flush=True)
-
-
-def response() -> None:
-    """The paper's Figure 7: time from a row's arrival to its last combination, 3-way hash, ticks of 100 ms.
-
-    The operator works at every tick on what has arrived since the last one; CPU time passes on the same clock, and work
-    that is not done by the next tick delays it. FEW's rows also wait until every stream has come past them.
-    """
-    print("mean response in milliseconds, 3-way uniform clique, hash, 20 keys, window 2 s")
-    for strategy in ("bew", "few"):  # to load the kernels
-        _response(uniform_clique(streams(3, 100, 20, 1.0), 2 * SECOND, strategy=strategy), streams(3, 100, 20, 1.0))
-    for rate in (2, 10, 50, 200, 800):
-        tables = streams(3, rate * 6, 20, rate / 20)
-        told = {s: 1000 * _response(uniform_clique(tables, 2 * SECOND, strategy=s), tables) for s in ("bew", "few")}
-        print(f"  {3 * rate:>7,} rows/s: BEW {told['bew']:,.1f}, FEW {told['few']:,.1f}", flush=True)
-
-
-def _response(query: WindowJoin, tables: Mapping[str, pa.Table]) -> float:
-    tick = SECOND // 10
-    operator, store = query.operator([table.schema for table in tables.values()], streaming=True), DictStore()
-    times = [table.column("t").to_numpy() for table in tables.values()]
-    clock, waited, rows, passed = 0.0, 0.0, 0, NO_WATERMARK
-    for now in range(tick, int(max(t[-1] for t in times)), tick):
-        arrivals = []
-        for place, (table, t) in enumerate(zip(tables.values(), times, strict=True)):
-            first, last = np.searchsorted(t, [now - tick, now])
-            if last > first:
-                batch = table.slice(first, last - first).combine_chunks().to_batches()[0]
-                arrivals.append(Arrival(place, operator.readers[place].read(batch).block))
-        watermark = min(int(t[max(np.searchsorted(t, now) - 1, 0)]) for t in times)
-        begun = time.process_time()
-        operator.step(store, arrivals, passed)
-        if query.strategy == "few" and watermark > passed:
-            operator.step(store, [], watermark)
-        clock = max(clock, now / SECOND) + time.process_time() - begun
-        low, high = (now - tick, now) if query.strategy == "bew" else (max(passed, 0), watermark)
-        for t in times:  # the rows that are done with now
-            done = t[np.searchsorted(t, low) : np.searchsorted(t, high)]
-            waited, rows = waited + float((clock - done / SECOND).sum()), rows + len(done)
-        passed = max(passed, watermark)
-    return waited / rows
-
-
-def conservative() -> None:
-    """The paper's section 5: GCA against LCA against windows as they are, as windows grow apart."""
-    print("tuples tested for each row, and CPU seconds; BEW, 4 x 50,000 rows, 100 keys")
-    tables = dict(zip("abc", streams(3, 50_000, 100, 0.1).values(), strict=True))
-    for apart in (1, 2, 8, 32):
-        windows = {("a", "b"): SECOND, ("b", "c"): SECOND, ("c", "d"): apart * SECOND}
-        four = {**tables, "d": streams(1, 50_000, 100, 0.1, seed=9)["s0"]}
-        told, expected = [], None
-        for how in ("none", "lca", "gca"):
-            query = WindowJoin(
-                times=dict.fromkeys(four, Point("t")), windows=windows, on="k", strategy="bew", conservative=how
-            )
-            spent, found = cpu(partial(run, query, list(four.values())), 3)
-            told.append(f"{how} {found.metrics['tuple_tests'] / 200_000:.2f} ({spent:.3f} s)")
-            expected = found.output.num_rows if expected is None else expected
-            assert found.output.num_rows == expected
-        print(f"  path of 1 s, 1 s, {apart} s, {expected:,} combinations: " + ", ".join(told))
-
-
 def real() -> None:
     """Real catalogues, against the same question in SQL."""
     import duckdb
@@ -329,9 +229,7 @@ def _real(
     )
 
 
-SECTIONS: dict[str, Callable[[], None]] = {
-    section.__name__: section for section in (cliques, throughput, response, conservative, real)
-}
+SECTIONS: dict[str, Callable[[], None]] = {section.__name__: section for section in (cliques, real)}
 
 if __name__ == "__main__":
     for section in sys.argv[1:] or SECTIONS:

@@ -133,9 +133,10 @@ def alternatives(
     for strategy in ("bew", "few") if query.strategy == "auto" else (query.strategy,):
         for conservative in ("none", "lca", "gca") if query.conservative == "auto" else (query.conservative,):
             if streaming or strategy == "few":
-                walks = [walk_from(base, graph, strategy, conservative) for base in range(last + 1)]
-                arriving = strategy == "bew"
-                work = sum((expected(walk, rates, arriving=arriving) for walk in walks), Operations())
+                # On a stream in order the row that came last is the newest: BEW walks what FEW walks.
+                walks = [walk_from(base, graph, "few", conservative) for base in range(last + 1)]
+                asks = strategy == "few"
+                work = sum((expected(walk, rates, asks_first=asks) for walk in walks), Operations())
                 yield Choice(strategy, conservative, last, work.cost(prices or Prices()))
                 continue
             for base in range(last, -1, -1) if query.strategy == "auto" else (last,):
@@ -143,18 +144,18 @@ def alternatives(
                 yield Choice(strategy, conservative, base, work.cost(prices or Prices()))
 
 
-def expected(walk: Walk, rates: Sequence[float], *, arriving: bool = False) -> Operations:
+def expected(walk: Walk, rates: Sequence[float], *, asks_first: bool = True) -> Operations:
     """The operations of one walk per second and key.
 
-    `arriving`: BEW on a stream in order, which finds nobody after its new row: half of every range is still to come.
+    `asks_first`: where one period serves the whole combination each stream is asked in turn until one has nobody (FEW's
+    mode 1), and nothing is written down before.
     """
     lengths = [_length(bounds) for bounds in walk.bounds]
     held = [rates[stream] * us / 1e6 for stream, us in zip(walk.order, lengths, strict=True)]
-    if arriving and not walk.from_base:
-        held = [rows / 2 for rows in held]
+    asks_first = asks_first and walk.from_base
     begun = rates[walk.base]
     periods = tuple_tests = window_tests = 0.0
-    if walk.from_base:  # each stream is asked in turn until one has nobody
+    if asks_first:
         partial = begun
         for rows in held[1:]:
             periods += partial
@@ -163,7 +164,7 @@ def expected(walk: Walk, rates: Sequence[float], *, arriving: bool = False) -> O
     else:
         partial = begun
     for level in range(1, len(held)):
-        periods += 0.0 if walk.from_base else partial
+        periods += 0.0 if asks_first else partial
         partial *= held[level]
         tuple_tests += partial
         window_tests += partial * len(walk.tests[level])
