@@ -136,6 +136,26 @@ def test_exact_cells(name: str) -> None:
     assert len(seen - {Fraction(0), Fraction(1)}) > 1
 
 
+@pytest.mark.parametrize("name", ["clique", "both ways"])
+def test_exact_histograms(name: str) -> None:
+    """Histograms of two buckets, a point among them, are mixtures: against exact rationals, box by box."""
+    k, windows = GRAPHS[name]
+    random = np.random.default_rng(len(name))
+    edges = [Edge(str(i), str(j), int(lo), int(hi), 0.5) for i, j, lo, hi in windows]
+    for _ in range(4):
+        bounds = np.cumsum(random.integers(1, 5, (k, 3)), axis=1) + random.integers(-6, 3, (k, 1))
+        bounds[0] = bounds[0, 0] if random.random() < 0.3 else bounds[0]
+        eighths = random.integers(1, 8, k)
+        masses = np.stack([eighths, 8 - eighths], axis=1)
+        exact = Fraction(0)
+        for chosen in itertools.product(range(2), repeat=k):
+            box = {str(i): Event(int(bounds[i, b]), int(bounds[i, b + 1]), (), ()) for i, b in enumerate(chosen)}
+            share = Fraction(int(np.prod([masses[i, b] for i, b in enumerate(chosen)])), 8**k)
+            exact += share * joint_probability(edges, box, 1)
+        spreads = [Spread(bounds[i : i + 1].astype(float), masses[i : i + 1] / 8) for i in range(k)]
+        assert abs(_joint(spreads, windows) - float(exact)) < 1e-12
+
+
 def test_exact_values_of_small_boxes() -> None:
     """Hand-made: X0 = 0, X1 uniform on [0, 2], X2 uniform on [0, 2]; X1 <= 1 and X1 <= X2: 1/2 - 1/8 = 3/8."""
     windows: list[Window] = [(0, 1, 0, 1), (1, 2, 0, np.inf)]

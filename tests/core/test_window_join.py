@@ -98,6 +98,25 @@ def test_forward_evaluation_waits_for_slow_streams() -> None:
     assert line.last.metrics["rows_late"] == 0
 
 
+@pytest.mark.parametrize("conservative", ["none", "lca", "gca"])
+@pytest.mark.parametrize("method", ["hash", "nested"])
+def test_forward_evaluation_looks_at_the_same_on_a_stream(conservative: str, method: str) -> None:
+    """What the laws count on finite input is what FEW does on a stream, except that there old rows are gone already."""
+    random = np.random.default_rng(8)
+    tables = [pa.table({"k": random.integers(0, 3, 90), "t": np.sort(random.integers(0, 400, 90))}) for _ in "abc"]
+    query = WindowJoin(
+        times=dict.fromkeys("abc", POINT), windows={("a", "b"): 9, ("b", "c"): (-4, 20)}, on="k", strategy="few",
+        conservative=conservative, method=method,
+    )  # fmt: skip
+    counted = [
+        run(query, tables).metrics,
+        run_stream(query, [[table.slice(at, 30) for at in (0, 30, 60)] for table in tables]).metrics,
+    ]
+    finite, stream = ([found[name] for name in ("periods", "tuple_tests", "window_tests")] for found in counted)
+    assert stream == finite if conservative == "none" else all(s <= f for s, f in zip(stream, finite, strict=True))
+    assert counted[0]["matched"] == counted[1]["matched"] > 50
+
+
 def test_equal_times_come_once() -> None:
     for strategy in ("bew", "few"):
         line = Timeline("abc", {("a", "b"): 0, ("b", "c"): 0}, strategy=strategy)

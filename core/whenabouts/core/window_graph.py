@@ -160,7 +160,7 @@ class WindowGraph:
         for i in range(k):
             for j in range(k):
                 if i != j and reach[i][j] + reach[j][i] < 0:
-                    self._contradiction([i, j])
+                    self._contradiction([i, j], reach)
         for via in range(k):
             for i in range(k):
                 for j in range(k):
@@ -168,16 +168,21 @@ class WindowGraph:
                     if reach[i][via] < OPEN_US and reach[via][j] < OPEN_US and through < reach[i][j]:
                         reach[i][j], step[i][j] = through, step[i][via]
                         if i == j:
-                            self._contradiction(_way(step, i))
+                            self._contradiction(_way(step, i), reach)
         return reach
 
-    def _contradiction(self, way: Sequence[int]) -> None:
-        names = [self.streams[place] for place in way]
+    def _contradiction(self, way: Sequence[int], reach: list[list[int]]) -> None:
+        """Refuse a round trip that takes less than no time: the other way round it takes more."""
+        longer = -sum(reach[i][j] for i, j in zip(way, [*way[1:], way[0]], strict=True))
+        back = list(reversed(way))
+        start = back.index(min(back))
+        names = [self.streams[place] for place in back[start:] + back[:start]]
         told = [str(edge) for edge in self.edges if edge.first in names and edge.second in names]
         raise QueryError(
             Code.CONTRADICTORY_WINDOWS,
             f"no times satisfy the windows of {', '.join(names)} together: {'; '.join(told)}",
-            f"going round {' -> '.join([*names, names[0]])} must be able to take no time: widen or turn round a window",
+            f"going round {' -> '.join([*names, names[0]])} takes at least {format_duration(longer)} and must take no "
+            "time: widen or turn round a window",
         )
 
     def horizon_us(self, stream: int) -> int:
