@@ -139,6 +139,23 @@ def test_oracle_joint_probability(engine: Engine, sheet: str) -> None:
     assert seen == set(exact)
 
 
+@pytest.mark.parametrize("streaming", [pytest.param(False, marks=pytest.mark.similar), True])
+def test_oracle_pair_predicates(engine: Engine, streaming: bool) -> None:
+    """A condition in SQL on two streams' columns leaves the combinations of brute force for which it is true."""
+    asked = {("a", "b"): "a.id < b.id OR b.id IN (1, 2)", ("c", "a"): "c.id / 2 <> a.id - 1"}
+    query = with_options(sheets.sheet("path").query, predicates=asked)
+    files = sheets.stream("path") if streaming else sheets.finite("path")
+    outcome = engine.run(query, files, Variant(streaming=streaming))
+    tables = sheets.sheet("path").tables
+    at = [tables[name].column_names.index("id") for name in query.inputs]
+    found = combination_oracle.combinations(query, sheets.read(query, tables).events)
+    ids = [tuple(event.values[place] for event, place in zip(of, at, strict=True)) for of in found]
+    expected = Counter((a, b, c) for a, b, c in ids if (a < b or b in (1, 2)) and c != 2 * (a - 1))
+    assert 0 < expected.total() < len(ids)
+    columns = [outcome.output.column(f"id_{name}").to_pylist() for name in query.inputs]
+    assert Counter(zip(*columns, strict=True)) == expected
+
+
 def _few(columns: list[str]) -> list[str]:
     """The ids, two of the windows' probabilities and the joint one."""
     return [*columns[:5], columns[-1]]

@@ -136,9 +136,10 @@ def window_join(
     """Combinations of one row from each of several streams that lie in each other's windows, in the form of the first.
 
     Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets`, `dedupe`,
-    `time_slots`, `watermarks`, `name` and rejected rows as in `timing_join`. A predicate travels to the workers by
-    pickle, and sees Arrow arrays. Raises and costs: as `timing_join`; QueryError WA-2004 for windows that leave two
-    streams without a bound, WA-2061 to WA-2065 for windows and predicates.
+    `time_slots`, `watermarks`, `name` and rejected rows as in `timing_join`. A predicate is a condition in SQL, the
+    same on every engine, or a function that travels to the workers by pickle and sees Arrow arrays. Raises and costs:
+    as `timing_join`; QueryError WA-2004 for windows that leave two streams without a bound, WA-2061 to WA-2065 for
+    windows and predicates, WA-2091 to WA-2093 for conditions in SQL.
     """
     options.setdefault("time_slots", "auto")
     query = WindowJoin.of(tuple(streams), time, **options)

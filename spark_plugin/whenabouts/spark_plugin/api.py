@@ -148,12 +148,13 @@ def window_join(
     Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets`, `time_slots`,
     `bound`, `dedupe` and rejected rows as in `timing_join`. On a stream `strategy="bew"` (what `auto` takes) gives a
     combination with the newest of its rows, and `t_last` carries the watermark on; `few` waits until the watermark has
-    passed all of them, which costs less at high rates, and its rows carry none. A predicate travels to the workers by
-    pickle, and sees Arrow arrays.
+    passed all of them, which costs less at high rates, and its rows carry none. A predicate is a condition in SQL,
+    the same on every engine, or a function that travels to the workers by pickle and sees Arrow arrays.
 
     Raises: as `timing_join`; QueryError WA-2006 where `frames` and `time` name other streams, WA-2004 for windows that
-    leave two streams without a bound, WA-2061 to WA-2065 for windows and predicates. Cost: packing and shuffling each
-    input once, then as `whenabouts.core.local.window_join` in parallel over the buckets.
+    leave two streams without a bound, WA-2061 to WA-2065 for windows and predicates, WA-2091 to WA-2093 for
+    conditions in SQL. Cost: packing and shuffling each input once, then as `whenabouts.core.local.window_join` in
+    parallel over the buckets.
     """
     options.setdefault("time_slots", "auto")
     query = WindowJoin.of(tuple(frames), time, **options)
