@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import runpy
 from pathlib import Path
 
 import pyarrow as pa
@@ -85,6 +86,18 @@ def test_real_combinations_are_those_of_sql(name: str) -> None:
     points = window_join(tables, on="k", time=Point("t"), windows=dict.fromkeys(everywhere, width))
     assert _ids(points, streams) == sorted(told["exact"])
     assert exact is None or points.num_rows == exact
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="WHENABOUTS_DATA names no folder")
+def test_the_example_finds_the_quakes_near_each_other() -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "one_quake_in_three_catalogues.py"))
+    found = example["same_quakes"](DATA / "ridgecrest_catalogs.parquet")
+    assert 300 < found.num_rows < 417
+    for row in found.to_pylist():
+        assert abs(row["lat_network"] - row["lat_picked"]) < 0.1
+        least = min(value for name, value in row.items() if name.startswith("probability_"))
+        assert 0.5 <= least
+        assert row["probability"] <= least + 1e-9
 
 
 def _ids(found: pa.Table, streams: tuple[str, ...]) -> list[tuple[int, ...]]:
