@@ -96,7 +96,7 @@ def test_the_example_finds_the_quakes_near_each_other() -> None:
     for row in found.to_pylist():
         assert abs(row["lat_network"] - row["lat_picked"]) < 0.1
         least = min(value for name, value in row.items() if name.startswith("probability_"))
-        assert 0.5 <= least
+        assert least >= 0.5
         assert row["probability"] <= least + 1e-9
 
 
