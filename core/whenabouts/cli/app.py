@@ -21,6 +21,7 @@ _COMMANDS = {
     "join": "whenabouts.cli.join:join",
     "window-join": "whenabouts.cli.window_join:window_join",
     "coalesce": "whenabouts.cli.coalesce:coalesce",
+    "query": "whenabouts.cli.query:query",
     "plan": "whenabouts.cli.plan:plan",
     "doctor": "whenabouts.cli.doctor:doctor",
     "demo": "whenabouts.cli.demo:demo",

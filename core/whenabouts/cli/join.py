@@ -81,7 +81,7 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
         (left, right),
         common,
         specs=(query.left_time, query.right_time),
-        measured=_measured,
+        measured=measured,
         limits=Limits(arguments["max_pairs"], arguments["max_pairs_per_row"]),
         instead=None if rows is None else partial(why_lines, rows=rows, stream=common.stream),
         looks_ahead=chance_lines,
@@ -146,7 +146,7 @@ def _two(text: str, option: str) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
-def _measured(query: TimingJoin, inputs: tuple[Input, ...]) -> tuple[TimingJoin, list[str]]:
+def measured(query: TimingJoin, inputs: tuple[Input, ...]) -> tuple[TimingJoin, list[str]]:
     """On a stream, the greatest length of intervals where it was not declared, and a note that says so."""
     from whenabouts.cli.run import longest_us
 

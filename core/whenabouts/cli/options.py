@@ -45,11 +45,11 @@ class CommonOptions:
         return Lateness(left, right or left)
 
 
+_STREAM = click.option("--stream", is_flag=True, help="Run as a streaming query over the files, one file a step.")
 _OPTIONS = (
     click.option(
         "--engine", type=click.Choice(ENGINE_NAMES), default="local", show_default=True, help="Where it runs."
     ),
-    click.option("--stream", is_flag=True, help="Run as a streaming query over the files, one file a step."),
     click.option("--lateness", metavar="D[,D]", help="How far rows may lag behind their stream (left,right)."),
     click.option(
         "--rejects", metavar="PATH", help="Write rejected rows with their codes here (.parquet, .csv, .jsonl)."
@@ -69,6 +69,11 @@ _OPTIONS = (
 
 def common_options(command: _Command) -> Callable[..., Any]:
     """Give a command the common options; it receives them as one argument, `common: CommonOptions`."""
+    return _STREAM(options_but_stream(command))
+
+
+def options_but_stream(command: _Command) -> Callable[..., Any]:
+    """The same for a command that has an option of its own with the argument `stream`."""
 
     @wraps(command)
     def collected(**arguments: Any) -> Any:

@@ -60,7 +60,7 @@ def window_join(*, inputs: tuple[str, ...], common: CommonOptions, **arguments: 
         list(paths.values()),
         common,
         specs=[spec for _, spec in query.times],
-        measured=_measured,
+        measured=measured,
         result="combinations",
         looks_ahead=_explained,
     )
@@ -161,7 +161,7 @@ def _lateness(streams: tuple[str, ...], common: CommonOptions) -> Any:
     return dict(zip(streams, given * len(streams) if len(given) == 1 else given, strict=True))
 
 
-def _measured(query: WindowJoin, inputs: tuple[Input, ...]) -> tuple[WindowJoin, list[str]]:
+def measured(query: WindowJoin, inputs: tuple[Input, ...]) -> tuple[WindowJoin, list[str]]:
     """On a stream, what nobody declared: the greatest lengths of intervals, with a note that says so, and the rates by
     which `auto` decides."""
     from whenabouts.cli.run import longest_us

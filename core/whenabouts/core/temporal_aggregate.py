@@ -22,9 +22,11 @@ from whenabouts.core import metrics
 from whenabouts.core.coalescing import Coalesce, CoalesceOperator, CoalesceOptions, blocks_in_time
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.events import PREFIX
+from whenabouts.core.expressions import Expression
 from whenabouts.core.extent_stream import Look
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.run_output import WINDOW_END, time_array
+from whenabouts.core.select_project import holds
 
 FUNCTIONS = ("max", "min", "sum", "avg", "count", "median")
 """Of the durations of the coalesced tuples, in microseconds: int64, but `avg` and `median` float64."""
@@ -48,8 +50,9 @@ class TemporalAggregateOptions(CoalesceOptions, total=False):
 class TemporalAggregate(Coalesce):
     """A `Coalesce` whose extents are summed up.
 
-    `aggregates`: output name -> one of `FUNCTIONS`, or `("time_weighted", column)`. `where`: an Arrow expression over
-    the group and value columns; coalesced tuples that do not pass do not count, and a group without any has no row.
+    `aggregates`: output name -> one of `FUNCTIONS`, or `("time_weighted", column)`. `where`: an expression over the
+    group and value columns, Arrow's or ours (`expressions`); coalesced tuples that do not pass do not count, and a
+    group without any has no row.
     Raises QueryError WA-2006 besides what `Coalesce` raises.
 
     >>> TemporalAggregate(time="t", group="region", values="high", window="24h", slide="1h",
@@ -58,7 +61,7 @@ class TemporalAggregate(Coalesce):
     """
 
     aggregates: Mapping[str, str | tuple[str, str]]
-    where: pc.Expression | None = None
+    where: pc.Expression | Expression | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,6 +181,8 @@ class AggregateOperator(CoalesceOperator):
         names, place = [*self._group, *self._values], PREFIX + "place"
         # Taken, not referred to: Arrow's filter wants aligned buffers, which state is not.
         tuples = pa.table([*look.tuples.taken(np.arange(size), names), np.arange(size)], names=[*names, place])
+        if isinstance(self.query.where, Expression):
+            return holds(self.query.where, tuples)
         passing = np.zeros(size, bool)
         passing[tuples.filter(self.query.where).column(place).to_numpy()] = True
         return passing

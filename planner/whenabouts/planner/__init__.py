@@ -6,6 +6,7 @@ from whenabouts.planner.plan_files import read_plan_file
 from whenabouts.planner.plans import Plan, QueryPlan
 from whenabouts.planner.registry import CoalescingQuery, Registry
 from whenabouts.planner.selection import Selection, select
+from whenabouts.planner.text_queries import TextQuery, parse_query
 
 __all__ = [
     "AtomicCosts",
@@ -20,7 +21,9 @@ __all__ = [
     "Statistics",
     "Table",
     "Terms",
+    "TextQuery",
     "Weights",
+    "parse_query",
     "read_plan_file",
     "scheme_costs",
     "select",

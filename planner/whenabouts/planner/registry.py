@@ -110,16 +110,21 @@ class Registry:
     def register(
         self,
         name: str,
-        query: CoalescingQuery,
+        query: CoalescingQuery | str,
         statistics: Statistics | None = None,
         *,
         max_scan_time: float | None = None,
         pin: Scheme | None = None,
     ) -> None:
-        """Add a query. ``max_scan_time``: the longest that one scan may take, in the unit of the atomic costs.
+        """Add a query, as text or as an object.
 
-        Raises: QueryError WA-2073 for a name that is in use.
+        ``max_scan_time``: the longest that one scan may take, in the unit of the atomic costs. Raises: QueryError
+        WA-2073 for a name that is in use; for text, what `parse_query` raises.
         """
+        if isinstance(query, str):
+            from whenabouts.planner.text_queries import parse_query
+
+            query = parse_query(query).distinct()
         if name in self._registered:
             raise QueryError(Code.NAME_TAKEN, f"a query named {name!r} is registered already", "unregister it first")
         known = Statistics(source="default") if statistics is None else statistics

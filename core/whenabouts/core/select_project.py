@@ -1,0 +1,280 @@
+"""Selection and projection around another query: which rows take part, what is computed, and which columns come out.
+
+A query over chosen rows is itself a query of the protocol, so it runs wherever queries run. Computed columns are added
+where rows are read; rows that do not take part are dropped at the head of a step, where they can be accounted for as
+processed; conditions on the result and the columns that were asked for are applied to what the step gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core import metrics
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.events import EventReader, Events
+from whenabouts.core.expressions import Expression, evaluate
+from whenabouts.core.keys import Keys
+from whenabouts.core.protocol import (
+    NO_WATERMARK,
+    Arrival,
+    Copied,
+    Demand,
+    Operator,
+    Query,
+    Rejected,
+    SegmentStore,
+    Step,
+)
+
+Named = tuple[tuple[str, Expression], ...]
+"""Names with what they stand for, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectProject:
+    """A query with selections and projections.
+
+    `where`: input name -> a condition on its rows. `derived`: input name -> computed columns (name, expression), which
+    the query sees as columns of the input. `having`: a condition on the query's output rows. `columns`: what comes out
+    (name, expression over the query's output columns), None: all as they are.
+
+    Raises QueryError WA-2006 for an input that the query has not, WA-2009 for two output columns of one name; and when
+    it becomes an operator what the query raises, and WA-2092, WA-2093 for expressions over columns that there are not,
+    or of other types.
+
+    >>> from whenabouts.core.coalescing import Coalesce
+    >>> from whenabouts.core.local import run
+    >>> hot = (("hot", Expression("gt", (column("v"), Expression("literal", value=3)))),)
+    >>> query = SelectProject(query=Coalesce(time="t", values="hot"), derived={"events": hot}, having=column("hot"),
+    ...                       columns=(("n", column("n")),))
+    >>> run(query, [pa.table({"t": [1, 2, 3], "v": [1, 5, 9]})]).output.to_pylist()
+    [{'n': 2}]
+    """
+
+    query: Query
+    where: Any = ()
+    derived: Any = ()
+    having: Expression | None = None
+    columns: Named | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("where", "derived"):
+            given = getattr(self, name)
+            pairs = tuple(given.items()) if isinstance(given, Mapping) else tuple(given)
+            for input, _ in pairs:
+                if input not in self.query.inputs:
+                    raise QueryError(
+                        Code.BAD_OPTION, f"{name} names {input!r}", f"inputs are {', '.join(self.query.inputs)}"
+                    )
+            object.__setattr__(self, name, pairs)
+        names = [name for name, _ in self.columns or ()]
+        if len(set(names)) < len(names):
+            raise QueryError(Code.COLUMN_CLASH, f"two output columns share a name: {', '.join(names)}", "rename one")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Those of the query."""
+        return self.query.inputs
+
+    @property
+    def lateness_us(self) -> tuple[int, ...]:
+        """Those of the query."""
+        return self.query.lateness_us
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> SelectProjectOperator:
+        """The operator for inputs of these schemas."""
+        return SelectProjectOperator(self, schemas, streaming=streaming)
+
+
+class SelectProjectOperator:
+    """Runs a `SelectProject`: the operator of its query between a selection and a projection."""
+
+    def __init__(self, query: SelectProject, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
+        self._query = query
+        derived = [dict(query.derived).get(name, ()) for name in query.inputs]
+        wider = [_wider(schema, named) for schema, named in zip(schemas, derived, strict=True)]
+        self._inner: Operator = query.query.operator(wider, streaming=streaming)
+        self.readers: tuple[EventReader, ...] = tuple(
+            DerivingReader(reader, len(schema.names), named) if named else reader
+            for reader, schema, named in zip(self._inner.readers, schemas, derived, strict=True)
+        )
+        self._where = [dict(query.where).get(name) for name in query.inputs]
+        for condition, reader in zip(self._where, self.readers, strict=True):
+            if condition is not None:
+                holds(condition, _empty(reader.block_schema))
+        self.output_schema = self._projected(self._chosen(_empty(self._inner.output_schema))).schema
+        from_event_time = [name for name, each in query.columns or () if each == column(self.inner_event_time)]
+        self.event_time = self._inner.event_time if query.columns is None else next(iter(from_event_time), None)
+
+    @property
+    def inner_event_time(self) -> str:
+        """The column of the query's output that carries event time; empty where there is none."""
+        return self._inner.event_time or ""
+
+    @property
+    def keys(self) -> Keys:
+        """Those of the query."""
+        return self._inner.keys
+
+    @property
+    def needs_latest(self) -> bool:
+        """As the query."""
+        return self._inner.needs_latest
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
+        latest_us: int = NO_WATERMARK,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost besides: the expressions over the rows that arrive and come out."""
+        chosen, dropped = self._selected(arrivals)
+        step = self._inner.step(store, chosen, watermark_us, demand, latest_us)
+        step.metrics[metrics.PROCESSED] += dropped
+        rows = sum(batch.num_rows for batch in step.output)
+        kept = [self._chosen(batch) for batch in step.output]
+        step.metrics[metrics.MATCHED] -= rows - sum(batch.num_rows for batch in kept)
+        step.output = [self._projected(batch) for batch in kept if batch.num_rows]
+        step.rejected = [self._as_read(rejected) for rejected in step.rejected]
+        return step
+
+    def _selected(self, arrivals: Sequence[Arrival]) -> tuple[list[Arrival], int]:
+        """The arrivals' rows that take part, and how many do not (copies are accounted for elsewhere)."""
+        chosen, dropped = [], 0
+        for arrival in arrivals:
+            condition, block = self._where[arrival.input], arrival.block
+            if condition is not None:
+                block = block.filter(pa.array(holds(condition, block)))
+                if not isinstance(arrival, Copied):
+                    dropped += arrival.block.num_rows - block.num_rows
+            if block.num_rows:
+                chosen.append(type(arrival)(arrival.input, block))
+        return chosen, dropped
+
+    def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._query.having is None:
+            return batch
+        kept: pa.RecordBatch = batch.filter(pa.array(holds(self._query.having, batch)))
+        return kept
+
+    def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._query.columns is None:
+            return batch
+        fields, columns = [], []
+        for name, expression in self._query.columns:
+            columns.append(values_of(expression, batch))
+            plain = batch.schema.field(expression.value[1]) if expression.operation == "column" else None
+            fields.append(pa.field(name, columns[-1].type) if plain is None else plain.with_name(name))
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+    def _as_read(self, rejected: Rejected) -> Rejected:
+        names = self.readers[rejected.input].schema.names
+        return rejected if rejected.rows.schema.names == names else rejected._replace(rows=rejected.rows.select(names))
+
+
+class DerivingReader(EventReader):
+    """A reader whose blocks have computed columns behind the input's own; rejects have those that came in."""
+
+    def __init__(self, inner: EventReader, own: int, derived: Named) -> None:
+        self.input, self.name, self.time = inner.input, inner.name, inner.time
+        self.schema, self.block_schema = pa.schema(list(inner.schema)[:own]), inner.block_schema
+        self._inner, self._derived = inner, derived
+
+    def read(self, rows: pa.RecordBatch) -> Events:
+        """As `EventReader.read`. Raises: QueryError WA-2093 for a number that overflows."""
+        names = self.schema.names
+        columns = [values_of(expression, rows) for _, expression in self._derived]
+        wider = pa.RecordBatch.from_arrays(
+            [*rows.select(names).columns, *columns], names=[*names, *(name for name, _ in self._derived)]
+        )
+        block, rejected = self._inner.read(wider)
+        return Events(block, [each._replace(rows=each.rows.select(names)) for each in rejected])
+
+    def raw(self, block: pa.RecordBatch) -> pa.RecordBatch:
+        """The user's columns of a block."""
+        raw: pa.RecordBatch = self._inner.raw(block).select(self.schema.names)
+        return raw
+
+
+def column(name: str) -> Expression:
+    """The expression that is a column.
+
+    >>> column("a").value
+    (None, 'a')
+    """
+    return Expression("column", value=(None, name))
+
+
+def values_of(expression: Expression, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+    """One value for each row. Raises QueryError: WA-2092 for a column that there is not, WA-2093 for types and values.
+
+    >>> values_of(Expression("negate", (column("a"),)), pa.record_batch({"a": [1, None]})).to_pylist()
+    [-1, None]
+    """
+
+    def given(node: Expression) -> pa.Array:
+        name = node.value[1]
+        if name not in rows.schema.names:
+            raise node.error(
+                Code.SQL_COLUMN, f"there is no column {name!r}", f"there are {', '.join(rows.schema.names)}"
+            )
+        return rows.column(name)
+
+    if expression.operation == "column":
+        plain = given(expression)
+        return plain.combine_chunks() if isinstance(plain, pa.ChunkedArray) else plain
+    found = evaluate(expression, given)
+    return pa.repeat(found, rows.num_rows) if isinstance(found, pa.Scalar) else found
+
+
+def holds(expression: Expression, rows: pa.RecordBatch | pa.Table) -> NDArray[np.bool_]:
+    """For which rows a condition is true (a null is not). Raises QueryError: WA-2092, WA-2093 as `values_of`.
+
+    >>> holds(Expression("is null", (column("a"),)), pa.record_batch({"a": [1, None]})).tolist()
+    [False, True]
+    """
+    found = values_of(expression, rows)
+    if not pa.types.is_boolean(found.type):
+        raise expression.error(Code.SQL_TYPES, f"a condition is asked for, this gives {found.type}", "compare it")
+    return np.asarray(found.fill_null(False))
+
+
+@dataclass(frozen=True, slots=True)
+class PairCondition:
+    """A condition on rows of two streams, as `WindowJoin.predicates` and `TemporalJoin.matches` take it.
+
+    Columns say of which stream they are, `(stream, name)`; those of `first` come first.
+
+    >>> nodes = (Expression("column", value=("a", "v")), Expression("column", value=("b", "v")))
+    >>> PairCondition("a", Expression("lt", nodes))({"v": pa.array([1, 2])}, {"v": pa.array([2, 2])}).to_pylist()
+    [True, False]
+    """
+
+    first: str
+    condition: Expression
+
+    def __call__(self, first: Any, second: Any) -> pa.Array:
+        """One boolean for each pair."""
+        found: pa.Array = evaluate(
+            self.condition, lambda node: (first if node.value[0] == self.first else second)[node.value[1]]
+        )
+        return found
+
+
+def _wider(schema: pa.Schema, derived: Named) -> pa.Schema:
+    """The schema with computed columns behind."""
+    for name, expression in derived:
+        schema = schema.append(pa.field(name, values_of(expression, _empty(schema)).type))
+    return schema
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

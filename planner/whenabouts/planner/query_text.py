@@ -1,0 +1,334 @@
+"""The text of a query, taken apart: what SQL does not know is cut out of the tokens, and sqlglot parses the rest.
+
+Our clauses are those of the papers: ``WITH THRESHOLD p`` behind a ``WINDOW(A, B) = ...`` (PTJoin), ``[RANGE 24 HOUR
+SLIDE 1 HOUR]``, ``[ROWS 100]`` and ``[PARTITION BY g ROWS 100]`` behind a stream (CQL), ``COALESCE ON ...`` and
+``VALID(a) OVERLAPS VALID(b)`` (TSQL2). Tokens keep their places, so that an error can name line and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.periods import PREDICATES
+
+_END_OF_COALESCE = ("FROM", "WHERE", "GROUP", "GROUP BY", "HAVING", "ORDER", "ORDER BY", "LIMIT", ";")
+_NUMBER, _STRING = "NUMBER", "STRING"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stretch of a query's text: `start` up to and without `end`."""
+
+    text: str
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        line = self.text.count("\n", 0, self.start) + 1
+        column = self.start - (self.text.rfind("\n", 0, self.start) + 1) + 1
+        return f"line {line}, column {column}"
+
+    @property
+    def words(self) -> str:
+        """The text in between."""
+        return self.text[self.start : self.end]
+
+    def wrong(self, problem: str, expected: str, code: Code = Code.BAD_QUERY_TEXT) -> QueryError:
+        """What is wrong here, and what was expected."""
+        return QueryError(code, f"{self}: {problem}", f"expected {expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowClause:
+    """``[RANGE r SLIDE s]`` or ``[PARTITION BY g ROWS n SLIDE s]``: durations as text, numbers of rows as int."""
+
+    place: Place
+    range: str | None = None
+    rows: int | None = None
+    slide: str | int | None = None
+    partition: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Clauses:
+    """A query taken apart. ``windows``: by where the stream's name begins. ``within``: the bound of ``WITHIN e``."""
+
+    select: Any
+    place: Place
+    windows: dict[int, WindowClause] = field(default_factory=dict)
+    coalesce: list[Any] = field(default_factory=list)
+    coalesce_at: Place | None = None
+    within: str | None = None
+
+
+def take_apart(text: str) -> Clauses:
+    """One SELECT and the clauses that SQL does not know.
+
+    Raises: QueryError WA-2111 with line, column and what was expected; WA-2007 where sqlglot is not installed.
+
+    >>> clauses = take_apart("SELECT * FROM s [RANGE 2 HOUR SLIDE 1 HOUR] COALESCE ON t GROUP BY k")
+    >>> [window.range for window in clauses.windows.values()], [str(each) for each in clauses.coalesce]
+    (['2 HOUR'], ['t'])
+    """
+    cutter = _Cutter(text)
+    cutter.cut()
+    found = Clauses(_one_select(text, cutter.rest), Place(text, 0, len(text)), cutter.windows)
+    if cutter.coalesce_at is not None:
+        found.coalesce_at, found.within = cutter.coalesce_at, cutter.within
+        found.coalesce = list(_one_select(text, cutter.coalesce).expressions)
+        if not found.coalesce:
+            raise cutter.coalesce_at.wrong("COALESCE ON names nothing", "columns or a condition")
+    return found
+
+
+def place_of(text: str, node: Any) -> Place:
+    """Where a part of the syntax tree stands in the text."""
+    starts, ends = [], []
+    for part in node.walk():
+        if "start" in part.meta:
+            starts.append(part.meta["start"])
+            ends.append(part.meta["end"] + 1)
+    return Place(text, min(starts, default=0), max(ends, default=len(text)))
+
+
+class _Cutter:
+    """Walks over the tokens once; what is ours goes into its clause, everything else into ``rest``."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._tokens, self._at = text, _tokens(text), 0
+        self.rest: list[Any] = []
+        self.coalesce: list[Any] = []
+        self.windows: dict[int, WindowClause] = {}
+        self.coalesce_at: Place | None = None
+        self.within: str | None = None
+
+    def cut(self) -> None:
+        while self._at < len(self._tokens):
+            if self._is("[") and self._is("RANGE", "ROWS", "PARTITION", "PARTITION BY", ahead=1):
+                self._window()
+            elif self._is("COALESCE") and self._is("ON", ahead=1):
+                self._coalesce_on()
+            elif self._is("WITH") and self._is("THRESHOLD", ahead=1):
+                self._threshold()
+            elif self._relation() is not None:
+                self._related()
+            elif self._is("INTERSECT") and self._is("(", ahead=1):  # a function here, a set operation to SQL
+                self.rest.append(_like(self._next(), "VAR", "INTERSECT"))
+            else:
+                self.rest.append(self._next())
+
+    def _word(self, ahead: int = 0) -> str:
+        place = self._at + ahead
+        token = self._tokens[place] if place < len(self._tokens) else None
+        return "" if token is None or token.token_type.name == _STRING else str(token.text).upper()
+
+    def _is(self, *words: str, ahead: int = 0) -> bool:
+        return self._word(ahead) in words
+
+    def _next(self) -> Any:
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _place(self) -> Place:
+        if self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            return Place(self._text, token.start, token.end + 1)
+        return Place(self._text, len(self._text), len(self._text))
+
+    def _fail(self, expected: str) -> NoReturn:
+        place = self._place()
+        raise place.wrong(f"found {place.words!r}" if place.words else "the text ends", expected)
+
+    def _expect(self, *words: str) -> Any:
+        if not self._is(*words):
+            self._fail(" or ".join(words))
+        return self._next()
+
+    def _value(self, kind: str) -> str:
+        if self._at >= len(self._tokens) or self._tokens[self._at].token_type.name not in (_NUMBER, _STRING):
+            self._fail(kind)
+        return str(self._next().text)
+
+    def _name(self) -> str:
+        if not self._word().isidentifier():
+            self._fail("the name of a column")
+        return str(self._next().text)
+
+    def _duration(self) -> str:
+        number = self._value("a number and a unit, as 24 HOUR")
+        if not self._word().isalpha():
+            self._fail("a unit of time, as HOUR or SECOND")
+        return f"{number} {self._next().text}"
+
+    def _rows(self) -> int:
+        place = self._place()
+        number = self._value("a number of rows")
+        if not number.isdigit():
+            raise place.wrong(f"found {number!r}", "a whole number of rows")
+        return int(number)
+
+    def _window(self) -> None:
+        if not self.rest:
+            self._fail("SELECT")
+        name, opening = self.rest[-1], self._place()
+        self._next()
+        partition: list[str] = []
+        if self._is("PARTITION", "PARTITION BY"):
+            if self._next().text.upper() == "PARTITION":
+                self._expect("BY")
+            partition.append(self._name())
+            while self._is(","):
+                self._next()
+                partition.append(self._name())
+            if not self._is("ROWS"):
+                self._fail("ROWS")
+        width: str | None = None
+        rows: int | None = None
+        slide: str | int | None = None
+        if self._expect("RANGE", "ROWS").text.upper() == "RANGE":
+            width = self._duration()
+        else:
+            rows = self._rows()
+        if self._is("SLIDE", "SLIDES"):
+            self._next()
+            unit = self._word(1)
+            counted = rows is not None and (unit == "]" or unit == "ROWS")
+            slide = self._rows() if counted else self._duration()
+            if counted and self._is("ROWS"):
+                self._next()
+        closing = self._expect("]")
+        place = Place(self._text, opening.start, closing.end + 1)
+        self.windows[name.start] = WindowClause(place, width, rows, slide, tuple(partition))
+
+    def _coalesce_on(self) -> None:
+        if self.coalesce_at is not None:
+            self._fail("COALESCE ON once")
+        first = self._next()
+        last = self._next()
+        self.coalesce_at = Place(self._text, first.start, last.end + 1)
+        self.coalesce = [self._tokens[0]]  # SELECT: what follows is a list of expressions, as in a query
+        while self._at < len(self._tokens) and not self._is(*_END_OF_COALESCE, "WITHIN"):
+            self.coalesce.append(self._next())
+        if self._is("WITHIN"):
+            self._next()
+            self.within = self._value("the greatest difference, a number")
+
+    def _threshold(self) -> None:
+        """``WITH THRESHOLD p`` becomes ``AND THRESHOLD(p)``, which stands behind its window."""
+        with_, threshold = self._next(), self._next()
+        place = self._place()
+        number = self._value("a probability, as 0.6")
+        value = self._tokens[self._at - 1]
+        try:
+            float(number)
+        except ValueError:
+            raise place.wrong(f"found {number!r}", "a probability, as 0.6") from None
+        self.rest += [_like(with_, "AND", "AND"), threshold, *_parentheses(threshold, [value])]
+
+    def _relation(self) -> str | None:
+        """The relation's name if ``VALID ( a ) NAME VALID ( b )`` stands here."""
+        here = self._is("VALID") and self._is("(", ahead=1) and self._is(")", ahead=3) and self._is("VALID", ahead=5)
+        return self._word(4).lower() if here and self._word(4).isidentifier() else None
+
+    def _related(self) -> None:
+        """``VALID(a) NAME VALID(b)`` becomes ``RELATION('name', a, b)``."""
+        name = self._relation()
+        relation = self._tokens[self._at + 4]
+        if name not in PREDICATES:
+            place = Place(self._text, relation.start, relation.end + 1)
+            raise place.wrong(f"found {place.words!r}", f"one of {', '.join(PREDICATES).upper()}")
+        for ahead, what in ((6, "("), (8, ")")):
+            if not self._is(what, ahead=ahead):
+                self._at += ahead
+                self._fail(what)
+        first, second = self._tokens[self._at + 2], self._tokens[self._at + 7]
+        comma = _like(relation, "COMMA", ",")
+        arguments = [_like(relation, _STRING, name), comma, first, comma, second]
+        self.rest += [_like(relation, "VAR", "RELATION"), *_parentheses(relation, arguments)]
+        self._at += 9
+
+
+def _like(token: Any, kind: str, text: str) -> Any:
+    """A token of another kind at the same place."""
+    return type(token)(type(token.token_type)[kind], text, token.line, token.col, token.start, token.end)
+
+
+def _parentheses(token: Any, inside: list[Any]) -> list[Any]:
+    return [_like(token, "L_PAREN", "("), *inside, _like(token, "R_PAREN", ")")]
+
+
+def _tokens(text: str) -> list[Any]:
+    try:
+        from sqlglot.dialects.dialect import Dialect
+        from sqlglot.errors import TokenError
+    except ImportError as error:
+        raise QueryError(Code.NOT_AVAILABLE, "queries as text need sqlglot", "pip install 'whenabouts[sql]'") from error
+    try:
+        found = list(Dialect.get_or_raise("").tokenize(text))
+    except TokenError:
+        raise _unclosed(text) from None
+    if not found:
+        raise Place(text, 0, 0).wrong("the query is empty", "SELECT")
+    if found[0].text.upper() != "SELECT":
+        place = Place(text, found[0].start, found[0].end + 1)
+        raise place.wrong(f"found {place.words!r}", "SELECT")
+    return found
+
+
+def _unclosed(text: str) -> QueryError:
+    """Text that is no row of tokens: a quote that is not closed."""
+    for quote in ("'", '"', "`"):
+        if text.count(quote) % 2:
+            at = text.rfind(quote)
+            return Place(text, at, at + 1).wrong(f"{quote} is not closed", f"a closing {quote}")
+    return Place(text, 0, len(text)).wrong("the text cannot be read", "SQL")
+
+
+def _one_select(text: str, tokens: list[Any]) -> Any:
+    from sqlglot import exp
+    from sqlglot.dialects.dialect import Dialect
+    from sqlglot.errors import ParseError
+
+    try:
+        parsed = [each for each in Dialect.get_or_raise("").parser().parse(tokens, text) if each is not None]
+    except ParseError as error:
+        raise _as_ours(text, error) from None
+    if len(parsed) != 1:
+        semicolon = next((token for token in tokens if token.text == ";"), tokens[-1])
+        raise Place(text, semicolon.start, semicolon.end + 1).wrong("more than one query", "one SELECT")
+    if not isinstance(parsed[0], exp.Select):
+        raise place_of(text, parsed[0]).wrong(f"this is a {type(parsed[0]).__name__.lower()}", "one plain SELECT")
+    return parsed[0]
+
+
+def _as_ours(text: str, error: Any) -> QueryError:
+    """sqlglot's complaint with our code: it knows the line and where its token ends."""
+    told = error.errors[0]
+    lines = text.split("\n")
+    end = sum(len(line) + 1 for line in lines[: told["line"] - 1]) + told["col"]
+    highlight = told["highlight"] or ""
+    place = Place(text, max(end - len(highlight), 0), end)
+    description = str(told["description"])
+    if description.startswith("Expecting "):
+        return place.wrong(f"found {highlight!r}", description.removeprefix("Expecting "))
+    if "Required keyword" in description:
+        return place.wrong(f"something is missing near {highlight!r}", "an expression or a name there")
+    return place.wrong(
+        f"{highlight!r} cannot stand here", "a comma, AND, one of our clauses, WHERE, GROUP BY, or the end"
+    )
+
+
+def conjuncts(condition: Any) -> Iterator[Any]:
+    """The parts of a condition that are joined by AND, in the order in which they stand."""
+    from sqlglot import exp
+
+    if isinstance(condition, exp.And):
+        yield from conjuncts(condition.this)
+        yield from conjuncts(condition.expression)
+    elif isinstance(condition, exp.Paren) and isinstance(condition.this, exp.And):
+        yield from conjuncts(condition.this)
+    elif condition is not None:
+        yield condition

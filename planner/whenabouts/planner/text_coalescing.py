@@ -1,0 +1,321 @@
+"""Coalescing as text: `Coalesce`, `TemporalAggregate` and `TemporalJoin` from COALESCE ON, GROUP BY and VALID.
+
+``COALESCE ON`` names columns or computed values; a *condition* there asks for the periods in which it holds. WHERE
+speaks of coalesced tuples, hence of group and value columns only: rows that were dropped before would leave periods
+that go on over them. Durations are microseconds; a result that slides has ``window_end`` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.errors import Code
+from whenabouts.core.expressions import Expression, joined
+from whenabouts.core.run_output import COUNT, VALID_FROM, VALID_TO, WINDOW_END
+from whenabouts.core.select_project import Named, PairCondition, SelectProject, column
+from whenabouts.core.sql_expressions import from_sqlglot
+from whenabouts.core.temporal_aggregate import TemporalAggregate
+from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.planner.query_text import WindowClause
+from whenabouts.planner.registry import CoalescingQuery
+from whenabouts.planner.text_durations import duration_us, text_duration_us
+from whenabouts.planner.text_queries import Scope, TextQuery, conditions_of, is_call, no_column, rewritten
+
+_AGGREGATES = {"Max": "max", "Min": "min", "Sum": "sum", "Avg": "avg", "Median": "median", "Count": "count"}
+_CONDITIONS = frozenset({"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "is null", "same", "like", "ilike"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Coalescing:
+    """What COALESCE ON and GROUP BY say."""
+
+    group: tuple[str, ...]
+    values: tuple[str, ...]
+    derived: Named
+    condition: Expression | None
+
+
+def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
+    """One stream: its coalesced tuples, or aggregates of them; two: pairs of them."""
+    found = _coalescing(scope)
+    if scope.query.form == "temporal join":
+        return _temporal_join(scope, found, options)
+    (stream,) = scope.streams.values()
+    given = _given(scope, found) | {"time": stream.time, "lateness": stream.lateness} | options
+    if any(_aggregate(node) is not None for node in scope.query.clauses.select.expressions):
+        return _aggregated(scope, found, given)
+    query = Coalesce(**given)
+    names = [*([WINDOW_END] if query.extents.slides else ()), *found.group, *found.values, VALID_FROM, VALID_TO, COUNT]
+    having = [rewritten(each, _plain) for each in _where(scope, found)]
+    having += [found.condition] if found.condition is not None else []
+    return SelectProject(
+        query=query,
+        derived={query.inputs[0]: found.derived} if found.derived else (),
+        having=joined("and", having, having[0].place) if having else None,
+        columns=_columns(scope, names, query.extents.slides),
+    )
+
+
+def distinct_query(query: TextQuery) -> CoalescingQuery:
+    """What the planner tells a coalescing query apart by; columns are not checked yet."""
+    if query.form != "coalesce":
+        raise query.clauses.place.wrong(
+            "this query coalesces no single stream", "FROM one stream and COALESCE ON", Code.UNSUPPORTED_TEXT
+        )
+    (source,), clauses = query.sources, query.clauses
+    window = source.window or WindowClause(source.place)
+    group = clauses.select.args.get("group")
+    return CoalescingQuery(
+        coalesce=tuple(_value_name(node) for node in clauses.coalesce),
+        group=tuple(node.name for node in (group.expressions if group else ())),
+        rows=window.rows,
+        range=window.range,
+        equivalence="equal" if clauses.within is None else f"within:{clauses.within}",
+        stream=source.stream,
+    )
+
+
+def _coalescing(scope: Scope) -> _Coalescing:
+    clauses = scope.query.clauses
+    group = clauses.select.args.get("group")
+    scope = replace(scope, streams=dict(list(scope.streams.items())[:1]))  # a second one has the same columns
+    groups = [_bare(scope, scope.expression(node), scope.place(node)) for node in (group.expressions if group else ())]
+    values, derived = [], []
+    condition: Expression | None = None
+    for node in clauses.coalesce:
+        name = _value_name(node)
+        expression = scope.expression(node.this if type(node).__name__ == "Alias" else node)
+        if expression.operation == "column":
+            name = expression.value[1]
+        else:
+            derived.append((name, rewritten(expression, _plain)))
+        if expression.operation in _CONDITIONS:
+            if condition is not None:
+                raise scope.place(node).wrong("a second condition", "one condition, joined by AND")
+            condition = column(name)
+        values.append(name)
+    return _Coalescing(tuple(dict.fromkeys(groups)), tuple(values), tuple(derived), condition)
+
+
+def _value_name(node: Any) -> str:
+    """What a value is called: by its alias, its column, or the words of its expression."""
+    return str(node.alias or (node.name if type(node).__name__ == "Column" else node.sql()))
+
+
+def _bare(scope: Scope, expression: Expression, place: Any) -> str:
+    if expression.operation != "column":
+        raise place.wrong(f"found {place.words!r}", "a plain column in GROUP BY", Code.UNSUPPORTED_TEXT)
+    name: str = expression.value[1]
+    return name
+
+
+def _plain(node: Expression) -> Expression:
+    """A column without its stream: there is one stream only."""
+    return replace(node, value=(None, node.value[1]))
+
+
+def _given(scope: Scope, found: _Coalescing) -> dict[str, Any]:
+    """The arguments of a `Coalesce` that the text says."""
+    within = scope.query.clauses.within
+    given: dict[str, Any] = {"group": found.group, "values": found.values}
+    given["equivalence"] = "equal" if within is None else f"within:{within}"
+    windows = [stream.source.window for stream in scope.streams.values()]
+    window = windows[0]
+    for other in windows[1:]:
+        if (other and (other.range, other.rows, other.slide)) != (window and (window.range, window.rows, window.slide)):
+            place = other.place if other else scope.query.clauses.place
+            raise place.wrong("the two streams have different windows", "the same window for both")
+    if window is None:
+        return given
+    if window.range is not None:
+        given["window"] = text_duration_us(window.range, window.place)
+    if window.rows is not None:
+        given |= {"rows": window.rows, "per_group": bool(window.partition)}
+        if window.partition and {name.lower() for name in window.partition} != {name.lower() for name in found.group}:
+            raise window.place.wrong("PARTITION BY differs from GROUP BY", f"PARTITION BY {', '.join(found.group)}")
+    if window.slide is not None:
+        counted = isinstance(window.slide, int)
+        duration = None if counted else text_duration_us(str(window.slide), window.place)
+        # A slide of a window of rows is rows where it is an int, so durations are given as text.
+        given["slide"] = window.slide if counted else f"{duration} us"
+    return given
+
+
+def _where(scope: Scope, found: _Coalescing) -> list[Expression]:
+    """Conditions on coalesced tuples."""
+    conditions = []
+    for node in conditions_of(scope.query.clauses):
+        condition = scope.expression(node)
+        for each in condition.columns():
+            if each.value[1] not in (*found.group, *found.values):
+                raise each.error(
+                    Code.UNSUPPORTED_TEXT,
+                    f"{each.value[1]!r} is neither grouped by nor coalesced on",
+                    "expected a column of GROUP BY or COALESCE ON: WHERE speaks of coalesced tuples",
+                )
+        conditions.append(condition)
+    return conditions
+
+
+def _columns(scope: Scope, names: Sequence[str], slides: bool) -> Named | None:
+    """The columns of SELECT over the columns of coalesced tuples; None for ``*`` alone."""
+    chosen = scope.query.clauses.select.expressions
+    if len(chosen) == 1 and type(chosen[0]).__name__ == "Star":
+        return None
+    found: list[tuple[str, Expression]] = []
+    for node in chosen:
+        inner = node.this if type(node).__name__ == "Alias" else node
+        words = inner.sql()
+        if type(inner).__name__ == "Star":
+            found += [(name, column(name)) for name in names]
+        elif is_call(inner, "VALID") or is_call(inner, "INTERSECT"):
+            found += [(name, column(name)) for name in (VALID_FROM, VALID_TO)]
+        elif is_call(inner, "DURATION"):
+            found.append((node.alias or "duration", _duration()))
+        elif words in names:  # a computed value, as COALESCE ON has it
+            found.append((node.alias or words, column(words)))
+        else:
+            expression = rewritten(from_sqlglot(inner, scope.query.text), lambda each: _of_result(each, names, scope))
+            plain = expression.operation == "column"
+            found.append((node.alias or (expression.value[1] if plain else words), expression))
+    if slides and all(name != WINDOW_END for name, _ in found):
+        found.insert(0, (WINDOW_END, column(WINDOW_END)))
+    return tuple(found)
+
+
+def _duration() -> Expression:
+    """How long a coalesced tuple is valid, in microseconds."""
+    length = Expression("subtract", (column(VALID_TO), column(VALID_FROM)))
+    return Expression("cast", (length,), pa.int64())
+
+
+def _of_result(node: Expression, names: Sequence[str], scope: Scope) -> Expression:
+    """A column of the result, by its name or as ``alias.name`` of a join's side."""
+    table, name = node.value
+    suffixed = [] if table is None else [f"{name}_{alias}" for alias in scope.streams if alias.lower() == table.lower()]
+    for known in (*suffixed, name):
+        alike = [own for own in names if own == known] or [own for own in names if own.lower() == known.lower()]
+        if alike and (table is None or suffixed):
+            return replace(node, value=(None, alike[0]))
+    raise no_column(node, name, names)
+
+
+def _aggregate(node: Any) -> str | tuple[str, str] | None:
+    """The aggregate that a SELECT item is: ``MAX(DURATION(VALID(s)))``, ``COUNT(*)``, ``TIME_WEIGHTED(column)``."""
+    inner = node.this if type(node).__name__ == "Alias" else node
+    if is_call(inner, "TIME_WEIGHTED") and len(inner.expressions) == 1:
+        return "time_weighted", inner.expressions[0].name
+    return _AGGREGATES.get(type(inner).__name__)
+
+
+def _aggregated(scope: Scope, found: _Coalescing, given: dict[str, Any]) -> SelectProject:
+    aggregates: dict[str, str | tuple[str, str]] = {}
+    columns: list[tuple[str, Expression]] = []
+    for node in scope.query.clauses.select.expressions:
+        asked, place = _aggregate(node), scope.place(node)
+        inner = node.this if type(node).__name__ == "Alias" else node
+        if asked is None:
+            name = _bare(scope, scope.expression(inner), place) if type(inner).__name__ == "Column" else ""
+            if name not in found.group:
+                raise place.wrong(
+                    f"found {place.words!r} beside aggregates",
+                    f"an aggregate, or one of {', '.join(found.group) or 'none'}",
+                )
+            columns.append((node.alias or name, column(name)))
+            continue
+        if isinstance(asked, str):
+            _check_argument(scope, inner, asked)
+            usual = asked if asked == "count" else f"{asked}_duration"
+        else:
+            usual = f"time_weighted_{asked[1]}"
+        name = node.alias or usual
+        aggregates[name] = asked
+        columns.append((name, column(name)))
+    conditions = [rewritten(each, _plain) for each in _where(scope, found)]
+    conditions += [found.condition] if found.condition is not None else []
+    where = joined("and", conditions, conditions[0].place) if conditions else None
+    query = TemporalAggregate(**given, aggregates=aggregates, where=where)
+    if query.extents.slides:
+        columns.insert(0, (WINDOW_END, column(WINDOW_END)))
+    return SelectProject(
+        query=query, derived={query.inputs[0]: found.derived} if found.derived else (), columns=tuple(columns)
+    )
+
+
+def _check_argument(scope: Scope, node: Any, function: str) -> None:
+    """An aggregate is one of DURATION(VALID(s)); COUNT of anything counts coalesced tuples."""
+    if function == "count" or is_call(node.this, "DURATION"):
+        return
+    raise scope.place(node).wrong(
+        f"found {scope.place(node).words!r}", f"{function.upper()}(DURATION(VALID({next(iter(scope.streams))})))"
+    )
+
+
+def _temporal_join(scope: Scope, found: _Coalescing, options: dict[str, Any]) -> SelectProject:
+    text, left = scope.query.text, next(iter(scope.streams))
+    relation: str | None = None
+    least: int | None = None
+    on: list[str] = []
+    matching: list[Expression] = []
+    for node in conditions_of(scope.query.clauses):
+        place = scope.place(node)
+        if is_call(node, "RELATION"):
+            if relation is not None:
+                raise place.wrong("a second relation of periods", "one VALID(a) ... VALID(b)")
+            relation = node.expressions[0].this
+            if [scope.alias(each) for each in node.expressions[1:]] != list(scope.streams):
+                raise place.wrong("the periods stand in another order than FROM", f"VALID({left}) first")
+        elif any(is_call(part, "DURATION") for part in node.walk()):
+            if type(node).__name__ != "GTE" or not is_call(node.this, "DURATION"):
+                raise place.wrong(f"found {place.words!r}", "DURATION(INTERSECT(VALID(a), VALID(b))) >= a duration")
+            least = duration_us(text, node.expression)
+        else:
+            condition = scope.expression(node)
+            names = [each.value[1] for each in condition.columns()]
+            unknown = [each for each in condition.columns() if each.value[1] not in (*found.group, *found.values)]
+            if unknown:
+                raise no_column(unknown[0], unknown[0].value[1], [*found.group, *found.values])
+            equal = condition.operation == "eq" and len(names) == 2 and names[0] == names[1]
+            if equal and all(each.operation == "column" for each in condition.operands):
+                on.append(names[0])
+            else:
+                matching.append(condition)
+    if relation is None:
+        raise scope.query.clauses.place.wrong(
+            "no relation of periods is asked for", "VALID(a) OVERLAPS VALID(b) in WHERE"
+        )
+    if found.condition is not None:
+        holds = found.condition.value[1]
+        matching += [replace(found.condition, value=(alias, holds)) for alias in scope.streams]
+    first, second = scope.streams.values()
+    given = _given(scope, found) | {"time": first.time, "lateness": max(first.lateness, second.lateness, key=_us)}
+    query = TemporalJoin(
+        **(given | options),
+        on=on,
+        relation=relation,
+        min_duration=least,
+        matches=PairCondition(left, joined("and", matching, matching[0].place)) if matching else None,
+        suffixes=(f"_{left}", f"_{second.source.alias}"),
+    )
+    if first.time != second.time:
+        raise second.source.place.wrong("the streams' times are in different columns", "one time column for both")
+    mine = (*found.group, *found.values)
+    names = [WINDOW_END] if query.extents.slides else []
+    names += [name if name in on else f"{name}_{left}" for name in mine]
+    names += [f"{name}_{second.source.alias}" for name in mine if name not in on]
+    return SelectProject(
+        query=query,
+        derived=dict.fromkeys(query.inputs, found.derived) if found.derived else (),
+        columns=_columns(scope, [*names, VALID_FROM, VALID_TO], query.extents.slides),
+    )
+
+
+def _us(duration: Any) -> int:
+    from whenabouts.core.durations import parse_duration
+
+    return parse_duration(duration)

@@ -1,0 +1,44 @@
+"""Durations and numbers in a query's text, with their places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whenabouts.core.durations import parse_duration
+from whenabouts.core.errors import QueryError
+from whenabouts.planner.query_text import Place, place_of
+
+
+def duration_us(text: str, node: Any) -> int:
+    """Microseconds of ``INTERVAL '2' SECOND`` or ``'2 s'``, with a sign or without.
+
+    Raises: QueryError WA-2111 with its place for what is none; a bare number is none, since it has no unit.
+    """
+    kind, place = type(node).__name__, place_of(text, node)
+    expected = "a duration, as INTERVAL '2' SECOND or '2 s'"
+    if kind == "Neg":
+        return -duration_us(text, node.this)
+    if kind == "Literal" and not node.is_string:
+        raise place.wrong(f"{node.this} has no unit", f"{expected}; of milliseconds INTERVAL '{node.this}' MILLISECOND")
+    if kind == "Interval" and node.this is not None:
+        unit = node.args.get("unit")
+        return text_duration_us(f"{node.this.name} {unit.name if unit is not None else ''}".strip(), place)
+    if kind == "Literal":
+        return text_duration_us(node.this, place)
+    raise place.wrong(f"found {place.words!r}", expected)
+
+
+def text_duration_us(written: str, place: Place) -> int:
+    """Microseconds of a duration as text, at a place. Raises: QueryError WA-2111."""
+    try:
+        return parse_duration(written)
+    except QueryError:
+        raise place.wrong(f"{written!r} is no duration", "a number and a unit, as 2 SECOND or 24 HOUR") from None
+
+
+def number_of(text: str, node: Any) -> float:
+    """A plain number. Raises: QueryError WA-2111."""
+    if type(node).__name__ == "Literal" and not node.is_string:
+        return float(node.this)
+    place = place_of(text, node)
+    raise place.wrong(f"found {place.words!r}", "a number")

@@ -1,0 +1,259 @@
+"""Joins as text: windows and equal columns become a `TimingJoin` or a `WindowJoin`, the rest conditions around it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from whenabouts.core.conditions import Condition
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.expressions import Expression, joined
+from whenabouts.core.select_project import Named, PairCondition, SelectProject
+from whenabouts.core.select_project import column as output_column
+from whenabouts.core.timestamps import Lateness
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_graph import Edge
+from whenabouts.core.window_join import WindowJoin
+from whenabouts.planner.query_text import Place
+from whenabouts.planner.text_durations import duration_us, number_of
+from whenabouts.planner.text_queries import Scope, _is_window, conditions_of, is_call, no_column, rewritten
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The conditions of a join, by what they are."""
+
+    edges: list[Edge]
+    equal: list[Expression]
+    of_one: dict[str, list[Expression]]
+    of_two: dict[tuple[str, str], list[Expression]]
+    of_more: list[Expression]
+
+
+def bind_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
+    """Two streams with one THRESHOLD are a timing join, everything else a window join."""
+    parts = _parts(scope)
+    aliases = tuple(scope.streams)
+    on = _keys(parts, aliases)
+    names = _output_names(scope, on)
+    timing = len(aliases) == 2 and len(parts.edges) == 1 and parts.edges[0].confidence is not None
+    afterwards = list(parts.of_more)
+    if timing:
+        query: Any = _timing_join(scope, parts.edges[0], on, options)
+        afterwards += [condition for found in parts.of_two.values() for condition in found]
+    else:
+        predicates = {
+            pair: PairCondition(pair[0], joined("and", found, found[0].place)) for pair, found in parts.of_two.items()
+        }
+        query = _window_join(scope, parts.edges, on, predicates, options)
+    inputs = dict(zip(aliases, query.inputs, strict=True))
+    computed = ["probability"] if timing else ["t_first", "t_last", *_probabilities(parts.edges)]
+    return SelectProject(
+        query=query,
+        where={inputs[alias]: _of_rows(found) for alias, found in parts.of_one.items()},
+        having=_over_output(joined("and", afterwards, afterwards[0].place), names) if afterwards else None,
+        columns=_columns(scope, names, computed),
+    )
+
+
+def _timing_join(scope: Scope, edge: Edge, on: Sequence[str], options: dict[str, Any]) -> TimingJoin:
+    left, right = scope.streams.values()
+    lo, hi = (edge.lo_us, edge.hi_us) if edge.first == left.source.alias else (-edge.hi_us, -edge.lo_us)
+    assert edge.confidence is not None
+    return TimingJoin(
+        left_time=left.time,
+        right_time=right.time,
+        condition=Condition(lo, hi, edge.confidence),
+        on=on,
+        lateness=Lateness(left.lateness, right.lateness),
+        suffixes=(f"_{left.source.alias}", f"_{right.source.alias}"),
+        **options,
+    )
+
+
+def _window_join(
+    scope: Scope, edges: list[Edge], on: Sequence[str], predicates: dict[tuple[str, str], PairCondition], options: Any
+) -> WindowJoin:
+    return WindowJoin(
+        times={alias: stream.time for alias, stream in scope.streams.items()},
+        windows=tuple(edges),
+        on=on,
+        predicates=predicates,
+        lateness={alias: stream.lateness for alias, stream in scope.streams.items()},
+        **options,
+    )
+
+
+def _parts(scope: Scope) -> _Parts:
+    parts = _Parts([], [], {}, {}, [])
+    behind_window = False
+    for node in conditions_of(scope.query.clauses):
+        if is_call(node, "THRESHOLD"):
+            if not behind_window:
+                raise scope.place(node).wrong("THRESHOLD stands alone", "WITH THRESHOLD behind WINDOW(A, B) = ...")
+            confidence = number_of(scope.query.text, node.expressions[0])
+            edge = parts.edges[-1]
+            try:
+                parts.edges[-1] = replace(edge, confidence=Condition(edge.lo_us, edge.hi_us, confidence).confidence)
+            except QueryError as error:
+                raise scope.place(node).wrong(error.problem, error.hint, error.code) from None
+        elif _is_window(node):
+            parts.edges.append(_edge(scope, node))
+        else:
+            _sort(parts, scope.expression(node), scope.place(node))
+        behind_window = _is_window(node)
+    return parts
+
+
+def _edge(scope: Scope, node: Any) -> Edge:
+    """``WINDOW(A, B) = w`` (or ``<=``): at most w apart; ``BETWEEN lo AND hi`` bounds second - first."""
+    text, kind = scope.query.text, type(node).__name__
+    place = scope.place(node)
+    if not is_call(node.this, "WINDOW") or kind not in ("EQ", "LTE", "Between"):
+        raise place.wrong(
+            f"found {place.words!r}", "WINDOW(A, B) = duration, or BETWEEN two durations, joined to the rest by AND"
+        )
+    if len(node.this.expressions) != 2:
+        raise place.wrong("WINDOW is of two streams", "WINDOW(A, B)")
+    first, second = (scope.alias(each) for each in node.this.expressions)
+    if kind == "Between":
+        lo, hi = duration_us(text, node.args["low"]), duration_us(text, node.args["high"])
+    else:
+        hi = duration_us(text, node.expression)
+        lo = -hi
+    if lo > hi:
+        raise place.wrong("no difference lies in this window", "a lower bound first, and durations of zero or more")
+    return Edge(first, second, lo, hi)
+
+
+def _sort(parts: _Parts, condition: Expression, place: Place) -> None:
+    """Put a condition where it can be tested first."""
+    aliases = list(dict.fromkeys(node.value[0] for node in condition.columns()))
+    match len(aliases):
+        case 0:
+            raise place.wrong("this is about no column", "a condition on columns of the streams")
+        case 1:
+            parts.of_one.setdefault(aliases[0], []).append(condition)
+        case 2 if _is_equality(condition):
+            parts.equal.append(condition)
+        case 2:
+            parts.of_two.setdefault((aliases[0], aliases[1]), []).append(condition)
+        case _:
+            parts.of_more.append(condition)
+
+
+def _is_equality(condition: Expression) -> bool:
+    """Whether it says that two streams' columns of one name are equal."""
+    operands = condition.operands
+    named = condition.operation == "eq" and all(each.operation == "column" for each in operands)
+    return named and operands[0].value[1] == operands[1].value[1]
+
+
+def _keys(parts: _Parts, aliases: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are equal in all streams; equalities that leave some out become conditions of pairs."""
+    found = []
+    for name in dict.fromkeys(each.operands[0].value[1] for each in parts.equal):
+        mine = [each for each in parts.equal if each.operands[0].value[1] == name]
+        if _connects(mine, aliases):
+            found.append(name)
+        else:
+            for each in mine:
+                pair = each.operands[0].value[0], each.operands[1].value[0]
+                parts.of_two.setdefault(pair, []).append(each)
+    return tuple(found)
+
+
+def _connects(equalities: Sequence[Expression], aliases: Sequence[str]) -> bool:
+    reached, before = {aliases[0]}, 0
+    while len(reached) > before:
+        before = len(reached)
+        for each in equalities:
+            pair = {operand.value[0] for operand in each.operands}
+            reached |= pair if pair & reached else set()
+    return len(reached) == len(aliases)
+
+
+def _output_names(scope: Scope, on: Sequence[str]) -> dict[tuple[str, str], str]:
+    """(alias, column) -> what the join calls it: keys stand once, names of several streams get the alias behind."""
+    owners = Counter(name for stream in scope.streams.values() for name in stream.schema.names if name not in on)
+    return {
+        (alias, name): f"{name}_{alias}" if owners[name] > 1 else name
+        for alias, stream in scope.streams.items()
+        for name in stream.schema.names
+    }
+
+
+def _of_rows(conditions: Sequence[Expression]) -> Expression:
+    """Conditions on one stream's rows, whose columns have no alias there."""
+    return rewritten(
+        joined("and", conditions, conditions[0].place), lambda each: replace(each, value=(None, each.value[1]))
+    )
+
+
+def _over_output(condition: Expression, names: dict[tuple[str, str], str]) -> Expression:
+    return rewritten(condition, lambda each: replace(each, value=(None, names[each.value])))
+
+
+def _probabilities(edges: Sequence[Edge]) -> list[str]:
+    return [f"probability_{edge.first}_{edge.second}" for edge in edges if edge.confidence is not None]
+
+
+def _columns(scope: Scope, names: dict[tuple[str, str], str], computed: Sequence[str]) -> Named | None:
+    """The columns of SELECT; None for ``*`` alone."""
+    from whenabouts.core.sql_expressions import from_sqlglot
+
+    chosen = scope.query.clauses.select.expressions
+    if len(chosen) == 1 and type(chosen[0]).__name__ == "Star":
+        return None
+
+    def over_output(node: Expression) -> Expression:
+        table, name = node.value
+        if table is None and name in computed:
+            return replace(node, value=(None, name))
+        try:
+            of_all = {own for (_, column), own in names.items() if column == name}
+            if table is None and len(of_all) == 1 and name in of_all:  # a key, or a column of one stream
+                return replace(node, value=(None, name))
+            return replace(node, value=(None, names[scope.resolved(node).value]))
+        except QueryError as error:
+            known = [*(own for _, own in names), *computed]
+            raise no_column(node, name, known) if error.problem.endswith(f"{name!r}") else error from None
+
+    found: list[tuple[str, Expression]] = []
+    for node in chosen:
+        inner = node.this if type(node).__name__ == "Alias" else node
+        if type(inner).__name__ == "Star":
+            found += [(name, output_column(name)) for name in [*dict.fromkeys(names.values()), *computed]]
+        elif type(inner).__name__ == "Column" and type(inner.this).__name__ == "Star":
+            alias = scope.alias(_as_column(inner))
+            mine = [name for (of, _), name in names.items() if of == alias]
+            found += [(name, output_column(name)) for name in mine]
+        else:
+            expression = rewritten(from_sqlglot(inner, scope.query.text), over_output)
+            plain = expression.operation == "column"
+            name = node.alias or (inner.name if plain else inner.sql())
+            taken = any(name == other for other, _ in found)
+            found.append((expression.value[1] if plain and taken and not node.alias else name, expression))
+    return tuple(_distinct(scope, found))
+
+
+def _as_column(node: Any) -> Any:
+    """``A`` of ``A.*``."""
+    from sqlglot import exp
+
+    named = exp.column(node.table)
+    named.this.meta.update(node.args["table"].meta)
+    return named
+
+
+def _distinct(scope: Scope, columns: list[tuple[str, Expression]]) -> list[tuple[str, Expression]]:
+    twice = [name for name, n in Counter(name for name, _ in columns).items() if n > 1]
+    if twice:
+        raise scope.query.clauses.place.wrong(
+            f"two columns of the result are called {twice[0]!r}",
+            f"another name: ... AS {twice[0]}_2",
+            Code.COLUMN_CLASH,
+        )
+    return columns

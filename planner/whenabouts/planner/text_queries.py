@@ -1,0 +1,315 @@
+"""Queries as text: the papers' own forms become the query objects that every engine runs.
+
+    SELECT * FROM seismic A, acoustic B
+    WHERE A.region = B.region AND WINDOW(A, B) = INTERVAL '2' SECOND WITH THRESHOLD 0.6
+
+    SELECT A.id, B.id, C.id FROM gate A, hall B, exit C
+    WHERE A.gas = B.gas AND B.gas = C.gas AND WINDOW(A, B) = '2 s' AND WINDOW(B, C) BETWEEN '0 s' AND '5 s'
+
+    SELECT region, MAX(DURATION(VALID(s))) AS longest FROM s [RANGE 24 HOUR SLIDE 1 HOUR]
+    COALESCE ON temperature > 100 GROUP BY region
+
+PTJoin (section 3), W-join (section 2) and Al-Kateb et al. (section 1, Examples 1 and 2). A text does not say
+where its streams come from and which columns hold the times: that is given when it is bound to schemas.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from whenabouts.core.durations import Duration
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.expressions import Expression
+from whenabouts.core.sql_expressions import from_sqlglot
+from whenabouts.core.timestamps import Interval, Point, TimeSpec
+from whenabouts.planner.query_text import Clauses, Place, WindowClause, conjuncts, place_of, take_apart
+
+if TYPE_CHECKING:
+    from whenabouts.core.select_project import SelectProject
+    from whenabouts.planner.registry import CoalescingQuery
+
+Form = Literal["join", "coalesce", "temporal join"]
+
+TIME_NAMES = ("t", "ts", "time", "timestamp", "event_time")
+"""What a column of times is taken to be called, where there are several and nobody says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream of the FROM clause under its alias."""
+
+    alias: str
+    stream: str
+    window: WindowClause | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """A query that was read from text: its form and streams are known, its columns are not checked yet."""
+
+    text: str
+    clauses: Clauses
+    sources: tuple[Source, ...]
+    form: Form
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that it reads, each once."""
+        return tuple(dict.fromkeys(source.stream for source in self.sources))
+
+    def bind(
+        self,
+        schemas: Mapping[str, pa.Schema],
+        times: Mapping[str, TimeSpec] | None = None,
+        lateness: Duration | Mapping[str, Duration] = 0,
+        **options: Any,
+    ) -> SelectProject:
+        """The query over streams of these schemas; its inputs are the streams of FROM, in that order.
+
+        ``times`` and ``lateness``: by alias or stream; a time that is not given is found with `time_of`. ``options`` go
+        to the query itself (``strategy``, ``scheme``, ``conservative``, ``time_slots``, ...).
+
+        Raises: QueryError WA-2092 for a column that there is not, WA-2113 for a stream without a schema, WA-2114 for
+        one whose time is not known, WA-2111 and WA-2112 for what a form does not have, each with line and column; and
+        what the query itself raises.
+
+        >>> text = "SELECT room, n FROM s COALESCE ON lamp GROUP BY room"
+        >>> query = parse_query(text).bind({"s": pa.schema({"t": pa.int64(), "room": pa.int64(), "lamp": pa.bool_()})})
+        >>> query.query.values, [name for name, _ in query.columns]
+        (('lamp',), ['room', 'n'])
+        """
+        from whenabouts.planner.text_coalescing import bind_coalescing
+        from whenabouts.planner.text_joins import bind_join
+
+        given, late = dict(times or {}), lateness
+        streams: dict[str, BoundStream] = {}
+        for source in self.sources:
+            if source.stream not in schemas:
+                raise source.place.wrong(
+                    f"no stream {source.stream!r} is given",
+                    f"one of {', '.join(schemas) or 'none'}",
+                    Code.UNKNOWN_STREAM,
+                )
+            schema = schemas[source.stream]
+            time = given.get(source.alias, given.get(source.stream)) or time_of(source.stream, schema)
+            of_stream = late.get(source.alias, late.get(source.stream, 0)) if isinstance(late, Mapping) else late
+            streams[source.alias] = BoundStream(source, schema, time, of_stream)
+        scope = Scope(self, streams)
+        return bind_join(scope, options) if self.form == "join" else bind_coalescing(scope, options)
+
+    def distinct(self) -> CoalescingQuery:
+        """What the planner tells coalescing queries apart by.
+
+        Raises: QueryError WA-2112 for a query of another form.
+
+        >>> parse_query("SELECT * FROM s [ROWS 9] COALESCE ON a, b GROUP BY k").distinct().coalesce
+        ('a', 'b')
+        """
+        from whenabouts.planner.text_coalescing import distinct_query
+
+        return distinct_query(self)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStream:
+    """A stream with its columns, its times and its lateness."""
+
+    source: Source
+    schema: pa.Schema
+    time: TimeSpec
+    lateness: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names in a query's text mean."""
+
+    query: TextQuery
+    streams: Mapping[str, BoundStream]
+
+    def place(self, node: Any) -> Place:
+        """Where a part of the syntax tree stands."""
+        return place_of(self.query.text, node)
+
+    def alias(self, node: Any) -> str:
+        """The alias that stands alone, as in ``WINDOW(A, B)``. Raises: QueryError WA-2111."""
+        found = _match(node.name, self.streams) if type(node).__name__ == "Column" and not node.table else None
+        if found is None:
+            place = self.place(node)
+            raise place.wrong(f"found {place.words!r}", f"one of the streams {', '.join(self.streams)}")
+        return found
+
+    def expression(self, node: Any) -> Expression:
+        """An expression with its columns resolved to (alias, name). Raises: QueryError WA-2091, WA-2092."""
+        return rewritten(from_sqlglot(node, self.query.text), lambda each: self.resolved(each))
+
+    def resolved(self, node: Expression) -> Expression:
+        """A column node as (alias, name). Raises: QueryError WA-2092 for none, or one that several streams have."""
+        table, name = node.value
+        aliases = list(self.streams) if table is None else [_match(table, self.streams)]
+        if None in aliases:
+            raise node.error(
+                Code.SQL_COLUMN, f"there is no stream {table!r}", f"the streams are {', '.join(self.streams)}"
+            )
+        found = [
+            (alias, own) for alias in aliases
+            if alias is not None and (own := _match(name, self.streams[alias].schema.names)) is not None
+        ]  # fmt: skip
+        if len(found) == 1:
+            return replace(node, value=found[0])
+        if found:
+            told = " or ".join(f"{alias}.{own}" for alias, own in found)
+            raise node.error(Code.SQL_COLUMN, f"{name!r} does not say of which stream", f"expected {told}")
+        known = [own for alias in aliases if alias is not None for own in self.streams[alias].schema.names]
+        raise no_column(node, name, known, "" if table is None else f" in {table}")
+
+
+def no_column(node: Expression, name: str, known: Sequence[str], where: str = "") -> QueryError:
+    """There is no such column; what it may have been."""
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    told = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(dict.fromkeys(known))}"
+    return node.error(Code.SQL_COLUMN, f"there is no column {name!r}{where}", told)
+
+
+def parse_query(text: str) -> TextQuery:
+    """A query of one of the three forms.
+
+    Raises: QueryError WA-2111 for what cannot be read and WA-2112 for SQL that is none of the forms, both with line,
+    column and what was expected; WA-2007 where sqlglot is not installed.
+
+    >>> parse_query("SELECT * FROM a, b WHERE WINDOW(a, b) = '2 s'").form
+    'join'
+    >>> parse_query("SELECT * FROM a WHERE")
+    Traceback (most recent call last):
+        ...
+    whenabouts.core.errors.QueryError: WA-2111: line 1, column 17: something is missing near 'WHERE' \
+(hint: expected an expression or a name there)
+    """
+    clauses = take_apart(text)
+    _refuse_the_rest(text, clauses)
+    sources = _sources(text, clauses)
+    query = TextQuery(text, clauses, sources, "join")
+    if clauses.coalesce_at is not None:
+        if len(sources) > 2:
+            raise sources[2].place.wrong("a third stream", "one stream to coalesce, or two to relate")
+        return replace(query, form="coalesce" if len(sources) == 1 else "temporal join")
+    for source in sources:
+        if source.window is not None:
+            raise source.window.place.wrong(
+                "a window of one stream", "COALESCE ON what, or WINDOW(A, B) = ... in WHERE"
+            )
+    if len(sources) < 2 or not any(_is_window(part) for part in conditions_of(clauses)):
+        raise clauses.place.wrong(
+            "this correlates nothing", "WINDOW(A, B) = INTERVAL '2' SECOND in WHERE, or COALESCE ON columns",
+            Code.UNSUPPORTED_TEXT,
+        )  # fmt: skip
+    return query
+
+
+def conditions_of(clauses: Clauses) -> list[Any]:
+    """All that must hold: the parts of WHERE and of ON, joined by AND."""
+    select = clauses.select
+    of_joins = [join.args.get("on") for join in select.args.get("joins") or ()]
+    where = select.args.get("where")
+    return [part for each in (*of_joins, where.this if where else None) for part in conjuncts(each)]
+
+
+def is_call(node: Any, name: str) -> bool:
+    """Whether a node is a call of one of our own functions."""
+    return type(node).__name__ == "Anonymous" and str(node.this).upper() == name
+
+
+def rewritten(expression: Expression, column: Callable[[Expression], Expression]) -> Expression:
+    """The expression with other column nodes."""
+    if expression.operation == "column":
+        return column(expression)
+    return replace(expression, operands=tuple(rewritten(each, column) for each in expression.operands))
+
+
+def time_of(stream: str, schema: pa.Schema) -> TimeSpec:
+    """The time of a stream whose columns tell: ``t_min`` and ``t_max``; else the only timestamp, or a usual name.
+
+    Raises: QueryError WA-2114 where they do not tell.
+
+    >>> time_of("s", pa.schema({"ts": pa.int64(), "v": pa.int64()}))
+    Point(t='ts')
+    """
+    if {"t_min", "t_max"} <= set(schema.names):
+        return Interval("t_min", "t_max")
+    stamps = [field.name for field in schema if pa.types.is_timestamp(field.type)]
+    usual = [name for name in TIME_NAMES if name in schema.names]
+    for known in (stamps, usual):
+        if len(known) == 1:
+            return Point(known[0])
+    raise QueryError(
+        Code.NO_TIME,
+        f"which column of stream {stream!r} holds its times cannot be told from {', '.join(schema.names)}",
+        f"say so: --time {stream}=COLUMN, or times={{{stream!r}: Point(...)}}",
+    )
+
+
+def _match(name: str, known: Any) -> str | None:
+    """The name as it is known: exactly, or but for upper and lower case where that is clear."""
+    if name in known:
+        return name
+    alike = [each for each in known if each.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _is_window(node: Any) -> bool:
+    return any(is_call(part, "WINDOW") for part in node.walk())
+
+
+def _sources(text: str, clauses: Clauses) -> tuple[Source, ...]:
+    select = clauses.select
+    origin = select.args.get("from_") or select.args.get("from")
+    if origin is None:
+        raise clauses.place.wrong("there is no FROM", "FROM stream")
+    tables = [origin.this, *(join.this for join in select.args.get("joins") or ())]
+    found: dict[str, Source] = {}
+    for table in tables:
+        place = place_of(text, table)
+        if type(table).__name__ != "Table" or type(table.this).__name__ != "Identifier" or table.db:
+            raise place.wrong(f"found {place.words!r}", "the name of a stream", Code.UNSUPPORTED_TEXT)
+        window = next((clauses.windows[start] for start in _starts(table) if start in clauses.windows), None)
+        alias = table.alias or table.name
+        if alias in found:
+            raise place.wrong(f"two streams are called {alias!r}", f"another name: {table.name} AS ...")
+        found[alias] = Source(alias, table.name, window, place)
+    return tuple(found.values())
+
+
+def _starts(table: Any) -> list[int]:
+    """Where the name and the alias of a stream begin: a window may stand behind either."""
+    return [part.meta["start"] for part in table.walk() if "start" in part.meta]
+
+
+def _refuse_the_rest(text: str, clauses: Clauses) -> None:
+    """Clauses of SQL that no form has."""
+    select, known = (
+        clauses.select,
+        {"kind", "expressions", "from_", "from", "joins", "where", "group", "operation_modifiers"},
+    )
+    for name, node in select.args.items():
+        if node and name not in known:
+            part = node[0] if isinstance(node, list) else node
+            place = place_of(text, part) if hasattr(part, "walk") else clauses.place
+            raise place.wrong(
+                f"{name.replace('_', ' ').upper()} is not available", "SELECT, FROM, WHERE, COALESCE ON and GROUP BY",
+                Code.UNSUPPORTED_TEXT,
+            )  # fmt: skip
+    if select.args.get("group") and clauses.coalesce_at is None:
+        place = place_of(text, select.args["group"])
+        raise place.wrong("GROUP BY in a join", "COALESCE ON before it", Code.UNSUPPORTED_TEXT)
+    for join in select.args.get("joins") or ():
+        if join.side or (join.kind and join.kind not in ("INNER", "CROSS")) or join.args.get("using"):
+            place = place_of(text, join)
+            raise place.wrong(
+                f"{join.side or join.kind or 'USING'} is not available", "a comma or JOIN ... ON", Code.UNSUPPORTED_TEXT
+            )

@@ -1,0 +1,56 @@
+"""`whenabouts query` as a user meets it: the three forms, and the same rows as the command of each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Cli = Callable[..., Result]
+
+JOIN = (
+    "SELECT A.id, B.v, k, probability FROM seismic A, acoustic B "
+    "WHERE A.k = B.k AND WINDOW(A, B) = INTERVAL '2' SECOND WITH THRESHOLD 0.6"
+)
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Path:
+    (tmp_path / "a.csv").write_text(
+        "id,k,t_min,t_max\n1,a,2024-01-01T00:00:00Z,2024-01-01T00:00:01Z\n2,b,2024-01-01T00:00:05Z,2024-01-01T00:00:06Z\n"
+    )
+    (tmp_path / "b.csv").write_text("k,t,v\na,2024-01-01T00:00:02Z,1.5\nb,2024-01-01T00:00:09Z,2.5\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("how", ["", "--stream", "--streaming --lateness 1s,2s"])
+def test_the_form_of_a_timing_join(cli: Cli, streams: Path, how: str) -> None:
+    done = cli("query", JOIN, "--stream", "seismic=a.csv", "--stream", "acoustic=b.csv", "-o", "-", *how.split())
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == '"id","v","k","probability"\n1,1.5,"a",1\n'
+    assert "the time of A is t_min,t_max" in done.stderr
+
+
+def test_the_forms_of_window_joins_and_of_coalescing(cli: Cli, streams: Path) -> None:
+    (streams / "query.sql").write_text("SELECT A.id FROM x A, y B WHERE A.k = B.k AND WINDOW(A, B) = '2 s'")
+    done = cli("query @query.sql --stream x=a.csv --stream y=b.csv --time x=t_max --time t -o -")
+    assert (done.exit_code, done.stdout) == (0, '"id"\n1\n'), done.stderr
+    text = "SELECT k, COUNT(*) FROM s [RANGE 1 HOUR] COALESCE ON v > 2 GROUP BY k"
+    done = cli("query", text, "--stream", "s=b.csv", "-o", "-")
+    assert (done.exit_code, done.stdout) == (0, '"k","count"\n"b",1\n'), done.stderr
+
+
+def test_mistakes_are_told_in_one_line(cli: Cli, streams: Path) -> None:
+    for words, code, told in [
+        ((JOIN.replace("A.k", "A.kk"), "--stream", "seismic=a.csv", "--stream", "acoustic=b.csv"), 2,
+         "error: WA-2092: line 1, column 67: there is no column 'kk' in A (hint: did you mean 'k'?)"),
+        ((JOIN, "--stream", "seismic=a.csv"), 2, "WA-2113: line 1, column 50: no stream 'acoustic' is given"),
+        ((JOIN, "--stream", "seismic"), 2, "'seismic' is not NAME=PATH"),
+        ((JOIN, "--stream", "seismic=a.csv", "--stream", "acoustic=none.csv"), 3, "WA-1008"),
+        (("@none.sql",), 3, "WA-1008"),
+        (("SELEC",), 2, "WA-2111: line 1, column 1: found 'SELEC' (hint: expected SELECT)"),
+    ]:  # fmt: skip
+        done = cli("query", *words)
+        assert (done.exit_code, told in done.stderr) == (code, True), done.stderr
