@@ -20,7 +20,7 @@ from whenabouts.core import metrics
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, InputError, QueryError, SingleBucketWarning
 from whenabouts.core.events import EventReader
-from whenabouts.core.extent_stream import Coalescing, ExtentStream
+from whenabouts.core.extent_stream import Coalescing, ExtentStream, Look
 from whenabouts.core.extents import Extents, Instant, extents_of
 from whenabouts.core.keys import Keys
 from whenabouts.core.lateness import drop_late
@@ -192,7 +192,7 @@ class CoalesceOperator:
         rows = self._at_once(store, blocks, demand, step)
         if rows is None:
             look = self._stream.step(store, blocks, until, latest_us, step)
-            rows = None if look is None else self._output.of_look(look)
+            rows = None if look is None else self._looked(look, step)
         if rows is not None and rows.num_rows:
             step.output.append(rows)
             step.metrics[metrics.MATCHED] += rows.num_rows
@@ -201,6 +201,15 @@ class CoalesceOperator:
     def rows_held(self, store: SegmentStore) -> int:
         """Rows and runs in a bucket's state (for `state_bound`)."""
         return self._stream.rows_held(store)
+
+    def rows_of(self, look: Look) -> pa.RecordBatch:
+        """The output rows of the extents of a look."""
+        return self._output.of_look(look)
+
+    def _looked(self, look: Look, step: Step) -> pa.RecordBatch:
+        step.metrics[metrics.COALESCED] += int(look.linked.sum())
+        step.metrics[metrics.NEIGHBOURS] += len(look.tuples) - int(look.tuples.heads.sum())
+        return self.rows_of(look)
 
     def _at_once(
         self, store: SegmentStore, blocks: list[pa.RecordBatch], demand: Demand, step: Step

@@ -16,6 +16,7 @@ import pyarrow as pa
 from whenabouts.core.deduplication import Deduplicated
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.protocol import Query
+from whenabouts.core.select_project import SelectProject
 
 VERSION = 1
 """Of the layout of an engine's state: raised when a release cannot read what an older one wrote."""
@@ -89,6 +90,9 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
     if isinstance(query, Deduplicated):
         name, settings = _settings(query.query)
         return name, settings | {"dedupe": repr(query.by)}
+    if isinstance(query, SelectProject):
+        name, settings = _settings(query.query)
+        return name, settings | {"where": repr(query.where), "derived": repr(query.derived)}
     changeable = getattr(query, "changeable", frozenset({"lateness"}))
     names = [field.name for field in fields(cast(Any, query))]  # queries are dataclasses
     return type(query).__name__, {name: repr(getattr(query, name)) for name in names if name not in changeable}

@@ -36,6 +36,12 @@ EVICTED = "rows_evicted"
 
 COMPARED = "compared"
 """Comparisons of a tuple's values with those of the previous one of its group (coalescing)."""
+COALESCED = "coalesced"
+"""Tuples in extents that came out which go on the previous one of their group; of so many `NEIGHBOURS`."""
+NEIGHBOURS = "neighbours"
+"""Tuples in extents that came out which have a previous one of their group: coalesced / neighbours estimates cp."""
+OUT_OF_ORDER = "rows_out_of_order"
+"""Rows whose time lies before that of one that arrived earlier (shared coalescing)."""
 TUPLE_TESTS = "tuple_tests"
 """Window join: tuples that were put to a partial combination, because they lay in its period."""
 PERIODS = "periods"
@@ -45,6 +51,24 @@ WINDOW_TESTS = "window_tests"
 
 ADDED = (ROWS_IN, PROCESSED, REJECTED, REPLAYED, LATE, MATCHED, UNMATCHED, PROBED, SURE, STORED, EVICTED)
 """Counts that every engine shows in its own channel."""
+
+
+def coalesced(query: str) -> str:
+    """`COALESCED` of one of several queries.
+
+    >>> coalesced("hot")
+    'coalesced.hot'
+    """
+    return f"{COALESCED}.{query}"
+
+
+def neighbours(query: str) -> str:
+    """`NEIGHBOURS` of one of several queries.
+
+    >>> neighbours("hot")
+    'neighbours.hot'
+    """
+    return f"{NEIGHBOURS}.{query}"
 
 
 def rejected_by(code: str) -> str:

@@ -19,18 +19,17 @@ from whenabouts.core import metrics
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.events import EventReader, Events
 from whenabouts.core.expressions import Expression, evaluate
-from whenabouts.core.keys import Keys
 from whenabouts.core.protocol import (
     NO_WATERMARK,
     Arrival,
     Copied,
     Demand,
-    Operator,
     Query,
     Rejected,
     SegmentStore,
     Step,
 )
+from whenabouts.core.wrapped_operator import WrappedOperator
 
 Named = tuple[tuple[str, Expression], ...]
 """Names with what they stand for, in order."""
@@ -87,45 +86,51 @@ class SelectProject:
         """Those of the query."""
         return self.query.lateness_us
 
+    @property
+    def idle_after_us(self) -> int | None:
+        """That of the query."""
+        return self.query.idle_after_us
+
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> SelectProjectOperator:
         """The operator for inputs of these schemas."""
         return SelectProjectOperator(self, schemas, streaming=streaming)
 
 
-class SelectProjectOperator:
+class SelectProjectOperator(WrappedOperator):
     """Runs a `SelectProject`: the operator of its query between a selection and a projection."""
 
     def __init__(self, query: SelectProject, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
-        self._query = query
         derived = [dict(query.derived).get(name, ()) for name in query.inputs]
         wider = [_wider(schema, named) for schema, named in zip(schemas, derived, strict=True)]
-        self._inner: Operator = query.query.operator(wider, streaming=streaming)
-        self.readers: tuple[EventReader, ...] = tuple(
+        super().__init__(query.query.operator(wider, streaming=streaming))
+        inner = self._operator
+        self._query = query
+        self._readers: tuple[EventReader, ...] = tuple(
             DerivingReader(reader, len(schema.names), named) if named else reader
-            for reader, schema, named in zip(self._inner.readers, schemas, derived, strict=True)
+            for reader, schema, named in zip(inner.readers, schemas, derived, strict=True)
         )
         self._where = [dict(query.where).get(name) for name in query.inputs]
-        for condition, reader in zip(self._where, self.readers, strict=True):
+        for condition, reader in zip(self._where, self._readers, strict=True):
             if condition is not None:
                 holds(condition, _empty(reader.block_schema))
-        self.output_schema = self._projected(self._chosen(_empty(self._inner.output_schema))).schema
-        from_event_time = [name for name, each in query.columns or () if each == column(self.inner_event_time)]
-        self.event_time = self._inner.event_time if query.columns is None else next(iter(from_event_time), None)
+        self._schema = finished(_empty(inner.output_schema), query.having, query.columns).schema
+        clocks = [name for name, each in query.columns or () if each == column(inner.event_time or "")]
+        self._event_time = inner.event_time if query.columns is None else next(iter(clocks), None)
 
     @property
-    def inner_event_time(self) -> str:
-        """The column of the query's output that carries event time; empty where there is none."""
-        return self._inner.event_time or ""
+    def readers(self) -> tuple[EventReader, ...]:
+        """Those of the operator, which compute what is derived."""
+        return self._readers
 
     @property
-    def keys(self) -> Keys:
-        """Those of the query."""
-        return self._inner.keys
+    def output_schema(self) -> pa.Schema:
+        """The columns that were asked for."""
+        return self._schema
 
     @property
-    def needs_latest(self) -> bool:
-        """As the query."""
-        return self._inner.needs_latest
+    def event_time(self) -> str | None:
+        """The operator's, where its column was asked for."""
+        return self._event_time
 
     def step(
         self,
@@ -137,12 +142,12 @@ class SelectProjectOperator:
     ) -> Step:
         """One step of `protocol.Operator`. Cost besides: the expressions over the rows that arrive and come out."""
         chosen, dropped = self._selected(arrivals)
-        step = self._inner.step(store, chosen, watermark_us, demand, latest_us)
+        step = self._operator.step(store, chosen, watermark_us, demand, latest_us)
         step.metrics[metrics.PROCESSED] += dropped
-        rows = sum(batch.num_rows for batch in step.output)
-        kept = [self._chosen(batch) for batch in step.output]
-        step.metrics[metrics.MATCHED] -= rows - sum(batch.num_rows for batch in kept)
-        step.output = [self._projected(batch) for batch in kept if batch.num_rows]
+        before = sum(batch.num_rows for batch in step.output)
+        output = [finished(batch, self._query.having, self._query.columns) for batch in step.output]
+        step.output = [batch for batch in output if batch.num_rows]
+        step.metrics[metrics.MATCHED] -= before - sum(batch.num_rows for batch in step.output)
         step.rejected = [self._as_read(rejected) for rejected in step.rejected]
         return step
 
@@ -158,22 +163,6 @@ class SelectProjectOperator:
             if block.num_rows:
                 chosen.append(type(arrival)(arrival.input, block))
         return chosen, dropped
-
-    def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._query.having is None:
-            return batch
-        kept: pa.RecordBatch = batch.filter(pa.array(holds(self._query.having, batch)))
-        return kept
-
-    def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._query.columns is None:
-            return batch
-        fields, columns = [], []
-        for name, expression in self._query.columns:
-            columns.append(values_of(expression, batch))
-            plain = batch.schema.field(expression.value[1]) if expression.operation == "column" else None
-            fields.append(pa.field(name, columns[-1].type) if plain is None else plain.with_name(name))
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
     def _as_read(self, rejected: Rejected) -> Rejected:
         names = self.readers[rejected.input].schema.names
@@ -202,6 +191,23 @@ class DerivingReader(EventReader):
         """The user's columns of a block."""
         raw: pa.RecordBatch = self._inner.raw(block).select(self.schema.names)
         return raw
+
+
+def finished(rows: pa.RecordBatch, having: Expression | None, columns: Named | None) -> pa.RecordBatch:
+    """The rows for which a condition holds, in the columns that were asked for.
+
+    Raises QueryError: WA-2092, WA-2093 as `values_of`.
+    """
+    if having is not None:
+        rows = rows.filter(pa.array(holds(having, rows)))
+    if columns is None:
+        return rows
+    fields, values = [], []
+    for name, expression in columns:
+        values.append(values_of(expression, rows))
+        plain = rows.schema.field(expression.value[1]) if expression.operation == "column" else None
+        fields.append(pa.field(name, values[-1].type) if plain is None else plain.with_name(name))
+    return pa.RecordBatch.from_arrays(values, schema=pa.schema(fields))
 
 
 def column(name: str) -> Expression:

@@ -134,7 +134,7 @@ class AggregateOperator(CoalesceOperator):
         blocks = blocks_in_time(self.readers, arrivals, watermark_us, step)[0]
         until = END_OF_TIME if demand is Demand.END else watermark_us
         look = self._stream.step(store, blocks, until, latest_us, step)
-        rows = None if look is None else self._summed_up(look)
+        rows = None if look is None else self._looked(look, step)
         if rows is not None and rows.num_rows:
             step.output.append(rows)
             step.metrics[metrics.MATCHED] += rows.num_rows
@@ -144,7 +144,8 @@ class AggregateOperator(CoalesceOperator):
         """Rows and runs in a bucket's state (for `state_bound`)."""
         return self._stream.rows_held(store)
 
-    def _summed_up(self, look: Look) -> pa.RecordBatch:
+    def rows_of(self, look: Look) -> pa.RecordBatch:
+        """The aggregates of the extents of a look."""
         from whenabouts.core.aggregate_kernels import aggregate_ranges  # numba: imported when first needed
 
         ranges = look.ranges

@@ -1,0 +1,96 @@
+"""The law of shared extents: queries that are registered together give what each gives alone, under every scheme."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+
+import pyarrow.compute as pc
+import pytest
+
+from whenabouts.conformance import multiset, sheets_coalescing
+from whenabouts.conformance.engine import Engine
+from whenabouts.conformance.sheets_coalescing import QUERIES, TEMPORAL
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.harness import Variant
+from whenabouts.core.local import Outcome, run
+from whenabouts.core.shared_coalescing import QUERY, SharedCoalescing
+
+VARIANTS = {
+    "batch": Variant(),
+    "batch, 3 buckets": Variant(parallelism=3),
+    "stream": Variant(streaming=True),
+    "stream, 3 buckets, restarted": Variant(streaming=True, parallelism=3, restart_after=2),
+}
+
+TOGETHER: dict[str, Coalesce] = {
+    name: QUERIES[name]
+    for name in ("slides", "slides of near values", "slides of rising values", "last window", "all")
+} | {
+    "aggregate": TEMPORAL["aggregate"],
+    "rows": QUERIES["rows of each group"],
+    "by state": replace(QUERIES["slides"], group=("room", "state"), values="level"),
+    "at an instant": QUERIES["window at an instant"],
+}  # fmt: skip
+"""Windows, slides and groupings of every kind; two share grouping, window and slide."""
+
+SCHEMES = {
+    "all lazy": dict.fromkeys(TOGETHER, "lazy"),
+    "all eager": dict.fromkeys(TOGETHER, "eager"),
+    "mixed": {name: ("eager", "lazy")[place % 2] for place, name in enumerate(TOGETHER)},
+}
+UNGROUPED = {
+    "all of the stream": replace(QUERIES["slides"], group=()),
+    "by room": QUERIES["slides"],
+    "rows of all groups": QUERIES["rows"],
+}
+"""No grouping in common: rows of all groups meet in one bucket."""
+
+
+@lru_cache
+def _alone(name: str) -> Outcome:
+    return run((TOGETHER | UNGROUPED)[name], [sheets_coalescing.readings()])
+
+
+def check_shared(outcome: Outcome, query: SharedCoalescing) -> None:
+    """What each query gives, and the rows that some query rejects, each once; all rows are accounted for."""
+    readings = sheets_coalescing.readings()
+    refused: Counter[object] = Counter()
+    for name, _ in query.queries:
+        alone = _alone(name)
+        rows = outcome.output.filter(pc.equal(outcome.output[QUERY], name))
+        mine = rows.select(query.columns_of(name, readings.schema))
+        assert alone.output.num_rows > 20 or "instant" in name
+        multiset.assert_same(multiset.rows(mine), multiset.rows(alone.output), f"rows of {name!r}", {"query": query})
+        refused |= multiset.rows(alone.rejects, readings.column_names)  # of each row the greatest count
+    found = multiset.rows(outcome.rejects, readings.column_names)
+    multiset.assert_same(found, refused, "rejects", {"query": query})
+    counts = outcome.metrics
+    assert counts["rows_in"] == counts["rows_processed"] + counts["rows_rejected"]
+
+
+@pytest.mark.parametrize(
+    ("schemes", "variant"),
+    [
+        ("mixed", "stream, 3 buckets, restarted"),
+        *(pytest.param(s, v, marks=pytest.mark.similar) for s in SCHEMES for v in VARIANTS
+          if (s, v) != ("mixed", "stream, 3 buckets, restarted")),
+    ],
+)  # fmt: skip
+def test_differential_registered_together(engine: Engine, schemes: str, variant: str) -> None:
+    """Queries that share extents give what each gives alone; a row that some query rejects is rejected once."""
+    how = VARIANTS[variant]
+    files = sheets_coalescing.stream(8) if how.streaming else sheets_coalescing.finite()
+    query = SharedCoalescing(queries=TOGETHER, schemes=SCHEMES[schemes])
+    check_shared(engine.run(query, files, how), query)
+
+
+@pytest.mark.similar
+@pytest.mark.parametrize("variant", ["stream", "batch, 3 buckets"])
+def test_differential_registered_together_without_common_groups(engine: Engine, variant: str) -> None:
+    """So do queries whose groupings have nothing in common."""
+    how = VARIANTS[variant]
+    files = sheets_coalescing.stream(8) if how.streaming else sheets_coalescing.finite()
+    query = SharedCoalescing(queries=UNGROUPED, schemes={"all of the stream": "lazy", "by room": "lazy"})
+    check_shared(engine.run(query, files, how), query)

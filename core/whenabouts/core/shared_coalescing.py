@@ -1,0 +1,415 @@
+"""Many coalescing queries over one stream as one operator: one lazy extent for all lazy queries, one per eager query.
+
+Al-Kateb, Kunta, Lee 2010, section 6.2. The shared extent holds the stream's rows as they came, once, for as long as the
+lazy query with the longest reach needs them; each lazy query groups and coalesces them when it looks. An eager query,
+and one whose window is counted in rows, has an operator of its own inside. Each query gives what it gives alone.
+
+Which scheme a query runs under may change from step to step. Lazy becomes eager at once: its extent is built from the
+shared rows. Eager becomes lazy when the shared extent reaches back as far as its window: until then, at most a window's
+length, it goes on as it was. Nothing is lost and nothing comes twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.coalescing import Coalesce, CoalesceOperator
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.events import EventReader, times
+from whenabouts.core.expressions import Expression
+from whenabouts.core.extent_stream import FIRST, Look
+from whenabouts.core.kept_tuples import Clock
+from whenabouts.core.keys import Keys
+from whenabouts.core.lateness import drop_late
+from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, Rejected, SegmentStore, Step
+from whenabouts.core.segmented_state import rows_in_state
+from whenabouts.core.select_project import SelectProject, finished
+from whenabouts.core.shared_book import PARTS, Book, Entry, TrackedStore
+from whenabouts.core.shared_extent import SharedExtent
+from whenabouts.core.stores import StorePart
+from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.core.total_order import ranks_of_rows
+from whenabouts.core.window_ranges import ranges_at, ranges_of_slides
+from whenabouts.core.window_schedule import floor_of, is_due, is_shareable, next_due, slides_between
+
+QUERY = "query"
+"""The output column that says which query a row is of."""
+
+EAGER, LAZY = "eager", "lazy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCoalescing:
+    """Several coalescing queries (`Coalesce`, `TemporalAggregate`) over one stream, validated.
+
+    `queries`: name -> query; all have one time column and one lateness. `schemes`: name -> `eager` or `lazy`; queries
+    that are not named run under their own scheme (`auto` is eager). What comes out has the column `query` and the
+    columns of all queries, null where a query has no such column: `columns_of` tells which are whose.
+
+    `results`: name -> (condition on its rows or None, columns or None), as `SelectProject` has them; see `share`.
+
+    `schemes` and the set of queries may change while it runs: a query that is added begins with the next instant, one
+    that is left out is forgotten.
+
+    A row is rejected once if any of the queries rejects it alone (it has no group there, or loses against another row
+    of its instant), and counts as processed for all others.
+
+    Raises QueryError: WA-2006 for what is no mapping of names to such queries, for different times or latenesses, an
+    unknown scheme or name, and for `lazy` where the window is not one of time alone and the query is not lazy itself.
+
+    >>> queries = {name: Coalesce(time="t", values=name, window=10, slide=5) for name in ("a", "b")}
+    >>> SharedCoalescing(queries=queries, schemes={"b": "lazy"}).scheme_of("b")
+    'lazy'
+    """
+
+    queries: Any
+    schemes: Any = ()
+    results: Any = ()
+
+    changeable: ClassVar[frozenset[str]] = frozenset({"queries", "schemes", "results"})
+
+    def __post_init__(self) -> None:
+        queries = dict(self.queries)
+        for name, query in queries.items():
+            if not isinstance(query, Coalesce) or isinstance(query, TemporalJoin):
+                raise _bad(f"query {name!r} is {query!r}", "one input each: Coalesce or TemporalAggregate")
+        if not queries:
+            raise _bad("no queries are given", "give a name and a query")
+        for what in ("time", "lateness_us"):
+            found = {repr(getattr(query, what)) for query in queries.values()}
+            if len(found) > 1:
+                raise _bad(f"the queries differ in {what}: {', '.join(sorted(found))}", "they share one stream")
+        object.__setattr__(self, "queries", tuple(queries.items()))
+        schemes = dict(self.schemes)
+        for name, scheme in schemes.items():
+            if name not in queries or scheme not in (EAGER, LAZY):
+                raise _bad(f"scheme of {name!r} is {scheme!r}", f"eager or lazy, of {', '.join(queries)}")
+            if scheme == LAZY and queries[name].scheme == EAGER and not is_shareable(queries[name].extents):
+                raise _bad(f"query {name!r} counts rows and shares no extent", "give it scheme='lazy' of its own")
+        object.__setattr__(self, "schemes", tuple(schemes.items()))
+        object.__setattr__(self, "results", tuple(dict(self.results).items()))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """One input."""
+        return ("events",)
+
+    @property
+    def lateness_us(self) -> tuple[int, ...]:
+        """That of all queries."""
+        first: Coalesce = self.queries[0][1]
+        return first.lateness_us
+
+    @property
+    def idle_after_us(self) -> int | None:
+        """A silent input is waited for."""
+        return None
+
+    def scheme_of(self, name: str) -> str:
+        """Under which scheme a query is to run."""
+        own: Coalesce = dict(self.queries)[name]
+        return str(dict(self.schemes).get(name, LAZY if own.scheme == LAZY else EAGER))
+
+    def columns_of(self, name: str, schema: pa.Schema) -> list[str]:
+        """The output columns of one query over a stream of this schema."""
+        operator: CoalesceOperator = dict(self.queries)[name].operator([schema], streaming=False)
+        names: list[str] = self.result_schema(name, operator.output_schema).names
+        return names
+
+    def result_schema(self, name: str, schema: pa.Schema) -> pa.Schema:
+        """What comes of a query's rows."""
+        having, columns = dict(self.results).get(name, (None, None))
+        return finished(_no_rows(schema), having, columns).schema
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> SharedOperator:
+        """The operator for a schema. Raises what the queries raise, and WA-2009 for output columns of two types."""
+        return SharedOperator(self, schemas[0], streaming=streaming)
+
+
+def share(queries: Mapping[str, Any], schemes: Mapping[str, str] | None = None) -> SelectProject:
+    """Coalescing queries, also those that were made from text (`SelectProject`), as one query over their stream.
+
+    Raises QueryError: as `SharedCoalescing`, WA-2009 where two queries compute different columns of one name.
+
+    >>> share({"a": Coalesce(time="t", values="a"), "b": Coalesce(time="t", values="b")}).inputs
+    ('events',)
+    """
+    plain: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    derived: dict[str, Expression] = {}
+    for name, query in queries.items():
+        plain[name] = query.query if isinstance(query, SelectProject) else query
+        if not isinstance(query, SelectProject):
+            continue
+        if query.where:
+            raise _bad(f"query {name!r} chooses rows", "queries that share an extent see all rows of their stream")
+        results[name] = query.having, query.columns
+        for column, expression in dict(query.derived).get("events", ()):
+            if derived.setdefault(column, expression) != expression:
+                raise QueryError(Code.COLUMN_CLASH, f"two queries compute {column!r} in two ways", "rename one")
+    shared = SharedCoalescing(queries=plain, schemes=schemes or {}, results=results)
+    return SelectProject(query=shared, derived={"events": tuple(derived.items())} if derived else ())
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _bad(problem: str, hint: str) -> QueryError:
+    return QueryError(Code.BAD_OPTION, problem, hint)
+
+
+class SharedOperator:
+    """Runs a `SharedCoalescing` over the blocks and the state of one bucket."""
+
+    needs_latest = True
+    event_time = None
+
+    def __init__(self, query: SharedCoalescing, schema: pa.Schema, *, streaming: bool) -> None:
+        self.query = query
+        self.operators: dict[str, CoalesceOperator] = {
+            name: each.operator([schema], streaming=streaming) for name, each in query.queries
+        }
+        first: Coalesce = query.queries[0][1]
+        self.readers = (EventReader(0, query.inputs[0], schema, first.point),)
+        spread = [operator.keys.names for operator in self.operators.values()]
+        common = tuple(name for name in spread[0] if all(name in names for names in spread))
+        self.keys = Keys(common, [self.readers[0].schema], query.inputs)
+        self.output_schema = _union(
+            {n: query.result_schema(n, each.output_schema) for n, each in self.operators.items()}
+        )
+        self._results = dict(query.results)
+        self._width_us = max([e.extents.window.width_us or 0 for _, e in query.queries])
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: Demand = Demand.NOTHING,
+        latest_us: int = NO_WATERMARK,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost: the steps of the eager queries; the rows that arrive, once; and
+        where a lazy query looks, the rows of its window."""
+        step = Step()
+        book = Book.read(StorePart(store, 0, PARTS))
+        blocks = [arrival.block for arrival in drop_late(self.readers, arrivals, watermark_us, step)]
+        was = book.clock
+        until = END_OF_TIME if demand is Demand.END else max(watermark_us, was.until)
+        latest = max([was.latest, latest_us, *(int(times(block)[1].max(initial=FIRST)) for block in blocks)])
+        now = Clock(until, latest, 0)
+        step.metrics[metrics.OUT_OF_ORDER] += _out_of_order(blocks, was.latest)
+        shared = SharedExtent(StorePart(store, 1, PARTS), self.readers[0].block_schema, self._width_us // 16)
+        refused: list[pa.RecordBatch] = []
+        self._settle_schemes(store, book, shared, was, step)
+        lazy = [name for name, entry in book.queries.items() if entry.scheme == LAZY]
+        kept_for = [
+            *lazy,
+            *(n for n, entry in book.queries.items() if entry.scheme == EAGER and self._wishes(n) == LAZY),
+        ]
+        if kept_for:
+            shared.append(blocks)
+        timers = []
+        for name, entry in book.queries.items():
+            if entry.scheme == EAGER:
+                due = entry.timer_us is not None and entry.timer_us <= until
+                if blocks or due or demand is Demand.END:
+                    mine = [Arrival(0, block) for block in self._of_query(name, blocks) if block.num_rows]
+                    inner = _own_store(store, entry)
+                    found = self.operators[name].step(inner, mine, watermark_us, demand, latest_us)
+                    entry.timer_us = found.timer_us
+                    _count_rows(entry, found, step)
+                    self._take(name, found, step, refused)
+                timers.append(entry.timer_us)
+        self._look(lazy, shared, was, now, step, refused)
+        self._reject(blocks, refused, step)
+        if demand is not Demand.END:
+            book.clock = now
+            reaches = [self._floor(name, now) for name in kept_for]
+            book.covered_us = shared.keep_from(min(reaches, default=latest + 1), book.covered_us, step)
+            book.shared = bool(kept_for)
+            shared.save()
+            book.write()
+            first_row = shared.first_row_us
+            timers += [next_due(self._extents(name), now, first_row) for name in lazy]
+            step.timer_us = min((timer for timer in timers if timer is not None), default=None)
+        return step
+
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows of the shared extent, and rows and runs of the eager queries."""
+        own = sum(entry.rows for entry in Book.read(StorePart(store, 0, PARTS)).queries.values())
+        return own + rows_in_state(StorePart(store, 1, PARTS), 1)
+
+    def _extents(self, name: str) -> Any:
+        return self.operators[name].query.extents
+
+    def _floor(self, name: str, clock: Clock) -> int:
+        return floor_of(self._extents(name), clock)
+
+    def _wishes(self, name: str) -> str:
+        """The scheme that a query is to have; one whose rows are counted is looked after by its own operator."""
+        return self.query.scheme_of(name) if is_shareable(self._extents(name)) else EAGER
+
+    def _settle_schemes(self, store: SegmentStore, book: Book, shared: SharedExtent, was: Clock, step: Step) -> None:
+        """Queries that came and went, and those whose scheme is to change and can."""
+        for name in [name for name in book.queries if name not in self.operators]:
+            _forget(store, book.queries.pop(name), step)
+        for name in self.operators:
+            entry = book.queries.get(name) or book.add(name, self._wishes(name))
+            wish = self._wishes(name)
+            if entry.scheme == LAZY and wish == EAGER:
+                self._build(name, store, entry, shared, was, step)
+            elif entry.scheme == EAGER and wish == LAZY and book.shared and book.covered_us <= self._floor(name, was):
+                _forget(store, entry, step)
+                entry.scheme = LAZY
+        wanted = any(self._wishes(name) == LAZY or book.queries[name].scheme == LAZY for name in self.operators)
+        if wanted and not book.shared:
+            book.covered_us = FIRST if was.latest <= FIRST else was.latest + 1
+
+    def _build(
+        self, name: str, store: SegmentStore, entry: Entry, shared: SharedExtent, was: Clock, step: Step
+    ) -> None:
+        """An eager extent from the shared rows; what its operator gives meanwhile has been given already."""
+        rows = shared.rows(self._floor(name, was), END_OF_TIME)
+        mine = [Arrival(0, block) for block in self._of_query(name, rows.to_batches()) if block.num_rows]
+        inner, operator = _own_store(store, entry), self.operators[name]
+        found = [operator.step(inner, mine, NO_WATERMARK, Demand.NOTHING, was.latest)]
+        if was.until != NO_WATERMARK:
+            found.append(operator.step(inner, [], was.until))
+        for each in found:
+            _count_rows(entry, each, step)
+        entry.scheme, entry.timer_us = EAGER, found[-1].timer_us
+
+    def _of_query(self, name: str, blocks: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """The rows that have a group in a query."""
+        found = []
+        for block in blocks:
+            none = _without_group(block, self.operators[name].query.coalescing.group)
+            found.append(block.filter(pa.array(~none)) if none.any() else block)
+        return found
+
+    def _look(
+        self, lazy: list[str], shared: SharedExtent, was: Clock, now: Clock, step: Step, refused: list[pa.RecordBatch]
+    ) -> None:
+        """What the lazy queries see of the shared rows."""
+        for group in dict.fromkeys(self.operators[name].query.coalescing.group for name in lazy):
+            losers = shared.losers(group, was.until, now.until, self.readers[0].schema.names)
+            if losers is not None:
+                refused.append(self.readers[0].raw(losers))
+        for name in lazy:
+            operator, extents = self.operators[name], self._extents(name)
+            if not is_due(extents, was, now):
+                continue
+            how = operator.query.coalescing
+            floor = floor_of(extents, was)
+            tuples = shared.tuples(how.group, floor, now.until, self.readers[0].schema.names)
+            linked, compared = shared.links(tuples, how)
+            step.metrics[metrics.COMPARED] += compared
+            if extents.slide_us is not None:
+                ranges = ranges_of_slides(tuples, extents.window, extents.slide_us, *slides_between(extents, was, now))
+            else:
+                at = now.latest if extents.at_us is None else extents.at_us
+                ranges = ranges_at(tuples, extents.window, np.array([at]), how.group)
+            look = Look(tuples, linked, ranges)
+            self._emit(name, operator.rows_of(look), step)
+            step.metrics[metrics.coalesced(name)] += int(linked.sum())
+            step.metrics[metrics.neighbours(name)] += len(tuples) - int(tuples.heads.sum())
+
+    def _take(self, name: str, found: Step, step: Step, refused: list[pa.RecordBatch]) -> None:
+        """What an eager query's own operator gave."""
+        for rows in found.output:
+            self._emit(name, rows, step)
+        refused += [rejected.rows for rejected in found.rejected]
+        step.metrics[metrics.COMPARED] += found.metrics[metrics.COMPARED]
+        step.metrics[metrics.coalesced(name)] += found.metrics[metrics.COALESCED]
+        step.metrics[metrics.neighbours(name)] += found.metrics[metrics.NEIGHBOURS]
+
+    def _emit(self, name: str, rows: pa.RecordBatch, step: Step) -> None:
+        rows = finished(rows, *self._results.get(name, (None, None)))
+        if not rows.num_rows:
+            return
+        columns = [pa.repeat(name, rows.num_rows)]
+        names = rows.schema.names
+        for field in list(self.output_schema)[1:]:
+            columns.append(rows.column(field.name) if field.name in names else pa.nulls(rows.num_rows, field.type))
+        step.output.append(pa.RecordBatch.from_arrays(columns, schema=self.output_schema))
+        step.metrics[metrics.MATCHED] += rows.num_rows
+
+    def _reject(self, blocks: Sequence[pa.RecordBatch], losers: Sequence[pa.RecordBatch], step: Step) -> None:
+        """Rows that some query cannot use, each once: those without a group there, and those that lost there."""
+        groups = [operator.query.coalescing.group for operator in self.operators.values()]
+        reader = self.readers[0]
+        for block in blocks:
+            none = _without_group(block, dict.fromkeys(name for group in groups for name in group))
+            self._refuse(Code.NULL_GROUP, reader.raw(block.filter(pa.array(none))), step)
+        if losers:
+            rows = pa.Table.from_batches(losers, reader.schema).combine_chunks()
+            known = ~_without_group(rows, dict.fromkeys(name for group in groups for name in group))
+            first = np.unique(ranks_of_rows(rows), return_index=True)[1]
+            for batch in rows.take(pa.array(first[known[first]])).to_batches():
+                self._refuse(Code.DUPLICATE_TIMESTAMP, batch, step)
+
+    def _refuse(self, code: Code, rows: pa.RecordBatch, step: Step) -> None:
+        if rows.num_rows:
+            step.rejected.append(Rejected(0, code, rows))
+            step.metrics[metrics.REJECTED] += rows.num_rows
+            step.metrics[metrics.PROCESSED] -= rows.num_rows
+
+
+def _own_store(store: SegmentStore, entry: Entry) -> TrackedStore:
+    return TrackedStore(StorePart(store, entry.number, PARTS), entry.segments)
+
+
+def _count_rows(entry: Entry, found: Step, step: Step) -> None:
+    """Rows that an eager query's own operator wrote and dropped."""
+    for count in (metrics.STORED, metrics.EVICTED):
+        step.metrics[count] += found.metrics[count]
+    entry.rows += found.metrics[metrics.STORED] - found.metrics[metrics.EVICTED]
+
+
+def _forget(store: SegmentStore, entry: Entry, step: Step) -> None:
+    """Drop all that an eager query's own operator left."""
+    _own_store(store, entry).clear()
+    step.metrics[metrics.EVICTED] += entry.rows
+    entry.rows, entry.timer_us = 0, None
+
+
+def _without_group(rows: pa.RecordBatch | pa.Table, names: Any) -> Any:
+    none = np.zeros(rows.num_rows, bool)
+    for name in names:
+        column = rows.column(name)
+        if column.null_count:
+            none |= np.asarray(column.is_null())
+    return none
+
+
+def _out_of_order(blocks: Sequence[pa.RecordBatch], latest: int) -> int:
+    """How many rows lie behind one that came before them."""
+    found = 0
+    for block in blocks:
+        t = times(block)[1]
+        before = np.maximum.accumulate(np.concatenate([[latest], t]))
+        found += int((t < before[:-1]).sum())
+        latest = int(before[-1])
+    return found
+
+
+def _union(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
+    """The columns of all queries behind the one that says which query a row is of."""
+    fields: dict[str, pa.Field] = {QUERY: pa.field(QUERY, pa.string())}
+    for name, schema in schemas.items():
+        for field in schema:
+            known = fields.setdefault(field.name, field.remove_metadata())
+            if known.type != field.type or field.name == QUERY:
+                raise QueryError(
+                    Code.COLUMN_CLASH,
+                    f"column {field.name!r} of query {name!r} is {field.type}, another one of that name {known.type}",
+                    "rename one: queries that share an operator share their result's columns",
+                )
+    return pa.schema(list(fields.values()))

@@ -1,0 +1,140 @@
+"""Queries over shared extents: switches of scheme while they run, queries that come and go, and what is kept."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from whenabouts.core import InputError, QueryError
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.local import Outcome, run, run_stream
+from whenabouts.core.protocol import NO_WATERMARK, Arrival
+from whenabouts.core.shared_book import PARTS
+from whenabouts.core.shared_coalescing import QUERY, SharedCoalescing
+from whenabouts.core.stores import DictStore
+from whenabouts.core.temporal_aggregate import TemporalAggregate
+
+SECOND = 1_000_000
+STEPS = 24
+
+
+def _files(seed: int) -> list[pa.Table]:
+    """Readings out of order by up to 4 s, in files of 10 s."""
+    draw = random.Random(seed)
+    rows = sorted((at + draw.randrange(5), at) for at in (draw.randrange(STEPS * 10) for _ in range(600)))
+    files = []
+    for number in range(STEPS):
+        mine = [at for late, at in rows if number * 10 <= late < number * 10 + 10]
+        n = len(mine)
+        files.append(
+            pa.table(
+                {
+                    "t": pa.array([at * SECOND for at in mine], pa.int64()),
+                    "k": pa.array([draw.choice("ab") for _ in range(n)], pa.string()),
+                    "v": pa.array([draw.choice([1, 1, 1, 2]) for _ in range(n)], pa.int64()),
+                    "w": pa.array([draw.choice([1, 2]) for _ in range(n)], pa.int64()),
+                }
+            )
+        )
+    return files
+
+
+GIVEN: dict[str, Any] = {"time": "t", "lateness": "5 s"}
+QUERIES: dict[str, Coalesce] = {
+    "short": Coalesce(**GIVEN, group="k", values="v", window="20 s", slide="5 s"),
+    "long": Coalesce(**GIVEN, group="k", values="w", window="70 s", slide="10 s", equivalence="within:0.5"),
+    "sums": TemporalAggregate(
+        **GIVEN, group="k", values=["v", "w"], window="40 s", slide="10 s", aggregates={"longest": "max"}
+    ),
+    "last": Coalesce(**GIVEN, group="k", values="v", window="30 s"),
+    "again": Coalesce(**GIVEN, group="k", values="v", window="20 s", slide="5 s", closed="right"),
+}
+
+
+def _assert_alone(outcome: Outcome, files: list[pa.Table], names: tuple[str, ...] = tuple(QUERIES)) -> None:
+    shared = SharedCoalescing(queries=QUERIES)
+    for name in names:
+        alone = run(QUERIES[name], [pa.concat_tables(files)]).output
+        mine = outcome.output.filter(pc.equal(outcome.output[QUERY], name))
+        columns = shared.columns_of(name, files[0].schema)
+        assert sorted(map(repr, mine.select(columns).to_pylist())) == sorted(map(repr, alone.to_pylist())), name
+    counts = outcome.metrics
+    assert counts["rows_in"] == counts["rows_processed"] + counts["rows_rejected"]
+
+
+@pytest.mark.parametrize(("seed", "buckets"), [(0, 1), (1, 2), (2, 1)])
+def test_switching_schemes_loses_and_repeats_nothing(seed: int, buckets: int) -> None:
+    files, draw = _files(seed), random.Random(seed)
+    plans = [{name: draw.choice(["eager", "lazy"]) for name in QUERIES} for _ in range(STEPS)]
+    queries = {
+        n: SharedCoalescing(queries=QUERIES, schemes=plan) for n, plan in enumerate(plans) if draw.random() < 0.5
+    }
+    first = SharedCoalescing(queries=QUERIES, schemes=plans[0])
+    outcome = run_stream(first, [files], buckets=buckets, changes=queries, restart_after=draw.randrange(STEPS))
+    assert len(queries) > 5
+    _assert_alone(outcome, files)
+
+
+def test_a_switch_frees_what_is_needed_no_longer() -> None:
+    files = _files(1)
+    lazy = SharedCoalescing(queries=QUERIES, schemes=dict.fromkeys(QUERIES, "lazy"))
+    eager = SharedCoalescing(queries=QUERIES)
+    for start, end in ((lazy, eager), (eager, lazy)):
+        counts, stores = zip(*(_after(first, end, files) for first in (end, start)), strict=True)
+        assert (
+            counts[0]["rows_stored"] - counts[0]["rows_evicted"] == counts[1]["rows_stored"] - counts[1]["rows_evicted"]
+        )
+        shared = [sum(len(data) for (input, _), data in store.items() if input % PARTS == 1) for store in stores]
+        own = [sum(len(data) for (input, _), data in store.items() if input % PARTS > 1) for store in stores]
+        if end is lazy:
+            assert (own, shared[0] > 1000) == ([0, 0], True)
+        else:
+            assert shared[1] < 1000 < own[1]
+
+
+def _after(first: SharedCoalescing, then: SharedCoalescing, files: list[pa.Table]) -> tuple[Any, dict[Any, bytes]]:
+    """The counts and the segments of a run under one plan, then another one from the ninth file on."""
+    store, counts, greatest = DictStore(), Counter[str](), 0
+    for number, file in enumerate(files):
+        operator = (first if number < 8 else then).operator([file.schema], streaming=True)
+        arrivals = [Arrival(0, operator.readers[0].read(batch).block) for batch in file.to_batches()]
+        counts += operator.step(store, arrivals, greatest - 5 * SECOND if number else NO_WATERMARK).metrics
+        greatest = max(greatest, pc.max(file["t"]).as_py())
+    return counts, store._segments
+
+
+def test_queries_come_and_go_without_touching_the_others() -> None:
+    files = _files(2)
+    some = {name: query for name, query in QUERIES.items() if name != "again"}
+    for schemes in ({}, dict.fromkeys(QUERIES, "lazy")):
+        few = SharedCoalescing(queries=some, schemes={name: s for name, s in schemes.items() if name in some})
+        every = SharedCoalescing(queries=QUERIES, schemes=schemes)
+        outcome = run_stream(every, [files], changes={6: few, 12: every})
+        _assert_alone(outcome, files, tuple(some))
+        again = outcome.output.filter(pc.equal(outcome.output[QUERY], "again"))["window_end"]
+        assert pc.count_distinct(again).as_py() < 2 * STEPS - 8  # nothing for the time in between
+        assert pc.max(again).as_py() >= (STEPS - 1) * 10 * SECOND
+
+
+def test_what_cannot_share_is_refused() -> None:
+    for queries, schemes, told in [
+        ({}, {}, "no queries"),
+        ({"a": 5}, {}, "query 'a' is 5"),
+        ({"a": QUERIES["short"], "b": Coalesce(time="u", values="v", lateness="5 s")}, {}, "differ in time"),
+        ({"a": QUERIES["short"], "b": Coalesce(time="t", values="v")}, {}, "differ in lateness"),
+        ({"a": QUERIES["short"]}, {"a": "idle"}, "scheme of 'a' is 'idle'"),
+        ({"a": QUERIES["short"]}, {"b": "lazy"}, "scheme of 'b'"),
+        ({"a": Coalesce(**GIVEN, values="v", rows=5, scheme="eager")}, {"a": "lazy"}, "counts rows"),
+    ]:
+        with pytest.raises(QueryError, match=f"WA-2006: .*{told}"):
+            SharedCoalescing(queries=queries, schemes=schemes)
+    with pytest.raises(InputError, match="WA-1001"):
+        SharedCoalescing(queries=QUERIES).operator([pa.schema({"t": pa.int64()})], streaming=True)
+    clash = {"a": QUERIES["short"], "b": TemporalAggregate(**GIVEN, values="w", window="1 s", aggregates={"n": "avg"})}
+    with pytest.raises(QueryError, match=r"WA-2009: column 'n' of query 'b' is double"):
+        SharedCoalescing(queries=clash).operator([_files(1)[0].schema], streaming=True)
