@@ -1,0 +1,151 @@
+"""Six queries over the Intel Lab stream, eager or lazy as planned: is the mix as cheap as it is said to be, measured?
+
+    WHENABOUTS_DATA=/path/to/data python benchmarks/planner_mix.py [--rows 120000] [--repeat 3]
+
+The four cases of Table 5 of Al-Kateb et al. 2010: six queries on (temperature, humidity) by mote, quantised so that
+tuples coalesce with the probability asked for, each with a quantum of its own. The queries run together
+(`SharedCoalescing`), all eager, all lazy, and as the planner decides from costs that are calibrated first, in the same
+process. Memory is what the store holds after a look, update and scan are CPU time; each is divided by its maximum (of
+the calibrated costs, the same for all plans) and weighted (1, 1, 2). All plans must give the same rows.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.local import run_stream
+from whenabouts.core.shared_coalescing import SharedCoalescing
+from whenabouts.planner import CoalescingQuery, Registry, Statistics
+from whenabouts.planner.calibration import Calibration, calibrate
+from whenabouts.planner.cost_model import scheme_costs
+from whenabouts.planner.scheme_measurements import Measured, measure, median
+
+CASES = {1: (0.1,) * 6, 2: (0.8,) * 6, 3: (0.5,) * 3 + (0.1,) * 3, 4: (0.8,) * 3 + (0.1,) * 3}
+WINDOW_H, SLIDE_H = 6, 1
+WEIGHTS = (1.0, 1.0, 2.0)
+
+
+def readings(rows: int) -> pa.Table:
+    """The readings in order of arrival, times in microseconds."""
+    folder = os.environ.get("WHENABOUTS_DATA")
+    if folder is None:
+        raise click.UsageError("WHENABOUTS_DATA names the folder of the data")
+    table = pq.read_table(Path(folder) / "intel_lab_20040304_20040308.parquet").slice(0, rows)
+    return table.set_column(0, "recv_ts", table["recv_ts"].cast(pa.int64()))
+
+
+def quantised(table: pa.Table, scale: float, phase: float) -> list[np.ndarray]:
+    """Temperature and humidity in steps of `scale` times their resolution."""
+    steps = {"temperature": 0.0098, "humidity": 0.0335}
+    return [
+        np.floor(table[name].to_numpy().astype(float) / (step * scale) + phase).astype(np.int64)
+        for name, step in steps.items()
+    ]
+
+
+def coalescing(table: pa.Table, values: list[np.ndarray]) -> float:
+    """The probability that a reading goes on the previous one of its mote."""
+    order = np.argsort(table["mote"].to_numpy(), kind="stable")
+    mote = table["mote"].to_numpy()[order]
+    same = mote[1:] == mote[:-1]
+    equal = np.logical_and.reduce([value[order][1:] == value[order][:-1] for value in values])
+    return float(equal[same].mean())
+
+
+def with_values(table: pa.Table, cps: tuple[float, ...]) -> tuple[pa.Table, list[float]]:
+    """The readings with value columns of the wished probabilities, found by bisection, and what was reached."""
+    reached = []
+    for number, cp in enumerate(cps):
+        low, high = 0.5, 4000.0
+        for _ in range(30):
+            middle = (low * high) ** 0.5
+            low, high = (
+                (middle, high) if coalescing(table, quantised(table, middle, number / 6)) < cp else (low, middle)
+            )
+        values = quantised(table, high, number / 6)
+        reached.append(coalescing(table, values))
+        for name, value in zip("th", values, strict=True):
+            table = table.append_column(f"{name}{number}", pa.array(value))
+    return table, reached
+
+
+def queries() -> dict[str, Coalesce]:
+    """The six queries."""
+    given = {"time": "recv_ts", "group": "mote", "window": f"{WINDOW_H} h", "slide": f"{SLIDE_H} h"}
+    return {f"Q{n + 1}": Coalesce(**given, values=[f"t{n}", f"h{n}"]) for n in range(6)}
+
+
+def planned(found: Calibration, cps: list[float], tuples: float) -> dict[str, str]:
+    """What the planner decides."""
+    registry = Registry(weights=WEIGHTS, costs=found.costs, sizes=found.sizes)
+    for number, cp in enumerate(cps):
+        query = CoalescingQuery((f"t{number}", f"h{number}"), ("mote",), rows=int(tuples))
+        registry.register(f"Q{number + 1}", query, Statistics(cp, 0.0, source="measured"))
+    return dict(registry.plan().choices)
+
+
+def weighted(got: Measured, found: Calibration, cps: list[float]) -> tuple[float, float, float]:
+    """Memory, update and scan, each a part of its maximum and weighted."""
+    every = found.costs.at(1.0, 1.0)
+    at = [found.costs.at(cp, 0.0) for cp in cps]
+    scan = got.tuples * float(np.mean([each["read"] + each["coalesce"] for each in at]))
+    maxima = got.tuples * found.sizes.lazy_row, every["merge"] + every["detach"], scan
+    parts = (got.memory, got.update, got.scan)
+    memory, update, scanned = (w * part / most for w, part, most in zip(WEIGHTS, parts, maxima, strict=True))
+    return memory, update, scanned
+
+
+@click.command()
+@click.option("--rows", default=120_000, show_default=True)
+@click.option("--repeat", default=3, show_default=True)
+def main(rows: int, repeat: int) -> None:
+    """Print a table of measured costs."""
+    pa.set_cpu_count(1)
+    found = calibrate(repeat=repeat)
+    plain = readings(rows)
+    click.echo("| case | cp | plan | Q1..Q6 | memory | update | scan | sum | of the better |")
+    click.echo("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for case, wished in CASES.items():
+        table, cps = with_values(plain, wished)
+        tuples = rows * WINDOW_H * 3.6e9 / (table["recv_ts"][-1].as_py() - table["recv_ts"][0].as_py())
+        plans = {name: dict.fromkeys(queries(), name.removeprefix("all ")) for name in ("all eager", "all lazy")}
+        plans["planned"] = planned(found, cps, tuples)
+        check_same(table, plans)
+        sums = {}
+        for name, schemes in plans.items():
+            how = {"slide_us": int(SLIDE_H * 3.6e9), "warm_slides": WINDOW_H + 1}
+            got = median([measure(queries(), schemes, table, **how) for _ in range(repeat)])
+            parts = weighted(got, found, cps)
+            sums[name] = sum(parts)
+            best = min(sums[each] for each in sums if each != "planned")
+            letters = "".join(scheme[0].upper() for scheme in schemes.values())
+            cells = " | ".join(f"{part:.3f}" for part in (*parts, sum(parts)))
+            shown = f"{sums[name] / best:.2f}" if name == "planned" else ""
+            click.echo(
+                f"| {case} | {'/'.join(f'{cp:.2f}' for cp in cps[::3])} | {name} | {letters} | {cells} | {shown} |"
+            )
+        modelled = scheme_costs(tuples, Statistics(cps[0]), found.costs, found.sizes)
+        click.echo(
+            f"<!-- model for Q1: eager {modelled.eager.normalised}, lazy {modelled.lazy.normalised} -->", err=True
+        )
+
+
+def check_same(table: pa.Table, plans: dict[str, dict[str, str]]) -> None:
+    """All plans give the same rows."""
+    files = [table.slice(start, 10_000) for start in range(0, min(len(table), 40_000), 10_000)]
+    found = []
+    for schemes in plans.values():
+        rows = run_stream(SharedCoalescing(queries=queries(), schemes=schemes), [files]).output
+        found.append(rows.sort_by([(name, "ascending") for name in rows.column_names]))
+    assert all(rows.equals(found[0]) for rows in found)
+
+
+if __name__ == "__main__":
+    main()

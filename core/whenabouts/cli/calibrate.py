@@ -1,0 +1,33 @@
+"""`whenabouts calibrate`: measures the atomic costs of both coalescing schemes on this machine and stores them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(short_help="Measure what coalescing costs on this machine, for the planner.")
+@click.option("--window", default=16_000, show_default=True, help="Tuples in the window that is measured.")
+@click.option("--repeat", default=3, show_default=True, help="Times each point is measured; the median counts.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to store it (default: WHENABOUTS_COSTS, "
+              "else the user's configuration, where `whenabouts plan` finds it).")  # fmt: skip
+@click.option("--progress", "wanted", is_flag=True, help="Show progress on stderr (on a terminal it is always shown).")
+def calibrate(window: int, repeat: int, output: Path | None, wanted: bool) -> None:
+    """Run both schemes over made streams and store what an insert, a merge, a scan ... costs here.
+
+    Costs are CPU time in microseconds, so that other work on the machine counts little.
+    """
+    from whenabouts.cli.progress import progress
+    from whenabouts.planner.calibration import calibrate as measured
+    from whenabouts.planner.calibration import store
+
+    with progress(wanted) as shown:
+        shown.stage("measuring", 0)
+        found = measured(
+            window=window, repeat=repeat, progress=lambda done, of: shown.stage(f"measured {done} of {of}")
+        )
+    for point in ((0.1, 0.0), (0.8, 0.0), (0.5, 0.5)):
+        costs = ", ".join(f"{name} {cost:.3g}" for name, cost in found.costs.at(*point).items())
+        click.echo(f"cp {point[0]}, oop {point[1]}: {costs} us")
+    click.echo(f"stored in {store(found, output)}")
