@@ -22,9 +22,8 @@ import pyarrow.parquet as pq
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import run_stream
 from whenabouts.core.shared_coalescing import SharedCoalescing
-from whenabouts.planner import CoalescingQuery, Registry, Statistics
-from whenabouts.planner.calibration import Calibration, calibrate
-from whenabouts.planner.cost_model import scheme_costs
+from whenabouts.planner import CoalescingQuery, Registry, Sizes, Statistics
+from whenabouts.planner.calibration import Calibration, calibrate, sizes_of
 from whenabouts.planner.scheme_measurements import Measured, measure, median
 
 CASES = {1: (0.1,) * 6, 2: (0.8,) * 6, 3: (0.5,) * 3 + (0.1,) * 3, 4: (0.8,) * 3 + (0.1,) * 3}
@@ -82,21 +81,21 @@ def queries() -> dict[str, Coalesce]:
     return {f"Q{n + 1}": Coalesce(**given, values=[f"t{n}", f"h{n}"]) for n in range(6)}
 
 
-def planned(found: Calibration, cps: list[float], tuples: float) -> dict[str, str]:
+def planned(found: Calibration, sizes: Sizes, cps: list[float], tuples: float) -> dict[str, str]:
     """What the planner decides."""
-    registry = Registry(weights=WEIGHTS, costs=found.costs, sizes=found.sizes)
+    registry = Registry(weights=WEIGHTS, costs=found.costs, sizes=sizes)
     for number, cp in enumerate(cps):
         query = CoalescingQuery((f"t{number}", f"h{number}"), ("mote",), rows=int(tuples))
         registry.register(f"Q{number + 1}", query, Statistics(cp, 0.0, source="measured"))
     return dict(registry.plan().choices)
 
 
-def weighted(got: Measured, found: Calibration, cps: list[float]) -> tuple[float, float, float]:
+def weighted(got: Measured, found: Calibration, sizes: Sizes, cps: list[float]) -> tuple[float, float, float]:
     """Memory, update and scan, each a part of its maximum and weighted."""
     every = found.costs.at(1.0, 1.0)
     at = [found.costs.at(cp, 0.0) for cp in cps]
     scan = got.tuples * float(np.mean([each["read"] + each["coalesce"] for each in at]))
-    maxima = got.tuples * found.sizes.lazy_row, every["merge"] + every["detach"], scan
+    maxima = got.tuples * sizes.lazy_row, every["merge"] + every["detach"], scan
     parts = (got.memory, got.update, got.scan)
     memory, update, scanned = (w * part / most for w, part, most in zip(WEIGHTS, parts, maxima, strict=True))
     return memory, update, scanned
@@ -114,15 +113,16 @@ def main(rows: int, repeat: int) -> None:
     click.echo("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for case, wished in CASES.items():
         table, cps = with_values(plain, wished)
+        sizes = sizes_of(found, table.schema, ["mote", "t0", "h0"])
         tuples = rows * WINDOW_H * 3.6e9 / (table["recv_ts"][-1].as_py() - table["recv_ts"][0].as_py())
         plans = {name: dict.fromkeys(queries(), name.removeprefix("all ")) for name in ("all eager", "all lazy")}
-        plans["planned"] = planned(found, cps, tuples)
+        plans["planned"] = planned(found, sizes, cps, tuples)
         check_same(table, plans)
         sums = {}
         for name, schemes in plans.items():
             how = {"slide_us": int(SLIDE_H * 3.6e9), "warm_slides": WINDOW_H + 1}
             got = median([measure(queries(), schemes, table, **how) for _ in range(repeat)])
-            parts = weighted(got, found, cps)
+            parts = weighted(got, found, sizes, cps)
             sums[name] = sum(parts)
             best = min(sums[each] for each in sums if each != "planned")
             letters = "".join(scheme[0].upper() for scheme in schemes.values())
@@ -131,10 +131,6 @@ def main(rows: int, repeat: int) -> None:
             click.echo(
                 f"| {case} | {'/'.join(f'{cp:.2f}' for cp in cps[::3])} | {name} | {letters} | {cells} | {shown} |"
             )
-        modelled = scheme_costs(tuples, Statistics(cps[0]), found.costs, found.sizes)
-        click.echo(
-            f"<!-- model for Q1: eager {modelled.eager.normalised}, lazy {modelled.lazy.normalised} -->", err=True
-        )
 
 
 def check_same(table: pa.Table, plans: dict[str, dict[str, str]]) -> None:

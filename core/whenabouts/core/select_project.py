@@ -253,28 +253,6 @@ def holds(expression: Expression, rows: pa.RecordBatch | pa.Table) -> NDArray[np
     return np.asarray(found.fill_null(False))
 
 
-@dataclass(frozen=True, slots=True)
-class PairCondition:
-    """A condition on rows of two streams, as `WindowJoin.predicates` and `TemporalJoin.matches` take it.
-
-    Columns say of which stream they are, `(stream, name)`; those of `first` come first.
-
-    >>> nodes = (Expression("column", value=("a", "v")), Expression("column", value=("b", "v")))
-    >>> PairCondition("a", Expression("lt", nodes))({"v": pa.array([1, 2])}, {"v": pa.array([2, 2])}).to_pylist()
-    [True, False]
-    """
-
-    first: str
-    condition: Expression
-
-    def __call__(self, first: Any, second: Any) -> pa.Array:
-        """One boolean for each pair."""
-        found: pa.Array = evaluate(
-            self.condition, lambda node: (first if node.value[0] == self.first else second)[node.value[1]]
-        )
-        return found
-
-
 def _wider(schema: pa.Schema, derived: Named) -> pa.Schema:
     """The schema with computed columns behind."""
     for name, expression in derived:

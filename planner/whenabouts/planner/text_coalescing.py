@@ -17,8 +17,9 @@ from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.errors import Code
 from whenabouts.core.expressions import Expression, joined
 from whenabouts.core.run_output import COUNT, VALID_FROM, VALID_TO, WINDOW_END
-from whenabouts.core.select_project import Named, PairCondition, SelectProject, column
+from whenabouts.core.select_project import Named, SelectProject, column
 from whenabouts.core.sql_expressions import from_sqlglot
+from whenabouts.core.stream_views import SqlPredicate
 from whenabouts.core.temporal_aggregate import TemporalAggregate
 from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.planner.query_text import WindowClause
@@ -299,7 +300,9 @@ def _temporal_join(scope: Scope, found: _Coalescing, options: dict[str, Any]) ->
         on=on,
         relation=relation,
         min_duration=least,
-        matches=PairCondition(left, joined("and", matching, matching[0].place)) if matching else None,
+        matches=SqlPredicate(tuple(scope.streams), text, joined("and", matching, matching[0].place))
+        if matching
+        else None,
         suffixes=(f"_{left}", f"_{second.source.alias}"),
     )
     if first.time != second.time:

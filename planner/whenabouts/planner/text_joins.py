@@ -10,8 +10,9 @@ from typing import Any
 from whenabouts.core.conditions import Condition
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions import Expression, joined
-from whenabouts.core.select_project import Named, PairCondition, SelectProject
+from whenabouts.core.select_project import Named, SelectProject
 from whenabouts.core.select_project import column as output_column
+from whenabouts.core.stream_views import SqlPredicate
 from whenabouts.core.timestamps import Lateness
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.window_graph import Edge
@@ -45,7 +46,8 @@ def bind_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
         afterwards += [condition for found in parts.of_two.values() for condition in found]
     else:
         predicates = {
-            pair: PairCondition(pair[0], joined("and", found, found[0].place)) for pair, found in parts.of_two.items()
+            pair: SqlPredicate(pair, scope.query.text, joined("and", found, found[0].place))
+            for pair, found in parts.of_two.items()
         }
         query = _window_join(scope, parts.edges, on, predicates, options)
     inputs = dict(zip(aliases, query.inputs, strict=True))
@@ -74,7 +76,7 @@ def _timing_join(scope: Scope, edge: Edge, on: Sequence[str], options: dict[str,
 
 
 def _window_join(
-    scope: Scope, edges: list[Edge], on: Sequence[str], predicates: dict[tuple[str, str], PairCondition], options: Any
+    scope: Scope, edges: list[Edge], on: Sequence[str], predicates: dict[tuple[str, str], SqlPredicate], options: Any
 ) -> WindowJoin:
     return WindowJoin(
         times={alias: stream.time for alias, stream in scope.streams.items()},

@@ -1,0 +1,155 @@
+"""Tables 5 and 6 and Figures 3 to 5 of Al-Kateb et al. 2010, from our cost model: decisions printed, costs plotted.
+
+    python benchmarks/planner_figures.py [--costs default|calibrated] [--plots FOLDER]
+
+`default` are the made-up costs with which all ten decisions of the tables come out; `calibrated` are those that
+`whenabouts calibrate` stored on this machine. With any constant costs cases 4 and 5 of Table 6 contradict each other:
+lazy at (.5, .7) asks for d(.5, .7) > 0 and eager at (.4, .6) for d(.4, .6) < 0, d being what eager costs more, but
+d(.5, .7) <= 1.25 d(.4, .6). The script looks for costs that give both, in vain. Plots need matplotlib.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from whenabouts.planner import AtomicCosts, Sizes, Statistics, Weights, scheme_costs, select
+from whenabouts.planner.calibration import stored_calibration
+
+SIX = 6
+
+
+class Case(NamedTuple):
+    """A case of a table: of each query cp and oop, and what the paper decides (E eager, L lazy)."""
+
+    cp: tuple[float, ...]
+    oop: tuple[float, ...]
+    paper: str
+
+
+TABLE_5 = [
+    Case((0.1,) * 6, (0.0,) * 6, "LLLLLL"),
+    Case((0.8,) * 6, (0.0,) * 6, "EEEEEE"),
+    Case((0.5,) * 3 + (0.1,) * 3, (0.0,) * 6, "EEELLL"),
+    Case((0.8,) * 3 + (0.1,) * 3, (0.0,) * 6, "EEELLL"),
+]
+TABLE_6 = [
+    Case((0.2,) * 6, (0.3,) * 6, "LLLLLL"),
+    Case((0.7,) * 6, (0.6,) * 6, "EEEEEE"),
+    Case((0.5,) * 6, (0.3,) * 6, "EEEEEE"),
+    Case((0.5,) * 6, (0.7,) * 6, "LLLLLL"),
+    Case((0.4,) * 3 + (0.2,) * 3, (0.6,) * 3 + (0.7,) * 3, "EEELLL"),
+    Case((0.4,) * 3 + (0.2,) * 3, (0.6, 0.8, 0.8, 0.7, 0.7, 0.7), "ELLLLL"),
+]
+TABLES = {5: (TABLE_5, Weights(1, 1, 2)), 6: (TABLE_6, Weights(0, 1, 1))}
+FIGURE_3 = [Weights(1, 1, 1), Weights(1, 50, 1), Weights(1, 100, 1)]
+FIGURE_4 = [Weights(0, 1, 1)]
+
+
+class Decided(NamedTuple):
+    """What the program decides, and what it and the two simple plans cost."""
+
+    letters: str
+    optimal: float
+    all_eager: float
+    all_lazy: float
+
+
+def decide(case: Case, weights: Weights, costs: AtomicCosts, sizes: Sizes) -> Decided:
+    """A case, decided by the 0-1 program."""
+    both = [scheme_costs(100, Statistics(cp, oop), costs, sizes) for cp, oop in zip(case.cp, case.oop, strict=True)]
+    memory, update, _ = both[0].lazy.normalised
+    eager = [each.eager.weighted(weights) for each in both]
+    lazy = [weights.scan * each.lazy.normalised[2] for each in both]
+    shared = weights.memory * memory + weights.update * update
+    found = select(eager, lazy, shared)
+    return Decided("".join("LE"[x] for x in found.eager), found.cost, sum(eager), sum(lazy) + shared)
+
+
+def surface(weights: Weights, costs: AtomicCosts, sizes: Sizes, steps: int = 21) -> tuple[Any, Any, Any]:
+    """cp, oop, and the cost of eager and lazy for one query, on a grid (cp from .05: split costs oop / cp)."""
+    cp, oop = np.meshgrid(np.linspace(0.05, 1, steps), np.linspace(0, 1, steps))
+    cost = np.empty((2, *cp.shape))
+    for at in np.ndindex(*cp.shape):
+        both = scheme_costs(100, Statistics(float(cp[at]), float(oop[at])), costs, sizes)
+        cost[0][at], cost[1][at] = both.eager.weighted(weights), both.lazy.weighted(weights)
+    return cp, oop, cost
+
+
+def constants_that_decide_both(tries: int, seed: int = 5) -> int:
+    """How many of so many constant costs give both case 4 and case 5 of Table 6."""
+    random, found = np.random.default_rng(seed), 0
+    for merge, split, detach, insert, delete, coalesce in random.random((tries, SIX)):
+        costs = AtomicCosts(1.0, insert, delete, merge, split, detach, coalesce)
+        cases = [TABLE_6[3], TABLE_6[4]]
+        found += all(decide(case, Weights(0, 1, 1), costs, Sizes()).letters == case.paper for case in cases)
+    return found
+
+
+@click.command()
+@click.option("--costs", "which", type=click.Choice(["default", "calibrated"]), default="default", show_default=True)
+@click.option("--plots", type=click.Path(path_type=Path), help="Write figure3.png, figure4.png and figure5.png here.")
+def main(which: str, plots: Path | None) -> None:
+    """Print the tables, and plot."""
+    costs, sizes = AtomicCosts(), Sizes()
+    if which == "calibrated":
+        stored = stored_calibration()
+        if stored is None:
+            raise click.UsageError("there are no calibrated costs: run whenabouts calibrate")
+        costs, sizes = stored.costs, stored.sizes
+        click.echo(f"costs calibrated on {stored.machine}")
+    click.echo("| table | case | paper | decided | optimal | all eager | all lazy |")
+    click.echo("| --- | --- | --- | --- | --- | --- | --- |")
+    bars = {}
+    for table, (cases, weights) in TABLES.items():
+        bars[table] = [decide(case, weights, costs, sizes) for case in cases]
+        for number, (case, found) in enumerate(zip(cases, bars[table], strict=True), start=1):
+            numbers = " | ".join(f"{cost:.3f}" for cost in found[1:])
+            click.echo(f"| {table} | {number} | {case.paper} | {found.letters} | {numbers} |")
+    tries = 2000
+    both = constants_that_decide_both(tries)
+    click.echo(f"constant costs that decide both case 4 and case 5 of Table 6: {both} of {tries} tried")
+    for weights in (*FIGURE_3, *FIGURE_4):
+        _, _, cost = surface(weights, costs, sizes)
+        click.echo(f"weights {weights.values}: eager is cheaper on {np.mean(cost[0] < cost[1]):.0%} of cp x oop")
+    if plots is not None:
+        plot(plots, costs, sizes, bars)
+
+
+def plot(folder: Path, costs: AtomicCosts, sizes: Sizes, bars: dict[int, list[Decided]]) -> None:
+    """The figures as files."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, every in (("figure3", FIGURE_3), ("figure4", FIGURE_4)):
+        figure = plt.figure(figsize=(5 * len(every), 4.5))
+        for number, weights in enumerate(every, start=1):
+            axes: Any = figure.add_subplot(1, len(every), number, projection="3d")
+            cp, oop, cost = surface(weights, costs, sizes)
+            axes.plot_surface(cp, oop, cost[0], alpha=0.7, label="eager")
+            axes.plot_surface(cp, oop, cost[1], alpha=0.5, label="lazy")
+            axes.set(xlabel="cp", ylabel="oop", zlabel="cost", title=f"memory, update, scan = {weights.values}")
+            axes.legend()
+        figure.savefig(folder / f"{name}.png", bbox_inches="tight")
+        plt.close(figure)
+    figure, both = plt.subplots(1, 2, figsize=(12, 4.5))
+    for axes, (table, found) in zip(both, bars.items(), strict=True):
+        at = np.arange(len(found))
+        for place, name in enumerate(("all_lazy", "all_eager", "optimal")):
+            axes.bar(at + 0.25 * (place - 1), [getattr(each, name) for each in found], 0.25, label=name)
+        axes.set_xticks(at, [f"case {n + 1}\n{each.letters}" for n, each in enumerate(found)])
+        axes.set(ylabel="cost", title=f"Table {table}")
+        axes.legend()
+    figure.savefig(folder / "figure5.png", bbox_inches="tight")
+    plt.close(figure)
+    click.echo(f"plots in {folder}")
+
+
+if __name__ == "__main__":
+    main()
