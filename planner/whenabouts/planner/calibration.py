@@ -1,11 +1,11 @@
 """Atomic costs measured on this machine, on our own operators, and where they are stored.
 
 The schemes are run over made streams on a grid of (cp, oop), and the atomic costs are solved for from the equations of
-`cost_model`: the lazy update gives insert and delete, what the eager update has besides gives merge, the eager scan
-gives read, what the lazy scan has besides gives coalesce. Each is a table over the grid, so that the model says at its
-points what was measured. What cannot be told apart from outside is booked under one name: delete, detach and split are
-nought, their work is in insert and merge. Lazy queries are measured several at a time, since those of one grouping
-share the order in which they see the rows; where each has a grouping of its own, a lazy scan costs more than said.
+`cost_model`: the lazy update gives insert and delete, what the eager update has besides gives merge; the cheaper scan
+gives read, what the other one has besides gives coalesce or expand. Each is a table over the grid, so that the model
+says at its points what was measured. What cannot be told apart from outside is booked under one name: delete, detach
+and split are nought, their work is in insert and merge. Lazy queries are measured several at a time, since those of one
+grouping share the order in which they see the rows; where each has one of its own, a lazy scan costs more than said.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.planner.atomic_costs import AtomicCosts, Table
 from whenabouts.planner.cost_model import Sizes
+from whenabouts.planner.releases import release
 from whenabouts.planner.scheme_measurements import Measured, measure, median
 
 CP = (0.05, 0.35, 0.65, 0.95)
@@ -107,9 +107,14 @@ def solved(
     row = max((per_tuple[low] - low * timestamp) / (1 - low), 1e-3)
     sizes = Sizes(eager_row=row, lazy_row=lazy_row, timestamp=timestamp)
 
+    def scan(of: dict[tuple[float, float], Measured], cp: float, oop: float) -> float:
+        return of[cp, oop].scan / of[cp, oop].tuples
+
+    def part(cp: float) -> float:
+        return cp * timestamp / row + 1 - cp
+
     def read(cp: float, oop: float) -> float:
-        part = cp * timestamp / row + 1 - cp
-        return eager[cp, oop].scan / eager[cp, oop].tuples / part
+        return min(scan(lazy, cp, oop), scan(eager, cp, oop) / part(cp))
 
     costs = AtomicCosts(
         read=table(read),
@@ -118,7 +123,8 @@ def solved(
         merge=table(lambda cp, oop: (eager[cp, oop].update - (1 - cp) * lazy[cp, oop].update) / cp),
         split=0.0,
         detach=0.0,
-        coalesce=table(lambda cp, oop: (lazy[cp, oop].scan / lazy[cp, oop].tuples - read(cp, oop)) / cp),
+        coalesce=table(lambda cp, oop: (scan(lazy, cp, oop) - read(cp, oop)) / cp),
+        expand=table(lambda cp, oop: scan(eager, cp, oop) - read(cp, oop) * part(cp)),
     )
     return costs, sizes
 
@@ -199,14 +205,6 @@ def store(found: Calibration, path: Path | None = None) -> Path:
     except OSError as error:
         raise InputError(Code.UNREADABLE_FILE, str(error), "choose a file that can be written") from error
     return where
-
-
-def release() -> str:
-    """The release of this package."""
-    try:
-        return metadata.version("whenabouts")
-    except metadata.PackageNotFoundError:
-        return "from its sources"
 
 
 def _machine() -> str:

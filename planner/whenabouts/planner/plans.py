@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from whenabouts.core.errors import Code, QueryError
@@ -41,7 +41,8 @@ class Plan:
     """Decisions for all queries of a registry.
 
     ``cost``: the weighted sum that was minimised, the shared extents included. ``alternatives``: the same for all eager
-    and all lazy, whether or not the constraints would allow them. ``status`` and ``gap``: see `Selection`.
+    and all lazy, whether or not the constraints would allow them. ``status`` and ``gap``: see `Selection`. ``release``:
+    of this package, by which it was made.
     """
 
     queries: tuple[QueryPlan, ...]
@@ -50,6 +51,7 @@ class Plan:
     shared_bytes: dict[str, float]
     status: Status = "optimal"
     gap: float = 0.0
+    release: str = ""
 
     @property
     def choices(self) -> dict[str, Scheme]:
@@ -93,13 +95,6 @@ class Plan:
         mine, theirs = self.choices, other.choices
         names = [*mine, *(name for name in theirs if name not in mine)]
         return {name: (mine.get(name), theirs.get(name)) for name in names if mine.get(name) != theirs.get(name)}
-
-    def with_choices_of(self, other: Plan, cost: float) -> Plan:
-        """This plan's figures with another plan's decisions, which cost ``cost`` now."""
-        theirs = other.choices
-        return replace(
-            self, queries=tuple(replace(query, scheme=theirs[query.name]) for query in self.queries), cost=cost
-        )
 
     def explain(self) -> str:
         """The plan as text: every query's choice, what each alternative costs and why, and what state to expect."""

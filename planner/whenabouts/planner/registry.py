@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
+
+from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.select_project import SelectProject
+from whenabouts.core.shared_coalescing import share
+from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.core.timestamps import TimeSpec
 from whenabouts.planner.atomic_costs import AtomicCosts
 from whenabouts.planner.byte_sizes import parse_bytes
 from whenabouts.planner.cost_model import SchemeCosts, Sizes, Statistics, Weights, scheme_costs
+from whenabouts.planner.measured_statistics import blended, measured_statistics
 from whenabouts.planner.plans import Plan, QueryPlan, Scheme
+from whenabouts.planner.releases import release
 from whenabouts.planner.selection import Candidate, SharedExtent, solve
+
+if TYPE_CHECKING:
+    from whenabouts.planner.text_queries import TextQuery
 
 DEFAULT_ROWS_PER_SECOND = 1.0
 """Arrival rate where none is known: a window in time then holds as many tuples as it has seconds."""
@@ -64,9 +79,36 @@ class CoalescingQuery:
         return max(parse_duration(self.range or 0) / 1e6 * rate, 1.0)
 
 
+Registrable: TypeAlias = "str | TextQuery | Coalesce | CoalescingQuery"
+
+
+class PlanChangedWarning(UserWarning):
+    """This release would decide otherwise than the one that made the plan in force."""
+
+
+def _planned_as(query: Any) -> tuple[CoalescingQuery, Any]:
+    """A query as it is planned, and as it runs (None: it is planned only)."""
+    from whenabouts.planner.text_queries import TextQuery, parse_query
+
+    if isinstance(query, CoalescingQuery):
+        return query, None
+    if isinstance(query, str):
+        query = parse_query(query)
+    if isinstance(query, TextQuery):
+        return query.distinct(), query
+    if not isinstance(query, Coalesce) or isinstance(query, TemporalJoin):
+        raise QueryError(
+            Code.BAD_OPTION, f"{type(query).__name__} is no coalescing query of one stream",
+            "give text, a Coalesce, a TemporalAggregate or a CoalescingQuery",
+        )  # fmt: skip
+    how, width = query.coalescing, query.extents.window.width_us
+    return CoalescingQuery(how.values, how.group, query.rows, width, str(query.equivalence)), query
+
+
 @dataclass(frozen=True, slots=True)
 class _Registered:
     query: CoalescingQuery
+    runs: Any
     statistics: Statistics
     max_scan_time: float | None
     pinned: Scheme | None
@@ -80,8 +122,11 @@ class Registry:
     by what part a new plan must be cheaper than the decisions in force before `replan` adopts it.
 
     >>> registry = Registry(weights=(1, 1, 2))
-    >>> registry.register("hot", CoalescingQuery(("temperature",), ("region",), rows=100), Statistics(cp=0.8))
-    >>> registry.register("wet", CoalescingQuery(("humidity",), ("region",), rows=100), Statistics(cp=0.1))
+    >>> hot = CoalescingQuery(("temperature",), ("region",), rows=100)
+    >>> registry.register("hot", hot, Statistics(cp=0.8))
+    'hot'
+    >>> registry.register("wet", replace(hot, coalesce=("humidity",)), Statistics(cp=0.1))
+    'wet'
     >>> registry.plan().choices
     {'hot': 'eager', 'wet': 'eager'}
     >>> registry.pin("wet", "lazy")
@@ -109,26 +154,38 @@ class Registry:
 
     def register(
         self,
-        name: str,
-        query: CoalescingQuery | str,
+        name: str | Registrable,
+        query: Registrable | Statistics | None = None,
         statistics: Statistics | None = None,
         *,
         max_scan_time: float | None = None,
         pin: Scheme | None = None,
-    ) -> None:
-        """Add a query, as text or as an object.
+    ) -> str:
+        """Add a query: its text, a query object, or a `CoalescingQuery` that is planned only; gives its name.
 
-        ``max_scan_time``: the longest that one scan may take, in the unit of the atomic costs. Raises: QueryError
-        WA-2073 for a name that is in use; for text, what `parse_query` raises.
+        ``register("hot", query)``, or ``register(query)``, which names it ``query 1``, ``query 2``. ``max_scan_time``:
+        the longest that one scan may take, in the unit of the atomic costs. Raises: QueryError WA-2073 for a name that
+        is in use, WA-2006 for what is no coalescing query of one stream; for text, what `parse_query` raises.
         """
-        if isinstance(query, str):
-            from whenabouts.planner.text_queries import parse_query
+        if not isinstance(name, str) or (query is None and statistics is None):
+            known = query if isinstance(query, Statistics) else statistics
+            return self._register(self._new_name(), name, known, max_scan_time, pin)
+        if isinstance(query, Statistics) or query is None:
+            raise QueryError(Code.BAD_OPTION, f"no query is given for the name {name!r}", "give a name and a query")
+        return self._register(name, query, statistics, max_scan_time, pin)
 
-            query = parse_query(query).distinct()
+    def _new_name(self) -> str:
+        numbers = (f"query {number}" for number in count(1))
+        return next(name for name in numbers if name not in self._registered)
+
+    def _register(
+        self, name: str, query: Registrable, statistics: Statistics | None, limit: float | None, pin: Scheme | None
+    ) -> str:
         if name in self._registered:
             raise QueryError(Code.NAME_TAKEN, f"a query named {name!r} is registered already", "unregister it first")
         known = Statistics(source="default") if statistics is None else statistics
-        self._registered[name] = _Registered(query, known, max_scan_time, pin)
+        self._registered[name] = _Registered(*_planned_as(query), known, limit, pin)
+        return name
 
     def unregister(self, name: str) -> None:
         """Remove a query. Raises: QueryError WA-2074 for an unknown name."""
@@ -142,6 +199,58 @@ class Registry:
     def observe(self, name: str, statistics: Statistics) -> None:
         """Replace a query's statistics by what was measured. Raises: QueryError WA-2074."""
         self._registered[name] = replace(self._at(name), statistics=statistics)
+
+    def observe_counts(self, counts: Mapping[str, int], seconds: float, *, weight: float = 0.3) -> None:
+        """Take in what running queries counted in a stretch of event time; see `measured_statistics`.
+
+        Measured before, a new figure counts with ``weight`` and the old one with the rest; else it stands alone.
+        Queries of which nothing was counted keep their statistics. Raises: QueryError WA-2072 for a weight
+        outside (0, 1].
+        """
+        if not 0.0 < weight <= 1.0:
+            raise QueryError(Code.BAD_STATISTICS, f"weight is {weight}", "give a number in (0, 1]")
+        for name, found in measured_statistics(counts, seconds, self._registered).items():
+            self.observe(name, blended(self._registered[name].statistics, found, weight))
+
+    def share(
+        self,
+        schema: pa.Schema,
+        *,
+        stream: str | None = None,
+        time: TimeSpec | None = None,
+        lateness: Duration = 0,
+        plan: Plan | None = None,
+    ) -> SelectProject:
+        """The registered queries over one stream as one query, under a plan's schemes (default: the plan of now).
+
+        ``time`` and ``lateness`` are for queries from text, which say neither. ``stream`` may be left out where there
+        is one. What comes out: see `SharedCoalescing`. To change the plan while it runs, go on with what this gives for
+        the new plan over the same state. Raises: QueryError WA-2074 for an unknown stream, WA-2006 for queries that are
+        planned only; what binding and sharing raise.
+        """
+        schemes = (plan or self.plan()).choices
+        streams = dict.fromkeys(each.query.stream for each in self._registered.values())
+        named = stream if stream is not None else next(iter(streams), "")
+        if named not in streams or (stream is None and len(streams) > 1):
+            raise QueryError(
+                Code.UNKNOWN_NAME, f"which stream: {stream!r}", f"there are {', '.join(streams) or 'none'}"
+            )
+        queries: dict[str, Any] = {}
+        for name, each in self._registered.items():
+            if each.query.stream != named:
+                continue
+            if each.runs is None:
+                raise QueryError(Code.BAD_OPTION, f"query {name!r} is planned only", "register its text or a Coalesce")
+            times = {} if time is None else {named: time}
+            runs = each.runs
+            queries[name] = runs if isinstance(runs, Coalesce) else runs.bind({named: schema}, times, lateness)
+        return share(queries, {name: schemes[name] for name in queries if name in schemes})
+
+    def pin_all(self, plan: Plan) -> None:
+        """Pin every registered query to what a plan decides: nothing changes until `pin(name, None)`."""
+        for name, scheme in plan.choices.items():
+            if name in self._registered:
+                self.pin(name, scheme)
 
     def _at(self, name: str) -> _Registered:
         if name not in self._registered:
@@ -160,7 +269,8 @@ class Registry:
     def replan(self, current: Plan) -> Plan:
         """A new plan if it is cheaper than ``current``'s decisions by more than the hysteresis, else those again.
 
-        Queries registered since are decided anew in any case. Raises: as `plan`.
+        Queries registered since are decided anew in any case. Warns (`PlanChangedWarning`) where the plan was made by
+        another release and this one would decide otherwise. Raises: as `plan`.
         """
         best = self._planned(None)
         if any(name not in current.choices for name in self._registered):
@@ -169,6 +279,14 @@ class Registry:
             kept = self._planned(current.choices)
         except QueryError:  # the decisions in force break a constraint by now
             return best
+        other = {name: pair for name, pair in kept.diff(best).items() if current.release != best.release}
+        if other:
+            told = ", ".join(f"{name}: {then} -> {now}" for name, (then, now) in other.items())
+            warnings.warn(
+                f"the plan is of release {current.release}, release {best.release} would decide: {told}",
+                PlanChangedWarning,
+                stacklevel=2,
+            )
         return best if best.cost < kept.cost - self._hysteresis * abs(kept.cost) else kept
 
     def explain(self) -> str:
@@ -226,6 +344,7 @@ class Registry:
             shared_bytes={streams[g]: shared[g].memory for g in sorted(lazy_streams)},
             status=selection.status,
             gap=selection.gap,
+            release=release(),
         )
 
     def _fixed(self, names: list[str], costs: SchemeCosts, decided: dict[str, Scheme] | None) -> bool | None:

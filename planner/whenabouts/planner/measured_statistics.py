@@ -1,0 +1,48 @@
+"""Statistics of queries from the counts of running operators: how often tuples coalesce and come late, and the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from whenabouts.core import metrics
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.planner.cost_model import Statistics
+
+
+def measured_statistics(counts: Mapping[str, int], seconds: float, names: Iterable[str]) -> dict[str, Statistics]:
+    """The statistics of the queries of a shared operator, from its counts in ``seconds`` of event time.
+
+    ``coalesced.NAME`` of ``neighbours.NAME`` is cp; rows out of order of rows processed is oop; rows processed a second
+    is the rate. Queries of which no extent came out are left out. Raises: QueryError WA-2072 for no time.
+
+    >>> counts = {"rows_processed": 50, "rows_out_of_order": 5, "coalesced.hot": 30, "neighbours.hot": 40}
+    >>> measured_statistics(counts, 10.0, ["hot", "cold"])
+    {'hot': Statistics(cp=0.75, oop=0.1, rate=5.0, arrived=None, source='measured')}
+    """
+    if not seconds > 0:
+        raise QueryError(Code.BAD_STATISTICS, f"{seconds} seconds were observed", "give the stretch of event time")
+    rows = counts.get(metrics.PROCESSED, 0)
+    found = {}
+    for name in names:
+        pairs = counts.get(metrics.neighbours(name), 0)
+        if pairs and rows:
+            late = min(counts.get(metrics.OUT_OF_ORDER, 0) / rows, 1.0)
+            cp = counts.get(metrics.coalesced(name), 0) / pairs
+            found[name] = Statistics(cp, late, rows / seconds, source="measured")
+    return found
+
+
+def blended(before: Statistics, now: Statistics, weight: float) -> Statistics:
+    """What was measured before and what is measured now, exponentially weighted; what was not measured gives way.
+
+    >>> one, other = Statistics(0.5, rate=10.0, source="measured"), Statistics(1.0, rate=20.0, source="measured")
+    >>> blended(one, other, 0.5).cp, blended(replace(one, source="declared"), other, 0.5).rate
+    (0.75, 20.0)
+    """
+    if before.source != "measured":
+        return now
+    mixed = {name: (1 - weight) * getattr(before, name) + weight * getattr(now, name) for name in ("cp", "oop")}
+    rates = [each.rate for each in (before, now) if each.rate is not None]
+    rate = (1 - weight) * rates[0] + weight * rates[-1] if rates else None
+    return replace(now, **mixed, rate=rate)

@@ -1,0 +1,185 @@
+"""Plans that run: registered queries share an operator, are measured, planned again, and switched while they run."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from whenabouts.core import QueryError
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.local import coalesce, run_stream
+from whenabouts.core.shared_coalescing import QUERY
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.planner import AtomicCosts, CoalescingQuery, PlanChangedWarning, Registry, Statistics, parse_query
+from whenabouts.planner.calibration import (
+    CP,
+    OOP,
+    Calibration,
+    made_stream,
+    sizes_of,
+    solved,
+    store,
+    stored_calibration,
+)
+from whenabouts.planner.cost_model import scheme_costs
+from whenabouts.planner.measured_statistics import measured_statistics
+from whenabouts.planner.plan_files import read_plan_file
+from whenabouts.planner.scheme_measurements import Measured
+
+SECOND = 1_000_000
+HOT = (
+    "SELECT k, MAX(DURATION(VALID(s))) AS longest FROM s [RANGE 60 SECOND SLIDE 10 SECOND] COALESCE ON v > 1 GROUP BY k"
+)
+LEVEL = "SELECT * FROM s [RANGE 40 SECOND SLIDE 10 SECOND] COALESCE ON FLOOR(v / 2) GROUP BY k"
+
+
+def _stream(rows: int = 600) -> pa.Table:
+    draw = random.Random(4)
+    at = sorted((second + draw.randrange(4), second) for second in (draw.randrange(240) for _ in range(rows)))
+    return pa.table(
+        {
+            "ts": pa.array([second * SECOND + n for n, (_, second) in enumerate(at)], pa.timestamp("us")),
+            "k": [draw.choice("ab") for _ in at],
+            "v": [draw.choice([0, 2, 2, 2]) for _ in at],
+        }
+    )
+
+
+def test_registered_texts_and_objects_run_as_one_query_and_are_switched_while_they_run() -> None:
+    table = _stream()
+    plain = Coalesce(time="ts", group="k", values="v", window="30 s", slide="10 s", lateness="5 s")
+    registry = Registry(hysteresis=0.0)
+    registry.register("hot", HOT, Statistics(0.9))
+    registry.register("level", LEVEL, Statistics(0.9))
+    assert registry.register(plain, Statistics(0.9)) == "query 1"
+    first = registry.plan()
+    assert set(first.choices.values()) == {"eager"}
+    with pytest.raises(QueryError, match="WA-2074: which stream: None"):
+        registry.share(table.schema)  # an object says nothing of its stream
+    registry.unregister("query 1")
+    shared = registry.share(table.schema, lateness="5 s")
+    for name in ("hot", "level"):
+        registry.pin(name, "lazy")
+    lazy = registry.share(table.schema, lateness="5 s", plan=registry.replan(first))
+    files = [table.slice(start, 50) for start in range(0, len(table), 50)]
+    outcome = run_stream(shared, [files], changes={3: lazy, 8: shared})
+    for name, text in (("hot", HOT), ("level", LEVEL)):
+        alone = run_stream(parse_query(text).bind({"s": table.schema}, lateness="5 s"), [files]).output
+        mine = outcome.output.filter(pc.equal(outcome.output[QUERY], name)).select(alone.column_names)
+        assert alone.num_rows > 20
+        assert sorted(map(repr, mine.to_pylist())) == sorted(map(repr, alone.to_pylist()))
+
+
+def test_statistics_are_measured_by_the_running_queries() -> None:
+    table = _stream()
+    registry = Registry()
+    registry.register("level", LEVEL)
+    registry.register("lazy", LEVEL.replace("40", "60"), pin="lazy")
+    counts = run_stream(registry.share(table.schema, lateness="5 s"), [[table.slice(0, 300), table.slice(300)]]).metrics
+    registry.observe_counts(counts, 240.0)
+    every = coalesce(
+        table.append_column("level", pc.floor(pc.divide(table["v"].cast(pa.float64()), 2.0))),
+        time="ts", group="k", values="level", lateness="5 s",
+    )  # fmt: skip
+    tuples = pc.sum(every["n"]).as_py()
+    cp = 1 - (every.num_rows - 2) / (tuples - 2)
+    for query in registry.plan().queries:
+        found = query.statistics
+        assert found["source"] == "measured"
+        assert found["cp"] == pytest.approx(cp, abs=0.05)
+        assert found["rate"] == pytest.approx(600 / 240)
+        assert 0.2 < found["oop"] < 0.9
+    registry.observe_counts({"rows_processed": 10, "coalesced.level": 0, "neighbours.level": 9}, 1.0, weight=0.5)
+    assert registry.plan().queries[0].statistics["cp"] == pytest.approx(cp / 2, abs=0.03)
+    for seconds, weight in ((0.0, 0.5), (1.0, 0.0)):
+        with pytest.raises(QueryError, match="WA-2072"):
+            registry.observe_counts(counts, seconds, weight=weight)
+    assert measured_statistics({}, 1.0, ["level"]) == {}
+
+
+def test_what_cannot_be_registered_or_shared() -> None:
+    registry = Registry()
+    query = CoalescingQuery(("v",), ("k",), rows=10, stream="s")
+    registry.register("planned", query)
+    with pytest.raises(QueryError, match="WA-2006: query 'planned' is planned only"):
+        registry.share(_stream().schema)
+    with pytest.raises(QueryError, match="WA-2006: TimingJoin is no coalescing query"):
+        registry.register("join", TimingJoin.__new__(TimingJoin))  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="WA-2006: no query is given for the name 'b'"):
+        registry.register("b", Statistics())
+    with pytest.raises(QueryError, match="WA-2112: line 1, column 1"):
+        registry.register("c", "SELECT * FROM a, b WHERE WINDOW(a, b) = '2 s'")
+
+
+def test_a_plan_of_another_release_is_kept_by_pins_and_its_changes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(hysteresis=0.9)
+    registry.register("hot", CoalescingQuery(("v",), ("k",), rows=10), Statistics(0.8))
+    registry.register("wet", CoalescingQuery(("w",), ("k",), rows=10), Statistics(0.1))
+    before = registry.plan()
+    monkeypatch.setattr("whenabouts.planner.registry.release", lambda: "99.0")
+    registry.observe("hot", Statistics(0.0))
+    with pytest.warns(PlanChangedWarning, match="release 99.0 would decide: hot: eager -> lazy, wet: eager -> lazy"):
+        assert registry.replan(before).choices == before.choices
+    registry.pin_all(before)
+    assert registry.plan().choices == before.choices
+
+
+def test_a_sql_file_is_a_plan_file_and_its_mistakes_have_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "queries.sql"
+    file.write_text(f"-- name: hot\n{HOT};\n\n-- a remark; with a semicolon\n{LEVEL} ;\n-- the end\n")
+    registry = read_plan_file(file)
+    assert list(registry.plan().choices) == ["hot", "query 1"]
+    file.write_text(f"{HOT};\nSELECT * FROM s\n  [RANGE soon]\nCOALESCE ON v;")
+    with pytest.raises(QueryError, match="WA-2111: line 3, column 10: found 'soon'"):
+        read_plan_file(file)
+    file = tmp_path / "queries.yaml"
+    file.write_text(f'queries: [{{name: hot, query: "{HOT}", statistics: {{cp: 0.5}}}}]')
+    assert read_plan_file(file).plan().choices == {"hot": "eager"}
+    file.write_text("queries: [{name: hot, query: SELECT, window: {rows: 5}}]")
+    with pytest.raises(QueryError, match=r"WA-2075: .*queries\[0\]: query stands beside window"):
+        read_plan_file(file)
+
+
+def _made_up() -> Calibration:
+    """Costs from measurements that are made up."""
+    eager = {(cp, oop): Measured(100 * (60 - 40 * cp), 5 + oop - cp, 300 - 100 * cp, 100) for cp in CP for oop in OOP}
+    lazy = {(cp, oop): Measured(100 * 70, 2 + oop, 150 + 10 * cp, 100) for cp in CP for oop in OOP}
+    return Calibration(*solved(eager, lazy), machine="a made-up one", release="1")
+
+
+@pytest.mark.parametrize("cp", CP)
+@pytest.mark.parametrize("oop", OOP)
+def test_the_model_says_what_was_measured_at_the_points_that_were(cp: float, oop: float) -> None:
+    found = _made_up()
+    both = scheme_costs(100, Statistics(cp, oop), found.costs, found.sizes)
+    measured = (100 * (60 - 40 * cp), 5 + oop - cp, 300 - 100 * cp), (7000, 2 + oop, 150 + 10 * cp)
+    for cost, (memory, update, scan) in zip((both.eager, both.lazy), measured, strict=True):
+        assert (cost.memory, cost.update, cost.scan) == pytest.approx((memory, update, scan))
+
+
+def test_calibrated_costs_are_stored_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHENABOUTS_COSTS", str(tmp_path / "in" / "costs.json"))
+    assert stored_calibration() is None
+    found = _made_up()
+    store(found)
+    assert stored_calibration() == found
+    (tmp_path / "in" / "costs.json").write_text('{"format": 2}')
+    with pytest.raises(QueryError, match="WA-2075: these are no calibrated costs: it is of format 2"):
+        stored_calibration()
+    wide = pa.schema({"t": pa.int64(), "g": pa.int32(), "v": pa.int16(), "name": pa.string()})
+    sizes = sizes_of(found, wide, ["g", "v"])
+    assert sizes.eager_row < found.sizes.eager_row
+    assert AtomicCosts().expand == 0.0
+
+
+def test_a_made_stream_has_the_probabilities_that_were_asked_for() -> None:
+    table = made_stream(0.6, 0.3, 20_000)
+    runs = coalesce(table, time="t", group="g", values="v1")
+    assert 1 - (runs.num_rows - 50) / (20_000 - 50) == pytest.approx(0.6, abs=0.02)
+    at = table["t"].to_numpy()
+    late = (at < pc.cumulative_max(table["t"]).to_numpy()).mean()
+    assert late == pytest.approx(0.3, abs=0.02)
