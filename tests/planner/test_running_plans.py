@@ -36,6 +36,8 @@ HOT = (
 )
 LEVEL = "SELECT * FROM s [RANGE 40 SECOND SLIDE 10 SECOND] COALESCE ON FLOOR(v / 2) GROUP BY k"
 
+TEXTS = {"hot": HOT, "level": LEVEL}
+
 
 def _stream(rows: int = 600) -> pa.Table:
     draw = random.Random(4)
@@ -56,19 +58,21 @@ def test_registered_texts_and_objects_run_as_one_query_and_are_switched_while_th
     registry.register("hot", HOT, Statistics(0.9))
     registry.register("level", LEVEL, Statistics(0.9))
     assert registry.register(plain, Statistics(0.9)) == "query 1"
-    first = registry.plan()
-    assert set(first.choices.values()) == {"eager"}
     with pytest.raises(QueryError, match="WA-2074: which stream: None"):
         registry.share(table.schema)  # an object says nothing of its stream
     registry.unregister("query 1")
+    registry.register("plain", plain, Statistics(0.9), stream="s")
+    first = registry.plan()
+    assert set(first.choices.values()) == {"eager"}
     shared = registry.share(table.schema, lateness="5 s")
     for name in ("hot", "level"):
         registry.pin(name, "lazy")
     lazy = registry.share(table.schema, lateness="5 s", plan=registry.replan(first))
     files = [table.slice(start, 50) for start in range(0, len(table), 50)]
     outcome = run_stream(shared, [files], changes={3: lazy, 8: shared})
-    for name, text in (("hot", HOT), ("level", LEVEL)):
-        alone = run_stream(parse_query(text).bind({"s": table.schema}, lateness="5 s"), [files]).output
+    texts = {name: parse_query(text).bind({"s": table.schema}, lateness="5 s") for name, text in TEXTS.items()}
+    for name, query in (texts | {"plain": plain}).items():
+        alone = run_stream(query, [files]).output
         mine = outcome.output.filter(pc.equal(outcome.output[QUERY], name)).select(alone.column_names)
         assert alone.num_rows > 20
         assert sorted(map(repr, mine.to_pylist())) == sorted(map(repr, alone.to_pylist()))

@@ -86,6 +86,7 @@ def test_differential_registered_together(engine: Engine, schemes: str, variant:
     check_shared(engine.run(query, files, how), query)
 
 
+@pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")
 @pytest.mark.similar
 @pytest.mark.parametrize("variant", ["stream", "batch, 3 buckets"])
 def test_differential_registered_together_without_common_groups(engine: Engine, variant: str) -> None:

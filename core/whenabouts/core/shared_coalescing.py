@@ -11,6 +11,7 @@ length, it goes on as it was. Nothing is lost and nothing comes twice.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.coalescing import Coalesce, CoalesceOperator
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.errors import Code, QueryError, SingleBucketWarning
 from whenabouts.core.events import EventReader, times
 from whenabouts.core.expressions import Expression
 from whenabouts.core.extent_stream import FIRST, Look
@@ -128,7 +129,11 @@ class SharedCoalescing:
         return finished(_no_rows(schema), having, columns).schema
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> SharedOperator:
-        """The operator for a schema. Raises what the queries raise, and WA-2009 for output columns of two types."""
+        """The operator for a schema.
+
+        Raises what the queries raise, and WA-2009 for output columns of two types. Warns (`SingleBucketWarning`) of a
+        stream that one bucket must hold, since the queries have no group column in common.
+        """
         return SharedOperator(self, schemas[0], streaming=streaming)
 
 
@@ -180,6 +185,13 @@ class SharedOperator:
         self.readers = (EventReader(0, query.inputs[0], schema, first.point),)
         spread = [operator.keys.names for operator in self.operators.values()]
         common = tuple(name for name in spread[0] if all(name in names for names in spread))
+        if streaming and any(spread) and not common:
+            warnings.warn(
+                f"{Code.SINGLE_BUCKET}: the queries group by nothing in common, so that one bucket, and one core, gets "
+                "the whole stream: share extents among queries that have a group column in common",
+                SingleBucketWarning,
+                stacklevel=4,
+            )
         self.keys = Keys(common, [self.readers[0].schema], query.inputs)
         self.output_schema = _union(
             {n: query.result_schema(n, each.output_schema) for n, each in self.operators.items()}

@@ -158,33 +158,43 @@ class Registry:
         query: Registrable | Statistics | None = None,
         statistics: Statistics | None = None,
         *,
+        stream: str | None = None,
         max_scan_time: float | None = None,
         pin: Scheme | None = None,
     ) -> str:
         """Add a query: its text, a query object, or a `CoalescingQuery` that is planned only; gives its name.
 
-        ``register("hot", query)``, or ``register(query)``, which names it ``query 1``, ``query 2``. ``max_scan_time``:
-        the longest that one scan may take, in the unit of the atomic costs. Raises: QueryError WA-2073 for a name that
+        ``register("hot", query)``, or ``register(query)``, which names it ``query 1``, ``query 2``. ``stream``: the
+        one that a query object is over, which it does not say itself. ``max_scan_time``: the longest that one scan may
+        take, in the unit of the atomic costs. Raises: QueryError WA-2073 for a name that
         is in use, WA-2006 for what is no coalescing query of one stream; for text, what `parse_query` raises.
         """
         if not isinstance(name, str) or (query is None and statistics is None):
             known = query if isinstance(query, Statistics) else statistics
-            return self._register(self._new_name(), name, known, max_scan_time, pin)
+            return self._register(self._new_name(), name, known, (stream, max_scan_time, pin))
         if isinstance(query, Statistics) or query is None:
             raise QueryError(Code.BAD_OPTION, f"no query is given for the name {name!r}", "give a name and a query")
-        return self._register(name, query, statistics, max_scan_time, pin)
+        return self._register(name, query, statistics, (stream, max_scan_time, pin))
 
     def _new_name(self) -> str:
         numbers = (f"query {number}" for number in count(1))
         return next(name for name in numbers if name not in self._registered)
 
     def _register(
-        self, name: str, query: Registrable, statistics: Statistics | None, limit: float | None, pin: Scheme | None
+        self,
+        name: str,
+        query: Registrable,
+        statistics: Statistics | None,
+        options: tuple[str | None, float | None, Scheme | None],
     ) -> str:
         if name in self._registered:
             raise QueryError(Code.NAME_TAKEN, f"a query named {name!r} is registered already", "unregister it first")
+        stream, limit, pin = options
         known = Statistics(source="default") if statistics is None else statistics
-        self._registered[name] = _Registered(*_planned_as(query), known, limit, pin)
+        planned, runs = _planned_as(query)
+        if stream is not None and isinstance(query, Coalesce):
+            planned = replace(planned, stream=stream)
+        self._registered[name] = _Registered(planned, runs, known, limit, pin)
         return name
 
     def unregister(self, name: str) -> None:
