@@ -1,11 +1,12 @@
 """Six queries over the Intel Lab stream, eager or lazy as planned: is the mix as cheap as it is said to be, measured?
 
-    WHENABOUTS_DATA=/path/to/data python benchmarks/planner_mix.py [--rows 120000] [--repeat 3]
+    WHENABOUTS_COSTS=costs.json whenabouts calibrate
+    WHENABOUTS_COSTS=costs.json WHENABOUTS_DATA=/path/to/data python benchmarks/planner_mix.py [--rows 120000]
 
 The four cases of Table 5 of Al-Kateb et al. 2010: six queries on (temperature, humidity) by mote, quantised so that
 tuples coalesce with the probability asked for, each with a quantum of its own. The queries run together
-(`SharedCoalescing`), all eager, all lazy, and as the planner decides from costs that are calibrated first, in the same
-process. Memory is what the store holds after a look, update and scan are CPU time; each is divided by its maximum (of
+(`SharedCoalescing`), all eager, all lazy, and as the planner decides from the costs that were calibrated on the machine.
+Memory is what the store holds after a look, update and scan are CPU time; each is divided by its maximum (of
 the calibrated costs, the same for all plans) and weighted (1, 1, 2). All plans must give the same rows.
 """
 
@@ -23,7 +24,7 @@ from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import run_stream
 from whenabouts.core.shared_coalescing import SharedCoalescing
 from whenabouts.planner import CoalescingQuery, Registry, Sizes, Statistics
-from whenabouts.planner.calibration import Calibration, calibrate, sizes_of
+from whenabouts.planner.calibration import Calibration, sizes_of, stored_calibration
 from whenabouts.planner.scheme_measurements import Measured, measure, median
 
 CASES = {1: (0.1,) * 6, 2: (0.8,) * 6, 3: (0.5,) * 3 + (0.1,) * 3, 4: (0.8,) * 3 + (0.1,) * 3}
@@ -107,7 +108,10 @@ def weighted(got: Measured, found: Calibration, sizes: Sizes, cps: list[float]) 
 def main(rows: int, repeat: int) -> None:
     """Print a table of measured costs."""
     pa.set_cpu_count(1)
-    found = calibrate(repeat=repeat)
+    found = stored_calibration()
+    if found is None:
+        raise click.UsageError("there are no calibrated costs: run whenabouts calibrate")
+    click.echo(f"{found.machine}, release {found.release}; {rows:,} readings, median of {repeat}\n")
     plain = readings(rows)
     click.echo("| case | cp | plan | Q1..Q6 | memory | update | scan | sum | of the better |")
     click.echo("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")

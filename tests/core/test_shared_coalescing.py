@@ -135,6 +135,9 @@ def test_what_cannot_share_is_refused() -> None:
             SharedCoalescing(queries=queries, schemes=schemes)
     with pytest.raises(InputError, match="WA-1001"):
         SharedCoalescing(queries=QUERIES).operator([pa.schema({"t": pa.int64()})], streaming=True)
-    clash = {"a": QUERIES["short"], "b": TemporalAggregate(**GIVEN, values="w", window="1 s", aggregates={"n": "avg"})}
+    clash = {
+        "a": QUERIES["short"],
+        "b": TemporalAggregate(**GIVEN, group="k", values="w", window="1 s", aggregates={"n": "avg"}),
+    }
     with pytest.raises(QueryError, match=r"WA-2009: column 'n' of query 'b' is double"):
         SharedCoalescing(queries=clash).operator([_files(1)[0].schema], streaming=True)

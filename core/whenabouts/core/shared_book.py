@@ -9,17 +9,19 @@ from whenabouts.core.kept_tuples import Clock
 from whenabouts.core.protocol import NO_WATERMARK, SegmentStore
 from whenabouts.core.segments import unwrap, wrap
 
+FIRST_OWN = 2
 PARTS = 4096
-"""Parts of a shared operator's store: the book, the shared extent, and one for each query that there ever was."""
+"""Parts of a shared operator's store: the book, the shared extent, and from `FIRST_OWN` on one for each query."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """One query: the part of the store that is its own, its scheme; when its own operator wants to be called, the
-    segments that this one has, and how many rows they hold."""
+    """One query: the part of the store that is its own, its scheme, what it is; when its own operator wants to be
+    called, the segments that this one has, and how many rows they hold."""
 
     number: int
     scheme: str
+    definition: str
     timer_us: int | None = None
     segments: list[list[int]] = field(default_factory=list)
     rows: int = 0
@@ -33,7 +35,6 @@ class Book:
     clock: Clock = field(default_factory=Clock)
     covered_us: int = NO_WATERMARK
     shared: bool = False
-    numbers: int = 2
     queries: dict[str, Entry] = field(default_factory=dict)
 
     @classmethod
@@ -52,15 +53,15 @@ class Book:
             "clock": self.clock,
             "covered_us": self.covered_us,
             "shared": self.shared,
-            "numbers": self.numbers,
             "queries": {name: asdict(entry) for name, entry in self.queries.items()},
         }
         self.store.put(0, 0, wrap(json.dumps(told).encode()))
 
-    def add(self, name: str, scheme: str) -> Entry:
-        """A query that is new."""
-        self.queries[name] = Entry(self.numbers, scheme)
-        self.numbers += 1
+    def add(self, name: str, scheme: str, definition: str) -> Entry:
+        """A query that is new, in the first part of the store that is free."""
+        taken = {entry.number for entry in self.queries.values()}
+        free = next(number for number in range(FIRST_OWN, PARTS) if number not in taken)
+        self.queries[name] = Entry(free, scheme, definition)
         return self.queries[name]
 
 

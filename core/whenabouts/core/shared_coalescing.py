@@ -12,7 +12,7 @@ length, it goes on as it was. Nothing is lost and nothing comes twice.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,8 +30,9 @@ from whenabouts.core.keys import Keys
 from whenabouts.core.lateness import drop_late
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, Rejected, SegmentStore, Step
 from whenabouts.core.segmented_state import rows_in_state
+from whenabouts.core.segments import fingerprint
 from whenabouts.core.select_project import SelectProject, finished
-from whenabouts.core.shared_book import PARTS, Book, Entry, TrackedStore
+from whenabouts.core.shared_book import FIRST_OWN, PARTS, Book, Entry, TrackedStore
 from whenabouts.core.shared_extent import SharedExtent
 from whenabouts.core.stores import StorePart
 from whenabouts.core.temporal_join import TemporalJoin
@@ -55,11 +56,12 @@ class SharedCoalescing:
 
     `results`: name -> (condition on its rows or None, columns or None), as `SelectProject` has them; see `share`.
 
-    `schemes` and the set of queries may change while it runs: a query that is added begins with the next instant, one
-    that is left out is forgotten.
+    `schemes` and the set of queries may change while it runs: a query that is added, or means something else under its
+    name, begins with the next instant; one that is left out is forgotten.
 
     A row is rejected once if any of the queries rejects it alone (it has no group there, or loses against another row
-    of its instant), and counts as processed for all others.
+    of its instant). Where groupings differ, the input ends with its last row for all queries, also for one in which
+    this row has no group.
 
     Raises QueryError: WA-2006 for what is no mapping of names to such queries, for different times or latenesses, an
     unknown scheme or name, and for `lazy` where the window is not one of time alone and the query is not lazy itself.
@@ -80,8 +82,8 @@ class SharedCoalescing:
         for name, query in queries.items():
             if not isinstance(query, Coalesce) or isinstance(query, TemporalJoin):
                 raise _bad(f"query {name!r} is {query!r}", "one input each: Coalesce or TemporalAggregate")
-        if not queries:
-            raise _bad("no queries are given", "give a name and a query")
+        if not 0 < len(queries) <= PARTS - FIRST_OWN:
+            raise _bad(f"{len(queries) or 'no'} queries are given", f"give from one to {PARTS - FIRST_OWN}")
         for what in ("time", "lateness_us"):
             found = {repr(getattr(query, what)) for query in queries.values()}
             if len(found) > 1:
@@ -182,9 +184,11 @@ class SharedOperator:
             name: each.operator([schema], streaming=streaming) for name, each in query.queries
         }
         first: Coalesce = query.queries[0][1]
-        self.readers = (EventReader(0, query.inputs[0], schema, first.point),)
+        self._groups = {name: each.coalescing.group for name, each in query.queries}
+        # A row without a common group is of no use to anybody.
+        self.readers = (EventReader(0, query.inputs[0], schema, first.point, groups=_common(self._groups.values())),)
         spread = [operator.keys.names for operator in self.operators.values()]
-        common = tuple(name for name in spread[0] if all(name in names for names in spread))
+        common = _common(spread)
         if streaming and any(spread) and not common:
             warnings.warn(
                 f"{Code.SINGLE_BUCKET}: the queries group by nothing in common, so that one bucket, and one core, gets "
@@ -221,37 +225,37 @@ class SharedOperator:
         refused: list[pa.RecordBatch] = []
         self._settle_schemes(store, book, shared, was, step)
         lazy = [name for name, entry in book.queries.items() if entry.scheme == LAZY]
-        kept_for = [
-            *lazy,
-            *(n for n, entry in book.queries.items() if entry.scheme == EAGER and self._wishes(n) == LAZY),
-        ]
+        kept_for = [name for name, entry in book.queries.items() if LAZY in (entry.scheme, self._wishes(name))]
         if kept_for:
             shared.append(blocks)
-        timers = []
         for name, entry in book.queries.items():
-            if entry.scheme == EAGER:
-                due = entry.timer_us is not None and entry.timer_us <= until
-                if blocks or due or demand is Demand.END:
-                    mine = [Arrival(0, block) for block in self._of_query(name, blocks) if block.num_rows]
-                    inner = _own_store(store, entry)
-                    found = self.operators[name].step(inner, mine, watermark_us, demand, latest_us)
-                    entry.timer_us = found.timer_us
-                    _count_rows(entry, found, step)
-                    self._take(name, found, step, refused)
-                timers.append(entry.timer_us)
+            due = entry.timer_us is not None and entry.timer_us <= until
+            if entry.scheme == EAGER and (blocks or due or demand is Demand.END):
+                mine, inner = self._of_query(name, blocks), _own_store(store, entry)
+                found = self.operators[name].step(inner, mine, watermark_us, demand, latest_us)
+                entry.timer_us = found.timer_us
+                _count_rows(entry, found, step)
+                self._take(name, found, step, refused)
         self._look(lazy, shared, was, now, step, refused)
         self._reject(blocks, refused, step)
         if demand is not Demand.END:
-            book.clock = now
-            reaches = [self._floor(name, now) for name in kept_for]
-            book.covered_us = shared.keep_from(min(reaches, default=latest + 1), book.covered_us, step)
-            book.shared = bool(kept_for)
-            shared.save()
-            book.write()
-            first_row = shared.first_row_us
-            timers += [next_due(self._extents(name), now, first_row) for name in lazy]
-            step.timer_us = min((timer for timer in timers if timer is not None), default=None)
+            self._leave(book, shared, kept_for, now, step)
         return step
+
+    def _leave(self, book: Book, shared: SharedExtent, kept_for: list[str], now: Clock, step: Step) -> None:
+        """Drop what no query needs any more, and write what the next step has to know."""
+        if kept_for or book.shared:
+            reaches = [self._floor(name, now) for name in kept_for]
+            book.covered_us = shared.keep_from(min(reaches, default=now.latest + 1), book.covered_us, step)
+            shared.save()
+        book.clock, book.shared = now, bool(kept_for)
+        book.write()
+        first_row = shared.first_row_us
+        timers = [
+            entry.timer_us if entry.scheme == EAGER else next_due(self._extents(name), now, first_row)
+            for name, entry in book.queries.items()
+        ]
+        step.timer_us = min((timer for timer in timers if timer is not None), default=None)
 
     def rows_held(self, store: SegmentStore) -> int:
         """Rows of the shared extent, and rows and runs of the eager queries."""
@@ -270,10 +274,12 @@ class SharedOperator:
 
     def _settle_schemes(self, store: SegmentStore, book: Book, shared: SharedExtent, was: Clock, step: Step) -> None:
         """Queries that came and went, and those whose scheme is to change and can."""
-        for name in [name for name in book.queries if name not in self.operators]:
-            _forget(store, book.queries.pop(name), step)
-        for name in self.operators:
-            entry = book.queries.get(name) or book.add(name, self._wishes(name))
+        definitions = {name: _definition(query) for name, query in self.query.queries}
+        for name, entry in list(book.queries.items()):
+            if entry.definition != definitions.get(name):
+                _forget(store, book.queries.pop(name), step)
+        for name, definition in definitions.items():
+            entry = book.queries.get(name) or book.add(name, self._wishes(name), definition)
             wish = self._wishes(name)
             if entry.scheme == LAZY and wish == EAGER:
                 self._build(name, store, entry, shared, was, step)
@@ -289,7 +295,7 @@ class SharedOperator:
     ) -> None:
         """An eager extent from the shared rows; what its operator gives meanwhile has been given already."""
         rows = shared.rows(self._floor(name, was), END_OF_TIME)
-        mine = [Arrival(0, block) for block in self._of_query(name, rows.to_batches()) if block.num_rows]
+        mine = self._of_query(name, rows.to_batches())
         inner, operator = _own_store(store, entry), self.operators[name]
         found = [operator.step(inner, mine, NO_WATERMARK, Demand.NOTHING, was.latest)]
         if was.until != NO_WATERMARK:
@@ -298,19 +304,19 @@ class SharedOperator:
             _count_rows(entry, each, step)
         entry.scheme, entry.timer_us = EAGER, found[-1].timer_us
 
-    def _of_query(self, name: str, blocks: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    def _of_query(self, name: str, blocks: Sequence[pa.RecordBatch]) -> list[Arrival]:
         """The rows that have a group in a query."""
         found = []
         for block in blocks:
-            none = _without_group(block, self.operators[name].query.coalescing.group)
-            found.append(block.filter(pa.array(~none)) if none.any() else block)
-        return found
+            none = _without_group(block, self._groups[name])
+            found.append(Arrival(0, block.filter(pa.array(~none)) if none.any() else block))
+        return [arrival for arrival in found if arrival.block.num_rows]
 
     def _look(
         self, lazy: list[str], shared: SharedExtent, was: Clock, now: Clock, step: Step, refused: list[pa.RecordBatch]
     ) -> None:
         """What the lazy queries see of the shared rows."""
-        for group in dict.fromkeys(self.operators[name].query.coalescing.group for name in lazy):
+        for group in dict.fromkeys(self._groups[name] for name in lazy):
             losers = shared.losers(group, was.until, now.until, self.readers[0].schema.names)
             if losers is not None:
                 refused.append(self.readers[0].raw(losers))
@@ -355,14 +361,14 @@ class SharedOperator:
 
     def _reject(self, blocks: Sequence[pa.RecordBatch], losers: Sequence[pa.RecordBatch], step: Step) -> None:
         """Rows that some query cannot use, each once: those without a group there, and those that lost there."""
-        groups = [operator.query.coalescing.group for operator in self.operators.values()]
+        every = dict.fromkeys(name for group in self._groups.values() for name in group)
         reader = self.readers[0]
         for block in blocks:
-            none = _without_group(block, dict.fromkeys(name for group in groups for name in group))
+            none = _without_group(block, every)
             self._refuse(Code.NULL_GROUP, reader.raw(block.filter(pa.array(none))), step)
         if losers:
             rows = pa.Table.from_batches(losers, reader.schema).combine_chunks()
-            known = ~_without_group(rows, dict.fromkeys(name for group in groups for name in group))
+            known = ~_without_group(rows, every)
             first = np.unique(ranks_of_rows(rows), return_index=True)[1]
             for batch in rows.take(pa.array(first[known[first]])).to_batches():
                 self._refuse(Code.DUPLICATE_TIMESTAMP, batch, step)
@@ -372,6 +378,17 @@ class SharedOperator:
             step.rejected.append(Rejected(0, code, rows))
             step.metrics[metrics.REJECTED] += rows.num_rows
             step.metrics[metrics.PROCESSED] -= rows.num_rows
+
+
+def _common(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The columns that all groupings have."""
+    first, *others = groups
+    return tuple(name for name in first if all(name in other for other in others))
+
+
+def _definition(query: Coalesce) -> str:
+    """What a query's state is bound to."""
+    return fingerprint(query.group, query.values, query.extents, query.equivalence, query.point)
 
 
 def _own_store(store: SegmentStore, entry: Entry) -> TrackedStore:

@@ -29,7 +29,7 @@ from whenabouts.planner.cost_model import Sizes
 from whenabouts.planner.releases import release
 from whenabouts.planner.scheme_measurements import Measured, measure, median
 
-CP = (0.05, 0.35, 0.65, 0.95)
+CP = (0.05, 0.1, 0.2, 0.5, 0.95)
 OOP = (0.0, 0.35, 0.7)
 WINDOW = 16_000
 """Tuples in the window that is measured."""
