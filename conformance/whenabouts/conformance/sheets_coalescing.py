@@ -40,6 +40,7 @@ TEMPORAL: dict[str, TemporalAggregate | TemporalJoin] = {
         **_BY_GROUP, window="40 s", slide="15 s", aggregates={name: name for name in FUNCTIONS}
     ),
     "join": TemporalJoin(**_BY_GROUP, window="30 s", slide="30 s", on=["room"], relation="meets"),
+    "join of rows": TemporalJoin(**_BY_GROUP, rows=100, slide=40, on=["level"]),
 }
 """The queries on coalesced extents."""
 

@@ -82,6 +82,8 @@ def test_differential_coalescing_of_arrival_orders(engine: Engine, files: int, s
         ("join", "batch, 3 buckets"),
         pytest.param("aggregate", "stream, 3 buckets, restarted", marks=similar),
         pytest.param("join", "stream, 3 buckets, restarted", marks=similar),
+        pytest.param("join of rows", "batch, 3 buckets", marks=similar),
+        pytest.param("join of rows", "stream, 3 buckets, restarted", marks=similar),
     ],
 )
 def test_differential_temporal_queries(engine: Engine, kind: str, variant: str) -> None:

@@ -404,7 +404,8 @@ class SegmentedState:
 
 def _distinct(numbers: IntArray) -> list[int]:
     """Which small numbers there are, in order. O(numbers)."""
-    return np.flatnonzero(np.bincount(numbers)).tolist()
+    found: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
+    return found
 
 
 def rows_in_state(store: SegmentStore, inputs: int) -> int:
