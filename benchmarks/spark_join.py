@@ -353,6 +353,13 @@ HEADS = {
 }
 
 
+COLUMNS = """\
+Medians of the measured steps, ours and Spark's own in turn; rows of both sides per CPU-second of the JVM (its compiler
+threads apart, as JIT: they rest once a stream has run for long), the Python workers and the driver. `without JIT`: the
+ratio without the compiler. `state over`: bytes of our state over the raw bytes of the columns of the rows that it
+holds, and over the forecast. What has no line has not been measured."""
+
+
 def table_row(case: Case, costs: dict[str, list[Cost]], told: str) -> str:
     """A line of the table of results."""
     mine, other = middle(costs["ours"]), middle(costs["native"])
@@ -367,7 +374,7 @@ def record(out: Path, table: str, line: str) -> None:
     text = out.read_text() if out.exists() else ""
     rows = {row.split("|")[1].strip(): row for row in text.splitlines() if row.startswith("| ")}
     rows[line.split("|")[1].strip()] = line
-    lines = ["# `benchmarks/spark_join.py`", "", machine(), ""]
+    lines = ["# `benchmarks/spark_join.py`", "", machine(), "", *COLUMNS.splitlines(), ""]
     for kind, head in HEADS.items():
         names = list(CASES) if kind == "case" else [f"{name}, alone" for name in CASES]
         body = [rows[name] for name in names if name in rows]
@@ -382,8 +389,7 @@ def machine() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "numba"))
     return (
         f"{model or platform.machine()}, {os.cpu_count()} cores; Python {platform.python_version()}, {packages}, "
-        f"Java {java_version()}; RocksDB state; medians of alternating steps, rows of both sides per CPU-second of JVM "
-        "(its compiler threads apart as JIT), Python workers and driver."
+        f"Java {java_version()}; RocksDB state."
     )
 
 
