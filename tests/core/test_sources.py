@@ -12,10 +12,11 @@ from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.deduplication import deduplicated
 from whenabouts.core.hosting import Arrived, BlockPacker, Hosting, Packed
 from whenabouts.core.identity import identity_of
-from whenabouts.core.local import run, timing_join
+from whenabouts.core.local import run, run_stream, timing_join
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Demand, Query, Step
 from whenabouts.core.stores import DictStore
 from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_join import WindowJoin
 
 SCHEMA = pa.schema({"t": pa.int64(), "id": pa.string()})
 
@@ -67,6 +68,22 @@ def test_a_silent_side_does_not_hold_rows_back_that_wait_for_it() -> None:
     waiting = Host(join(how="left_anti", lateness=Lateness()))
     for times in ((0, 10), (40, 100), (101,)):
         assert not waiting.step(waiting.packed(0, *times))[0].output
+
+
+def test_a_silent_stream_of_a_window_join_does_not_keep_the_state_of_the_others() -> None:
+    """Stream c is silent from second 0 on: with `idle_after`, rows of a and b are kept for 20 s, and not for ever."""
+    seconds = [pa.table({"t": [n * 1_000_000], "k": [1]}) for n in range(100)]
+    none = seconds[0].slice(0, 0)
+    late = [*[none] * 98, seconds[99]]
+    files = [seconds, seconds, [seconds[0], *late]]
+    windows = {("a", "b"): "2 s", ("b", "c"): "2 s"}
+    held = {}
+    for idle_after in (None, "10 s"):
+        query = WindowJoin.of(("a", "b", "c"), Point("t"), windows=windows, on="k", idle_after=idle_after)
+        told = run_stream(query, files)
+        assert told.output.num_rows == 12 + 12  # b within 2 s of c, a within 2 s of b, at either end of time
+        held[idle_after] = told.metrics["rows_stored"] - told.metrics["rows_evicted"]
+    assert held["10 s"] < 40 < 190 < held[None]
 
 
 def test_inputs_that_tell_their_ends_end_the_stream_once_all_of_them_have() -> None:

@@ -68,7 +68,8 @@ class Identity:
 def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Identity:
     """The identity of a query over inputs of these schemas.
 
-    A query names in `changeable` what may change over its state; of a query that does not, only the lateness may.
+    A query names in `changeable` what may change over its state; of a query that does not, only the lateness may, and
+    what is idle.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.timing_join import TimingJoin
@@ -93,7 +94,7 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
     if isinstance(query, SelectProject):
         name, settings = _settings(query.query)
         return name, settings | {"where": repr(query.where), "derived": repr(query.derived)}
-    changeable = getattr(query, "changeable", frozenset({"lateness"}))
+    changeable = getattr(query, "changeable", frozenset({"lateness", "idle_after"}))
     names = [field.name for field in fields(cast(Any, query))]  # queries are dataclasses
     return type(query).__name__, {name: repr(getattr(query, name)) for name in names if name not in changeable}
 

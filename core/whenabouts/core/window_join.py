@@ -42,6 +42,7 @@ class WindowJoinOptions(TypedDict, total=False):
     conservative: str
     method: str
     lateness: Duration | Mapping[str, Duration]
+    idle_after: Duration | None
     joint: bool
     time_slots: Duration | None
     rates: Mapping[str, float]
@@ -61,7 +62,8 @@ class WindowJoin:
 
     `strategy` (`bew`, `few`), `conservative` (`gca`, `lca`, `none`) and `method` (`hash`, `nested`) choose the
     algorithm (see `window_walks`) and never the result. `few` waits until all streams have come as far as a row; `bew`
-    does not wait. `lateness`: how far rows may lag behind their stream, one duration or one by stream name. `rates`:
+    does not wait. `lateness`: how far rows may lag behind their stream, one duration or one by stream name.
+    `idle_after`: how far a stream may be behind before it is not waited for (see `timestamps.Lateness`). `rates`:
     rows per second and key by stream name, where they are known beforehand (`window_cost.measured_rates` has them from
     a sample): what `auto` decides by on streams.
     `time_slots`: the width of slots that spread the rows of a key over buckets (`window_slots`); "auto": where there is
@@ -86,6 +88,7 @@ class WindowJoin:
     conservative: str = "auto"
     method: str = "hash"
     lateness: Any = 0
+    idle_after: Duration | None = None
     joint: bool = False
     time_slots: Any = None
     rates: Any = ()
@@ -165,6 +168,8 @@ class WindowJoin:
                 )
         us = tuple(parse_non_negative(lateness.get(n, 0), name=f"lateness of {n}") for n in self.inputs)
         object.__setattr__(self, "lateness", us)
+        if self.idle_after is not None:
+            object.__setattr__(self, "idle_after", parse_non_negative(self.idle_after, name="idle_after"))
         if rates and (len(rates) < len(self.inputs) or not all(rate > 0 for rate in rates.values())):
             raise QueryError(Code.BAD_OPTION, f"rates are {rates}", "give rows per second, above 0, for every stream")
         object.__setattr__(self, "rates", tuple(rates.items()))
@@ -219,8 +224,8 @@ class WindowJoin:
 
     @property
     def idle_after_us(self) -> int | None:
-        """A silent stream is waited for."""
-        return None
+        """How far a stream may be behind the most advanced one before it is idle."""
+        return None if self.idle_after is None else parse_duration(self.idle_after)
 
     @property
     def slots(self) -> WindowSlots | None:
