@@ -44,6 +44,7 @@ class _Coalescing:
 def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
     """One stream: its coalesced tuples, or aggregates of them; two: pairs of them."""
     found = _coalescing(scope)
+    _check_periods(scope)
     if scope.query.form == "temporal join":
         return _temporal_join(scope, found, options)
     (stream,) = scope.streams.values()
@@ -233,6 +234,9 @@ def _aggregated(scope: Scope, found: _Coalescing, given: dict[str, Any]) -> Sele
             _check_argument(scope, inner, asked)
             usual = asked if asked == "count" else f"{asked}_duration"
         else:
+            weighed = scope.expression(inner.expressions[0])
+            if weighed.value[1] not in found.values:
+                raise no_column(weighed, weighed.value[1], found.values)
             usual = f"time_weighted_{asked[1]}"
         name = node.alias or usual
         aggregates[name] = asked
@@ -249,12 +253,29 @@ def _aggregated(scope: Scope, found: _Coalescing, given: dict[str, Any]) -> Sele
 
 
 def _check_argument(scope: Scope, node: Any, function: str) -> None:
-    """An aggregate is one of DURATION(VALID(s)); COUNT of anything counts coalesced tuples."""
-    if function == "count" or is_call(node.this, "DURATION"):
+    """An aggregate is one of DURATION(VALID(s)); COUNT(*) and COUNT(VALID(s)) count coalesced tuples."""
+    counted = function == "count" and (type(node.this).__name__ == "Star" or is_call(node.this, "VALID"))
+    if counted or is_call(node.this, "DURATION"):
         return
-    raise scope.place(node).wrong(
-        f"found {scope.place(node).words!r}", f"{function.upper()}(DURATION(VALID({next(iter(scope.streams))})))"
-    )
+    stream = next(iter(scope.streams))
+    wanted = "COUNT(*)" if function == "count" else f"{function.upper()}(DURATION(VALID({stream})))"
+    raise scope.place(node).wrong(f"found {scope.place(node).words!r}", wanted)
+
+
+def _check_periods(scope: Scope) -> None:
+    """``VALID(s)`` is of a stream of FROM, ``DURATION`` of a ``VALID`` or an ``INTERSECT`` of two."""
+    known = {alias.lower() for alias in scope.streams}
+    clauses = scope.query.clauses
+    for node in (part for each in (*clauses.select.expressions, *conditions_of(clauses)) for part in each.walk()):
+        given = node.expressions if is_call(node, "VALID") or is_call(node, "DURATION") else None
+        if given is None:
+            continue
+        place = scope.place(node)
+        if is_call(node, "DURATION"):
+            if len(given) != 1 or not (is_call(given[0], "VALID") or is_call(given[0], "INTERSECT")):
+                raise place.wrong(f"found {place.words!r}", "DURATION(VALID(stream))")
+        elif len(given) != 1 or (getattr(given[0], "table", "") or given[0].name).lower() not in known:
+            raise place.wrong(f"found {place.words!r}", f"VALID of one of the streams {', '.join(scope.streams)}")
 
 
 def _temporal_join(scope: Scope, found: _Coalescing, options: dict[str, Any]) -> SelectProject:
