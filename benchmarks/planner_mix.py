@@ -5,9 +5,9 @@
 
 The four cases of Table 5 of Al-Kateb et al. 2010: six queries on (temperature, humidity) by mote, quantised so that
 tuples coalesce with the probability asked for, each with a quantum of its own. The queries run together
-(`SharedCoalescing`), all eager, all lazy, and as the planner decides from the costs that were calibrated here. Memory is
-what the store holds after a look, update and scan are CPU time; each is divided by its maximum (of the calibrated costs,
-the same for all plans) and weighted (1, 1, 2). All plans must give the same rows.
+(`SharedCoalescing`), all eager, all lazy, and as the planner decides from the costs that were calibrated here. Memory
+is what the store holds after a look, update and scan are CPU time; each is divided by its maximum (of the calibrated
+costs, the same for all plans) and weighted (1, 1, 2). All plans must give the same rows.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _alone(name: str) -> Outcome:
 def check_shared(outcome: Outcome, query: SharedCoalescing) -> None:
     """What each query gives, and the rows that some query rejects, each once; all rows are accounted for."""
     readings = sheets_coalescing.readings()
-    refused: Counter[object] = Counter()
+    refused: Counter[multiset.Row] = Counter()
     for name, _ in query.queries:
         alone = _alone(name)
         rows = outcome.output.filter(pc.equal(outcome.output[QUERY], name))

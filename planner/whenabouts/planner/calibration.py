@@ -81,7 +81,8 @@ def calibrate(
     ``progress`` is told how many of how many points are done.
     """
     points = [(cp, oop) for cp in CP for oop in OOP]
-    eager, lazy = {}, {}
+    eager: dict[tuple[float, float], Measured] = {}
+    lazy: dict[tuple[float, float], Measured] = {}
     for done, (cp, oop) in enumerate(points):
         table = made_stream(cp, oop, 3 * window)
         for scheme, found in (("eager", eager), ("lazy", lazy)):
@@ -168,7 +169,13 @@ def _width(field: pa.Field, text: float) -> float:
 
 def _measured(table: pa.Table, scheme: str, window: int) -> Measured:
     slide_us = window * 1_000 // 8
-    given = {"time": "t", "group": "g", "window": f"{window} ms", "slide": f"{slide_us} us", "lateness": "500 ms"}
+    given: dict[str, Any] = {
+        "time": "t",
+        "group": "g",
+        "window": f"{window} ms",
+        "slide": f"{slide_us} us",
+        "lateness": "500 ms",
+    }
     names = VALUES if scheme == "lazy" else VALUES[:1]
     queries = {name: Coalesce(**given, values=name) for name in names}
     found = measure(queries, dict.fromkeys(names, scheme), table, slide_us=slide_us, warm_slides=9)

@@ -321,7 +321,7 @@ def _temporal_join(scope: Scope, found: _Coalescing, options: dict[str, Any]) ->
         on=on,
         relation=relation,
         min_duration=least,
-        matches=SqlPredicate(tuple(scope.streams), text, joined("and", matching, matching[0].place))
+        matches=SqlPredicate((left, second.source.alias), text, joined("and", matching, matching[0].place))
         if matching
         else None,
         suffixes=(f"_{left}", f"_{second.source.alias}"),
