@@ -12,6 +12,7 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions import Expression, joined
 from whenabouts.core.select_project import Named, SelectProject
 from whenabouts.core.select_project import column as output_column
+from whenabouts.core.sql_expressions import from_sqlglot
 from whenabouts.core.stream_views import SqlPredicate
 from whenabouts.core.timestamps import Lateness
 from whenabouts.core.timing_join import TimingJoin
@@ -19,7 +20,7 @@ from whenabouts.core.window_graph import Edge
 from whenabouts.core.window_join import WindowJoin
 from whenabouts.planner.query_text import Place
 from whenabouts.planner.text_durations import duration_us, number_of
-from whenabouts.planner.text_queries import Scope, _is_window, conditions_of, is_call, no_column, rewritten
+from whenabouts.planner.text_queries import Scope, conditions_of, is_call, is_window, no_column, rewritten
 
 
 @dataclass(slots=True)
@@ -101,11 +102,11 @@ def _parts(scope: Scope) -> _Parts:
                 parts.edges[-1] = replace(edge, confidence=Condition(edge.lo_us, edge.hi_us, confidence).confidence)
             except QueryError as error:
                 raise scope.place(node).wrong(error.problem, error.hint, error.code) from None
-        elif _is_window(node):
+        elif is_window(node):
             parts.edges.append(_edge(scope, node))
         else:
             _sort(parts, scope.expression(node), scope.place(node))
-        behind_window = _is_window(node)
+        behind_window = is_window(node)
     return parts
 
 
@@ -204,8 +205,6 @@ def _probabilities(edges: Sequence[Edge]) -> list[str]:
 
 def _columns(scope: Scope, names: dict[tuple[str, str], str], computed: Sequence[str]) -> Named | None:
     """The columns of SELECT; None for ``*`` alone."""
-    from whenabouts.core.sql_expressions import from_sqlglot
-
     chosen = scope.query.clauses.select.expressions
     if len(chosen) == 1 and type(chosen[0]).__name__ == "Star":
         return None

@@ -204,7 +204,7 @@ def parse_query(text: str) -> TextQuery:
             raise source.window.place.wrong(
                 "a window of one stream", "COALESCE ON what, or WINDOW(A, B) = ... in WHERE"
             )
-    if len(sources) < 2 or not any(_is_window(part) for part in conditions_of(clauses)):
+    if len(sources) < 2 or not any(is_window(part) for part in conditions_of(clauses)):
         raise clauses.place.wrong(
             "this correlates nothing", "WINDOW(A, B) = INTERVAL '2' SECOND in WHERE, or COALESCE ON columns",
             Code.UNSUPPORTED_TEXT,
@@ -262,7 +262,8 @@ def _match(name: str, known: Any) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
-def _is_window(node: Any) -> bool:
+def is_window(node: Any) -> bool:
+    """Whether a condition speaks of a ``WINDOW(A, B)``."""
     return any(is_call(part, "WINDOW") for part in node.walk())
 
 
