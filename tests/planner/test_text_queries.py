@@ -136,10 +136,12 @@ def test_computed_values_windows_and_bounds_are_those_of_the_function() -> None:
         [list(row.values()) for row in want.to_pylist()]
     )
     near = _run("SELECT * FROM s [PARTITION BY region ROWS 9 SLIDE 3] COALESCE ON temperature WITHIN 5 "
-                "WHERE region = 'a' GROUP BY region", {"s": table})  # fmt: skip
+                "WHERE region = 'a' AND n > 1 GROUP BY region", {"s": table})  # fmt: skip
     given = {"time": "ts", "group": "region", "values": "temperature", "rows": 9, "per_group": True, "slide": 3}
     every = coalesce(table, **given, equivalence="within:5")
-    assert _sorted(near.to_pylist()) == _sorted([row for row in every.to_pylist() if row["region"] == "a"])
+    assert _sorted(near.to_pylist()) == _sorted(
+        [row for row in every.to_pylist() if row["region"] == "a" and row["n"] > 1]
+    )
 
 
 def test_periods_are_related_as_in_the_first_example_of_the_paper() -> None:
@@ -255,6 +257,20 @@ def test_a_text_tells_the_planner_which_query_it_is() -> None:
     registry = Registry()
     registry.register("hot", "SELECT * FROM s [ROWS 10] COALESCE ON t GROUP BY k")
     assert registry.plan().choices == {"hot": "eager"}
+
+
+@pytest.mark.parametrize(
+    ("written", "us"),
+    [("INTERVAL 2 SECOND", 2_000_000), ("'1h30m'", 5_400_000_000), ("interval '0.5' minute", 30_000_000)],
+)
+def test_durations_and_names_are_read_in_any_case(written: str, us: int) -> None:
+    text = f"select B.REGION from seismic a, seismic B where window(A, b) <= {written} with threshold .9 "
+    text += "and a.REGION = B.region"
+    bound = parse_query(text).bind(SCHEMAS)
+    assert (bound.query.condition.hi_us, bound.query.condition.confidence, bound.query.on) == (us, 0.9, ("region",))
+    assert [name for name, _ in bound.columns] == ["REGION"]
+    window = parse_query("select * from s [range '1h30m' slides 30 minutes] coalesce on T").bind(SCHEMAS).query
+    assert (window.window, window.extents.slide_us, window.values) == (5_400_000_000, 1_800_000_000, ("t",))
 
 
 def test_times_are_found_or_given() -> None:

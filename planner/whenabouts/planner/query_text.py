@@ -158,7 +158,10 @@ class _Cutter:
         return str(self._next().text)
 
     def _duration(self) -> str:
+        quoted = self._at < len(self._tokens) and self._tokens[self._at].token_type.name == _STRING
         number = self._value("a number and a unit, as 24 HOUR")
+        if quoted and (self._is("SLIDE", "SLIDES") or not self._word().isalpha()):
+            return number  # '1h30m' has its units in it
         if not self._word().isalpha():
             self._fail("a unit of time, as HOUR or SECOND")
         return f"{number} {self._next().text}"
@@ -220,6 +223,12 @@ class _Cutter:
         """``WITH THRESHOLD p`` becomes ``AND THRESHOLD(p)``, which stands behind its window."""
         with_, threshold = self._next(), self._next()
         place = self._place()
+        if self._is("."):  # .6 is two tokens
+            point = self._next()
+            number = f"0.{self._value('a probability, as 0.6')}"
+            value = _like(point, _NUMBER, number)
+            self.rest += [_like(with_, "AND", "AND"), threshold, *_parentheses(threshold, [value])]
+            return
         number = self._value("a probability, as 0.6")
         value = self._tokens[self._at - 1]
         try:

@@ -53,7 +53,7 @@ def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
         return _aggregated(scope, found, given)
     query = Coalesce(**given)
     names = [*([WINDOW_END] if query.extents.slides else ()), *found.group, *found.values, VALID_FROM, VALID_TO, COUNT]
-    having = [rewritten(each, _plain) for each in _where(scope, found)]
+    having = [rewritten(each, _plain) for each in _where(scope, found, (VALID_FROM, VALID_TO, COUNT))]
     having += [found.condition] if found.condition is not None else []
     return SelectProject(
         query=query,
@@ -148,13 +148,19 @@ def _given(scope: Scope, found: _Coalescing) -> dict[str, Any]:
     return given
 
 
-def _where(scope: Scope, found: _Coalescing) -> list[Expression]:
-    """Conditions on coalesced tuples."""
+def _where(scope: Scope, found: _Coalescing, computed: Sequence[str] = ()) -> list[Expression]:
+    """Conditions on coalesced tuples; ``computed``: columns that these have besides group and values."""
+    (stream,) = scope.streams.values()
+    of_result = [name for name in computed if name not in stream.schema.names]
+
+    def resolved(node: Expression) -> Expression:
+        return node if node.value[0] is None and node.value[1] in of_result else scope.resolved(node)
+
     conditions = []
     for node in conditions_of(scope.query.clauses):
-        condition = scope.expression(node)
+        condition = rewritten(from_sqlglot(node, scope.query.text), resolved)
         for each in condition.columns():
-            if each.value[1] not in (*found.group, *found.values):
+            if each.value[1] not in (*found.group, *found.values, *of_result):
                 raise each.error(
                     Code.UNSUPPORTED_TEXT,
                     f"{each.value[1]!r} is neither grouped by nor coalesced on",
