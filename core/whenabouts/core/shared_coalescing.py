@@ -184,6 +184,7 @@ class SharedOperator:
             name: each.operator([schema], streaming=streaming) for name, each in query.queries
         }
         first: Coalesce = query.queries[0][1]
+        self._time = first.point.t
         self._groups = {name: each.coalescing.group for name, each in query.queries}
         # A row without a common group is of no use to anybody.
         self.readers = (EventReader(0, query.inputs[0], schema, first.point, groups=_common(self._groups.values())),)
@@ -221,7 +222,9 @@ class SharedOperator:
         latest = max([was.latest, latest_us, *(int(times(block)[1].max(initial=FIRST)) for block in blocks)])
         now = Clock(until, latest, 0)
         step.metrics[metrics.OUT_OF_ORDER] += _out_of_order(blocks, was.latest)
-        shared = SharedExtent(StorePart(store, 1, PARTS), self.readers[0].block_schema, self._width_us // 16)
+        shared = SharedExtent(
+            StorePart(store, 1, PARTS), self.readers[0].block_schema, self._width_us // 16, self._time
+        )
         refused: list[pa.RecordBatch] = []
         self._settle_schemes(store, book, shared, was, step)
         lazy = [name for name, entry in book.queries.items() if entry.scheme == LAZY]

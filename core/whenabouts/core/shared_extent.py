@@ -23,10 +23,10 @@ BoolArray = NDArray[np.bool_]
 class SharedExtent:
     """The shared rows of one bucket during one step; queries of one grouping share the order, too."""
 
-    def __init__(self, store: SegmentStore, schema: pa.Schema, slot_us: int) -> None:
+    def __init__(self, store: SegmentStore, schema: pa.Schema, slot_us: int, time: str) -> None:
         self._schema = schema
         self._state = SegmentedState(
-            store, Layout([schema], purpose="shared extent"), slot_us=max(slot_us, LEAST_SLOT_US)
+            store, Layout([schema], purpose=f"shared extent by {time}"), slot_us=max(slot_us, LEAST_SLOT_US)
         )
         self._rows_before = self._state.rows_held
         self._ordered: dict[tuple[tuple[str, ...], int, int], TemporalTuples] = {}
