@@ -7,7 +7,9 @@ The way of a row: `row_streams` (rows to blocks) -> `blocks` (elements to packed
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, Unpack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias, Unpack
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -24,7 +26,7 @@ from whenabouts.core.protocol import Query
 from whenabouts.core.query_options import takes_options_of
 from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
 from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
-from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob
+from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, named
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.clock import delay_ms
 from whenabouts.flink_plugin.row_streams import as_given, blocks_of
@@ -34,32 +36,37 @@ BUCKETS = 32
 """Buckets unless the user says otherwise. A constant, not a multiple of the parallelism: keys must find their state
 again when a job is restored with another one."""
 
+_TAG_NAMES = {OUTPUT: "output", REJECTED: "rejects", COUNTS: "counts"}
+
 WATERMARKS = ("lateness", "inputs")
 
 Form: TypeAlias = Blocks | Table | DataStream
 """What a query takes and gives."""
 
 
-class Result(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Result:
     """A query's operator in a job, and how to read what it gives."""
 
     operator: DataStream
     hosting: Hosting
+    name: str
 
-    @property
+    @cached_property
     def output(self) -> Blocks:
         """The output rows; the watermark goes on with them."""
         return self._blocks(OUTPUT, self.hosting.operator().output_schema)
 
-    @property
+    @cached_property
     def rejects(self) -> Blocks:
         """The rejected rows."""
         return self._blocks(REJECTED, self.hosting.rejects_schema)
 
-    @property
+    @cached_property
     def counts(self) -> DataStream:
         """The counts of `whenabouts.core.metrics`: JSON objects by name, one for each step, to be summed."""
-        return self._tagged(COUNTS).map(bytes.decode, Types.STRING())
+        blobs = self._tagged(COUNTS)
+        return named(blobs.map(bytes.decode, Types.STRING()), f"{self.name}-counts-read", like=blobs)
 
     def _blocks(self, tag: int, schema: pa.Schema) -> Blocks:
         return Blocks(self._tagged(tag), schema, ReadBlob(schema))
@@ -71,8 +78,8 @@ class Result(NamedTuple):
             if row[0] == tag:
                 yield bytes(row[1])
 
-        parallelism = self.operator._j_data_stream.getParallelism()
-        return self.operator.flat_map(of_tag, blob_type()).set_parallelism(parallelism)
+        called = f"{self.name}-{_TAG_NAMES[tag]}"
+        return named(self.operator.flat_map(of_tag, blob_type()), called, like=self.operator)
 
 
 _results: WeakKeyDictionary[Any, Result] = WeakKeyDictionary()
@@ -196,7 +203,7 @@ def hosted(
 ) -> Result:
     """The operator of a query in the job of its inputs; `run` before output and rejects part."""
     _check(query, inputs, buckets, watermarks)
-    blocks = [blocks_of(source) for source in inputs]
+    blocks = [blocks_of(source, f"{name}-{input}") for source, input in zip(inputs, query.inputs, strict=True)]
     streaming = _is_streaming(blocks[0].stream)
     hosting = Hosting(query, tuple(source.schema for source in blocks), buckets or BUCKETS, streaming)
     hosting.operator()  # refuses here, in the client, what cannot work
@@ -205,26 +212,27 @@ def hosted(
         for place, source in enumerate(blocks)
     ]
     rows = sides[0].union(*sides[1:]) if len(sides) > 1 else sides[0]
-    buckets_of_rows = rows.key_by(lambda packed: packed[0], Types.INT())
-    operator = buckets_of_rows.process(BucketFunction(hosting), tagged_type()).name(name).uid(name)
-    return Result(operator, hosting)
+    by_bucket = rows.key_by(lambda packed: packed[0], Types.INT())
+    # PyFlink computes the key in an operator of its own, which has no uid
+    by_bucket._j_data_stream.getTransformation().getInputs().get(0).setUid(f"{name}-buckets")
+    operator = by_bucket.process(BucketFunction(hosting), tagged_type()).name(name).uid(name)
+    return Result(operator, hosting, name)
 
 
 def _packed(source: Blocks, hosting: Hosting, place: int, *, own_clock: bool, name: str) -> DataStream:
     """Packed rows of one input under its watermark, read where its elements are: their order is kept."""
     label = f"{name}-{hosting.query.inputs[place]}"
-    parallelism = source.stream._j_data_stream.getParallelism()
     if not (own_clock and hosting.streaming):
         packed = source.stream.process(PackFunction(hosting, place, source.read), packed_type())
-        return packed.name(f"{label}-blocks").uid(f"{label}-blocks").set_parallelism(parallelism)
+        return named(packed, f"{label}-blocks", like=source.stream)
     clocked = source.stream.process(
         ClockedPackFunction(hosting, place, source.read), Types.TUPLE([packed_type(), Types.LONG()])
     )
-    clocked = clocked.name(f"{label}-blocks").uid(f"{label}-blocks").set_parallelism(parallelism)
-    return _under_watermark(clocked, hosting.query.lateness_us[place], label, parallelism)
+    clocked = named(clocked, f"{label}-blocks", like=source.stream)
+    return _under_watermark(clocked, hosting.query.lateness_us[place], label)
 
 
-def _under_watermark(clocked: DataStream, lateness_us: int, label: str, parallelism: int) -> DataStream:
+def _under_watermark(clocked: DataStream, lateness_us: int, label: str) -> DataStream:
     """What PyFlink's `assign_timestamps_and_watermarks` does behind its Python assigner.
 
     Called by itself it would put a Python operator of the job's parallelism in between, which changes the order of rows
@@ -236,9 +244,9 @@ def _under_watermark(clocked: DataStream, lateness_us: int, label: str, parallel
     marked = clocked._j_data_stream.assignTimestampsAndWatermarks(
         strategy.withTimestampAssigner(jvm.CustomTimestampAssigner())
     )
-    marked = marked.uid(f"{label}-watermarks").setParallelism(parallelism)
+    marked = marked.uid(f"{label}-watermarks").setParallelism(clocked._j_data_stream.getParallelism())
     packed = marked.map(jvm.RemoveTimestampMapFunction(), packed_type().get_java_type_info())
-    return DataStream(packed.name(f"{label}-packed").uid(f"{label}-packed").setParallelism(parallelism))
+    return named(DataStream(packed), f"{label}-packed", like=clocked)
 
 
 def _check(query: Query, inputs: Sequence[Form], buckets: int | None, watermarks: str) -> None:

@@ -18,6 +18,11 @@ from whenabouts.flink_plugin.own_thread import runner
 Read = Callable[[Any], Iterator[pa.RecordBatch]]
 
 
+def named(stream: DataStream, name: str, *, like: DataStream) -> DataStream:
+    """An operator with a name, a uid of the same text and the parallelism of another stream, whose order it keeps."""
+    return stream.name(name).uid(name).set_parallelism(like._j_data_stream.getParallelism())
+
+
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """A stream of elements that `read` turns into record batches of `schema`, in the worker.

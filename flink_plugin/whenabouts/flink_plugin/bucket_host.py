@@ -16,10 +16,11 @@ from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.hosting import REJECTS, Arrived, Hosting, tagged_rows
+from whenabouts.core.hosting import COUNTS, REJECTS, Arrived, Hosting, read_counts, tagged_rows
 from whenabouts.core.protocol import NO_WATERMARK, Demand, SegmentStore, Step
 from whenabouts.core.stores import DictStore
 from whenabouts.flink_plugin.clock import LAST_MS, Clock
+from whenabouts.flink_plugin.counting import GroupCounts
 from whenabouts.flink_plugin.own_thread import runner
 
 _HEADER = struct.Struct("<iq")
@@ -68,6 +69,7 @@ class BucketFunction(KeyedProcessFunction):
         self._runner = runner()
         self._operator = self._runner.run(self._hosting.operator)
         self._inputs = self._hosting.query.inputs
+        self._metrics = GroupCounts(runtime_context.get_metrics_group(), self._inputs)
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
@@ -78,7 +80,8 @@ class BucketFunction(KeyedProcessFunction):
         _, kind, rows, _, blob = value
         packed = (kind, rows, bytes(blob))
         if kind == REJECTS:
-            yield from self._runner.run(lambda: self._tagged(Step(), self._arrived([packed])))
+            tagged = self._runner.run(lambda: self._tagged(Step(), self._arrived([packed])))
+            yield from self._counted(tagged)
             return
         book = self._book_of(ctx)
         if self._hosting.streaming:
@@ -93,7 +96,7 @@ class BucketFunction(KeyedProcessFunction):
             return
         clock = Clock(ctx.timer_service().current_watermark())
         if clock.ended:
-            yield from self._end(clock)
+            yield from self._end(clock, ctx)
         elif timestamp == book["timer_ms"]:
             yield from self._stream_step([], clock, book, ctx, fired=True)
 
@@ -102,9 +105,9 @@ class BucketFunction(KeyedProcessFunction):
     ) -> Out:
         timer_us, tagged = self._step(self._store, packed, clock.us, Demand.NOTHING)
         self._set_timer(book, clock.timer_ms(timer_us), ctx, fired)
-        yield from tagged
+        yield from self._counted(tagged, ctx.get_current_key())
 
-    def _end(self, clock: Clock) -> Out:
+    def _end(self, clock: Clock, ctx: Any) -> Out:
         """Everything that is still to come from this bucket; nothing of it stays."""
         if self._hosting.streaming:
             _, tagged = self._step(self._store, [], clock.us, Demand.END)
@@ -114,7 +117,13 @@ class BucketFunction(KeyedProcessFunction):
         self._segments.clear()
         self._kept.clear()
         self._book.clear()
-        yield from tagged
+        yield from self._counted(tagged, ctx.get_current_key())
+
+    def _counted(self, tagged: list[TaggedBlob], bucket: int | None = None) -> list[TaggedBlob]:
+        """What is going out, when its counts are in Flink's metrics. `bucket`: that of a step of the operator."""
+        counts = read_counts(blob for tag, blob in tagged if tag == COUNTS)
+        self._metrics.take(counts, bucket)
+        return tagged
 
     def _step(
         self, store: SegmentStore, packed: list[Blob], watermark_us: int, demand: Demand

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyflink.common import Row
@@ -20,7 +21,7 @@ from pyflink.table.expressions import col, rand
 from pyflink.table.udf import udf
 
 from whenabouts.core.segments import decode, encode
-from whenabouts.flink_plugin.blocks import Blocks, ReadBlob
+from whenabouts.flink_plugin.blocks import Blocks, ReadBlob, named
 from whenabouts.flink_plugin.column_types import (
     ToJava,
     arrow_schema_of_rows,
@@ -34,13 +35,18 @@ from whenabouts.flink_plugin.wire import blob_type
 
 BLOCK = "block"
 
+_rows: WeakKeyDictionary[Blocks, DataStream] = WeakKeyDictionary()
 
-def blocks_of(source: Blocks | Table | DataStream) -> Blocks:
-    """Any input as a stream of blocks. Raises InputError WA-1002 for columns that have no type in Arrow."""
+
+def blocks_of(source: Blocks | Table | DataStream, name: str) -> Blocks:
+    """Any input as a stream of blocks; `name` begins the names of its operators.
+
+    Raises InputError WA-1002 for columns that have no type in Arrow.
+    """
     if isinstance(source, Blocks):
         return source
     if isinstance(source, Table):
-        return _blocks_of_table(source)
+        return _blocks_of_table(source, name)
     schema = arrow_schema_of_rows(source.get_type())
     return Blocks(source, schema, ReadRow(schema))
 
@@ -55,10 +61,13 @@ def as_given(blocks: Blocks, like: Blocks | Table | DataStream, event_time: str 
 
 
 def rows_of(blocks: Blocks) -> DataStream:
-    """Named rows, one element each."""
-    type_ = row_type(blocks.schema)
-    rows = blocks.stream.flat_map(_ToRows(blocks.schema), type_)
-    return rows.set_parallelism(blocks.stream._j_data_stream.getParallelism())
+    """Named rows, one element each; asked for again, the same stream."""
+    if blocks not in _rows:
+        rows = blocks.stream.flat_map(_ToRows(blocks.schema), row_type(blocks.schema))
+        _rows[blocks] = named(
+            rows, f"{blocks.stream._j_data_stream.getTransformation().getUid()}-rows", like=blocks.stream
+        )
+    return _rows[blocks]
 
 
 def table_of(blocks: Blocks, table_env: StreamTableEnvironment, event_time: str | None = None) -> Table:
@@ -84,7 +93,7 @@ class ReadRow:
         yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _blocks_of_table(table: Table) -> Blocks:
+def _blocks_of_table(table: Table, name: str) -> Blocks:
     described = table.get_resolved_schema()
     names = described.get_column_names()
     schema = arrow_schema_of_table(names, described.get_column_data_types())
@@ -96,7 +105,7 @@ def _blocks_of_table(table: Table) -> Blocks:
     packed = table.select(pack(*arguments).alias(BLOCK), *clock)
     stream = table._t_env.to_data_stream(packed.where(col(BLOCK).is_not_null))
     blobs = stream.map(lambda row: bytes(row[0]), blob_type())
-    return Blocks(blobs.set_parallelism(stream._j_data_stream.getParallelism()), schema, ReadBlob(schema))
+    return Blocks(named(blobs, f"{name}-columns", like=stream), schema, ReadBlob(schema))
 
 
 def _pandas_blurs_nulls(type_: pa.DataType) -> bool:

@@ -1,0 +1,38 @@
+"""The counts of an operator in Flink's metric group, under the names of `whenabouts.core.metrics`.
+
+Flink's counters go up and down, so that they serve for what a bucket holds, too. (A gauge of PyFlink's is read by a
+thread of the JVM, into which Python in thread mode must not be called.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from whenabouts.core.metrics import shown, state_bytes, state_rows
+
+
+class GroupCounts:
+    """Adds the counts of every step to the counters of a subtask."""
+
+    def __init__(self, group: Any, inputs: tuple[str, ...]) -> None:
+        self._counters = {name: group.counter(name) for name in shown(inputs)}
+        self._held_names = [name(input) for input in inputs for name in (state_rows, state_bytes)]
+        self._held: dict[int, Mapping[str, int]] = {}
+
+    def take(self, counts: Counter[str], bucket: int | None) -> None:
+        """Count what a step of a bucket did, or (None) rows that came to no step.
+
+        What buckets hold is the sum of what their last steps said. A bucket of which nothing has been heard since the
+        job began counts for nothing.
+        """
+        change = Counter({name: n for name, n in counts.items() if name not in self._held_names})
+        if bucket is not None:
+            now = {name: counts[name] for name in self._held_names}
+            change.update(now)
+            change.subtract(self._held.get(bucket, {}))
+            self._held[bucket] = now
+        for name, n in change.items():
+            if n and name in self._counters:
+                self._counters[name].inc(n)
