@@ -155,4 +155,6 @@ class _ToRows(FlatMapFunction):
         """The rows of one blob."""
         columns = self._runner.run(lambda: [c.to_pylist() for c in decode(bytes(value), self._schema).columns])
         for row in zip(*columns, strict=True):
-            yield Row(*map(self._to_java, row))
+            out = Row(*map(self._to_java, row))
+            out.set_field_names(self._schema.names)  # a Python function chained to this one sees this very row
+            yield out

@@ -1,0 +1,309 @@
+"""Our timing join on Flink against Flink's own SQL interval join on the same rows: CPU of JVM and Python for each row.
+
+    python benchmarks/flink_join.py [--form NAME]... [--rounds 3] [--out FILE]
+    python benchmarks/flink_join.py --latency [--out FILE]
+
+All forms take the same rows in one JVM, in turn: `native` is Flink's SQL interval join on exact times, which has its
+rows made inside of the JVM, the cheapest source there is; `blocks` reads them from Parquet files with `read_files`;
+`table` gets them as a Table, packed by a vectorised function; `rows` as a DataStream, one by one, with Python in the
+JVM's threads. Ours have exact times too, so that all give the same pairs: the first round of each counts and hashes
+them, and these must agree; `intervals` is `blocks` with uncertain times and the probability predicate. The other
+rounds throw the pairs away, and of these the table has the median. A form's rows are fewer the more a row costs.
+
+`--latency`: rows come at 1,000 a second and side; what a pair has waited since the later of its rows was made.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from process_cpu import cpu_of_tree
+from pyflink.common import Types
+from pyflink.datastream import DataStream
+from pyflink.datastream.connectors import Sink
+from pyflink.java_gateway import get_gateway
+from pyflink.table import StreamTableEnvironment
+
+from whenabouts.core import Interval, Lateness, Point, within
+from whenabouts.core.segments import decode
+from whenabouts.flink_plugin.api import timing_join
+from whenabouts.flink_plugin.file_source import read_files
+from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
+
+KEYS = 1_000
+STRIDES = {"left": 7919, "right": 104_729}
+"""Row `id` of a side has key `id * stride mod KEYS` and the time of `id` milliseconds."""
+PRIME = 1_000_003
+LATENESS = Lateness(left="1 s", right="1 s")
+CONDITION = within("1 s", confidence=1)
+
+
+@dataclass(frozen=True)
+class Form:
+    """`rows` of a side; `wanted`: our CPU for each row over Flink's."""
+
+    name: str
+    rows: int
+    mode: str
+    wanted: float | None
+
+
+FORMS = {
+    form.name: form
+    for form in (
+        Form("native", 400_000, PROCESS, None),
+        Form("blocks", 400_000, PROCESS, 1),
+        Form("intervals", 400_000, PROCESS, None),
+        Form("table", 100_000, PROCESS, 2),
+        Form("rows", 20_000, THREAD, 30),
+    )
+}
+
+
+def side_table(side: str, rows: int) -> pa.Table:
+    """The rows of a side, as `TABLE` makes them."""
+    number = np.arange(rows)
+    t_us = number * 1000
+    columns = {"id": number, "k": number * STRIDES[side] % KEYS, "t": t_us, "t_min": t_us - number % 100 * 1000}
+    return pa.table(columns)
+
+
+TABLE = """
+    CREATE TEMPORARY TABLE {side}_rows (
+        id BIGINT, k AS MOD(id * {stride}, {keys}), t AS TO_TIMESTAMP_LTZ(id, 3), made AS CURRENT_TIMESTAMP,
+        WATERMARK FOR t AS t - INTERVAL '1' SECOND
+    ) WITH ('connector' = 'datagen', 'rows-per-second' = '{pace}', 'fields.id.kind' = 'sequence',
+            'fields.id.start' = '0', 'fields.id.end' = '{last}')
+"""
+NATIVE = """
+    SELECT l.id AS id_left, r.id AS id_right FROM left_rows AS l JOIN right_rows AS r
+    ON l.k = r.k AND l.t BETWEEN r.t - INTERVAL '1' SECOND AND r.t + INTERVAL '1' SECOND
+"""
+HASH = "COUNT(*), SUM(MOD(id_left * 31 + id_right * 17, {prime}))"
+
+
+def environment(form: Form, pace: int = 1_000_000_000) -> StreamTableEnvironment:
+    """Tables of both sides in a job of one slot."""
+    env = local_environment(1, mode=form.mode, python__fn_execution__bundle__size=1 if form.name != "table" else 10_000)
+    tables = StreamTableEnvironment.create(env)
+    for side, stride in STRIDES.items():
+        tables.execute_sql(TABLE.format(side=side, stride=stride, keys=KEYS, pace=pace, last=form.rows - 1))
+    return tables
+
+
+def discard(stream: DataStream) -> None:
+    """End a stream where Flink throws it away."""
+    stream.sink_to(Sink(get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()))
+
+
+def run_native(form: Form, *, check: bool) -> tuple[int, int] | None:
+    """Flink's own join."""
+    tables = environment(form)
+    return _sql(tables, NATIVE, check=check)
+
+
+def _sql(tables: StreamTableEnvironment, pairs: str, *, check: bool) -> tuple[int, int] | None:
+    if check:
+        tables.get_config().set("table.exec.mini-batch.enabled", "true")
+        tables.get_config().set("table.exec.mini-batch.allow-latency", "1 s")
+        tables.get_config().set("table.exec.mini-batch.size", "100000")
+        with tables.execute_sql(f"SELECT {HASH.format(prime=PRIME)} FROM ({pairs})").collect() as found:
+            last = [tuple(row) for row in found][-1]
+        return int(last[0]), int(last[1])
+    tables.execute_sql("CREATE TEMPORARY TABLE gone (id_left BIGINT, id_right BIGINT) WITH ('connector' = 'blackhole')")
+    tables.execute_sql(f"INSERT INTO gone {pairs}").wait()
+    return None
+
+
+def run_blocks(form: Form, folder: Path, *, check: bool) -> tuple[int, int] | None:
+    """Ours from files, exact or (`intervals`) uncertain times."""
+    env = local_environment(1, mode=form.mode)
+    left, right = (read_files(env, folder / f"{side}-{form.rows}", name=side) for side in STRIDES)
+    uncertain = form.name == "intervals"
+    spec = Interval("t_min", "t", max_uncertainty="100 ms") if uncertain else Point("t")
+    condition = within("1 s", confidence=0.8) if uncertain else CONDITION
+    pairs = timing_join(
+        left,
+        right,
+        on="k",
+        left_time=spec,
+        right_time=spec,
+        condition=condition,
+        lateness=LATENESS,
+        probability=uncertain,
+    )
+    if not check:
+        discard(pairs.stream)
+        env.execute("ours")
+        return None
+    schema = pairs.schema
+    told = pairs.stream.map(lambda blob: _hash(blob, schema), Types.TUPLE([Types.LONG(), Types.LONG()]))
+    with told.execute_and_collect() as found:
+        parts = list(found)
+    return sum(int(part[0]) for part in parts), sum(int(part[1]) for part in parts)
+
+
+def _hash(blob: Any, schema: pa.Schema) -> tuple[int, int]:
+    block = decode(bytes(blob), schema)
+    left, right = (np.asarray(block.column(f"id_{side}")) for side in STRIDES)
+    return block.num_rows, int(((left * 31 + right * 17) % PRIME).sum())
+
+
+def run_table(form: Form, *, check: bool) -> tuple[int, int] | None:
+    """Ours from Tables to a Table."""
+    tables = environment(form)
+    sides = [tables.sql_query(f"SELECT id, k, t FROM {side}_rows") for side in STRIDES]
+    time_ = Point("t")
+    pairs = timing_join(
+        *sides, on="k", left_time=time_, right_time=time_, condition=CONDITION, lateness=LATENESS, probability=False
+    )
+    tables.create_temporary_view("pairs", pairs)
+    return _sql(tables, "SELECT id_left, id_right FROM pairs", check=check)
+
+
+def run_rows(form: Form, *, check: bool) -> tuple[int, int] | None:
+    """Ours from a DataStream of rows, each at once."""
+    tables = environment(form)
+    sides = [tables.to_data_stream(tables.sql_query(f"SELECT id, k, t FROM {side}_rows")) for side in STRIDES]
+    time_ = Point("t")
+    pairs = timing_join(
+        *sides, on="k", left_time=time_, right_time=time_, condition=CONDITION, lateness=LATENESS, probability=False
+    )
+    if not check:
+        discard(pairs)
+        pairs.get_execution_environment().execute("ours")
+        return None
+    both = pairs.map(lambda row: (row["id_left"], row["id_right"]), Types.TUPLE([Types.LONG(), Types.LONG()]))
+    with both.execute_and_collect() as found:
+        ids = list(found)
+    return len(ids), sum((a * 31 + b * 17) % PRIME for a, b in ids)
+
+
+def expected(rows: int) -> tuple[int, int]:
+    """Number and hash of the pairs, by sorting each key."""
+    count = total = 0
+    sides = [side_table(side, rows) for side in STRIDES]
+    for key in range(KEYS):
+        left, right = (np.asarray(side.filter(pc.field("k") == key)["id"]) for side in sides)
+        first, last = np.searchsorted(right, left - 1000), np.searchsorted(right, left + 1000, "right")
+        for a, i, j in zip(left.tolist(), first.tolist(), last.tolist(), strict=True):
+            count += j - i
+            total += int(((a * 31 + right[i:j] * 17) % PRIME).sum())
+    return count, total
+
+
+def cpu_of(work: Callable[[], Any]) -> dict[str, float]:
+    """CPU-seconds by process while `work` runs."""
+    before = cpu_of_tree()
+    work()
+    after = cpu_of_tree()
+    return {name: after[name] - before.get(name, 0.0) for name in after}
+
+
+def measure(names: tuple[str, ...], rounds: int) -> list[str]:
+    """A row of the table for each form."""
+    spent: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory(prefix="whenabouts-") as temporary:
+        folder = Path(temporary)
+        runs: dict[str, Callable[..., Any]] = {}
+        for name in names:
+            form = FORMS[name]
+            if name in ("blocks", "intervals"):
+                for side in STRIDES:
+                    (folder / f"{side}-{form.rows}").mkdir(exist_ok=True)
+                    where = folder / f"{side}-{form.rows}" / "rows.parquet"
+                    pq.write_table(side_table(side, form.rows), where, row_group_size=1 << 16)
+                runs[name] = lambda check, form=form: run_blocks(form, folder, check=check)
+            else:
+                run = {"native": run_native, "table": run_table, "rows": run_rows}[name]
+                runs[name] = lambda check, form=form, run=run: run(form, check=check)
+        for name in names:
+            told = runs[name](True)
+            click.echo(f"{name}: {told}", err=True)
+            if name != "intervals" and told != expected(FORMS[name].rows):
+                raise click.ClickException(f"{name} gave {told}, not {expected(FORMS[name].rows)}")
+        for number in range(rounds):
+            for name in names:
+                spent[name].append(cpu_of(lambda name=name: runs[name](False)))
+                click.echo(f"round {number}, {name}: {spent[name][-1]}", err=True)
+    return _lines(spent)
+
+
+def _lines(spent: dict[str, list[dict[str, float]]]) -> list[str]:
+    each = {
+        name: statistics.median(sum(run.values()) for run in runs) / (2 * FORMS[name].rows) * 1e6
+        for name, runs in spent.items()
+    }
+    lines = ["| form | rows of both sides | us of CPU a row | over Flink's own | wanted | of it |", "|" + " --- |" * 6]
+    for name, us in each.items():
+        form = FORMS[name]
+        parts = {part: statistics.median(run.get(part, 0.0) for run in spent[name]) for part in spent[name][0]}
+        of_it = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in sorted(parts.items()))
+        over = f"{us / each['native']:.2f}" if "native" in each else ""
+        lines.append(f"| {name} | {2 * form.rows:,} | {us:.2f} | {over} | {form.wanted or ''} | {of_it} |")
+    return lines
+
+
+def latency(seconds: int = 20) -> list[str]:
+    """What a pair has waited, row by row in thread mode and through the packer."""
+    lines = ["| form | pairs | p50 | p90 | p99 | greatest |", "|" + " --- |" * 6]
+    for name, mode in (("rows", THREAD), ("table", PROCESS)):
+        form = Form(name, 1000 * seconds, mode, None)
+        tables = environment(form, pace=1000)
+        sides: list[Any] = [tables.sql_query(f"SELECT id, k, t, made FROM {side}_rows") for side in STRIDES]
+        if name == "rows":
+            sides = [tables.to_data_stream(side) for side in sides]
+        time_ = Point("t")
+        pairs: Any = timing_join(
+            *sides, on="k", left_time=time_, right_time=time_, condition=CONDITION, lateness=LATENESS, probability=False
+        )
+        stream = pairs if name == "rows" else tables.to_data_stream(pairs)
+        waited = []
+        with stream.map(_waited_ms, Types.DOUBLE()).execute_and_collect() as found:
+            waited = list(found)[len(sides) * 1000 :]  # the first second is Flink's own start
+        p50, p90, p99 = np.percentile(waited, [50, 90, 99])
+        lines.append(
+            f"| {name} | {len(waited):,} | {p50:.0f} ms | {p90:.0f} ms | {p99:.0f} ms | {max(waited):.0f} ms |"
+        )
+    return lines
+
+
+def _waited_ms(row: Any) -> float:
+    made = max(row["made_left"], row["made_right"])
+    seconds = made.to_epoch_milli() / 1000 if hasattr(made, "to_epoch_milli") else made.timestamp()
+    return (time.time() - seconds) * 1000
+
+
+@click.command(help=__doc__)
+@click.option("--form", "forms", multiple=True, type=click.Choice(list(FORMS)), help="All of them unless given.")
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--latency", "latencies", is_flag=True, help="Measure latencies instead.")
+@click.option("--out", type=click.Path(path_type=Path), help="Append the table to a file.")
+def main(forms: tuple[str, ...], rounds: int, latencies: bool, out: Path | None) -> None:
+    """Print the table."""
+    lines = latency() if latencies else measure(forms or tuple(FORMS), rounds)
+    machine = f"{platform.processor() or platform.machine()}; Python {platform.python_version()}, " + ", ".join(
+        f"{name} {version(name)}" for name in ("apache-flink", "pyarrow", "numpy", "numba")
+    )
+    text = "\n".join([machine, "", *lines, ""])
+    click.echo(text)
+    if out is not None:
+        with out.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
