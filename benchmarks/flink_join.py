@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from process_cpu import cpu_of_tree
-from pyflink.common import Types
+from pyflink.common import Row, Types
 from pyflink.datastream import DataStream
 from pyflink.datastream.connectors import Sink
 from pyflink.java_gateway import get_gateway
@@ -102,6 +102,15 @@ def environment(form: Form, pace: int = 1_000_000_000) -> StreamTableEnvironment
     for side, stride in STRIDES.items():
         tables.execute_sql(TABLE.format(side=side, stride=stride, keys=KEYS, pace=pace, last=form.rows - 1))
     return tables
+
+
+def row_stream(tables: StreamTableEnvironment, side: str) -> DataStream:
+    """The rows of a side as named rows, with microseconds as integers: `made` is when Python saw them first."""
+    rows = tables.to_data_stream(tables.sql_query(f"SELECT id, k, id * 1000 AS t FROM {side}_rows"))
+    types = [Types.LONG(), Types.INT(), Types.LONG(), Types.LONG()]
+    return rows.map(
+        lambda row: Row(*list(row)[:3], int(time.time() * 1e6)), Types.ROW_NAMED(["id", "k", "t", "made"], types)
+    )
 
 
 def discard(stream: DataStream) -> None:
@@ -177,7 +186,7 @@ def run_table(form: Form, *, check: bool) -> tuple[int, int] | None:
 def run_rows(form: Form, *, check: bool) -> tuple[int, int] | None:
     """Ours from a DataStream of rows, each at once."""
     tables = environment(form)
-    sides = [tables.to_data_stream(tables.sql_query(f"SELECT id, k, t FROM {side}_rows")) for side in STRIDES]
+    sides = [row_stream(tables, side) for side in STRIDES]
     time_ = Point("t")
     pairs = timing_join(
         *sides, on="k", left_time=time_, right_time=time_, condition=CONDITION, lateness=LATENESS, probability=False
@@ -265,7 +274,7 @@ def latency(seconds: int = 20) -> list[str]:
         tables = environment(form, pace=1000)
         sides: list[Any] = [tables.sql_query(f"SELECT id, k, t, made FROM {side}_rows") for side in STRIDES]
         if name == "rows":
-            sides = [tables.to_data_stream(side) for side in sides]
+            sides = [row_stream(tables, side) for side in STRIDES]
         time_ = Point("t")
         pairs: Any = timing_join(
             *sides, on="k", left_time=time_, right_time=time_, condition=CONDITION, lateness=LATENESS, probability=False
@@ -283,8 +292,8 @@ def latency(seconds: int = 20) -> list[str]:
 
 def _waited_ms(row: Any) -> float:
     made = max(row["made_left"], row["made_right"])
-    seconds = made.to_epoch_milli() / 1000 if hasattr(made, "to_epoch_milli") else made.timestamp()
-    return (time.time() - seconds) * 1000
+    ms = made / 1000 if isinstance(made, int) else made.to_epoch_milli()
+    return time.time() * 1000 - ms
 
 
 @click.command(help=__doc__)
