@@ -101,3 +101,9 @@ def test_refusals() -> None:
         run(TemporalAggregate(time="t", group="s", values="v", window=1, aggregates={"s": "max"}), [table])
     with pytest.raises(QueryError, match="WA-2010"):
         run_stream(TemporalAggregate(time="t", values="v", aggregates={"m": "max"}), [[table]])
+
+
+def test_a_window_of_rows_that_slides_over_nothing() -> None:
+    table = pa.table({"t": pa.array([], pa.int64()), "v": pa.array([], pa.int64())})
+    query = Coalesce(time="t", values="v", rows=1, slide="1 us")
+    assert run(query, [table]).output.num_rows == run_stream(query, [[table, table]]).output.num_rows == 0

@@ -198,7 +198,7 @@ class ExtentStream:
         if window.width_us is not None:
             return Look(tuples, linked, ranges_of_slides(tuples, window, extents.slide_us, first, last))
         first = max(first, first_slide(int(tuples.times.min(initial=END_OF_TIME)), extents.slide_us))
-        instants = np.arange(first, last + 1) * extents.slide_us
+        instants = np.arange(first, max(first, last + 1)) * extents.slide_us  # none where there are no tuples
         return Look(tuples, linked, ranges_at(tuples, window, instants, names))
 
     def _floor(self, clock: Clock) -> int:
