@@ -106,7 +106,7 @@ CASES = {
         Case("400k", 10_000, 400_000, 6, 3, 1, 12, again=1),
         Case("8keys", 8, 16_000, 10, 1, 1, 20, again=1),
         Case("points", 10_000, 60_000, 8, 3, 3, 1, exact=True),
-        Case("hot", 1_000, 8_000, 10, 1, 2, 1, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
+        Case("hot", 1_000, 8_000, 10, 1, 1, 1, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
         Case("batch", 8, 40_000, 3, 1, 3, 15, streaming=False),
     )
 }
