@@ -78,7 +78,7 @@ def test_an_engine_gives_what_local_gives(cli: Cli, tmp_path: Path, other: str, 
 def test_spark_reads_parquet_files_itself(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """Files of one schema whose times have a zone are never read by the command, and the rows are those of `local`."""
     for number in range(2):
-        at = pa.array([number * 10_000 + n * 700 for n in range(12)], pa.timestamp("ms", "Europe/Paris"))
+        at = pa.array([(number * 10_000 + n * 700) * 1000 for n in range(12)], pa.timestamp("us", "Europe/Paris"))
         table = pa.table({"k": [n % 3 for n in range(12)], "t": at, "id": range(12 * number, 12 * number + 12)})
         (tmp_path / "events").mkdir(exist_ok=True)
         pq.write_table(table, tmp_path / "events" / f"{number}.parquet")

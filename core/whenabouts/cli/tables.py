@@ -121,7 +121,7 @@ def _as_they_are(files: list[Path], time_columns: tuple[str, ...]) -> ParquetTab
     schema = schemas[0]
     times = [schema.field(name).type for name in time_columns if schema.names.count(name) == 1]
     plain = len(times) == len(time_columns) and len(set(schema.names)) == len(schema)
-    plain &= all(pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit in ("ms", "us") for kind in times)
+    plain &= all(pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit == "us" for kind in times)
     return ParquetTables(files, schema) if plain and all(each == schema for each in schemas) else None
 
 
