@@ -58,7 +58,7 @@ def test_an_archive_without_a_home_is_compiled_once(archive: Path, tmp_path: Pat
     answers = [told(process) for process in cold]
     warm = told(start(archive, tmp_path))
     assert warm[0].startswith(str(archive))
-    kernels = int(answers[0][1].split()[1])
+    kernels = sum(map(int, answers[0][1].split()))  # one of the two may find what the other has just compiled
     assert kernels > 0
     assert warm[1] == f"{kernels} 0"
     other = told(start(archive, tmp_path, NUMBA_CPU_NAME="generic"))
