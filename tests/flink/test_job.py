@@ -1,4 +1,4 @@
-"""What a job looks like to those who run it: every operator has a uid, the counts are in Flink's metrics."""
+"""What a job looks like to those who run it: its counts are in Flink's metrics, and a savepoint goes on."""
 
 from __future__ import annotations
 
@@ -83,8 +83,7 @@ def _savepoint(job: JobClient, folder: Path) -> str:
 
 def _join(folder: Path, parallelism: int, **conf: object) -> tuple[StreamExecutionEnvironment, Blocks]:
     """Pairs of a key that are a second apart at most: of the same file, and of one with the next."""
-    strict = {"pipeline__auto_generate_uids": "false", "restart_strategy__type": "none"}
-    env = local_environment(parallelism, mode=THREAD, **strict, **conf)
+    env = local_environment(parallelism, mode=THREAD, restart_strategy__type="none", **conf)
     sides = [read_files(env, folder / name, splits_per_checkpoint=READ // 2, name=name) for name in ("left", "right")]
     time_, condition = Point("t"), within("1 s", confidence=1)
     pairs = timing_join(*sides, on="k", left_time=time_, right_time=time_, condition=condition, buckets=4)
@@ -99,8 +98,8 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     often = {"execution__checkpointing__interval": "1 h", "metrics__fetcher__update_interval": "50 ms"}
     env, pairs = _join(tmp_path, 1, rest__port=port, **often)
     assert rows_of(pairs) is rows_of(pairs)
-    for number, rows in enumerate((rows_of(pairs), rows_of(rejects(pairs)), counts(pairs))):
-        rows.print().uid(f"sink {number}")  # every other operator has one already
+    for rows in (rows_of(pairs), rows_of(rejects(pairs)), counts(pairs)):
+        rows.print()
     job = env.execute_async("counts")
     expected = {"rows_in": 24, "rows_rejected": 8, "rows_processed": 16, "matched": 20, "rows_rejected_WA-1003": 8}
     found = _wait_for(port, str(job.get_job_id()), expected)
@@ -115,6 +114,6 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     )
     seconds = Types.TUPLE([Types.LONG(), Types.LONG()])
     times = rows_of(pairs).map(lambda row: (row["t_left"] // 1_000_000, row["t_right"] // 1_000_000), seconds)
-    with times.uid("seconds").execute_and_collect() as rows:
+    with times.execute_and_collect() as rows:
         rest = list(rows)
     assert (len(rest), set(rest)) == (12, {(3, 4), (4, 3), (4, 4), (4, 5), (5, 4), (5, 5)})

@@ -6,7 +6,7 @@ The way of a row: `row_streams` (rows to blocks) -> `blocks` (elements to packed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, Unpack
@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyflink.common import Duration as FlinkDuration
-from pyflink.common import Types, WatermarkStrategy
+from pyflink.common import TypeInformation, Types, WatermarkStrategy
 from pyflink.datastream import DataStream, RuntimeExecutionMode
 from pyflink.java_gateway import get_gateway
 from pyflink.table import Table
@@ -26,7 +26,7 @@ from whenabouts.core.protocol import Query
 from whenabouts.core.query_options import takes_options_of
 from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
 from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
-from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, named
+from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, beside, named
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.clock import delay_ms
 from whenabouts.flink_plugin.row_streams import as_given, blocks_of
@@ -65,21 +65,22 @@ class Result:
     @cached_property
     def counts(self) -> DataStream:
         """The counts of `whenabouts.core.metrics`: JSON objects by name, one for each step, to be summed."""
-        blobs = self._tagged(COUNTS)
-        return named(blobs.map(bytes.decode, Types.STRING()), f"{self.name}-counts-read", like=blobs)
+        return self._tagged(COUNTS, bytes.decode, Types.STRING())
 
     def _blocks(self, tag: int, schema: pa.Schema) -> Blocks:
-        return Blocks(self._tagged(tag), schema, ReadBlob(schema))
+        return Blocks(self._tagged(tag, bytes, blob_type()), schema, ReadBlob(schema))
 
-    def _tagged(self, tag: int) -> DataStream:
-        """Blobs of one tag. (Not a side output of Flink's: PyFlink mixes those that nobody reads with the main one.)"""
+    def _tagged(self, tag: int, read: Callable[[bytes], Any], kind: TypeInformation) -> DataStream:
+        """What there is of one tag.
 
-        def of_tag(row: Any) -> Iterator[bytes]:
+        (Not a side output of Flink's: PyFlink mixes those that nobody reads with the main one.)
+        """
+
+        def of_tag(row: Any) -> Iterator[Any]:
             if row[0] == tag:
-                yield bytes(row[1])
+                yield read(bytes(row[1]))
 
-        called = f"{self.name}-{_TAG_NAMES[tag]}"
-        return named(self.operator.flat_map(of_tag, blob_type()), called, like=self.operator)
+        return beside(self.operator.flat_map(of_tag, kind).name(f"{self.name}-{_TAG_NAMES[tag]}"), self.operator)
 
 
 _results: WeakKeyDictionary[Any, Result] = WeakKeyDictionary()

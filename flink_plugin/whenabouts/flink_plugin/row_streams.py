@@ -21,7 +21,7 @@ from pyflink.table.expressions import col, rand
 from pyflink.table.udf import udf
 
 from whenabouts.core.segments import decode, encode
-from whenabouts.flink_plugin.blocks import Blocks, ReadBlob, named
+from whenabouts.flink_plugin.blocks import Blocks, ReadBlob, beside, named
 from whenabouts.flink_plugin.column_types import (
     ToJava,
     arrow_schema_of_rows,
@@ -64,9 +64,7 @@ def rows_of(blocks: Blocks) -> DataStream:
     """Named rows, one element each; asked for again, the same stream."""
     if blocks not in _rows:
         rows = blocks.stream.flat_map(_ToRows(blocks.schema), row_type(blocks.schema))
-        _rows[blocks] = named(
-            rows, f"{blocks.stream._j_data_stream.getTransformation().getUid()}-rows", like=blocks.stream
-        )
+        _rows[blocks] = beside(rows, blocks.stream)
     return _rows[blocks]
 
 
