@@ -10,10 +10,15 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from whenabouts.conformance.options import pytest_addoption
 
 __all__ = ["pytest_addoption"]
+
+# How long an example takes hangs on the machine and on what else it does.
+settings.register_profile("whenabouts", deadline=None)
+settings.load_profile("whenabouts")
 
 # What only newer Sparks have cannot be imported under older ones, and has no doctests to lose.
 _NEWER_SPARK = bool(find_spec("pyspark")) and bool(find_spec("pyspark.sql.streaming.datasource"))
