@@ -88,7 +88,7 @@ def _ranks_of_lists(column: pa.Array) -> IntArray:
 
 def _ranks_of_values(column: pa.Array) -> IntArray:
     try:
-        return np.asarray(pc.rank(column, null_placement="at_start", tiebreaker="dense"), np.int64)
+        return np.asarray(pc.rank(column, tiebreaker="dense"), np.int64)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
         texts = pa.array([repr(value) for value in column.to_pylist()], pa.string())
         return np.asarray(pc.rank(texts, tiebreaker="dense"), np.int64)
