@@ -47,6 +47,8 @@ def parse_duration(value: Duration, *, name: str = "duration") -> int:
     >>> parse_duration("1h30m"), parse_duration("0.5 s"), parse_duration("-PT1.5S")
     (5400000000, 500000, -1500000)
     """
+    if type(value) is int and abs(value) <= MAX_DURATION_US:  # resolved before: steps ask again and again
+        return value
     microseconds = _exact(value, name)
     if microseconds.denominator != 1:
         raise _bad(value, name, "the resolution is one microsecond")
