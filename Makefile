@@ -10,7 +10,7 @@ TWO_AT_ONCE := -n 2
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON
 
-.PHONY: help demo test test-fast test-full test-newest lint bench lock wheel clean
+.PHONY: help demo test test-fast test-full test-newest lint bench bench-full lock wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -39,8 +39,11 @@ lint: .venv/ready ## Style, types, and who imports whom
 	@$(BIN)/mypy
 	@PYTHONPATH=.ci $(BIN)/lint-imports --no-logo
 
-bench: .venv/ready ## Each benchmark beside its peers
-	@set -e; $(WITH_JAVA) for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+bench: .venv/ready ## The quick benchmarks, each beside its peers, and docs/performance.md made of them: under ten minutes
+	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py
+
+bench-full: .venv/ready ## All benchmarks, the engines too: hours
+	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py --full
 
 wheel: .venv/ready ## Build dist/*.whl
 	@rm -rf build dist && $(BIN)/python -m build --wheel --no-isolation

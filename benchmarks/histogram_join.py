@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 import click
 import numpy as np
-from join_core import CONFIDENCE, LENGTHS_US, Workload, workload
+from join_core import CONFIDENCE, LENGTHS_US, WORKLOADS, workload
+from measuring import Suite
 
 from whenabouts.core.correlation import Counters, Times, correlate
 from whenabouts.core.shape_thresholds import thresholds
@@ -58,31 +59,24 @@ def run(
     return call
 
 
-def compare(name: str, work: Workload, templates: int, rounds: int) -> None:
-    """Alternate both joins and print medians per million pairs."""
+def compare(suite: Suite, name: str, templates: int) -> None:
+    """Alternate both joins; their answers differ by the shapes alone."""
+    work = workload(name)
     left, right = (random_templates(seed, templates, *LENGTHS_US) for seed in (3, 4))
     base, target = rows(work.base, left, 5), rows(work.target, right, 6)
+    plain = (Times(base.t_min, base.t_max, base.key), Times(target.t_min, target.t_max, target.key))
     calls = {
         "histograms": run(base, target, work.within_us, (left, right)),
-        "intervals": run(
-            Times(base.t_min, base.t_max, base.key),
-            Times(target.t_min, target.t_max, target.key),
-            work.within_us,
-            ((), ()),
-        ),
+        "intervals": run(*plain, work.within_us, ((), ())),
     }
-    seconds: dict[str, list[float]] = {kind: [] for kind in calls}
     for kind, call in calls.items():
         pairs, counters = call()  # thresholds and kernels are ready from here on
         click.echo(f"workload {name}, {kind}: {pairs:,} pairs, {counters.probed:,} probed by the kernel")
-    for _ in range(rounds):
-        for kind, call in calls.items():
-            start = time.process_time()
-            call()
-            seconds[kind].append(time.process_time() - start)
-    medians = {kind: float(np.median(values)) for kind, values in seconds.items()}
-    told = ", ".join(f"{kind} {median:.4f} CPU-s" for kind, median in medians.items())
-    click.echo(f"workload {name}: {told}; ratio {medians['histograms'] / medians['intervals']:.2f}")
+    suite.compare(f"{WORKLOADS[name][0]}: {templates} templates a side", calls, _pairs, incomparable=["intervals"])
+
+
+def _pairs(answer: tuple[int, Counters]) -> tuple[int, int]:
+    return answer[0], answer[0]
 
 
 def tightness(templates: int) -> None:
@@ -107,8 +101,10 @@ def tightness(templates: int) -> None:
 @click.option("--templates", default=100, show_default=True)
 def main(rounds: int, templates: int) -> None:
     """Print both parts."""
+    suite = Suite("histogram_join", rounds)
     for name in ("A", "B"):
-        compare(name, workload(name), templates, rounds)
+        compare(suite, name, templates)
+    suite.save()
     tightness(500)
 
 

@@ -21,17 +21,15 @@ import os
 
 os.environ["POLARS_MAX_THREADS"] = "1"  # read when polars is imported
 
-import argparse
-import statistics
-import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import click
 import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from measuring import Suite, digest_of_columns
 from numpy.typing import NDArray
 
 from whenabouts.core.correlation import Counters, Times, correlate
@@ -208,83 +206,31 @@ def polars_plain(work: Workload) -> Contender:
 # --- Measuring
 # ------------------------------------------------------------------------------------------------------
 
-
-@dataclass
-class Measured:
-    wall: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-    pairs: int = 0
-    digest: int = 0
+WORKLOADS = {"A": "A: no key, 18 million pairs", "B": "B: 1,000 keys, 2.4 million pairs"}
 
 
-def digest(chunks: list[Chunk]) -> tuple[int, int]:
-    """Number of pairs and an order-independent hash of the multiset: the sum of mixed 64-bit words
-    (splitmix64)."""
-    count, total = 0, 0
-    for base, target in chunks:
-        for first in range(0, len(base), 1 << 20):
-            some = slice(first, first + (1 << 20))
-            word = (base[some].astype(np.uint64) << np.uint64(32)) | target[some].astype(np.uint64)
-            word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            total += int((word ^ (word >> np.uint64(31))).sum(dtype=np.uint64))
-        count += len(base)
-    return count, total % 2**64
-
-
-def measure(contenders: dict[str, Contender], rounds: int, slow: set[str]) -> dict[str, Measured]:
-    """Alternate the contenders, so that a change in the machine's load meets all of them; the slow run in the
-    first round only."""
-    results = {name: Measured() for name in contenders}
-    for turn in range(rounds):
-        for name, run in contenders.items():
-            if turn and name in slow:
-                continue
-            wall, cpu = time.perf_counter(), time.process_time()
-            chunks = run()
-            result = results[name]
-            result.cpu.append(time.process_time() - cpu)
-            result.wall.append(time.perf_counter() - wall)
-            result.pairs, result.digest = digest(chunks)
-            del chunks
-    return results
-
-
-def report(title: str, results: dict[str, Measured], joins: list[str]) -> None:
-    mine = statistics.median(results[joins[0]].cpu)
-    print(f"\n{title}: {results[joins[0]].pairs:,} pairs")
-    print(f"{'':24}{'runs':>5}{'wall s':>10}{'CPU s':>10}{'CPU / auto':>12}")
-    for name, result in results.items():
-        cpu, wall = statistics.median(result.cpu), statistics.median(result.wall)
-        print(f"{name:24}{len(result.cpu):5}{wall:10.4f}{cpu:10.4f}{cpu / mine:12.2f}")
-    answers = {(results[name].pairs, results[name].digest) for name in joins}
-    if len(answers) != 1:
-        sys.exit(f"FAILED: the contenders disagree: { {name: results[name].pairs for name in joins} }")
-    print("same pairs (count and hash): " + ", ".join(joins))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds; medians are printed (default 5)")
-    parser.add_argument("--workload", choices=("A", "B"), action="append", help="default: both")
-    parser.add_argument("--strategies", action="store_true", help="also time eager, lazy and lazy_lookup")
-    arguments = parser.parse_args()
-    more = ("eager", "lazy", "lazy_lookup") if arguments.strategies else ()
-    for name in arguments.workload or ("A", "B"):
+@click.command()
+@click.option("--rounds", default=5, show_default=True, help="alternating rounds; medians are printed")
+@click.option("--workload", "chosen", type=click.Choice(list(WORKLOADS)), multiple=True, default=list(WORKLOADS))
+@click.option("--strategies", is_flag=True, help="also time eager, lazy and lazy_lookup")
+def main(rounds: int, chosen: tuple[str, ...], strategies: bool) -> None:
+    """Time all contenders, alternating."""
+    suite = Suite("join_core", rounds)
+    for name in chosen:
         work = workload(name)
-        joins = {"auto": ours(work, "auto")} | {strategy: ours(work, strategy) for strategy in more}
-        pairs, _ = digest(joins["auto"]())  # also warms the kernels
-        slow = set()
-        if name == "A":
-            joins |= {"DuckDB": duckdb_plain(work), "Polars": polars_plain(work)}
-        else:
-            joins |= {"DuckDB by hand": duckdb_bucketed(work), "DuckDB plain": duckdb_plain(work)}
-            slow = {"DuckDB plain"}
+        pairs, _ = digest_of_columns(ours(work, "auto")())
         # Right after `auto`, so that both find the allocator in the same state.
-        mine = joins.pop("auto")
-        contenders = {"auto": mine, "writing the pairs": writing(pairs)} | joins
-        results = measure(contenders, arguments.rounds, slow)
-        report(f"Workload {name}", results, ["auto", *joins])
+        contenders = {"auto": ours(work, "auto"), "writing the pairs": writing(pairs)}
+        contenders |= {s: ours(work, s) for s in ("eager", "lazy", "lazy_lookup") if strategies}
+        if name == "A":
+            contenders |= {"DuckDB": duckdb_plain(work), "Polars": polars_plain(work)}
+        else:
+            contenders |= {"DuckDB by hand": duckdb_bucketed(work), "DuckDB": duckdb_plain(work)}
+        suite.compare(
+            WORKLOADS[name], contenders, digest_of_columns, incomparable=["writing the pairs"],
+            once=["DuckDB"] if name == "B" else [], rows_in=len(work.base) + len(work.target),
+        )  # fmt: skip
+    suite.save()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from measuring import Suite, digest_of_table
 
 from whenabouts.core import Interval, Point, within
 from whenabouts.core.local import run, window_join
@@ -64,13 +65,6 @@ def uniform_clique(tables: Mapping[str, pa.Table], width: int, **options: Any) -
 def columns_of(names: Iterable[str]) -> list[str]:
     """What everybody gives: the key, every stream's time and row number, and the first and last instant."""
     return ["k", *(f"{column}_{name}" for name in names for column in ("t", "id")), "t_first", "t_last"]
-
-
-def comparable(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """The combinations as sorted integers."""
-    columns = columns_of(names)
-    whole = table.select(columns).cast(pa.schema([(name, pa.int64()) for name in columns]))
-    return whole.sort_by([(f"id_{name}", "ascending") for name in names])
 
 
 def duckdb_as_written(tables: Mapping[str, pa.Table], width: int) -> pa.Table:
@@ -150,10 +144,9 @@ def _ours(query: WindowJoin, tables: list[pa.Table]) -> pa.Table:
 
 def cliques() -> None:
     """3- and 5-way uniform cliques of 100,000 rows a stream, hash, against DuckDB and Polars."""
-    print("uniform cliques, 100,000 rows a stream, 1,000 keys; CPU seconds")
+    suite = Suite("window_join", ROUNDS)
     for k, per_key in ((3, 0.05), (5, 0.05)):
         tables, width = streams(k, 100_000, 1_000, per_key), 20 * SECOND
-        spent, expected = {}, None
         works: dict[str, Callable[[], pa.Table]] = {
             f"whenabouts {s}": partial(_ours, uniform_clique(tables, width, strategy=s), list(tables.values()))
             for s in ("auto", "bew", "few")
@@ -161,15 +154,14 @@ def cliques() -> None:
         works["DuckDB as written"] = partial(duckdb_as_written, tables, width)
         works["DuckDB by slots"] = partial(duckdb_by_slots, tables, width)
         works["Polars by slots"] = partial(polars_by_slots, tables, width)
-        for name, work in works.items():
-            spent[name], found = cpu(work, 5 if name.startswith("when") else 3)
-            found = comparable(found, tables)
-            expected = found if expected is None else expected
-            assert found.equals(expected), name
-        peer = min(s for name, s in spent.items() if not name.startswith("when"))
-        assert expected is not None
-        print(f"  {k}-way, {expected.num_rows:,} combinations: " + ", ".join(f"{n} {s:.3f}" for n, s in spent.items()))
-        print(f"      auto is {peer / spent['whenabouts auto']:.1f} times the fastest peer")
+        suite.compare(f"{k}-way clique", works, partial(digest, names=list(tables)), rows_in=k * 100_000)
+    suite.save()
+
+
+def digest(combinations: pa.Table, names: Sequence[str]) -> tuple[int, int]:
+    """Of the combinations as integers."""
+    columns = columns_of(names)
+    return digest_of_table(combinations.select(columns).cast(pa.schema([(name, pa.int64()) for name in columns])))
 
 
 def real() -> None:

@@ -1,0 +1,174 @@
+"""How the cost of a row and of a pair grows: with rows, keys, the width of the window, streams and queries.
+
+    python benchmarks/growth.py [NAME ...] [--most 10000000]
+
+Batch, local engine, Arrow tables in and out; CPU-seconds of the process, the least of `--rounds`. A cost that grows
+faster than rows and pairs together shows as an exponent above 1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import click
+import numpy as np
+import pyarrow as pa
+from curves import draw, exponent
+from measuring import Suite
+
+from whenabouts.core import Interval, Point, within
+from whenabouts.core.local import run, timing_join
+from whenabouts.core.window_join import WindowJoin
+from whenabouts.planner.selection import select
+
+SECOND = 1_000_000
+LENGTHS_US = (20_000, 200_000)
+TIME = Interval("a", "b", max_uncertainty="200ms")
+
+
+def events(seed: int, rows: int, keys: int, per_key_and_second: float) -> pa.Table:
+    """Events in random order, uncertain by 20 to 200 ms."""
+    random = np.random.default_rng(seed)
+    start = random.integers(0, max(int(rows / keys / per_key_and_second * SECOND), 1), rows)
+    return pa.table(
+        {
+            "k": random.integers(0, keys, rows),
+            "a": start,
+            "b": start + random.integers(*LENGTHS_US, rows, endpoint=True),
+            "id": np.arange(rows),
+        }
+    )
+
+
+def join(rows: int, keys: int, per_key_and_second: float, within_us: int) -> Callable[[], int]:
+    """A timing join, as a call that gives the number of pairs."""
+    left, right = (events(seed, rows, keys, per_key_and_second) for seed in (1, 2))
+    condition = within(within_us, confidence=0.8)
+    return lambda: (
+        timing_join(
+            left, right, on="k", left_time=TIME, right_time=TIME, condition=condition, probability=False
+        ).num_rows
+    )
+
+
+def measure(suite: Suite, series: str, call: Callable[[], int], rows: int) -> tuple[float, int]:
+    """Least CPU-seconds of a call, and its rows; recorded."""
+    spent, found = [], call()
+    for _ in range(suite.rounds):
+        begun = time.process_time()
+        found = call()
+        spent.append(time.process_time() - begun)
+    suite.record(series, spent, rows_in=rows, rows_out=found)
+    click.echo(f"{series}: {min(spent):.4f} CPU-s, {rows:,} rows in, {found:,} out")
+    return min(spent), found
+
+
+def by_rows(suite: Suite, most: int) -> None:
+    """10^4 rows a side to `most`, 1,000 keys, 2.4 partners an event: longer streams."""
+    points = []
+    for rows in _powers(10_000, most):
+        seconds, pairs = measure(suite, f"rows / {rows}", join(rows, 1_000, 1.25, SECOND), 2 * rows)
+        points.append((rows, 1e9 * seconds / (2 * rows + pairs)))
+    _tell(suite, "Rows", points, "rows, each side", "Longer streams at the same density")
+
+
+def by_keys(suite: Suite, most: int) -> None:
+    """1 to 10^6 keys, a million rows a side, 2.4 partners an event."""
+    rows, points = min(1_000_000, most), []
+    for keys in _powers(1, rows):
+        seconds, pairs = measure(suite, f"keys / {keys}", join(rows, keys, 1.25, SECOND), 2 * rows)
+        points.append((keys, 1e9 * seconds / (2 * rows + pairs)))
+    _tell(suite, "Keys", points, "keys", f"The same {rows:,} rows a side over more keys")
+
+
+def by_output(suite: Suite, most: int) -> None:
+    """0.01 to 1,000 partners an event: wider windows over 100,000 rows a side."""
+    rows, points = min(100_000, most), []
+    for partners in (0.01, 0.1, 1, 10, 100, 1_000):
+        per_second = 1.0 if partners <= 10 else 100.0
+        width = int(partners / per_second / 2 * SECOND)
+        call = join(rows, 1 if partners > 10 else 1_000, per_second, max(width, 1_000))
+        seconds, pairs = measure(suite, f"partners wanted / {partners}", call, 2 * rows)
+        points.append((max(pairs, 1) / rows, 1e9 * seconds / (2 * rows + pairs)))
+    _tell(suite, "Output", points, "pairs of an event", f"Wider windows over {rows:,} rows a side")
+
+
+def by_streams(suite: Suite, most: int) -> None:
+    """Uniform cliques of 2 to 6 streams of 50,000 rows, 1,000 keys."""
+    rows, points = min(50_000, most), []
+    for k in (2, 3, 4, 5, 6):
+        random = np.random.default_rng(k)
+        tables = {
+            f"s{place}": pa.table(
+                {"k": random.integers(0, 1_000, rows), "t": np.sort(random.integers(0, rows // 50 * SECOND, rows))}
+            )
+            for place in range(k)
+        }
+        names = list(tables)
+        windows = {(one, other): 20 * SECOND for at, one in enumerate(names) for other in names[at + 1 :]}
+        query = WindowJoin(times=dict.fromkeys(names, Point("t")), windows=windows, on="k")
+        inputs = list(tables.values())
+        seconds, found = measure(
+            suite, f"streams / {k}", lambda query=query, inputs=inputs: run(query, inputs).output.num_rows, k * rows
+        )
+        points.append((k, 1e9 * seconds / (k * rows + found)))
+    _tell(suite, "Streams", points, "streams", f"Cliques of {rows:,} rows a stream")
+
+
+def by_queries(suite: Suite, most: int) -> None:
+    """10 to 10,000 coalescing queries planned together under a budget that binds."""
+    points = []
+    for queries in [n for n in (10, 100, 1_000, 10_000) if n <= most]:
+        seconds, _ = measure(suite, f"queries planned / {queries}", planning(queries), queries)
+        points.append((queries, 1e9 * seconds / queries))
+    _tell(suite, "Queries", points, "queries", "Planning queries of one stream under a memory budget")
+
+
+def planning(queries: int) -> Callable[[], int]:
+    """A call that plans queries of random costs, with room for half of the extents."""
+    random = np.random.default_rng(queries)
+    eager, scans, memory = (random.random(queries).tolist() for _ in range(3))
+    return lambda: len(select(eager, scans, 1.0, memory, shared_memory=0.5, budget=sum(memory) / 2).eager)
+
+
+SWEEPS: Mapping[str, Callable[[Suite, int], None]] = {
+    "rows": by_rows,
+    "keys": by_keys,
+    "output": by_output,
+    "streams": by_streams,
+    "queries": by_queries,
+}
+
+
+def _tell(suite: Suite, title: str, points: list[tuple[float, float]], x_label: str, what: str) -> None:
+    plot = draw(f"growth_{title.lower()}", {"ns": points}, x_label, "CPU-ns of a row or pair")
+    power = 1 + exponent(points[1:])
+    told = ", ".join(f"{cost:,.0f} at {x:,.3g}" for x, cost in points)
+    suite.finding(
+        f"Growth: {title.lower()}",
+        f"{what}: CPU-ns for each row in and each row out {told}. Without the first point the total grows as that "
+        "number "
+        f"to the power of {power:.2f}.",
+        plots=[plot],
+    )
+
+
+def _powers(least: int, most: int) -> list[int]:
+    return [10**n for n in range(12) if least <= 10**n <= most]
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(SWEEPS)))
+@click.option("--most", default=10_000_000, show_default=True, help="the greatest number of rows of a side")
+@click.option("--rounds", default=3, show_default=True)
+def main(names: tuple[str, ...], most: int, rounds: int) -> None:
+    """The sweeps."""
+    suite = Suite("growth", rounds)
+    for name in names or SWEEPS:
+        SWEEPS[name](suite, most)
+    suite.save()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Render docs/performance.md from what the benchmarks have measured; it measures nothing itself.
+
+    python benchmarks/page.py
+
+Input: `results/*.json` (series, pyperf's format), `results/*.claims.json` (what papers say, and whether it held),
+`promises.toml` (ratios that others rely on). A promise without its series is shown as not measured, never left out.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pyperf
+from measuring import RESULTS, SEPARATOR
+from tabulate import tabulate
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "performance.md"
+PLOT = "promises.svg"
+Series = Mapping[str, pyperf.Benchmark]
+
+HEAD = """# Performance
+
+Made by `make bench-full` (`make bench`: the quick part, under ten minutes). Times are CPU-seconds: of the process, or
+of the JVM and all its Python workers. Contenders run in turn in one process on the same rows; where their answers (row
+count and an order-free hash) differ, the run fails and leaves no figure. Medians; in brackets the least and the
+greatest round.
+"""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A ratio that others rely on. `peer`: the fastest of these counts."""
+
+    says: str
+    suite: str
+    ours: str
+    peer: list[str]
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def measured(self, suites: Mapping[str, Series]) -> tuple[float, float, float] | None:
+        """Median, least and greatest ratio, or None where a series is missing."""
+        series = suites.get(self.suite, {})
+        if self.ours not in series or not set(self.peer) <= series.keys():
+            return None
+        mine = series[self.ours]
+        peer = min((series[name] for name in self.peer), key=lambda of: of.median())
+        pairs = list(zip(mine.get_values(), peer.get_values(), strict=False))
+        ratios = [other / own if self.at_least is not None else own / other for own, other in pairs]
+        middle = peer.median() / mine.median() if self.at_least is not None else mine.median() / peer.median()
+        return middle, min(ratios), max(ratios)
+
+    def met(self, ratio: float) -> bool:
+        """Whether a ratio keeps it."""
+        return ratio >= self.at_least if self.at_least is not None else ratio <= (self.at_most or 0)
+
+    def wanted(self) -> str:
+        """The bound in words."""
+        return f"at least {self.at_least:g}" if self.at_least is not None else f"at most {self.at_most:g}"
+
+
+def read_suites(folder: Path) -> dict[str, Series]:
+    """The series of each suite by name."""
+    suites: dict[str, Series] = {}
+    for path in sorted(folder.glob("*.json")):
+        if not path.name.endswith(".claims.json"):
+            suites[path.stem] = {series.get_name(): series for series in pyperf.BenchmarkSuite.load(str(path))}
+    return suites
+
+
+def read_promises(path: Path) -> list[Promise]:
+    """Raises TypeError for an entry with unknown fields or without a needed one."""
+    return [Promise(**entry) for entry in tomllib.loads(path.read_text())["promise"]]
+
+
+def promises_part(promises: Iterable[Promise], suites: Mapping[str, Series]) -> str:
+    """The table of promises."""
+    rows = []
+    for promise in promises:
+        found = promise.measured(suites)
+        told = ("not measured", "") if found is None else (_ratio(found), "yes" if promise.met(found[0]) else "**no**")
+        rows.append([promise.says, promise.wanted(), *told])
+    table = tabulate(rows, ["Ratio of CPU-seconds", "wanted", "measured", "met"], tablefmt="github")
+    return f"## What is promised, and what was measured\n\n![ratios]({_shown(PLOT)})\n\n{table}\n"
+
+
+def _ratio(found: tuple[float, float, float]) -> str:
+    return f"{found[0]:.3g} ({found[1]:.3g} to {found[2]:.3g})"
+
+
+def claims_part(folder: Path) -> str:
+    """What the papers say of their figures and what came out here; then what else was found."""
+    claims = [claim for path in sorted(folder.glob("*.claims.json")) for claim in json.loads(path.read_text())]
+    papers = [_claim(claim) for claim in claims if "claim" in claim]
+    findings = [_claim(claim) for claim in claims if "claim" not in claim]
+    return "\n".join(["## The papers' figures\n", *papers, "## Growth and limits\n", *findings])
+
+
+def _claim(claim: Mapping[str, Any]) -> str:
+    said = f"*{claim['claim']}* **{'Holds.' if claim['holds'] else 'Does not hold.'}** " if "claim" in claim else ""
+    plots = [f"![{claim['figure']}]({_shown(plot)})\n" for plot in claim["plots"]]
+    return "\n".join([f"### {claim['figure']}\n\n{said}{claim['why']}\n", *plots])
+
+
+def suite_part(name: str, series: Series) -> str:
+    """All that one suite measured."""
+    by_workload: dict[str, list[pyperf.Benchmark]] = {}
+    for one in series.values():
+        by_workload.setdefault(one.get_name().rpartition(SEPARATOR)[0], []).append(one)
+    parts = [f"### {name}\n\n`python benchmarks/{name}.py`; {_machine(next(iter(series.values())))}.\n"]
+    for workload, contenders in by_workload.items():
+        first = contenders[0].median()
+        rows = [_row(one, first) for one in contenders]
+        head = [workload, "median", "least to greatest", "rounds", "ratio", "rows out"]
+        parts.append(tabulate(rows, head, tablefmt="github", disable_numparse=True) + "\n")
+    return "\n".join(parts)
+
+
+def _row(one: pyperf.Benchmark, first: float) -> list[str]:
+    values, about = one.get_values(), one.get_metadata()
+    unit = {"second": " s", "byte": " B"}.get(about.get("unit", "second"), "")
+    spread = f"{min(values):.4g} to {max(values):.4g}"
+    rows = about.get("rows_out")
+    name = one.get_name().rpartition(SEPARATOR)[2]
+    told = "" if rows is None else f"{rows:,}"
+    return [name, f"{one.median():.4g}{unit}", spread, str(len(values)), f"{one.median() / first:.2f}", told]
+
+
+def _machine(one: pyperf.Benchmark) -> str:
+    about: Mapping[str, Any] = one.get_metadata()
+    versions = [
+        f"{key.removesuffix('_version')} {value}"
+        for key, value in about.items()
+        if key.endswith("_version") and key != "perf_version"
+    ]
+    told = f"{about.get('date')}, {about.get('cpu_count')} cores of {about.get('cpu_model_name')}"
+    return f"{told}, load {about.get('load', 0.0):.1f} when saved; {', '.join(versions)}"
+
+
+def draw(promises: Iterable[Promise], suites: Mapping[str, Series], path: Path) -> None:
+    """Each measured ratio as a bar on a logarithmic axis, and a mark where it was wanted."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    found = [(promise, ratio) for promise in promises if (ratio := promise.measured(suites)) is not None]
+    with rc_context({"svg.hashsalt": "whenabouts"}):
+        figure = Figure(figsize=(8, 0.6 + 0.3 * len(found)), layout="constrained")
+        axes = figure.subplots()
+        for place, (promise, ratio) in enumerate(reversed(found)):
+            axes.barh(place, ratio[0], color="tab:blue" if promise.met(ratio[0]) else "tab:red", height=0.6)
+            axes.plot([promise.at_least or promise.at_most] * 2, [place - 0.4, place + 0.4], color="black", lw=2)
+        axes.set_yticks(range(len(found)), [promise.says for promise, _ in reversed(found)], fontsize=7)
+        axes.set(xscale="log", xlabel="ratio of CPU-seconds (black: wanted)")
+        figure.savefig(path, metadata={"Date": None})
+
+
+def _shown(plot: str) -> str:
+    return f"../benchmarks/results/{plot}"
+
+
+@click.command()
+def main() -> None:
+    """Write the page."""
+    suites, promises = read_suites(RESULTS), read_promises(HERE / "promises.toml")
+    draw(promises, suites, RESULTS / PLOT)
+    parts = [HEAD, promises_part(promises, suites), claims_part(RESULTS), "## All series\n"]
+    parts += [suite_part(name, series) for name, series in suites.items()]
+    PAGE.write_text("\n".join(parts))
+    click.echo(f"wrote {PAGE.relative_to(HERE.parent)}")
+
+
+if __name__ == "__main__":
+    main()

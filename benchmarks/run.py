@@ -1,0 +1,60 @@
+"""Run the benchmarks one after the other, each in its own process, and render the page.
+
+    python benchmarks/run.py [--full] [--only NAME ...]
+
+The quick part takes less than ten minutes on two cores; the full one some hours, engines included. A benchmark that
+fails is told at the end and leaves the figures that it had; the exit code is then 1.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+HERE = Path(__file__).parent
+RUNS: dict[str, tuple[str | None, str]] = {
+    "join_core": ("--rounds 3", ""),
+    "local_join": ("--rounds 3", ""),
+    "histogram_join": ("--rounds 3", ""),
+    "lookup_hits": ("--seconds 10", ""),
+    "itc_figures": ("--seconds 4 --rounds 1", ""),
+    "window_join": ("cliques", ""),
+    "window_join_curves": (None, "--plots benchmarks/results"),
+    "coalesce": ("--rows 1000000", ""),
+    "extent_complexity": (None, ""),
+    "sliding_aggregate": ("--groups 20", ""),
+    "planner_figures": (None, ""),
+    "planner_mix": (None, ""),
+    "growth": ("--most 1000000 --rounds 1", ""),
+    "spark_join": (None, ""),
+    "spark_window_join": (None, ""),
+    "flink_join": (None, ""),
+}
+"""Arguments of the quick and of the full run by script; None: only in the full one."""
+
+
+@click.command()
+@click.option("--full", is_flag=True, help="everything, the engines too")
+@click.option("--only", type=click.Choice(list(RUNS)), multiple=True, help="these alone")
+def main(full: bool, only: tuple[str, ...]) -> None:
+    """All of them, then the page."""
+    chosen = {name: args[full] for name, args in RUNS.items() if (name in only if only else args[full] is not None)}
+    failed, begun = [], time.monotonic()
+    for at, (name, arguments) in enumerate(chosen.items(), 1):
+        passed = (time.monotonic() - begun) / 60
+        click.secho(f"== {at} of {len(chosen)}, after {passed:.0f} min: {name} {arguments or ''}", bold=True)
+        command = [sys.executable, str(HERE / f"{name}.py"), *shlex.split(arguments or "")]
+        if subprocess.run(command, check=False, cwd=HERE.parent).returncode:
+            failed.append(name)
+    subprocess.run([sys.executable, str(HERE / "page.py")], check=True)
+    if failed:
+        raise click.ClickException(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
