@@ -39,10 +39,10 @@ lint: .venv/ready ## Style, types, and who imports whom
 	@$(BIN)/mypy
 	@PYTHONPATH=.ci $(BIN)/lint-imports --no-logo
 
-bench: .venv/ready ## The quick benchmarks, each beside its peers, and docs/performance.md made of them: under ten minutes
+bench: .venv/ready .venv-peers/ready ## The quick benchmarks, each beside its peers, and docs/performance.md made of them: under ten minutes
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py
 
-bench-full: .venv/ready ## All benchmarks, the engines too: hours
+bench-full: .venv/ready .venv-peers/ready ## All benchmarks, the engines too: hours
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py --full
 
 wheel: .venv/ready ## Build dist/*.whl
@@ -55,9 +55,10 @@ lock: ## Resolve requirements/*.lock anew (needs uv)
 	@$(COMPILE) $(LOCKED) --extra flink pyproject.toml requirements/main.in --output-file requirements/main.lock
 	@$(COMPILE) $(LOCKED) pyproject.toml requirements/newest.in --output-file requirements/newest.lock
 	@$(COMPILE) requirements/build.in --output-file requirements/build.lock
+	@$(COMPILE) requirements/peers.in --output-file requirements/peers.lock
 
 clean: ## Remove the environments, caches and build output
-	rm -rf .venv .venv-newest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-newest .venv-peers build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find core spark_plugin flink_plugin conformance tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: $(INPUTS)
@@ -66,4 +67,9 @@ clean: ## Remove the environments, caches and build output
 
 .venv-newest/ready: $(INPUTS)
 	@.ci/environment.sh .venv-newest newest
+	@touch $@
+
+.venv-peers/ready: .venv/ready requirements/peers.lock
+	@$(BIN)/python -m venv --clear .venv-peers
+	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/peers.lock
 	@touch $@

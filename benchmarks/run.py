@@ -30,6 +30,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "sliding_aggregate": ("--groups 20", ""),
     "planner_figures": (None, ""),
     "planner_mix": (None, ""),
+    "stream_peers": ("--rounds 1", ""),
     "growth": ("--most 1000000 --rounds 1", ""),
     "spark_join": (None, ""),
     "spark_window_join": (None, ""),
