@@ -52,22 +52,34 @@ class Host:
 
 
 def test_a_silent_side_does_not_hold_rows_back_that_wait_for_it() -> None:
-    """The right side stops at 10. At 100 it is idle, the watermark is 100 - 20 from the next step on.
+    """The right side stops at 10. Left's block of 100 makes it idle, and the watermark 100 - 20 from the next step on.
 
-    left   0 10      100     101
+    left   0 10   40 90   100   101
     right  0 10
     """
     query = join(how="left_anti", lateness=Lateness(idle_after=20))
     host = Host(query)
     host.step(host.packed(0, 0, 10), host.packed(1, 0, 10))
-    assert not host.step(host.packed(0, 40, 100))[0].output
+    assert not host.step(host.packed(0, 40, 90))[0].output
+    assert not host.step(host.packed(0, 100))[0].output  # till now all that is known is that a block began at 40
     step, _ = host.step(host.packed(0, 101))
     assert pa.Table.from_batches(step.output)["t"].to_pylist() == [40]
     late, _ = host.step(host.packed(1, 80, 81))
     assert [each.rows["t"].to_pylist() for each in late.rejected] == [[80]]
     waiting = Host(join(how="left_anti", lateness=Lateness()))
-    for times in ((0, 10), (40, 100), (101,)):
+    for times in ((0, 10), (40, 90), (100,), (101,)):
         assert not waiting.step(waiting.packed(0, *times))[0].output
+
+
+def test_no_side_is_idle_while_others_send_blocks_longer_than_it_may_be_behind() -> None:
+    """Either side may be first to bring what it has for the same time, in however many steps."""
+    for first in (0, 1):
+        host = Host(join(lateness=Lateness("1us", "1us", idle_after=20)))
+        for block in range(0, 500, 100):
+            times = range(block, block + 100, 5)
+            for input in (first, 1 - first):
+                rows = list(host.packed(input, *times))
+                assert not any(host.step(iter([row]))[0].rejected for row in rows)
 
 
 def test_a_silent_stream_of_a_window_join_does_not_keep_the_state_of_the_others() -> None:

@@ -75,6 +75,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker("full")
             # Sockets to an engine are closed when its process goes; where warnings are errors, that is no law broken.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+            # A failure that a law asks for may come in a thread of the engine's; what it leads to, the law judges.
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore:Exception in thread:pytest.PytestUnhandledThreadExceptionWarning")
+            )
         gap = harness.capabilities.gaps.get(law_of(item))
         if gap is not None:
             item.add_marker(pytest.mark.xfail(strict=True, reason=f"{gap.kind}: {gap.reason} ({gap.issue})"))

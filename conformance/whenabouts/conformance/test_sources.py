@@ -14,6 +14,8 @@ from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
 from whenabouts.core import Interval, Lateness, within
 from whenabouts.core.deduplication import deduplicated
 from whenabouts.core.harness import Variant
+from whenabouts.core.local import run
+from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.core.timing_join import TimingJoin
 
 FILES, FILE_S, ROWS_PER_SECOND, LATE_S, IDLE_S = 8, 60, 2, 3, 30
@@ -68,6 +70,21 @@ def test_oracle_idle_side(engine: Engine, buckets: int) -> None:
     assert told["rows_in"] == told["rows_processed"] + told["rows_rejected"]
     held = told["rows_stored"] - told["rows_evicted"]
     assert held <= 2 * ROWS_PER_SECOND * (33 + IDLE_S + 3 * FILE_S), f"{held} rows are held at the end"
+
+
+@similar
+def test_differential_idle_input_of_a_temporal_join(engine: Engine) -> None:
+    """Coalesced tuples are joined without waiting for a silent input either: as those of the rows that are in time."""
+    query = TemporalJoin(
+        time="t_max", group="k", values="id", on="k", window="30 s", slide="15 s",
+        lateness=f"{LATE_S} s", idle_after=f"{IDLE_S} s",
+    )  # fmt: skip
+    outcome = engine.run(query, _stalling(), Variant(streaming=True, parallelism=3, restart_after=4))
+    assert multiset.rows(outcome.rejects, ["id"]) == multiset.rows(_rows("right", 1), ["id"])
+    in_time = [_rows("right", 0), _rows("right", FILES - 1)]
+    want = run(query, [pa.concat_tables(tables) for tables in (_stalling()["left"], in_time)]).output
+    assert want.num_rows > 100
+    multiset.assert_same(multiset.rows(outcome.output), multiset.rows(want), "pairs of the rows that were accepted")
 
 
 @similar

@@ -8,6 +8,7 @@ an operator gives leaves as `Tagged` rows. Both hold Arrow bytes (`segments`) an
 from __future__ import annotations
 
 import json
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from whenabouts.core import metrics
 from whenabouts.core.events import reject_rows, rejects_schema, times
 from whenabouts.core.identity import Identity, identity_of
 from whenabouts.core.input_clocks import InputClocks
+from whenabouts.core.lateness import began
 from whenabouts.core.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
@@ -41,6 +43,8 @@ LATEST = -4
 COPIES = 1 << 16
 
 OUTPUT, REJECTED, COUNTS = 0, 1, 2
+
+_TOLD = struct.Struct("<qq")
 
 ROWS_PER_BLOB = 1 << 13
 """Rows that `BlockPacker.split_by_time` keeps together."""
@@ -79,7 +83,7 @@ class Hosting:
         if self.keeps_clocks:
             clocks = InputClocks(store, self.query)
             watermark_us = max(watermark_us, clocks.watermark_us)
-            clocks.take(arrived.latest)
+            clocks.take(arrived.latest, arrived.began)
             arrived.ended |= clocks.ended
         demand = Demand.END if arrived.ended else demand
         return operator.step(store, arrived.arrivals, watermark_us, demand, arrived.latest_us)
@@ -101,7 +105,7 @@ class Packed(NamedTuple):
     `kind`: the number of the input (`COPIES` more for rows that another bucket accounts for, and then `rows` is 0), or
     `REJECTS` (rows that the reader refused, in the rejects schema), `END` (the input has ended), `PRESENT` (nothing,
     for hosts that want to be called), `LATEST - i` (how far time has come in input i in all buckets, for operators and
-    hosts that need it; `END_OF_TIME` once the input has ended).
+    hosts that need it: two instants, see `_told`).
     `clock_us`: the greatest `t_max` among the rows, all that a watermark needs.
     """
 
@@ -149,17 +153,23 @@ class BlockPacker:
 
     def ended(self) -> Iterator[Packed]:
         """To every bucket, that this input has ended; the hosting must be `flushed`."""
-        return self._told(END_OF_TIME, 0)
+        return self._told(END_OF_TIME, NO_WATERMARK, 0)
 
     def _latest(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
         """To every bucket, how far time has come in these blocks."""
-        greatest = [int(times(block)[1].max()) for block in blocks if block.num_rows]
-        if greatest and (self._operator.needs_latest or self._hosting.keeps_clocks):
-            yield from self._told(max(greatest), max(greatest))
+        query = self._hosting.query
+        t_max = [times(block)[1] for block in blocks if block.num_rows]
+        if t_max and (self._operator.needs_latest or self._hosting.keeps_clocks):
+            greatest = max(int(t.max()) for t in t_max)
+            first = NO_WATERMARK
+            if query.idle_after_us is not None:
+                first = min(began(t, query.lateness_us[self._input]) for t in t_max)
+            yield from self._told(greatest, first, greatest)
 
-    def _told(self, us: int, clock_us: int) -> Iterator[Packed]:
+    def _told(self, greatest_us: int, began_us: int, clock_us: int) -> Iterator[Packed]:
+        """To every bucket, the greatest `t_max` (`END_OF_TIME` once the input has ended), and when the block began."""
         for bucket in range(self._hosting.buckets):
-            yield Packed(bucket, LATEST - self._input, 0, clock_us, us.to_bytes(8, "little", signed=True))
+            yield Packed(bucket, LATEST - self._input, 0, clock_us, _TOLD.pack(greatest_us, began_us))
 
     def _placed(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         if not any(block.num_rows for block in blocks):
@@ -183,6 +193,7 @@ class Arrived:
     rows_rejected: int = 0
     ended: bool = False
     latest: dict[int, int] = field(default_factory=dict)
+    began: dict[int, int] = field(default_factory=dict)
 
     @property
     def latest_us(self) -> int:
@@ -196,14 +207,19 @@ class Arrived:
             if kind == END:
                 self.ended = True
             elif kind <= LATEST:
-                told = int.from_bytes(blob, "little", signed=True)
-                self.latest[LATEST - kind] = max(self.latest.get(LATEST - kind, NO_WATERMARK), told)
+                self._hear(LATEST - kind, *_TOLD.unpack(blob))
             elif kind == REJECTS:
                 self.rejects.append(blob)
                 self.rows_rejected += rows
             elif kind != PRESENT:
                 block = decode(blob, operator.readers[kind % COPIES].block_schema)
                 self.arrivals.append((Arrival if kind < COPIES else Copied)(kind % COPIES, block))
+
+    def _hear(self, input: int, greatest_us: int, began_us: int) -> None:
+        """News of an input: of blocks that come together the first beginning counts."""
+        self.latest[input] = max(self.latest.get(input, NO_WATERMARK), greatest_us)
+        if greatest_us != END_OF_TIME:
+            self.began[input] = min(self.began.get(input, END_OF_TIME), began_us)
 
 
 class Tagged(NamedTuple):
@@ -218,7 +234,8 @@ def tagged_rows(step: Step, arrived: Arrived, operator: Operator, inputs: tuple[
     for batch in step.output:
         for piece in _pieces(batch):
             yield Tagged(OUTPUT, encode(piece))
-    counts = Counter(step.metrics) + Counter(step.gauges)
+    counts = Counter(step.metrics)
+    counts.update(step.gauges)  # not a sum of counters, which has no counts below 0: a row may be refused steps later
     for blob in arrived.rejects:
         yield Tagged(REJECTED, blob)
     raw = [reader.schema for reader in operator.readers]

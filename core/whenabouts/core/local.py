@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Unpack
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.coalescing import Coalesce, CoalesceOptions
 from whenabouts.core.deduplication import Identifying, deduplicated
 from whenabouts.core.errors import Code, EmptyInputWarning, RejectedRowsWarning
 from whenabouts.core.events import reject_rows, rejects_schema, times
-from whenabouts.core.lateness import watermark_of
+from whenabouts.core.lateness import began, watermark_of, watermark_past_idle
 from whenabouts.core.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
@@ -291,6 +293,7 @@ class _Commit(NamedTuple):
     stores: list[DictStore]
     timers: list[int | None]
     greatest: list[int]
+    began: list[int]
     output: list[pa.RecordBatch]
     rejected: list[Rejected]
     metrics: Counter[str]
@@ -313,6 +316,7 @@ class _Host:
         self._stores = [DictStore() for _ in range(buckets)]
         self._timers: list[int | None] = [None] * buckets
         self._greatest = [NO_WATERMARK] * len(schemas)
+        self._began = [NO_WATERMARK] * len(schemas)
         self.watermark_us = NO_WATERMARK
         self._output: list[pa.RecordBatch] = []
         self._rejected: list[Rejected] = []
@@ -322,13 +326,14 @@ class _Host:
         """Raw batches of every input, read and sent to buckets: the arrivals of each bucket in turn."""
         per_bucket: list[list[Arrival]] = [[] for _ in self._stores]
         for reader, raw in zip(self.operator.readers, batches, strict=True):
+            blocks = []
             for batch in raw:
                 block, rejected = reader.read(batch)
                 self._count_rejects(batch.num_rows, rejected)
-                if block.num_rows:
-                    self._greatest[reader.input] = max(self._greatest[reader.input], int(times(block)[1].max()))
+                blocks.append(block)
                 for bucket, arrival in self._split(reader.input, block):
                     per_bucket[bucket].append(arrival)
+            self._note(reader.input, [times(block)[1] for block in blocks if block.num_rows])
         yield from per_bucket
 
     def take_in(self, batches: Sequence[Sequence[pa.RecordBatch]], demand: Demand) -> None:
@@ -342,8 +347,9 @@ class _Host:
         """Let the watermark follow the rows seen so far; an input that has ended holds nothing back."""
         come = [END_OF_TIME if done else us for done, us in zip(ended, self._greatest, strict=True)]
         if not all(ended):
-            now_us = watermark_of(come, self._query.lateness_us, self._query.idle_after_us)
-            self.watermark_us = max(self.watermark_us, now_us)
+            lateness_us, idle_after_us = self._query.lateness_us, self._query.idle_after_us
+            past_idle = watermark_past_idle(self._began, lateness_us, idle_after_us)
+            self.watermark_us = max(self.watermark_us, watermark_of(come, lateness_us), past_idle)
 
     def finish(self) -> None:
         """The input has ended: every bucket gives what is still to come."""
@@ -367,12 +373,19 @@ class _Host:
         """All that a checkpoint would hold."""
         stores = [store.copy() for store in self._stores]
         return _Commit(
-            stores, self._timers[:], self._greatest[:], self._output[:], self._rejected[:], self.metrics.copy()
+            stores,
+            self._timers[:],
+            self._greatest[:],
+            self._began[:],
+            self._output[:],
+            self._rejected[:],
+            self.metrics.copy(),
         )
 
     def restore(self, commit: _Commit) -> None:
         """Go back to a commit."""
-        self._stores, self._timers, self._greatest, self._output, self._rejected, self.metrics = commit
+        self._stores, self._timers, self._greatest, self._began = commit[:4]
+        self._output, self._rejected, self.metrics = commit[4:]
 
     def outcome(self) -> Outcome:
         """Everything given so far, as tables."""
@@ -383,6 +396,15 @@ class _Host:
             pa.Table.from_batches(rejected, rejects_schema(schemas)),
             self.metrics,
         )
+
+    def _note(self, input: int, t_max: Sequence[NDArray[np.int64]]) -> None:
+        """How far an input has come with the rows of a step."""
+        if not t_max:
+            return
+        self._greatest[input] = max(self._greatest[input], *(int(t.max()) for t in t_max))
+        if self._query.idle_after_us is not None:
+            first = min(began(t, self._query.lateness_us[input]) for t in t_max)
+            self._began[input] = max(self._began[input], first)
 
     def _split(self, input: int, block: pa.RecordBatch) -> Iterator[tuple[int, Arrival]]:
         if len(self._stores) == 1:

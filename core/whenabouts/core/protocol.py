@@ -11,6 +11,9 @@ randomness or I/O. A host - a Spark or Flink adapter, or the local engine - does
 4. emits `output` and `rejected`, and calls `step` again, without blocks, once the watermark reaches `timer_us`;
 5. tells a bucket how far time has come in the others, where the operator `needs_latest`.
 
+What arrives together may be one step or several, of rows or of news alone, and a bucket's timer may be a step of its
+own: an operator gives the same for all of them.
+
 A host knows nothing else of an operator. If a new kind of operator needs a new branch in a host, this file is wrong.
 """
 
@@ -141,10 +144,12 @@ class Operator(Protocol):
     ) -> Step:
         """Take in `arrivals` under `watermark_us`: no row that is not late has `t_max` below it, now or later.
 
-        `latest_us`: the greatest `t_max` that the host has seen in any bucket, where the operator `needs_latest`.
+        `latest_us`: the greatest `t_max` in any bucket that the host knows of in this step, where the operator
+        `needs_latest`; what it was told before, it remembers itself.
 
         A row with `t_max < watermark_us` is late and rejected (WA-1010). The watermark never goes back between the
-        calls for one store. Equal calls on equal stores give equal results: a host may replay a step.
+        calls for one store: where an engine forgets it over a restart, its host keeps it with the store. Equal calls
+        on equal stores give equal results: a host may replay a step.
         """
 
     def rows_held(self, store: SegmentStore) -> int:

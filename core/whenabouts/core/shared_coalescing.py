@@ -232,10 +232,10 @@ class SharedOperator:
         if kept_for:
             shared.append(blocks)
         for name, entry in book.queries.items():
-            due = entry.timer_us is not None and entry.timer_us <= until
-            if entry.scheme == EAGER and (blocks or due or demand is Demand.END):
+            # All settle under the same watermarks, so that a row which several of them reject is seen in one step.
+            if entry.scheme == EAGER and (blocks or until > was.until):
                 mine, inner = self._of_query(name, blocks), _own_store(store, entry)
-                found = self.operators[name].step(inner, mine, watermark_us, demand, latest_us)
+                found = self.operators[name].step(inner, mine, watermark_us, demand, latest)
                 entry.timer_us = found.timer_us
                 _count_rows(entry, found, step)
                 self._take(name, found, step, refused)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.coalescing import Coalesce, CoalesceOptions, blocks_in_time, coalescing_reader, column_names
-from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.events import times
 from whenabouts.core.extent_stream import ExtentStream, Look, Runs
@@ -44,6 +44,7 @@ class TemporalJoinOptions(CoalesceOptions, total=False):
     matches: Matches | None
     min_duration: Duration | None
     suffixes: tuple[str, str]
+    idle_after: Duration | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,8 @@ class TemporalJoin(Coalesce):
     `on`: group or value columns that must be equal. `relation`: one of `periods.PREDICATES` between the left and the
     right period. `matches`: a further predicate, see `Matches`. `min_duration`: least duration of the intersection. A
     slide of so many rows counts those of the left input: both windows end with each such tuple, at its (time, group).
-    Needs a window. Raises QueryError WA-2006 besides what `Coalesce` raises.
+    Needs a window. `idle_after`: how far an input may be behind before it is not waited for (see
+    `timestamps.Lateness`). Raises QueryError WA-2006 besides what `Coalesce` raises.
 
     >>> TemporalJoin(time="t", group="region", values="humidity", window="1h", slide="1m", min_duration="4m").relation
     'overlaps'
@@ -64,6 +66,7 @@ class TemporalJoin(Coalesce):
     matches: Matches | None = None
     min_duration: Duration | None = None
     suffixes: tuple[str, str] = ("_left", "_right")
+    idle_after: Duration | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,8 +82,9 @@ class TemporalJoin(Coalesce):
         for name in self.on:
             if name not in (*self.group, *self.values):
                 raise QueryError(Code.BAD_OPTION, f"on names {name!r}", "it is neither a group nor a value column")
-        if self.min_duration is not None:
-            object.__setattr__(self, "min_duration", parse_non_negative(self.min_duration, name="min_duration"))
+        for name in ("min_duration", "idle_after"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, parse_non_negative(getattr(self, name), name=name))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -91,6 +95,11 @@ class TemporalJoin(Coalesce):
     def lateness_us(self) -> tuple[int, ...]:
         """Microseconds of lateness, the same for both."""
         return super().lateness_us * 2
+
+    @property
+    def idle_after_us(self) -> int | None:
+        """Microseconds, None where a silent input is waited for."""
+        return None if self.idle_after is None else parse_duration(self.idle_after)
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TemporalJoinOperator:  # type: ignore[override]
         """The operator for a left and a right schema."""

@@ -330,8 +330,9 @@ class Lateness:
 
     `idle_after`: a side whose clock (its greatest `t_max` less its lateness) is so far behind the other side's is idle:
     it no longer holds the watermark back, so that results come out and state stays bounded while one side is silent.
-    The other side's event time tells it, no wall clock does: a replay gives the same rows. When the idle side goes on,
-    rows that the watermark has passed are late, and rejected as such. None: a silent side is waited for.
+    The other side's event time tells it, no wall clock does: a replay gives the same rows. What counts is when its last
+    block (file, micro-batch) began, so that no side is idle for the length of a block. When the idle side goes on, rows
+    that the watermark has passed are late, and rejected as such. None: a silent side is waited for.
 
     >>> Lateness(left="5 s")
     Lateness(left=5000000, right=0, idle_after=None)
