@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from whenabouts.core import Interval, Lateness, between
+from whenabouts.core import Interval, Lateness, Point, between
+from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.hosting import Hosting
 from whenabouts.core.protocol import Arrival, Demand
 from whenabouts.core.state_forecast import forecast_state
 from whenabouts.core.stores import DictStore
 from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_join import WindowJoin
 
 SECOND = 1_000_000
 
@@ -46,3 +50,32 @@ def test_state_is_within_a_fifth_of_its_forecast(every_s: int) -> None:
         assert forecast[name].bytes == pytest.approx(size, rel=0.2)
         raw_bytes = rows * (8 + 8 + 4 + 4 + 6)
         assert size < 1.3 * raw_bytes
+
+
+@pytest.mark.parametrize("kind", ["bew", "few", "coalesce"])
+def test_state_of_other_queries_is_within_a_fifth_of_its_forecast(kind: str) -> None:
+    schema = pa.schema({"t": pa.int64(), "k": pa.int64(), "v": pa.int64()})
+    late = "2 s"
+    query: Any
+    if kind == "coalesce":
+        query = Coalesce(time="t", group="k", values="v", window="60 s", slide="10 s", lateness=late, scheme="lazy")
+    else:
+        windows = {("a", "b"): "10 s", ("b", "c"): ("0 s", "20 s")}
+        query = WindowJoin(
+            times=dict.fromkeys("abc", Point("t")), windows=windows, on="k", lateness=late, strategy=kind
+        )
+    rates, every_s, rng = [200, 100, 50][: len(query.inputs)], 4, np.random.default_rng(1)
+    operator, store = query.operator([schema] * len(rates), streaming=True), DictStore()
+    sizes, steps = [], 60
+    for step in range(steps):
+        arrivals = []
+        for input, rate in enumerate(rates):
+            t = np.sort(rng.integers(step * every_s * SECOND, (step + 1) * every_s * SECOND, rate * every_s))
+            k, v = rng.integers(0, 1000, len(t)), rng.integers(0, 9, len(t))
+            raw = pa.record_batch([pa.array(t), pa.array(k), pa.array(v)], schema=schema)
+            arrivals.append(Arrival(input, operator.readers[input].read(raw).block))
+        operator.step(store, arrivals, step * every_s * SECOND - 2 * SECOND, Demand.FLUSH)
+        sizes.append(store.bytes_held)
+    forecast = forecast_state(query, [schema] * len(rates), rates, every=f"{every_s} s")
+    told = sum(each.bytes for each in forecast.values())
+    assert told == pytest.approx(np.mean(sizes[steps // 2 :]), rel=0.2)

@@ -11,7 +11,8 @@ import pytest
 
 from whenabouts.core import Point
 from whenabouts.core.local import run
-from whenabouts.core.window_cost import Operations, Prices, alternatives, cheapest, choose, expected
+from whenabouts.core.window_cost import Operations, Prices, alternatives, choose, expected
+from whenabouts.core.window_cost import cheapest_algorithm as cheapest
 from whenabouts.core.window_join import WindowJoin
 from whenabouts.core.window_walks import walk_from
 

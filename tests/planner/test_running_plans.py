@@ -13,7 +13,7 @@ from whenabouts.core import QueryError
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import coalesce, run_stream
 from whenabouts.core.shared_coalescing import QUERY
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.planner import AtomicCosts, CoalescingQuery, PlanChangedWarning, Registry, Statistics, parse_query
 from whenabouts.planner.calibration import (
     CP,
@@ -111,11 +111,11 @@ def test_what_cannot_be_registered_or_shared() -> None:
     registry.register("planned", query)
     with pytest.raises(QueryError, match="WA-2006: query 'planned' is planned only"):
         registry.share(_stream().schema)
-    with pytest.raises(QueryError, match="WA-2006: TimingJoin is no coalescing query"):
-        registry.register("join", TimingJoin.__new__(TimingJoin))  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="WA-2006: TemporalJoin is nothing that can be planned"):
+        registry.register("join", TemporalJoin.__new__(TemporalJoin))
     with pytest.raises(QueryError, match="WA-2006: no query is given for the name 'b'"):
         registry.register("b", Statistics())
-    with pytest.raises(QueryError, match="WA-2112: line 1, column 1"):
+    with pytest.raises(QueryError, match="WA-2113: line 1, column 15: no stream 'a' is given"):
         registry.register("c", "SELECT * FROM a, b WHERE WINDOW(a, b) = '2 s'")
 
 
@@ -124,7 +124,7 @@ def test_a_plan_of_another_release_is_kept_by_pins_and_its_changes_are_told(monk
     registry.register("hot", CoalescingQuery(("v",), ("k",), rows=10), Statistics(0.8))
     registry.register("wet", CoalescingQuery(("w",), ("k",), rows=10), Statistics(0.1))
     before = registry.plan()
-    monkeypatch.setattr("whenabouts.planner.registry.release", lambda: "99.0")
+    monkeypatch.setattr("whenabouts.planner.coalescing_plans.release", lambda: "99.0")
     registry.observe("hot", Statistics(0.0))
     with pytest.warns(PlanChangedWarning, match="release 99.0 would decide: hot: eager -> lazy, wet: eager -> lazy"):
         assert registry.replan(before).choices == before.choices

@@ -1,8 +1,10 @@
-"""`whenabouts plan`: decides eager or lazy for the queries of a plan file."""
+"""`whenabouts plan`: decides what the queries of a plan file leave open, and says why."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,18 +16,46 @@ from whenabouts.core.errors import Code, InputError
 @click.option("--explain", is_flag=True, help="Print every query's choice, costs, statistics and predicted state.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan as JSON.")
 @click.option("--compare", type=click.Path(path_type=Path), help="Print where an exported plan decided otherwise.")
-def plan(queries: Path, explain: bool, output: Path | None, compare: Path | None) -> None:
-    """Decide which of many coalescing queries keep an extent of their own and which share a lazy one.
+@click.option(
+    "--keep", type=click.Path(path_type=Path), help="Keep an exported plan's decisions, unless new ones win clearly."
+)
+@click.option(
+    "--stream", "streams", multiple=True, metavar="NAME=PATH",
+    help="Files of a stream: its columns, and how many rows a second there are. Needed for texts that join.",
+)  # fmt: skip
+@click.option("--time", "times", multiple=True, metavar="[NAME=]SPEC", help="Time of all streams, or of one.")
+@click.option("--max-uncertainty", metavar="D", help="Greatest length of an interval.")
+@click.option("--min-uncertainty", metavar="D", help="Least length of an interval.")
+def plan(
+    queries: Path,
+    explain: bool,
+    output: Path | None,
+    compare: Path | None,
+    keep: Path | None,
+    streams: tuple[str, ...],
+    **arguments: Any,
+) -> None:
+    """Decide what queries leave open: eager or lazy for all that coalesce together, and each join's algorithm.
 
-    QUERIES is a YAML or JSON file: `queries` with name, coalesce, group, window (or query: text) and statistics, and
-    optionally weights, costs and a memory_budget. Or it is a .sql file: queries with a semicolon between them, each
-    with a name if a comment says `-- name: NAME` before it. Costs that nobody gives are those that were calibrated.
+    QUERIES is a YAML or JSON file: `queries` with name, coalesce, group, window (or query: text, or the parts of a join
+    or window_join) and statistics, and optionally streams, weights, costs and a memory_budget. Or it is a .sql file:
+    queries with a semicolon between them, each with a name if a comment says `-- name: NAME` before it. Costs that
+    nobody gives are those that were calibrated.
     """
+    from whenabouts.cli.plan_streams import streams_of
     from whenabouts.planner import Plan, read_plan_file
     from whenabouts.planner.calibration import stored_calibration
 
     stored = stored_calibration()
-    decided = read_plan_file(queries, stored).plan()
+    registry = read_plan_file(queries, stored, streams_of(streams, arguments))
+    if keep is None:
+        decided = registry.plan()
+    else:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            decided = registry.adopt(_read(keep))
+        for warning in found:
+            click.echo(f"note: {warning.message}", err=True)
     if explain:
         click.echo(decided.explain())
         click.echo("costs: " + ("made up, see whenabouts calibrate" if stored is None else f"of {stored.machine}"))
@@ -33,10 +63,7 @@ def plan(queries: Path, explain: bool, output: Path | None, compare: Path | None
         for name, scheme in decided.choices.items():
             click.echo(f"{name}\t{scheme}")
     if compare is not None:
-        try:
-            before = Plan.from_json(compare.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(Code.UNREADABLE_FILE, str(error), "give a plan written with -o") from error
+        before = Plan.from_json(_read(compare))
         if before.release != decided.release:
             click.echo(f"planned by release {before.release or 'unknown'}, this is {decided.release}", err=True)
         for name, (then, now) in before.diff(decided).items():
@@ -46,3 +73,10 @@ def plan(queries: Path, explain: bool, output: Path | None, compare: Path | None
             output.write_text(decided.to_json(), encoding="utf-8")
         except OSError as error:
             raise InputError(Code.UNREADABLE_FILE, str(error), "choose a file that can be written") from error
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(Code.UNREADABLE_FILE, str(error), "give a plan written with -o") from error

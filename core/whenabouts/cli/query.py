@@ -54,7 +54,7 @@ def query(*, text: str, streams: tuple[str, ...], common: CommonOptions, **argum
     from whenabouts.planner import parse_query
 
     asked = parse_query(_text_of(text))
-    paths = _paths(streams)
+    paths = paths_of(streams)
     common = replace(common, stream=common.stream or "" in streams)
     schemas = {name: schema_of(path) for name, path in paths.items() if name in asked.streams}
     bound = asked.bind(schemas, _times(asked, arguments), _lateness(asked, common))
@@ -96,7 +96,8 @@ def _text_of(text: str) -> str:
         raise InputError(Code.UNREADABLE_FILE, f"{text[1:]}: {error}", "give a file that holds a query") from error
 
 
-def _paths(streams: tuple[str, ...]) -> dict[str, str]:
+def paths_of(streams: tuple[str, ...]) -> dict[str, str]:
+    """Paths by stream name, from `NAME=PATH`."""
     paths: dict[str, str] = {}
     for given in filter(None, streams):
         name, equals, path = given.partition("=")

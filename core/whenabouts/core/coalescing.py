@@ -10,13 +10,14 @@ extent to come can hold), `extent_stream` (which extents are final, with `window
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Required, TypedDict
 
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.choices import Choice, Load, Value, ruled
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, InputError, QueryError, SingleBucketWarning
 from whenabouts.core.events import EventReader
@@ -134,6 +135,27 @@ class Coalesce:
             self.scheme != "lazy",
             self.lateness_us[0],
         )
+
+    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+        """What is chosen where the query says `auto`, and why. `pins`: decided by hand.
+
+        Alone a query is eager: either scheme takes about the same time, and runs take less memory wherever tuples
+        coalesce. Among others over its stream the planner decides by costs.
+
+        >>> print(*Coalesce(time="t", values="v").choices())
+        scheme = eager: alone both take about the same time, and runs take less memory the more tuples coalesce
+        """
+        asked = (pins or {}).get("scheme", self.scheme)
+        why = "alone both take about the same time, and runs take less memory the more tuples coalesce"
+        return [ruled("scheme", "eager" if asked == "auto" else asked, why, pinned=asked != "auto")]
+
+    def kept_for_us(self, input: int) -> int:
+        """How far behind the watermark the time of a row is when no extent to come holds it any more: on average, half
+        a slide having passed since the last one. Zero where no time but a number of rows, or no window, bounds it."""
+        extents = self.extents
+        if extents.window.width_us is None:
+            return 0
+        return max(extents.window.reach_us - (extents.slide_us or 0) // 2, 0)
 
     def warn_of_one_bucket(self, streaming: bool) -> None:
         """Warn (`SingleBucketWarning`, WA-2081) of a stream that cannot be spread: its window counts all rows."""

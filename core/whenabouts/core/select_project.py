@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.choices import Choice, Choosing, Load, Value
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.events import EventReader, Events
 from whenabouts.core.expressions import Expression, evaluate
@@ -90,6 +91,19 @@ class SelectProject:
     def idle_after_us(self) -> int | None:
         """That of the query."""
         return self.query.idle_after_us
+
+    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+        """Those of the query."""
+        return self._inner.choices(load, pins)
+
+    def kept_for_us(self, input: int) -> int:
+        """That of the query."""
+        return self._inner.kept_for_us(input)
+
+    @property
+    def _inner(self) -> Choosing:
+        assert isinstance(self.query, Choosing)
+        return self.query
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> SelectProjectOperator:
         """The operator for inputs of these schemas."""

@@ -1,25 +1,31 @@
-"""How large the state of a timing join will be, before it runs: from the query, the rates and the size of a step.
+"""How large the state of a query will be, before it runs: from the query, the rates and the size of a step.
 
-A row of an input stays while a future row of the other one can match it: until the watermark has passed its `t_max` by
-`behind`, the operator's own bound. When a step that spans `every` of event time has been taken in, the watermark in
-force was set by the step before it, `lateness` behind its last row: so rows of the last `every + lateness + behind` are
-held. Segments go as a whole, a step's rows being cut into four: on average an eighth of a step's rows stays on.
+A row of an input stays while a row to come can need it: until the watermark has passed its `t_max` by what the query
+says (`kept_for_us`). When a step that spans `every` of event time has been taken in, the watermark in force was set by
+the step before it, `lateness` behind its last row: so rows of the last `every + lateness + kept` are held. Segments go
+as a whole, a step's rows being cut into four: on average an eighth of a step's rows stays on.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from whenabouts.core.choices import Choice, Choosing, Load, Value, ruled
+from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.durations import Duration, parse_duration
+from whenabouts.core.protocol import Query
 from whenabouts.core.segmented_state import SEGMENTS_PER_STEP
 from whenabouts.core.segments import stored_fields
-from whenabouts.core.timing_join import TimingJoin
 
 BYTES_OF_TEXT = 16
 """Of a column whose width varies, unless the caller knows better; with it four bytes for where it ends."""
+
+BYTES_PER_BUCKET = 64 << 20
+"""State of a bucket should not be more: a step loads the part of it that its rows can reach."""
 
 
 class StateForecast(NamedTuple):
@@ -30,35 +36,71 @@ class StateForecast(NamedTuple):
 
 
 def forecast_state(
-    query: TimingJoin,
+    query: Query,
     schemas: Sequence[pa.Schema],
     rates: Sequence[float],
     *,
     every: Duration,
     text: Mapping[str, float] | None = None,
 ) -> dict[str, StateForecast]:
-    """The state of a plain inner join by input, at `rates` rows a second taken in `every` so often.
+    """The state of a query on streams by input, at `rates` rows a second taken in `every` so often.
 
-    `text`: mean bytes of columns whose width varies (16 otherwise). Modes other than inner keep marks or notes on top
-    of it. Raises what `query.operator` raises for a stream.
+    For timing joins that are plain inner ones (other modes keep marks or notes on top of it), window joins, and lazy
+    coalescing over a window of time. `text`: mean bytes of columns whose width varies (16 otherwise). Raises what
+    `query.operator` raises for a stream.
 
     >>> from whenabouts.core import Lateness, Point, within
+    >>> from whenabouts.core.timing_join import TimingJoin
     >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("5 s", confidence=1),
     ...                    lateness=Lateness("2 s", "2 s"))
     >>> schema = pa.schema({"t": pa.timestamp("us"), "id": pa.int64()})
     >>> forecast_state(query, [schema, schema], [100, 10], every="8 s")["left"]
     StateForecast(rows=1600.0, bytes=25600.0)
     """
+    size = row_bytes(query, schemas, text)
+    return expected_state(query, Load(rates=dict(zip(query.inputs, rates, strict=True)), every=every, row_bytes=size))
+
+
+def row_bytes(query: Query, schemas: Sequence[pa.Schema], text: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Bytes of a row of each input in state. Raises what `query.operator` raises for a stream."""
     operator = query.operator(schemas, streaming=True)
-    step_us, lateness_us = parse_duration(every), max(query.lateness_us)
+    if isinstance(query, Coalesce):  # both ends of a time, and what makes runs: see `stored_tuples`
+        names = (*query.coalescing.group, *query.coalescing.values)
+        size = [16.0 + sum(_bytes(schema.field(name), text or {}) for name in names) for schema in schemas]
+        return dict(zip(query.inputs, size, strict=True))
+    fields = [stored_fields(reader.block_schema) for reader in operator.readers]
+    return {
+        name: sum(_bytes(field, text or {}) for field in mine) for name, mine in zip(query.inputs, fields, strict=True)
+    }
+
+
+def expected_state(query: Query, load: Load) -> dict[str, StateForecast]:
+    """`forecast_state` by what is known; a rate that is not known is one row a second."""
+    assert isinstance(query, Choosing)
+    step_us = parse_duration(load.every)
     found = {}
     for input, name in enumerate(query.inputs):
-        behind_us = -operator.obsolete_before(input, 0)
-        held_us = step_us + lateness_us + behind_us + step_us / (2 * SEGMENTS_PER_STEP)
-        rows = rates[input] * held_us / 1_000_000
-        fields = stored_fields(operator.readers[input].block_schema)
-        found[name] = StateForecast(rows, rows * sum(_bytes(field, text or {}) for field in fields))
+        held_us = step_us + max(query.lateness_us) + query.kept_for_us(input) + step_us / (2 * SEGMENTS_PER_STEP)
+        rows = (load.rate(name) or 1.0) * max(held_us, 0) / 1_000_000
+        found[name] = StateForecast(rows, rows * load.bytes_of(name))
     return found
+
+
+def buckets(size: float, load: Load, *, spread: bool, pins: Mapping[str, Value] | None = None) -> Choice:
+    """Into how many buckets the keys go, for so many bytes of state: a multiple of the tasks that run at once.
+
+    `spread`: whether rows can be told apart, by a key or by time slots.
+
+    >>> [buckets(size, Load(parallelism=8), spread=True).value for size in (1e6, 1e9)]
+    [8, 16]
+    """
+    if pins is not None and "buckets" in pins:
+        return ruled("buckets", pins["buckets"], "", pinned=True)
+    if not spread:
+        return ruled("buckets", 1, "there is neither a key nor a time slot by which rows could be told apart")
+    rounds = max(math.ceil(size / (load.parallelism * BYTES_PER_BUCKET)), 1)
+    told = "one for each task" if rounds == 1 else f"{rounds} for each task, so that none holds more than 64 MiB"
+    return ruled("buckets", load.parallelism * rounds, told)
 
 
 def _bytes(field: pa.Field, text: Mapping[str, float]) -> float:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Required, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Required, TypedDict
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.choices import Choice, Load, Value
 from whenabouts.core.clocks import resolve_clocks
 from whenabouts.core.conditions import Condition
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
@@ -34,6 +35,7 @@ from whenabouts.core.side_rows import Finality, JoinOutput, one_batch, table_of
 from whenabouts.core.side_rows import SideRows as _Rows
 from whenabouts.core.time_slots import LEAST_WIDTH_US, TimeSlots, home_input
 from whenabouts.core.timestamps import Lateness, TimeSpec
+from whenabouts.core.timing_cost import block_rows, choices, load_of
 
 if TYPE_CHECKING:
     from whenabouts.core.correlation import Counters, Times
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 """Names of spec and papers; `auto` correlates by sorted midpoints, the fastest form known."""
 
-_WAITS = frozenset({"lazy", "lazy_lookup"})
 _PER_ARRIVAL = frozenset({"simple", "ssort", "eager"})
 _WHOLE_BUFFER = frozenset({"simple", "ssort"})
 
@@ -65,8 +66,9 @@ class TimingJoinOptions(TypedDict, total=False):
     lateness: Lateness | None
     suffixes: tuple[str, str]
     probability: bool
-    block_size: int
+    block_size: int | None
     max_latency: Duration | None
+    rates: Mapping[str, float]
     min_confidence: float | None
     time_slots: Duration | None
 
@@ -76,7 +78,9 @@ class TimingJoin:
     """A timing join of two inputs, validated.
 
     `on`: key column(s) that must be equal; none means one key. `strategy`: see `STRATEGIES`. `block_size` rows wait at
-    most in a lazy strategy, and none longer than `max_latency` of event time. `probability=False` leaves the column
+    most in a lazy strategy, and none longer than `max_latency` of event time; `auto` lets rows wait where there is a
+    `max_latency`. None: chosen by what a row costs (`timing_cost`), from `rates`, rows per second by input, where they
+    are known. An engine that takes in batches of its own (Spark) lets none wait. `probability=False` leaves the column
     out. `lateness`: how far rows may lag behind their side's watermark. `how`, `best`: see `join_modes`.
 
     `time_slots`: the width of slots that spread the rows of a key over buckets (`time_slots`); "auto": where there is
@@ -103,15 +107,16 @@ class TimingJoin:
     lateness: Lateness | None = None
     suffixes: tuple[str, str] = ("_left", "_right")
     probability: bool = True
-    block_size: int = 1000
+    block_size: int | None = None
     max_latency: Duration | None = None
+    rates: Any = ()
     min_confidence: float | None = None
     time_slots: Duration | None = None
 
     changeable: ClassVar[frozenset[str]] = frozenset(
         {
             "left_time", "right_time", "condition", "strategy", "lateness", "suffixes", "probability", "block_size",
-            "max_latency", "min_confidence",
+            "max_latency", "rates", "min_confidence",
         }
     )  # fmt: skip
     """What may change over the state, within what the state holds (see docs/changing-a-query.md)."""
@@ -138,8 +143,13 @@ class TimingJoin:
         if self.time_slots not in (None, "auto"):
             object.__setattr__(self, "time_slots", parse_duration(self.time_slots, name="time_slots"))
             self._require_slots()
-        if self.block_size < 1:
+        if self.block_size is not None and self.block_size < 1:
             raise QueryError(Code.BAD_OPTION, f"block_size is {self.block_size}", "give one row or more")
+        rates = dict(self.rates)
+        if rates and set(rates) != set(self.inputs):
+            raise QueryError(Code.BAD_OPTION, f"rates are given for {', '.join(rates)}", "give left and right")
+        Load(rates=rates)
+        object.__setattr__(self, "rates", tuple(rates.items()))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -199,6 +209,32 @@ class TimingJoin:
         if self.time_slots != "auto" and parse_duration(self.time_slots or 0) <= 0:
             raise QueryError(Code.BAD_OPTION, f"time_slots is {self.time_slots}", "give a width above zero")
 
+    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+        """What is chosen where the query says `auto`, and why; see `choices`. `pins`: decided by hand."""
+        return choices(self, load_of(self, load or Load()), pins or {})
+
+    def kept_for_us(self, input: int) -> int:
+        """How far behind the watermark the `t_max` of an input's row is when no row to come can match it any more."""
+        return -self.obsolete_before(input, 0)
+
+    def obsolete_before(self, input: int, watermark_us: int) -> int:
+        """No row of `input` with a lesser `t_max` can match what is still to come at this watermark."""
+        from whenabouts.core.shape_thresholds import obsolete_before  # numba: imported when first needed
+
+        specs = (self.left_time, self.right_time)
+        kinds = [
+            tuple(template for _, template in spec.templates)
+            or ((spec.min_uncertainty_us, spec.max_uncertainty_us or 0),)
+            for spec in specs
+        ]
+        confidence = self.min_confidence or self.condition.confidence
+        return obsolete_before(watermark_us, kinds[1 - input], kinds[input], *self.window_from(1 - input), confidence)
+
+    def window_from(self, base: int) -> tuple[int, int]:
+        """Bounds on (target time - base time) when `base` is the base input."""
+        condition = self.condition
+        return (condition.lo_us, condition.hi_us) if base == LEFT else (-condition.hi_us, -condition.lo_us)
+
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TimingJoinOperator:
         """The operator for a left and a right schema.
 
@@ -255,14 +291,16 @@ class TimingJoinOperator:
         )
         blocks = [reader.block_schema for reader in self.readers]
         longest = (self._longest(LEFT), self._longest(RIGHT))
-        self._settler = settler_of(query.mode, blocks, query.key_columns, self._window(LEFT), longest, self._columns)
+        self._settler = settler_of(
+            query.mode, blocks, query.key_columns, self.query.window_from(LEFT), longest, self._columns
+        )
         self._layout = Layout(blocks) if self._settler is None else self._settler.layout
         if any(self._templates):  # rows in state number their templates
             names = json.dumps([[name for name, _ in spec.templates] for spec in self._specs])
             self._layout = replace(self._layout, purpose=self._layout.purpose + names)
         if query.slots is not None:  # rows in state were placed by them
             self._layout = replace(self._layout, purpose=f"{self._layout.purpose} {query.slots}")
-        self._least_confidence = query.min_confidence or query.condition.confidence
+        self._block_rows = block_rows(query)
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -307,11 +345,11 @@ class TimingJoinOperator:
 
     def _may_wait(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, demand: Demand) -> bool:
         """Whether a lazy strategy goes on waiting (ITC Alg. 4: "enough" tuples, or their time is up)."""
-        if self.query.strategy not in _WAITS or demand is not Demand.NOTHING:
+        if demand is not Demand.NOTHING:
             return False
         rows = state.rows_waiting + sum(arrival.block.num_rows for arrival in fresh)
         due = self._waiting_due_us(state)
-        return rows < self.query.block_size and (due is None or due > watermark_us)
+        return rows < self._block_rows and (due is None or due > watermark_us)
 
     def _waiting_due_us(self, state: SegmentedState) -> int | None:
         """The watermark at which waiting rows are due by `max_latency`."""
@@ -382,16 +420,11 @@ class TimingJoinOperator:
         if self.query.strategy in _WHOLE_BUFFER:
             return -END_OF_TIME, END_OF_TIME
         ends = [times(block) for block in others]
-        lo, hi = self._window(1 - input)
+        lo, hi = self.query.window_from(1 - input)
         longest = self._longest(input)
         return min(int(t_min.min()) for t_min, _ in ends) + lo, max(
             int(t_max.max()) for _, t_max in ends
         ) + hi + longest
-
-    def _window(self, base: int) -> tuple[int, int]:
-        """Bounds on (target time - base time) when `base` is the base input."""
-        condition = self.query.condition
-        return (condition.lo_us, condition.hi_us) if base == LEFT else (-condition.hi_us, -condition.lo_us)
 
     def _longest(self, input: int) -> int:
         return self._specs[input].max_uncertainty_us or 0
@@ -409,7 +442,7 @@ class TimingJoinOperator:
             for base_at, target_at in correlate(
                 _times(rows[base], codes[base], work.start, work.stop),
                 _times(rows[target], codes[target], 0, work.known),
-                *self._window(base),
+                *self.query.window_from(base),
                 self.query.condition.confidence,
                 strategy=self.query.strategy,
                 base_lengths=self._lengths(base, rows[base]),
@@ -506,15 +539,7 @@ class TimingJoinOperator:
 
     def obsolete_before(self, input: int, watermark_us: int) -> int:
         """No row of `input` with a lesser `t_max` can match what is still to come at this watermark."""
-        from whenabouts.core.shape_thresholds import obsolete_before  # numba: imported when first needed
-
-        kinds = [
-            templates or ((spec.min_uncertainty_us, spec.max_uncertainty_us or 0),)
-            for templates, spec in zip(self._templates, self._specs, strict=True)
-        ]
-        return obsolete_before(
-            watermark_us, kinds[1 - input], kinds[input], *self._window(1 - input), self._least_confidence
-        )
+        return self.query.obsolete_before(input, watermark_us)
 
     def _next_timer(self, state: SegmentedState) -> int | None:
         """The least watermark at which a segment can go, a row is final or waiting rows are due."""

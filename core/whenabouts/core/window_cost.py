@@ -1,4 +1,4 @@
-"""Which algorithm a window join runs: `strategy="auto"` by expected operations, for a planner to take over.
+"""Which algorithm a window join runs: `strategy="auto"` by expected operations.
 
 Rows of one key are taken to arrive at a steady rate in each stream, independently. Then a period of length l holds
 `rate * l` rows on average, and none with probability `exp(-rate * l)`; a range that m rows of a uniform clique with
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from whenabouts.core.choices import Alternative, Choice, Load, Value, cheapest, ruled
 from whenabouts.core.protocol import Arrival
 from whenabouts.core.window_graph import OPEN_US, WindowGraph
 from whenabouts.core.window_walks import ANY, Walk, walk_from
@@ -65,7 +66,7 @@ class Operations:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Algorithm:
     """What runs. `base`: on finite input, the stream that BEW takes to arrive last."""
 
     strategy: str
@@ -74,16 +75,68 @@ class Choice:
     cost: float = math.nan
 
 
-def choose(query: WindowJoin, *, streaming: bool) -> Choice:
+def choose(query: WindowJoin, *, streaming: bool) -> Algorithm:
     """What is known before any row: on a stream `auto` takes BEW, which makes nobody wait and whose output carries the
     watermark on, unless `rates` say that FEW is cheaper; `none` is the cheapest of the conservative approaches at any
-    rates. On finite input rates are measured in the rows themselves, and `cheapest` decides."""
+    rates. On finite input rates are measured in the rows themselves, and `cheapest_algorithm` decides."""
     last = len(query.inputs) - 1
     rates = dict(query.rates)
     if streaming and rates:
-        return cheapest(query, query.graph(), [rates[name] for name in query.inputs], streaming=True)
+        return cheapest_algorithm(query, query.graph(), [rates[name] for name in query.inputs], streaming=True)
     strategy = query.strategy if query.strategy != "auto" else "bew"
-    return Choice(strategy, query.conservative if query.conservative != "auto" else "none", last)
+    return Algorithm(strategy, query.conservative if query.conservative != "auto" else "none", last)
+
+
+def choices(query: WindowJoin, load: Load, pins: Mapping[str, Value], prices: Prices | None = None) -> list[Choice]:
+    """Strategy, conservative approach and method on a stream, and in which order the streams are walked.
+
+    >>> from whenabouts.core import Point
+    >>> from whenabouts.core.window_join import WindowJoin
+    >>> query = WindowJoin(times=dict.fromkeys("abc", Point("t")), windows={("a", "b"): "1 s", ("b", "c"): "60 s"})
+    >>> for each in choices(query, Load(rates={"a": 20.0, "b": 20.0, "c": 20.0}), {"strategy": "bew"}):
+    ...     print(each.what, "=", each.value)
+    strategy = bew
+    conservative = none
+    method = hash
+    order = a, b, c; b, a, c; c, b, a
+    """
+    asked = {name: pins[name] for name in ("strategy", "conservative", "method") if name in pins}
+    query = replace(query, **asked) if asked else query  # type: ignore[arg-type]  # checked by the query itself
+    graph, free = query.graph(), replace(query, strategy="auto", conservative="auto")
+    rates = [(load.rate(name) or 0.0) / load.keys for name in query.inputs]
+    weighed = list(alternatives(free, graph, rates, streaming=True, prices=prices)) if all(rates) else []
+    chosen = choose(
+        replace(query, rates=dict(zip(query.inputs, rates, strict=True)) if weighed else {}), streaming=True
+    )
+    method = ruled("method", query.method, "", pinned=query.method != "hash")
+    if not method.pinned:
+        method = replace(method, why="candidates are found by the place of their times, and never by trying all rows")
+    found = [
+        _of_algorithm("strategy", query.strategy, chosen.strategy, weighed, chosen.conservative),
+        _of_algorithm("conservative", query.conservative, chosen.conservative, weighed, chosen.strategy),
+        method,
+    ]
+    walks = [walk_from(base, graph, "few", chosen.conservative) for base in range(len(query.inputs))]
+    orders = "; ".join(", ".join(query.inputs[stream] for stream in walk.order) for walk in walks)
+    return [
+        *found,
+        ruled("order", orders, "from the row that is newest, each next stream where the bound is narrowest"),
+    ]
+
+
+_BLIND: dict[str, str] = {
+    "strategy": "no rates are known, and it makes nobody wait",
+    "conservative": "every step keeps to the windows themselves, whatever the rates",
+}
+
+
+def _of_algorithm(what: str, asked: str, chosen: str, weighed: Sequence[Algorithm], other: str) -> Choice:
+    """One option of the algorithm, the other one being as it was chosen."""
+    if not weighed:
+        return ruled(what, chosen, _BLIND[what], pinned=asked != "auto")
+    beside = "conservative" if what == "strategy" else "strategy"
+    of_option = [Alternative(str(getattr(a, what)), a.cost) for a in weighed if getattr(a, beside) == other]
+    return cheapest(what, of_option, "ns a second and key", pin=None if asked == "auto" else asked)
 
 
 def measured_rates(query: WindowJoin, tables: Mapping[str, pa.Table]) -> dict[str, float]:
@@ -106,9 +159,9 @@ def measured_rates(query: WindowJoin, tables: Mapping[str, pa.Table]) -> dict[st
     return dict(zip(query.inputs, operator.rates(arrivals), strict=False))
 
 
-def cheapest(
+def cheapest_algorithm(
     query: WindowJoin, graph: WindowGraph, rates: Sequence[float], *, streaming: bool, prices: Prices | None = None
-) -> Choice:
+) -> Algorithm:
     """The cheapest of the algorithms that the query allows; `rates`: rows per second and key, by stream.
 
     Of equal ones the first of `alternatives`.
@@ -118,7 +171,7 @@ def cheapest(
 
 def alternatives(
     query: WindowJoin, graph: WindowGraph, rates: Sequence[float], *, streaming: bool, prices: Prices | None = None
-) -> Iterator[Choice]:
+) -> Iterator[Algorithm]:
     """Every algorithm that the query allows with its cost: what an explanation shows.
 
     >>> from whenabouts.core import Point
@@ -137,11 +190,11 @@ def alternatives(
                 walks = [walk_from(base, graph, "few", conservative) for base in range(last + 1)]
                 asks = strategy == "few"
                 work = sum((expected(walk, rates, asks_first=asks) for walk in walks), Operations())
-                yield Choice(strategy, conservative, last, work.cost(prices or Prices()))
+                yield Algorithm(strategy, conservative, last, work.cost(prices or Prices()))
                 continue
             for base in range(last, -1, -1) if query.strategy == "auto" else (last,):
                 work = expected(walk_from(base, graph, strategy, conservative), rates)
-                yield Choice(strategy, conservative, base, work.cost(prices or Prices()))
+                yield Algorithm(strategy, conservative, base, work.cost(prices or Prices()))
 
 
 def expected(walk: Walk, rates: Sequence[float], *, asks_first: bool = True) -> Operations:

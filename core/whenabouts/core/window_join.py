@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict, Unpack
 
 import pyarrow as pa
 
+from whenabouts.core.choices import Choice, Load, Value
 from whenabouts.core.clocks import Clock, resolve_clocks
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
@@ -275,6 +276,23 @@ class WindowJoin:
 
         table = thresholds(kinds[0], kinds[1], edge.lo_us, edge.hi_us, edge.confidence)
         return max(int(table[..., 0].min()), -OPEN_US), min(int(table[..., 3].max()), OPEN_US)
+
+    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+        """What is chosen on a stream where the query says `auto`, and why; see `choices`. `pins`: decided by hand.
+
+        `rates` of the query are of each key, those of a load of all.
+        """
+        from whenabouts.core.window_cost import choices
+
+        known = load or Load()
+        if self.rates and not known.rates:
+            rates = {name: rate * known.keys for name, rate in self.rates}
+            known = replace(known, rates=rates, source="declared")
+        return choices(self, known, pins or {})
+
+    def kept_for_us(self, input: int) -> int:
+        """How far behind the watermark a row's `t_max` is when no row to come can be combined with it any more."""
+        return max(self.graph().horizon_us(input), 0)
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> WindowJoinOperator:
         """The operator for inputs of these schemas.

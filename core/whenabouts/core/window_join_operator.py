@@ -25,7 +25,7 @@ from whenabouts.core.segmented_state import Layout, SegmentedState, rows_in_stat
 from whenabouts.core.side_rows import SideRows, one_batch, table_of
 from whenabouts.core.stream_views import SqlPredicate, StreamViews, pair_test
 from whenabouts.core.timing_join import LEAST_SLOT_US
-from whenabouts.core.window_cost import cheapest, choose
+from whenabouts.core.window_cost import cheapest_algorithm, choose
 from whenabouts.core.window_graph import OPEN_US, Edge, WindowGraph
 from whenabouts.core.window_walks import Walk, walk_from
 
@@ -131,7 +131,7 @@ class WindowJoinOperator:
         rows = [self._side([], fresh, input) for input in range(len(self.readers))]
         graph, views, choice = self._measured(rows), self._views(rows), self._choice
         if "auto" in (self.query.strategy, self.query.conservative):
-            choice = cheapest(self.query, graph, views.rates(), streaming=False)
+            choice = cheapest_algorithm(self.query, graph, views.rates(), streaming=False)
         for base in range(len(rows)) if choice.strategy == "few" else (choice.base,):
             self._expand(walk_from(base, graph, choice.strategy, choice.conservative), views.every(), rows, step)
 

@@ -1,18 +1,24 @@
 """Decides eager or lazy for many queries at once, and explains itself."""
 
+from whenabouts.core.choices import Load
 from whenabouts.planner.atomic_costs import AtomicCosts, Table, Terms
+from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.cost_model import ExtentCost, SchemeCosts, Sizes, Statistics, Weights, scheme_costs
+from whenabouts.planner.join_plans import JoinPlan
 from whenabouts.planner.measured_statistics import measured_statistics
 from whenabouts.planner.plan_files import read_plan_file
 from whenabouts.planner.plans import Plan, QueryPlan
-from whenabouts.planner.registry import CoalescingQuery, PlanChangedWarning, Registry
+from whenabouts.planner.registry import PlanChangedWarning, Registry
 from whenabouts.planner.selection import Selection, select
+from whenabouts.planner.streams import Stream
 from whenabouts.planner.text_queries import TextQuery, parse_query
 
 __all__ = [
     "AtomicCosts",
     "CoalescingQuery",
     "ExtentCost",
+    "JoinPlan",
+    "Load",
     "Plan",
     "PlanChangedWarning",
     "QueryPlan",
@@ -21,6 +27,7 @@ __all__ = [
     "Selection",
     "Sizes",
     "Statistics",
+    "Stream",
     "Table",
     "Terms",
     "TextQuery",

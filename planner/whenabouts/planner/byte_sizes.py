@@ -26,3 +26,16 @@ def parse_bytes(value: float | str, *, name: str = "memory") -> float:
     if found is None or found[2] not in _UNITS:
         raise QueryError(Code.BAD_OPTION, f"{name} is {value!r}", 'give bytes, or text such as "2 GiB"')
     return float(found[1]) * _UNITS[found[2]]
+
+
+def format_bytes(size: float) -> str:
+    """An amount as people read it.
+
+    >>> format_bytes(1536), format_bytes(12)
+    ('1.5 KiB', '12 B')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.4g} {unit}"

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.choices import Load
+from whenabouts.core.errors import Code, InputError, QueryError, WhenaboutsError
 from whenabouts.planner.atomic_costs import AtomicCosts, read_costs
 from whenabouts.planner.calibration import Calibration
+from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.cost_model import Sizes, Statistics, Weights
-from whenabouts.planner.registry import CoalescingQuery, Registry
+from whenabouts.planner.plan_joins import (
+    JOIN_KEYS,
+    STREAM_KEYS,
+    WINDOW_JOIN_KEYS,
+    stream_of,
+    timing_join_of,
+    window_join_of,
+)
+from whenabouts.planner.registry import Registry
+from whenabouts.planner.streams import Stream
 
 Read = TypeVar("Read")
 
@@ -21,7 +33,10 @@ _NAME = re.compile(r"--\s*name:\s*(\S+)")
 _COMMENT = re.compile(r"--[^\n]*")
 _SKIPPED = re.compile(r"--[^\n]*|'[^']*'|\"[^\"]*\"|;")
 
-_KNOWN = {"weights", "costs", "sizes", "memory_budget", "time_limit", "queries"}
+_KNOWN = {
+    "weights", "costs", "sizes", "memory_budget", "time_limit", "hysteresis", "streams", "every", "parallelism",
+    "queries",
+}  # fmt: skip
 _KNOWN_OF_QUERY = {
     "name",
     "query",
@@ -36,10 +51,12 @@ _KNOWN_OF_QUERY = {
 }
 
 
-def read_plan_file(path: str | Path, calibrated: Calibration | None = None) -> Registry:
+def read_plan_file(
+    path: str | Path, calibrated: Calibration | None = None, streams: Mapping[str, Stream] | None = None
+) -> Registry:
     """The registry that a file describes: YAML, JSON, or with the extension ``.sql`` queries as text.
 
-    ``calibrated``: costs and sizes where the file gives none.
+    ``calibrated``: costs and sizes where the file gives none. ``streams``: what is known of streams besides the file.
 
     Raises: InputError WA-1008 for a file that cannot be read; QueryError WA-2075 for one that is no plan file, with the
     place; and what the values themselves raise.
@@ -49,47 +66,101 @@ def read_plan_file(path: str | Path, calibrated: Calibration | None = None) -> R
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Code.UNREADABLE_FILE, f"{path}: {error}", "give a YAML, JSON or SQL file") from error
     if Path(path).suffix.lower() == ".sql":
-        return _registry_of_text(text, calibrated)
+        return _registry_of_text(text, calibrated, streams or {})
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise QueryError(Code.BAD_PLAN_FILE, f"{path}: {' '.join(str(error).split())}", "mend the YAML") from error
-    return registry_of(found, str(path), calibrated)
+    return registry_of(found, str(path), calibrated, streams)
 
 
-def registry_of(found: Any, place: str = "plan", calibrated: Calibration | None = None) -> Registry:
+def registry_of(
+    found: Any,
+    place: str = "plan",
+    calibrated: Calibration | None = None,
+    streams: Mapping[str, Stream] | None = None,
+) -> Registry:
     """The registry that a plan, read already, describes. Raises: as `read_plan_file`.
 
     >>> registry_of({"queries": [{"name": "hot", "coalesce": ["t"], "window": {"rows": 9}}]}).plan().choices
     {'hot': 'eager'}
     """
     found = _mapping(found, place, _KNOWN)
+    described = dict(streams or {})
+    for name, told in _mapping(found.get("streams", {}), f"{place}: streams", None).items():
+        at = f"{place}: streams: {name}"
+        described[str(name)] = stream_of(_mapping(told, at, set(STREAM_KEYS)), at, described.get(str(name)))
+    more = {name: found[name] for name in ("hysteresis", "every", "parallelism") if name in found}
     registry = Registry(
         weights=_built(Weights, found.get("weights", {}), f"{place}: weights"),
         costs=_costs(found, place, calibrated),
         sizes=_sizes(found, place, calibrated),
         memory_budget=found.get("memory_budget"),
         time_limit=found.get("time_limit"),
+        streams=described,
+        **more,
     )
     queries = found.get("queries")
     if not isinstance(queries, list):
         raise _wrong(place, "queries", "a list of queries")
     for number, text in enumerate(queries):
         at = f"{place}: queries[{number}]"
-        query = _mapping(text, at, _KNOWN_OF_QUERY)
-        if not isinstance(query.get("name"), str):
-            raise _wrong(at, "name", "text")
-        if query.get("pin") not in (None, "eager", "lazy"):
-            raise _wrong(at, "pin", "eager or lazy")
-        known = query.get("statistics")
-        registry.register(
-            query["name"],
-            _registrable(query, at),
-            None if known is None else _built(Statistics, known, f"{at}: statistics"),
-            max_scan_time=query.get("max_scan_time"),
-            pin=query.get("pin"),
-        )
+        _register(registry, text, at, described)
     return registry
+
+
+def _register(registry: Registry, text: Any, at: str, streams: Mapping[str, Stream]) -> None:
+    if isinstance(text, Mapping):  # to YAML a bare `on` is the truth value
+        text = {"on" if name is True else name: value for name, value in text.items()}
+    kind = next((kind for kind in ("join", "window_join") if isinstance(text, Mapping) and kind in text), None)
+    known_keys = {None: _KNOWN_OF_QUERY, "join": JOIN_KEYS, "window_join": WINDOW_JOIN_KEYS}[kind]
+    query = _mapping(text, at, set(known_keys))
+    if not isinstance(query.get("name"), str):
+        raise _wrong(at, "name", "text")
+    with _placed(at):
+        asked = {None: _registrable, "join": timing_join_of, "window_join": window_join_of}[kind](query, at, streams)
+        joins = kind is not None or (isinstance(asked, str) and _joins(asked))
+        pin = query.get("pin")
+        if not isinstance(pin, str | Mapping | None) or (isinstance(pin, str) and not joins and pin not in _SCHEMES):
+            raise _wrong(at, "pin", "eager or lazy, a strategy, or values by option")
+        statistics = _statistics(query, at, registry) if joins else _own_statistics(query, at)
+        over = query[kind] if kind is not None else None
+        scan = query.get("max_scan_time")
+        registry.register(query["name"], asked, statistics, stream=over, max_scan_time=scan, pin=pin)
+
+
+def _statistics(query: Mapping[str, Any], at: str, registry: Registry) -> Load | None:
+    """Rates and keys of a join's inputs."""
+    if "statistics" not in query:
+        return None
+    at = f"{at}: statistics"
+    given = _mapping(query["statistics"], at, None)
+    return _built(Load, {"every": registry.every, "source": "declared"} | dict(given), at)
+
+
+def _own_statistics(query: Mapping[str, Any], at: str) -> Statistics | None:
+    """Probabilities and rate of a coalescing query."""
+    return None if "statistics" not in query else _built(Statistics, query["statistics"], f"{at}: statistics")
+
+
+@contextmanager
+def _placed(at: str) -> Iterator[None]:
+    """Errors say where in the file they are; those in a text have line and column, and the query's place before."""
+    try:
+        yield
+    except WhenaboutsError as error:
+        if error.problem.startswith(at):
+            raise
+        raise type(error)(error.code, f"{at}: {error.problem}", error.hint) from error
+
+
+_SCHEMES = ("eager", "lazy")
+
+
+def _joins(text: str) -> bool:
+    from whenabouts.planner.text_queries import parse_query
+
+    return parse_query(text).form == "join"
 
 
 def _costs(found: Mapping[str, Any], place: str, calibrated: Calibration | None) -> AtomicCosts:
@@ -104,9 +175,10 @@ def _sizes(found: Mapping[str, Any], place: str, calibrated: Calibration | None)
     return _built(Sizes, found.get("sizes", {}), f"{place}: sizes")
 
 
-def _registry_of_text(text: str, calibrated: Calibration | None) -> Registry:
+def _registry_of_text(text: str, calibrated: Calibration | None, streams: Mapping[str, Stream]) -> Registry:
     """Queries with semicolons between them; a name stands in a comment, ``-- name: hot``."""
-    registry = Registry(costs=calibrated.costs, sizes=calibrated.sizes) if calibrated is not None else Registry()
+    costs, sizes = (None, None) if calibrated is None else (calibrated.costs, calibrated.sizes)
+    registry = Registry(streams=streams, costs=costs, sizes=sizes)
     start = 0
     for end in _statement_ends(text):
         named = _NAME.findall(text[start:end])
@@ -126,7 +198,7 @@ def _statement_ends(text: str) -> Iterator[int]:
     yield len(text)
 
 
-def _registrable(query: Mapping[str, Any], at: str) -> CoalescingQuery | str:
+def _registrable(query: Mapping[str, Any], at: str, _: Mapping[str, Stream]) -> CoalescingQuery | str:
     """The query's text, or the query that its parts describe."""
     if "query" not in query:
         return _query(query, at)

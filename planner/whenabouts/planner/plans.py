@@ -6,7 +6,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from whenabouts.core.choices import Alternative, Choice
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.planner.byte_sizes import format_bytes
+from whenabouts.planner.join_plans import DECISIONS, JoinPlan, explain_join
 from whenabouts.planner.selection import Status
 
 Scheme = Literal["eager", "lazy"]
@@ -16,11 +19,12 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """One query's part of a plan.
+    """One coalescing query's part of a plan.
 
-    ``eager_cost``: its own extent, all three terms weighted; ``lazy_cost``: its scans of the shared one. ``terms``: the
-    normalised memory, update and scan of both. ``state_bytes`` and ``scan_time``: predicted for the chosen scheme (the
-    shared extent's bytes are counted once for a stream, in the plan).
+    ``choices``: scheme and buckets, with what else there was and why. ``eager_cost``: its own extent, all three terms
+    weighted; ``lazy_cost``: its scans of the shared one. ``terms``: the normalised memory, update and scan of both.
+    ``state_bytes`` and ``scan_time``: predicted for the chosen scheme (the shared extent's bytes are counted once for a
+    stream, in the plan).
     """
 
     name: str
@@ -34,6 +38,7 @@ class QueryPlan:
     statistics: dict[str, Any]
     state_bytes: float
     scan_time: float
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Plan:
 
     ``cost``: the weighted sum that was minimised, the shared extents included. ``alternatives``: the same for all eager
     and all lazy, whether or not the constraints would allow them. ``status`` and ``gap``: see `Selection`. ``release``:
-    of this package, by which it was made.
+    of this package, by which it was made. ``joins``: those of the registered queries that are planned one by one.
     """
 
     queries: tuple[QueryPlan, ...]
@@ -52,11 +57,23 @@ class Plan:
     status: Status = "optimal"
     gap: float = 0.0
     release: str = ""
+    joins: tuple[JoinPlan, ...] = ()
 
     @property
-    def choices(self) -> dict[str, Scheme]:
-        """Scheme of each query by name."""
+    def choices(self) -> dict[str, str]:
+        """Of each query by name, its scheme or its strategy."""
+        return {**self.schemes, **{join.name: join.strategy for join in self.joins}}
+
+    @property
+    def schemes(self) -> dict[str, Scheme]:
+        """Scheme of each coalescing query by name."""
         return {query.name: query.scheme for query in self.queries}
+
+    @property
+    def decisions(self) -> dict[str, dict[str, str | int]]:
+        """Of each query by name, what every option is set to."""
+        parts: tuple[QueryPlan | JoinPlan, ...] = (*self.queries, *self.joins)
+        return {each.name: {choice.what: choice.value for choice in each.choices} for each in parts}
 
     def to_json(self) -> str:
         """The plan as JSON text; `Plan.from_json` reads it back.
@@ -78,35 +95,77 @@ class Plan:
                 raise ValueError(f"it is not of format {_FORMAT}")
             found.pop("choices")
             queries = tuple(
-                QueryPlan(**{**query, "shares_with": tuple(query["shares_with"])}) for query in found.pop("queries")
+                QueryPlan(**{**query, "shares_with": tuple(query["shares_with"]), "choices": _choices(query)})
+                for query in found.pop("queries")
             )
-            return cls(queries=queries, **found)
+            joins = tuple(_join(join) for join in found.pop("joins", ()))
+            return cls(queries=queries, joins=joins, **found)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise QueryError(
                 Code.BAD_PLAN_FILE, f"this is no exported plan: {error}", "export one with Plan.to_json"
             ) from error
 
-    def diff(self, other: Plan) -> dict[str, tuple[Scheme | None, Scheme | None]]:
-        """Where ``other`` decides otherwise: scheme here and there by name, None where a query is not in a plan.
+    def diff(self, other: Plan) -> dict[str, tuple[str | None, str | None]]:
+        """Where ``other`` decides otherwise: what here and there by name, None where a query is not in a plan.
+
+        A scheme or strategy stands under the query's name, any other option under ``name.option``.
 
         >>> Plan((), 0.0, {}, {}).diff(Plan((), 1.0, {}, {}))
         {}
         """
-        mine, theirs = self.choices, other.choices
+        mine, theirs = self._flat(), other._flat()
         names = [*mine, *(name for name in theirs if name not in mine)]
-        return {name: (mine.get(name), theirs.get(name)) for name in names if mine.get(name) != theirs.get(name)}
+        gone = {name for name in names if (name in mine) != (name in theirs) and "." in name}
+        return {
+            name: (mine.get(name), theirs.get(name))
+            for name in names
+            if mine.get(name) != theirs.get(name) and name not in gone
+        }
+
+    def _flat(self) -> dict[str, str]:
+        """Every decision under one name; what follows from it (an order, the width of slots) is left out."""
+        flat: dict[str, str] = dict(self.choices)
+        for join in self.joins:
+            flat |= {f"{join.name}.{c.what}": str(c.value) for c in join.choices[1:] if c.what in DECISIONS}
+        return flat
 
     def explain(self) -> str:
         """The plan as text: every query's choice, what each alternative costs and why, and what state to expect."""
-        if not self.queries:
-            return "no queries registered"
-        lines = [f"{'query':<16}{'choice':<8}{'eager':>9}{'lazy':>9}  {'state':>10}{'scan':>10}  statistics"]
-        lines += [_line(query) for query in self.queries]
-        lines += [f"one lazy extent over {stream}: {_bytes(size)}" for stream, size in self.shared_bytes.items()]
-        others = ", ".join(f"{name.replace('_', ' ')} {cost:.4f}" for name, cost in self.alternatives.items())
-        lines.append(f"total cost {self.cost:.4f} ({self.status}{_gap(self.gap)}); {others}")
-        lines.append("eager: own extent, memory + update + scan; lazy: scans of the shared extent, which is paid once")
-        return "\n".join(lines)
+        lines: list[str] = []
+        if self.queries:
+            lines += [f"{'query':<16}{'choice':<8}{'eager':>9}{'lazy':>9}  {'state':>10}{'scan':>10}  statistics"]
+            lines += [_line(query) for query in self.queries]
+            lines += [
+                f"one lazy extent over {stream}: {format_bytes(size)}" for stream, size in self.shared_bytes.items()
+            ]
+            others = ", ".join(f"{name.replace('_', ' ')} {cost:.4f}" for name, cost in self.alternatives.items())
+            lines.append(f"total cost {self.cost:.4f} ({self.status}{_gap(self.gap)}); {others}")
+            lines.append(
+                "eager: own extent, memory + update + scan; lazy: scans of the shared extent, which is paid once"
+            )
+            lines += [f"{query.name}: {choice}" for query in self.queries for choice in query.choices]
+        for join in self.joins:
+            lines += explain_join(join)
+        return "\n".join(lines) or "no queries registered"
+
+
+def _choices(found: dict[str, Any]) -> tuple[Choice, ...]:
+    return tuple(
+        Choice(**{**each, "alternatives": tuple(Alternative(**other) for other in each["alternatives"])})
+        for each in found.get("choices", ())
+    )
+
+
+def _join(found: dict[str, Any]) -> JoinPlan:
+    state = found["state"]
+    return JoinPlan(
+        **{
+            **found,
+            "streams": tuple(found["streams"]),
+            "choices": _choices(found),
+            "state": None if state is None else {name: (rows, size) for name, (rows, size) in state.items()},
+        }
+    )
 
 
 def _line(query: QueryPlan) -> str:
@@ -115,7 +174,7 @@ def _line(query: QueryPlan) -> str:
     notes = [f"cp {known['cp']:g}, oop {known['oop']:g}{rate} ({known['source']})"]
     notes += ["pinned"] if query.pinned else []
     notes += [f"one extent with {', '.join(query.shares_with)}"] if query.shares_with else []
-    state = "shared" if query.scheme == "lazy" else _bytes(query.state_bytes)
+    state = "shared" if query.scheme == "lazy" else format_bytes(query.state_bytes)
     return (
         f"{query.name:<16}{query.scheme:<8}{query.eager_cost:>9.4f}{query.lazy_cost:>9.4f}  {state:>10}"
         f"{query.scan_time:>10.4g}  {'; '.join(notes)}"
@@ -124,11 +183,3 @@ def _line(query: QueryPlan) -> str:
 
 def _gap(gap: float) -> str:
     return f", at most {gap:.2%} over the optimum" if gap else ""
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    return f"{size:.4g} {unit}"

@@ -1,125 +1,66 @@
-"""Queries registered over streams, grouped into distinct coalescing queries, and planned together."""
+"""Queries registered over streams: coalescing ones are grouped and planned together, joins each by itself."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from whenabouts.core.choices import Choice, Load, Value, decided
 from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.durations import Duration, parse_duration
+from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.select_project import SelectProject
 from whenabouts.core.shared_coalescing import share
+from whenabouts.core.state_forecast import row_bytes
 from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.core.timestamps import TimeSpec
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_join import WindowJoin
 from whenabouts.planner.atomic_costs import AtomicCosts
 from whenabouts.planner.byte_sizes import parse_bytes
-from whenabouts.planner.cost_model import SchemeCosts, Sizes, Statistics, Weights, scheme_costs
+from whenabouts.planner.coalescing_plans import Given, Registered, plan_coalescing
+from whenabouts.planner.coalescing_queries import CoalescingQuery
+from whenabouts.planner.cost_model import Sizes, Statistics, Weights
+from whenabouts.planner.join_plans import DECISIONS, Joining, JoinPlan, inner_of, is_join, plan_join
 from whenabouts.planner.measured_statistics import blended, measured_statistics
-from whenabouts.planner.plans import Plan, QueryPlan, Scheme
-from whenabouts.planner.releases import release
-from whenabouts.planner.selection import Candidate, SharedExtent, solve
+from whenabouts.planner.plans import Plan, Scheme
+from whenabouts.planner.streams import Stream, load_over
 
 if TYPE_CHECKING:
     from whenabouts.planner.text_queries import TextQuery
 
-DEFAULT_ROWS_PER_SECOND = 1.0
-"""Arrival rate where none is known: a window in time then holds as many tuples as it has seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class CoalescingQuery:
-    """What tells coalescing queries apart: value columns, grouping, equivalence and window, over one stream.
-
-    The window is ``rows`` tuples or a ``range`` of time. Two queries that are equal in all of this share one extent
-    under either scheme (a *distinct coalescing query*, section 6.2).
-
-    Raises: QueryError WA-2006 unless there is a value column and exactly one kind of window, of at least 1.
-
-    >>> CoalescingQuery(("temperature",), ("region",), rows=100).tuples(Statistics())
-    100.0
-    >>> CoalescingQuery(("temperature",), range="1h").tuples(Statistics(rate=2.0))
-    7200.0
-    """
-
-    coalesce: tuple[str, ...]
-    group: tuple[str, ...] = ()
-    rows: int | None = None
-    range: Duration | None = None
-    equivalence: str = "equal"
-    stream: str = "stream"
-
-    def __post_init__(self) -> None:
-        if not self.coalesce:
-            raise QueryError(Code.BAD_OPTION, "no column is coalesced on", "name at least one value column")
-        if (self.rows is None) == (self.range is None):
-            raise QueryError(Code.BAD_OPTION, "a window is rows or range, one of the two", 'as rows=100 or range="24h"')
-        if self.rows is not None and self.rows < 1:
-            raise QueryError(Code.BAD_OPTION, f"the window has {self.rows} rows", "give at least 1")
-        if self.range is not None and parse_duration(self.range, name="range") < 1:
-            raise QueryError(Code.BAD_OPTION, f"the window's range is {self.range}", "give at least a microsecond")
-
-    @property
-    def distinct(self) -> tuple[object, ...]:
-        """Equal for queries that are one distinct coalescing query (the order of columns does not matter)."""
-        length = self.rows if self.range is None else parse_duration(self.range)
-        kind = "rows" if self.range is None else "range"
-        return self.stream, frozenset(self.coalesce), frozenset(self.group), self.equivalence, kind, length
-
-    def tuples(self, statistics: Statistics) -> float:
-        """How many tuples the window holds."""
-        if self.rows is not None:
-            return float(self.rows)
-        rate = DEFAULT_ROWS_PER_SECOND if statistics.rate is None else statistics.rate
-        return max(parse_duration(self.range or 0) / 1e6 * rate, 1.0)
-
-
-Registrable: TypeAlias = "str | TextQuery | Coalesce | CoalescingQuery"
+Registrable: TypeAlias = "str | TextQuery | Coalesce | CoalescingQuery | TimingJoin | WindowJoin | SelectProject"
 
 
 class PlanChangedWarning(UserWarning):
     """This release would decide otherwise than the one that made the plan in force."""
 
 
-def _planned_as(query: Any) -> tuple[CoalescingQuery, Any]:
-    """A query as it is planned, and as it runs (None: it is planned only)."""
-    from whenabouts.planner.text_queries import TextQuery, parse_query
-
-    if isinstance(query, CoalescingQuery):
-        return query, None
-    if isinstance(query, str):
-        query = parse_query(query)
-    if isinstance(query, TextQuery):
-        return query.distinct(), query
-    if not isinstance(query, Coalesce) or isinstance(query, TemporalJoin):
-        raise QueryError(
-            Code.BAD_OPTION, f"{type(query).__name__} is no coalescing query of one stream",
-            "give text, a Coalesce, a TemporalAggregate or a CoalescingQuery",
-        )  # fmt: skip
-    how, width = query.coalescing, query.extents.window.width_us
-    return CoalescingQuery(how.values, how.group, query.rows, width, str(query.equivalence)), query
+_SCHEMES: dict[str, Scheme] = {"eager": "eager", "lazy": "lazy"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Registered:
-    query: CoalescingQuery
-    runs: Any
-    statistics: Statistics
-    max_scan_time: float | None
-    pinned: Scheme | None
+class _Join:
+    query: Joining
+    streams: tuple[str, ...]
+    load: Load
+    pins: dict[str, Value]
 
 
 class Registry:
-    """Register and unregister queries at any time; `plan` decides eager or lazy for all of them together.
+    """Register and unregister queries at any time; `plan` decides what they leave open.
 
-    ``weights`` of memory, update and scan; ``costs`` and ``sizes`` of atomic operations and tuples; ``memory_budget``
-    for all extents together (bytes, or text such as "2 GiB"); ``time_limit`` of the solver in seconds. ``hysteresis``:
-    by what part a new plan must be cheaper than the decisions in force before `replan` adopts it.
+    Coalescing queries are decided eager or lazy all together, joins each by its own costs. ``streams``: what is known
+    of the streams by name. ``every``: how much event time a step takes in (a micro-batch), ``parallelism``: how many
+    tasks run at once. ``weights`` of memory, update and scan; ``costs`` and ``sizes`` of atomic operations and tuples;
+    ``memory_budget`` for all extents together (bytes, or text such as "2 GiB"); ``time_limit`` of the solver in
+    seconds. ``hysteresis``: by what part a new plan must be cheaper than the decisions in force before `replan` adopts
+    it.
 
     >>> registry = Registry(weights=(1, 1, 2))
     >>> hot = CoalescingQuery(("temperature",), ("region",), rows=100)
@@ -143,6 +84,9 @@ class Registry:
         memory_budget: float | str | None = None,
         time_limit: float | None = None,
         hysteresis: float = 0.05,
+        streams: Mapping[str, Stream] | None = None,
+        every: Duration = 0,
+        parallelism: int = 1,
     ) -> None:
         self._weights = weights if isinstance(weights, Weights) else Weights(*weights)
         self._costs = costs or AtomicCosts()
@@ -150,65 +94,168 @@ class Registry:
         self._budget = None if memory_budget is None else parse_bytes(memory_budget, name="memory_budget")
         self._time_limit = time_limit
         self._hysteresis = hysteresis
-        self._registered: dict[str, _Registered] = {}
+        self._streams = dict(streams or {})
+        self._load = Load(every=every, parallelism=parallelism)
+        self._registered: dict[str, Registered] = {}
+        self._joins: dict[str, _Join] = {}
+
+    @property
+    def every(self) -> Duration:
+        """How much event time a step takes in."""
+        return self._load.every
 
     def register(
         self,
         name: str | Registrable,
-        query: Registrable | Statistics | None = None,
-        statistics: Statistics | None = None,
+        query: Registrable | Statistics | Load | None = None,
+        statistics: Statistics | Load | None = None,
         *,
-        stream: str | None = None,
+        stream: str | Sequence[str] | None = None,
         max_scan_time: float | None = None,
-        pin: Scheme | None = None,
+        pin: str | Mapping[str, Value] | None = None,
     ) -> str:
         """Add a query: its text, a query object, or a `CoalescingQuery` that is planned only; gives its name.
 
-        ``register("hot", query)``, or ``register(query)``, which names it ``query 1``, ``query 2``. ``stream``: the
-        one that a query object is over, which it does not say itself. ``max_scan_time``: the longest that one scan may
-        take, in the unit of the atomic costs. Raises: QueryError WA-2073 for a name that
-        is in use, WA-2006 for what is no coalescing query of one stream; for text, what `parse_query` raises.
+        ``register("hot", query)``, or ``register(query)``, which names it ``query 1``, ``query 2``. ``statistics``: of
+        a coalescing query `Statistics`, of a join `Load`. ``stream``: what a query object is over, which it does not
+        say itself (of a join one name for each input). ``max_scan_time``: the longest that one scan may take, in the
+        unit of the atomic costs. ``pin``: see `pin`.
+
+        Raises: QueryError WA-2073 for a name that is in use, WA-2006 for what cannot be planned; for text, what
+        `parse_query` raises, and for a text that joins WA-2113 and WA-2114 where its streams are not described.
         """
         if not isinstance(name, str) or (query is None and statistics is None):
-            known = query if isinstance(query, Statistics) else statistics
-            return self._register(self._new_name(), name, known, (stream, max_scan_time, pin))
-        if isinstance(query, Statistics) or query is None:
+            given, name, query = query, self._new_name(), name
+            statistics = given if isinstance(given, Statistics | Load) else statistics
+        if isinstance(query, Statistics | Load) or query is None:
             raise QueryError(Code.BAD_OPTION, f"no query is given for the name {name!r}", "give a name and a query")
-        return self._register(name, query, statistics, (stream, max_scan_time, pin))
+        if name in self._registered or name in self._joins:
+            raise QueryError(Code.NAME_TAKEN, f"a query named {name!r} is registered already", "unregister it first")
+        read = self._read(query)
+        if is_join(read):
+            self._joins[name] = self._join(read, query, statistics, stream)
+        else:
+            self._registered[name] = self._coalescing(read, statistics, stream, max_scan_time)
+        try:
+            self.pin(name, pin)
+        except QueryError:
+            self.unregister(name)
+            raise
+        return name
 
     def _new_name(self) -> str:
         numbers = (f"query {number}" for number in count(1))
-        return next(name for name in numbers if name not in self._registered)
+        return next(name for name in numbers if name not in self._registered and name not in self._joins)
 
-    def _register(
-        self,
-        name: str,
-        query: Registrable,
-        statistics: Statistics | None,
-        options: tuple[str | None, float | None, Scheme | None],
-    ) -> str:
-        if name in self._registered:
-            raise QueryError(Code.NAME_TAKEN, f"a query named {name!r} is registered already", "unregister it first")
-        stream, limit, pin = options
-        known = Statistics(source="default") if statistics is None else statistics
-        planned, runs = _planned_as(query)
-        if stream is not None and isinstance(query, Coalesce):
-            planned = replace(planned, stream=stream)
-        self._registered[name] = _Registered(planned, runs, known, limit, pin)
-        return name
+    def _read(self, query: Any) -> Any:
+        """Text as a query; one that joins is bound to what is known of its streams."""
+        from whenabouts.planner.text_queries import TextQuery, parse_query
+
+        if isinstance(query, str):
+            query = parse_query(query)
+        if not isinstance(query, TextQuery) or query.form != "join":
+            return query
+        schemas = {name: each.schema for name, each in self._streams.items() if each.schema is not None}
+        times = {name: each.time for name, each in self._streams.items() if each.time is not None}
+        lateness = {name: each.lateness for name, each in self._streams.items()}
+        return query.bind(schemas, times, lateness)
+
+    def _join(self, query: Joining, given: Any, statistics: Any, stream: str | Sequence[str] | None) -> _Join:
+        if isinstance(statistics, Statistics):
+            raise QueryError(Code.BAD_OPTION, "statistics of a join are given as of coalescing", "give a Load of rates")
+        from whenabouts.planner.text_queries import TextQuery, parse_query
+
+        inputs = inner_of(query).inputs
+        over: Sequence[str] = inputs if stream is None else (stream,) if isinstance(stream, str) else tuple(stream)
+        if isinstance(given, str | TextQuery):
+            read = parse_query(given) if isinstance(given, str) else given
+            over = [source.stream for source in read.sources]
+        if len(over) != len(inputs):
+            raise QueryError(
+                Code.BAD_OPTION, f"{len(over)} streams are named for {len(inputs)} inputs", "name one for each"
+            )
+        load = load_over(dict(zip(inputs, over, strict=True)), self._streams, statistics or self._load)
+        return _Join(query, tuple(over), self._with_sizes(query, tuple(over), load), {})
+
+    def _with_sizes(self, query: Joining, over: tuple[str, ...], load: Load) -> Load:
+        """The load with the bytes of the streams' rows, where their columns are known."""
+        schemas = [self._streams[name].schema for name in over if name in self._streams]
+        known = [schema for schema in schemas if schema is not None]
+        if load.row_bytes or len(known) < len(over):
+            return load
+        try:
+            return replace(load, row_bytes=row_bytes(query, known))
+        except QueryError:  # it cannot be run as a stream: its state is not told either
+            return load
+
+    def _coalescing(
+        self, query: Any, statistics: Any, stream: str | Sequence[str] | None, max_scan_time: float | None
+    ) -> Registered:
+        if isinstance(statistics, Load):
+            raise QueryError(Code.BAD_OPTION, "a Load is given for a query that coalesces", "give Statistics")
+        from whenabouts.planner.text_queries import TextQuery
+
+        runs = query
+        if isinstance(query, CoalescingQuery):
+            planned, runs = query, None
+        elif isinstance(query, TextQuery):
+            planned = query.distinct()
+        elif isinstance(query, Coalesce) and not isinstance(query, TemporalJoin):
+            planned = CoalescingQuery.of(query, stream if isinstance(stream, str) else "stream")
+        else:
+            raise QueryError(
+                Code.BAD_OPTION, f"{type(query).__name__} is nothing that can be planned",
+                "give text, a Coalesce, a TemporalAggregate, a CoalescingQuery, a TimingJoin or a WindowJoin",
+            )  # fmt: skip
+        known = statistics
+        if known is None:
+            described = self._streams.get(planned.stream)
+            known = Statistics(rate=None if described is None else described.rate, source="default")
+        return Registered(planned, runs, known, max_scan_time, None)
 
     def unregister(self, name: str) -> None:
         """Remove a query. Raises: QueryError WA-2074 for an unknown name."""
-        self._at(name)
-        del self._registered[name]
+        if self._joins.pop(name, None) is None:
+            self._at(name)
+            del self._registered[name]
 
-    def pin(self, name: str, scheme: Scheme | None) -> None:
-        """Decide for a query by hand, None to leave it to the planner again. Raises: QueryError WA-2074."""
-        self._registered[name] = replace(self._at(name), pinned=scheme)
+    def pin(self, name: str, choice: str | Mapping[str, Value] | None) -> None:
+        """Decide for a query by hand, None to leave it to the planner again.
 
-    def observe(self, name: str, statistics: Statistics) -> None:
-        """Replace a query's statistics by what was measured. Raises: QueryError WA-2074."""
-        self._registered[name] = replace(self._at(name), statistics=statistics)
+        ``choice``: the scheme of a coalescing query, the strategy of a join, or values by option (``{"strategy": "few",
+        "conservative": "gca", "buckets": 8}``).
+
+        Raises: QueryError WA-2074 for an unknown name, WA-2006 for an option that there is not, and what the query
+        raises for a value that it has not.
+        """
+        join = self._joins.get(name)
+        if join is not None:
+            pins: dict[str, Value] = {"strategy": choice} if isinstance(choice, str) else dict(choice or {})
+            plan_join(name, join.query, join.streams, join.load, pins)  # refuses what cannot be
+            self._joins[name] = replace(join, pins=pins)
+            return
+        registered = self._at(name)
+        scheme = choice.get("scheme") if isinstance(choice, Mapping) else choice
+        others = sorted(set(choice) - {"scheme"}) if isinstance(choice, Mapping) else []
+        if others or (scheme is not None and scheme not in _SCHEMES):
+            told = f"{others[0]} of query {name!r}" if others else f"the scheme of {name!r} is to be {scheme!r}"
+            raise QueryError(Code.BAD_OPTION, told, "a coalescing query's scheme is pinned: eager or lazy")
+        self._registered[name] = replace(registered, pinned=None if scheme is None else _SCHEMES[str(scheme)])
+
+    def observe(self, name: str, statistics: Statistics | Load) -> None:
+        """Replace what is known of a query by what was measured. Raises: QueryError WA-2074, WA-2006 for the other kind
+        of statistics."""
+        join = self._joins.get(name)
+        if (join is not None) != isinstance(statistics, Load):
+            raise QueryError(
+                Code.BAD_OPTION, f"{type(statistics).__name__} is observed of {name!r}",
+                "give a join a Load, and a coalescing query Statistics",
+            )  # fmt: skip
+        if join is not None and isinstance(statistics, Load):
+            known = statistics if statistics.row_bytes else replace(statistics, row_bytes=join.load.row_bytes)
+            self._joins[name] = replace(join, load=known)
+        elif isinstance(statistics, Statistics):
+            self._registered[name] = replace(self._at(name), statistics=statistics)
 
     def observe_counts(self, counts: Mapping[str, int], seconds: float, *, weight: float = 0.3) -> None:
         """Take in what running queries counted in a stretch of event time; see `measured_statistics`.
@@ -238,7 +285,7 @@ class Registry:
         the new plan over the same state. Raises: QueryError WA-2074 for an unknown stream, WA-2006 for queries that are
         planned only; what binding and sharing raise.
         """
-        schemes = (plan or self.plan()).choices
+        schemes = (plan or self.plan()).schemes
         streams = dict.fromkeys(each.query.stream for each in self._registered.values())
         named = stream if stream is not None else next(iter(streams), "")
         if named not in streams or (stream is None and len(streams) > 1):
@@ -256,15 +303,35 @@ class Registry:
             queries[name] = runs if isinstance(runs, Coalesce) else runs.bind({named: schema}, times, lateness)
         return share(queries, {name: schemes[name] for name in queries if name in schemes})
 
+    def query(self, name: str, plan: Plan | None = None) -> Joining:
+        """A registered join with what a plan chose for it (default: the plan of now) in place of `auto`.
+
+        Raises: QueryError WA-2074 for an unknown name, or that of a coalescing query (`share` has these).
+        """
+        if name not in self._joins:
+            raise QueryError(Code.UNKNOWN_NAME, f"no join is named {name!r}", f"joins: {', '.join(self._joins)}")
+        chosen = next(join for join in (plan or self.plan()).joins if join.name == name)
+        return decided(self._joins[name].query, chosen.choices)
+
     def pin_all(self, plan: Plan) -> None:
         """Pin every registered query to what a plan decides: nothing changes until `pin(name, None)`."""
-        for name, scheme in plan.choices.items():
+        for name, scheme in plan.schemes.items():
             if name in self._registered:
                 self.pin(name, scheme)
+        for join in plan.joins:
+            if join.name in self._joins:
+                self.pin(join.name, _pinnable(join))
 
-    def _at(self, name: str) -> _Registered:
+    def adopt(self, plan: Plan | str) -> Plan:
+        """Go on with the decisions of an exported plan (its text, or read already), as `replan` does.
+
+        Raises: QueryError WA-2075 for text that is no plan. Warns: as `replan`.
+        """
+        return self.replan(Plan.from_json(plan) if isinstance(plan, str) else plan)
+
+    def _at(self, name: str) -> Registered:
         if name not in self._registered:
-            known = ", ".join(self._registered) or "none"
+            known = ", ".join([*self._registered, *self._joins]) or "none"
             raise QueryError(Code.UNKNOWN_NAME, f"no query is named {name!r}", f"registered are: {known}")
         return self._registered[name]
 
@@ -272,23 +339,20 @@ class Registry:
         """Decide for all registered queries at the least total cost.
 
         Raises: QueryError WA-2071 where the budget, the scan times and the pins cannot hold together: which, and by how
-        much, is said.
+        much, is said; WA-2161 where a choice of a join is left nothing that its constraints allow.
         """
-        return self._planned(None)
+        joins = tuple(self._plan_join(name, join.pins) for name, join in self._joins.items())
+        return replace(self._planned(None), joins=joins)
 
     def replan(self, current: Plan) -> Plan:
         """A new plan if it is cheaper than ``current``'s decisions by more than the hysteresis, else those again.
 
-        Queries registered since are decided anew in any case. Warns (`PlanChangedWarning`) where the plan was made by
-        another release and this one would decide otherwise. Raises: as `plan`.
+        Coalescing queries are decided together, each join by itself; queries registered since are decided anew in any
+        case. Warns (`PlanChangedWarning`) where the plan was made by another release and this one would decide
+        otherwise. Raises: as `plan`.
         """
-        best = self._planned(None)
-        if any(name not in current.choices for name in self._registered):
-            return best
-        try:
-            kept = self._planned(current.choices)
-        except QueryError:  # the decisions in force break a constraint by now
-            return best
+        best = self.plan()
+        kept = self._keeping(current, best)
         other = {name: pair for name, pair in kept.diff(best).items() if current.release != best.release}
         if other:
             told = ", ".join(f"{name}: {then} -> {now}" for name, (then, now) in other.items())
@@ -297,117 +361,52 @@ class Registry:
                 PlanChangedWarning,
                 stacklevel=2,
             )
-        return best if best.cost < kept.cost - self._hysteresis * abs(kept.cost) else kept
+        joins = tuple(self._cheaper(old, new) for old, new in zip(kept.joins, best.joins, strict=True))
+        wins = best.cost < kept.cost - self._hysteresis * abs(kept.cost)
+        return replace(best if wins else kept, joins=joins)
+
+    def _keeping(self, current: Plan, best: Plan) -> Plan:
+        """The plan of now under the decisions in force, as far as they can be kept."""
+        joins = []
+        in_force = {join.name: join for join in current.joins}
+        for join in best.joins:
+            pins = {**_pinnable(in_force[join.name]), **self._joins[join.name].pins} if join.name in in_force else {}
+            try:
+                again = self._plan_join(join.name, pins) if pins else join
+            except QueryError:  # the decisions in force break a rule by now
+                again = join
+            joins.append(replace(again, choices=tuple(map(_unpinned, again.choices, join.choices))))
+        if any(name not in current.schemes for name in self._registered):
+            return replace(best, joins=tuple(joins))
+        try:
+            return replace(self._planned(current.schemes), joins=tuple(joins))
+        except QueryError:  # likewise
+            return replace(best, joins=tuple(joins))
+
+    def _cheaper(self, kept: JoinPlan, best: JoinPlan) -> JoinPlan:
+        """The new decisions for a join if they win by more than the hysteresis."""
+        then, now = (sum(choice.cost or 0.0 for choice in plan.choices) for plan in (kept, best))
+        return best if now < then - self._hysteresis * abs(then) else kept
+
+    def _plan_join(self, name: str, pins: Mapping[str, Value]) -> JoinPlan:
+        join = self._joins[name]
+        return plan_join(name, join.query, join.streams, join.load, pins)
 
     def explain(self) -> str:
         """The plan of now, as text."""
         return self.plan().explain()
 
-    def _planned(self, decided: dict[str, Scheme] | None) -> Plan:
-        distinct: dict[tuple[object, ...], list[str]] = {}
-        for name, registered in self._registered.items():
-            distinct.setdefault(registered.query.distinct, []).append(name)
-        streams = list(dict.fromkeys(registered.query.stream for registered in self._registered.values()))
-        # Queries of one kind are one; the first to be registered speaks for the statistics of all.
-        firsts = [self._registered[names[0]] for names in distinct.values()]
-        tuples = [first.query.tuples(first.statistics) for first in firsts]
-        largest = {
-            stream: max(n for n, first in zip(tuples, firsts, strict=True) if first.query.stream == stream)
-            for stream in streams
-        }
-        most = max(tuples, default=1.0)
-        costs = [
-            scheme_costs(n, first.statistics, self._costs, self._sizes, largest=most)
-            for n, first in zip(tuples, firsts, strict=True)
-        ]
-        candidates = [
-            Candidate(
-                both.eager.weighted(self._weights),
-                self._weights.scan * both.lazy.normalised[2],
-                both.eager.memory,
-                streams.index(first.query.stream),
-                self._fixed(names, both, decided),
-            )
-            for names, first, both in zip(distinct.values(), firsts, costs, strict=True)
-        ]
-        without_scan = replace(self._weights, scan=0.0) if self._weights.memory or self._weights.update else None
-        shared = []
-        for stream in streams:
-            of_stream = next(first.statistics for first in firsts if first.query.stream == stream)
-            extent = scheme_costs(largest[stream], of_stream, self._costs, self._sizes, largest=most).lazy
-            shared.append(SharedExtent(extent.weighted(without_scan) if without_scan else 0.0, extent.memory))
-        selection = solve(candidates, shared, self._budget, time_limit=self._time_limit)
-        schemes: list[Scheme] = ["eager" if chosen else "lazy" for chosen in selection.eager]
-        queries = {
-            name: self._query_plan(name, names, scheme, both, candidate)
-            for names, scheme, both, candidate in zip(distinct.values(), schemes, costs, candidates, strict=True)
-            for name in names
-        }
-        lazy_streams = {c.stream for c, chosen in zip(candidates, selection.eager, strict=True) if not chosen}
-        return Plan(
-            queries=tuple(queries[name] for name in self._registered),
-            cost=selection.cost,
-            alternatives={
-                "all_eager": sum(candidate.eager for candidate in candidates),
-                "all_lazy": sum(c.lazy_scan for c in candidates) + sum(extent.cost for extent in shared),
-            },
-            shared_bytes={streams[g]: shared[g].memory for g in sorted(lazy_streams)},
-            status=selection.status,
-            gap=selection.gap,
-            release=release(),
-        )
+    def _planned(self, in_force: Mapping[str, Scheme] | None) -> Plan:
+        """The coalescing queries, decided together; with decisions in force, under these."""
+        given = Given(self._weights, self._costs, self._sizes, self._budget, self._time_limit, self._load)
+        return plan_coalescing(self._registered, given, in_force)
 
-    def _fixed(self, names: list[str], costs: SchemeCosts, decided: dict[str, Scheme] | None) -> bool | None:
-        """What is decided already for a distinct query: by hand, by the plan in force, by the longest scan allowed."""
-        wishes = {name: self._registered[name].pinned for name in names}
-        if decided is not None:
-            wishes |= {name: decided[name] for name in names if wishes[name] is None}
-        for name in names:
-            limit = self._registered[name].max_scan_time
-            if limit is None:
-                continue
-            fits = {"eager": costs.eager.scan <= limit, "lazy": costs.lazy.scan <= limit}
-            if not any(fits.values()):
-                raise QueryError(
-                    Code.PLAN_INFEASIBLE,
-                    f"query {name!r} may scan for {limit:g}, and needs {min(costs.eager.scan, costs.lazy.scan):g}",
-                    "allow more, or shorten its window",
-                )
-            wish = wishes[name]
-            if wish is not None and not fits[wish]:
-                raise QueryError(
-                    Code.PLAN_INFEASIBLE, f"query {name!r} is to be {wish}, which scans for longer than {limit:g}",
-                    "unpin it, or allow more",
-                )  # fmt: skip
-            if not all(fits.values()):
-                wishes[name] = "eager" if fits["eager"] else "lazy"
-        schemes = {scheme for scheme in wishes.values() if scheme is not None}
-        if len(schemes) > 1:
-            raise QueryError(
-                Code.PLAN_INFEASIBLE, f"queries {', '.join(names)} share one extent and are pinned differently",
-                "pin one of them only",
-            )  # fmt: skip
-        return None if not schemes else schemes == {"eager"}
 
-    def _query_plan(
-        self, name: str, names: list[str], scheme: Scheme, costs: SchemeCosts, candidate: Candidate
-    ) -> QueryPlan:
-        registered = self._registered[name]
-        chosen = costs.eager if scheme == "eager" else costs.lazy
-        parts = ("memory", "update", "scan")
-        return QueryPlan(
-            name=name,
-            stream=registered.query.stream,
-            scheme=scheme,
-            pinned=registered.pinned is not None,
-            shares_with=tuple(other for other in names if other != name),
-            eager_cost=candidate.eager,
-            lazy_cost=candidate.lazy_scan,
-            terms={
-                "eager": dict(zip(parts, costs.eager.normalised, strict=True)),
-                "lazy": dict(zip(parts, costs.lazy.normalised, strict=True)),
-            },
-            statistics=asdict(registered.statistics),
-            state_bytes=chosen.memory,
-            scan_time=chosen.scan,
-        )
+def _pinnable(join: JoinPlan) -> dict[str, Value]:
+    """What a join's plan decides, as pins."""
+    return {choice.what: choice.value for choice in join.choices if choice.what in DECISIONS}
+
+
+def _unpinned(choice: Choice, free: Choice) -> Choice:
+    """A decision that is kept for stability is not pinned."""
+    return choice if choice.pinned == free.pinned else replace(choice, pinned=free.pinned, why="as it was decided")

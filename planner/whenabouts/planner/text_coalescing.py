@@ -22,8 +22,8 @@ from whenabouts.core.sql_expressions import from_sqlglot
 from whenabouts.core.stream_views import SqlPredicate
 from whenabouts.core.temporal_aggregate import TemporalAggregate
 from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.query_text import WindowClause
-from whenabouts.planner.registry import CoalescingQuery
 from whenabouts.planner.text_durations import duration_us, text_duration_us
 from whenabouts.planner.text_queries import Scope, TextQuery, conditions_of, is_call, no_column, rewritten
 

@@ -31,7 +31,7 @@ from whenabouts.planner.query_text import Clauses, Place, WindowClause, conjunct
 
 if TYPE_CHECKING:
     from whenabouts.core.select_project import SelectProject
-    from whenabouts.planner.registry import CoalescingQuery
+    from whenabouts.planner.coalescing_queries import CoalescingQuery
 
 Form = Literal["join", "coalesce", "temporal join"]
 

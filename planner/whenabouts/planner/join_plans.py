@@ -1,0 +1,169 @@
+"""Joins in a plan: what each leaves open is chosen by its own cost model, from what is known of its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from whenabouts.core.choices import Choice, Load, Value
+from whenabouts.core.durations import format_duration, parse_duration
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.protocol import Query
+from whenabouts.core.select_project import SelectProject
+from whenabouts.core.state_forecast import buckets, expected_state
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_join import WindowJoin
+from whenabouts.planner.byte_sizes import format_bytes
+
+Joining = TimingJoin | WindowJoin | SelectProject
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """One join's part of a plan.
+
+    ``choices``: of every option what was chosen, what else there was at which cost, and why. ``state``: by input the
+    rows and bytes that are expected to be held (None: nothing bounds them, or their rate is not known). ``latency_us``:
+    how much event time a result may wait beyond its newest row. ``statistics``: what was known, and from where.
+    """
+
+    name: str
+    kind: str
+    streams: tuple[str, ...]
+    choices: tuple[Choice, ...]
+    state: dict[str, tuple[float, float]] | None
+    latency_us: int
+    statistics: dict[str, Any]
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that was chosen."""
+        return str(self.choices[0].value)
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """What every option is set to."""
+        return {choice.what: choice.value for choice in self.choices}
+
+    @property
+    def state_bytes(self) -> float | None:
+        """Bytes of all inputs."""
+        return None if self.state is None else sum(size for _, size in self.state.values())
+
+
+def inner_of(query: Any) -> Any:
+    """The join itself, of what may be a selection around it."""
+    return query.query if isinstance(query, SelectProject) else query
+
+
+def is_join(query: Any) -> bool:
+    """Whether it is planned by itself: a timing join or a window join."""
+    return isinstance(inner_of(query), TimingJoin | WindowJoin)
+
+
+def plan_join(name: str, query: Joining, streams: tuple[str, ...], load: Load, pins: Mapping[str, Value]) -> JoinPlan:
+    """Choose for one join. Raises: QueryError WA-2161 for pins that cannot be, and what the query raises for them."""
+    inner = inner_of(query)
+    known = _declared(inner, load)
+    unknown = [what for what in pins if what not in (*_PINNABLE[type(inner)], "buckets")]
+    if unknown:
+        raise QueryError(
+            Code.BAD_OPTION,
+            f"query {name!r} has no choice named {unknown[0]!r}",
+            f"it has {', '.join(_PINNABLE[type(inner)])}, buckets",
+        )
+    choices = inner.choices(known, pins)
+    state = _state(inner, known)
+    size = sum(size for _, size in state.values()) if state is not None else 0.0
+    spread = bool(inner.key_columns) or inner.slots is not None
+    return JoinPlan(
+        name=name,
+        kind="timing join" if isinstance(inner, TimingJoin) else "window join",
+        streams=streams,
+        choices=(*choices, _slots(inner), buckets(size, known, spread=spread, pins=pins)),
+        state=state,
+        latency_us=_latency_us(inner, known, {each.what: each.value for each in choices}),
+        statistics={
+            "rates": dict(known.rates), "keys": known.keys, "every_us": known.every, "source": known.source
+        },
+    )  # fmt: skip
+
+
+DECISIONS = ("strategy", "block_size", "conservative", "method", "buckets")
+"""Options that are decided; what else a plan tells of a join follows from them and from the query."""
+
+_PINNABLE: dict[type, tuple[str, ...]] = {
+    TimingJoin: ("strategy", "block_size"),
+    WindowJoin: ("strategy", "conservative", "method"),
+}
+
+
+def _declared(query: Any, load: Load) -> Load:
+    """The load, with the rates that the query itself declares where nobody gave others."""
+    if load.rates or not query.rates:
+        return load
+    per_key = load.keys if isinstance(query, WindowJoin) else 1.0
+    return replace(load, rates={name: rate * per_key for name, rate in query.rates}, source="declared")
+
+
+def _state(query: Query, load: Load) -> dict[str, tuple[float, float]] | None:
+    if not load.rates:
+        return None
+    inner: Any = query
+    try:
+        if isinstance(query, TimingJoin):
+            query.condition.require_two_sided()
+            bounded = all(spec.max_uncertainty_us is not None for spec in (query.left_time, query.right_time))
+        else:
+            inner.graph().require_bounded()
+            bounded = all(spec.max_uncertainty_us is not None for _, spec in inner.times)
+    except QueryError:
+        bounded = False
+    if not bounded:
+        return None
+    return {name: (held.rows, held.bytes) for name, held in expected_state(query, load).items()}
+
+
+def _slots(query: Any) -> Choice:
+    """Whether the rows of a key, or of none, are spread by time."""
+    slots = query.slots
+    pinned = query.time_slots not in (None, "auto")
+    if slots is not None:
+        why = "as the query says" if pinned else "no key spreads the rows: as wide as the stretch in which partners lie"
+        return Choice("time_slots", format_duration(slots.width_us), why, pinned=pinned)
+    bounded = "nothing bounds where partners lie" if query.time_slots else "not asked for, as time_slots='auto' would"
+    return Choice("time_slots", "none", "a key spreads the rows" if query.key_columns else bounded)
+
+
+def _latency_us(query: Any, load: Load, chosen: Mapping[str, Value]) -> int:
+    """A step, and what the choices let wait."""
+    waits = parse_duration(load.every)
+    if isinstance(query, WindowJoin):
+        return waits + (max(query.lateness_us) if chosen["strategy"] == "few" else 0)
+    rows, rate = int(chosen["block_size"]), sum(load.rates.values())
+    if rows > 1:
+        fills_us = int(rows / rate * 1e6) if rate else None
+        bounds = [us for us in (fills_us, query.max_latency) if us is not None]
+        waits += int(min(bounds)) if bounds else 0
+    if not query.mode.plain:
+        waits += max(query.lateness_us) + max(query.kept_for_us(input) for input in (0, 1))
+    return waits
+
+
+def explain_join(plan: JoinPlan) -> list[str]:
+    """The join's part of an explanation."""
+    rates = ", ".join(f"{name} {rate:g}/s" for name, rate in plan.statistics["rates"].items()) or "no rates known"
+    source = plan.statistics["source"]
+    lines = [
+        f"{plan.name}: {plan.kind} of {', '.join(plan.streams)}; {rates}, keys {plan.statistics['keys']:g} ({source})"
+    ]
+    lines += [f"  {choice}" for choice in plan.choices]
+    if plan.state is None:
+        lines.append("  state: cannot be told without rates, a two-sided condition and max_uncertainty")
+    else:
+        held = ", ".join(f"{name} {rows:,.0f} rows {format_bytes(size)}" for name, (rows, size) in plan.state.items())
+        parts = int(plan.values["buckets"])
+        lines.append(f"  state: {held}; {format_bytes((plan.state_bytes or 0.0) / parts)} in each of {parts} buckets")
+    lines.append(f"  latency: {format_duration(plan.latency_us)} of event time beyond the newest row")
+    return lines

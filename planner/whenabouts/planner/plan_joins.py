@@ -1,0 +1,175 @@
+"""Joins and streams in a plan file: their parts become the query objects that every engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from whenabouts.core.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.timestamps import Interval, Lateness, Point, TimeSpec
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_graph import Edge, edge_of
+from whenabouts.core.window_join import WindowJoin
+from whenabouts.planner.streams import Stream
+from whenabouts.planner.text_queries import time_of
+
+STREAM_KEYS = frozenset({"columns", "time", "max_uncertainty", "min_uncertainty", "lateness", "rate", "keys"})
+OF_BOTH = frozenset({"name", "on", "strategy", "statistics", "pin", "time_slots"})
+JOIN_KEYS = OF_BOTH | {
+    "join", "within", "deadline", "since", "delay", "until", "between", "confidence", "how", "best", "block_size",
+    "max_latency",
+}  # fmt: skip
+WINDOW_JOIN_KEYS = OF_BOTH | {"window_join", "windows", "conservative", "method"}
+
+
+def stream_of(found: Mapping[str, Any], at: str, known: Stream | None = None) -> Stream:
+    """A stream as a file describes it, on top of what is known of it already.
+
+    >>> stream_of({"time": "t_min,t_max", "max_uncertainty": "2 s", "rate": 5}, "streams.s").time.max_uncertainty_us
+    2000000
+    """
+    base = known or Stream()
+    columns = found.get("columns")
+    schema = base.schema if columns is None else _schema(columns, at)
+    time = _time(found, at) if "time" in found else base.time
+    rate, keys = found.get("rate", base.rate), found.get("keys", base.keys)
+    for what, number in (("rate", rate), ("keys", keys)):
+        if number is not None and not isinstance(number, int | float):
+            raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {what} is {number!r}", "give a number")
+    source = "declared" if "rate" in found else base.source
+    return replace(
+        base,
+        schema=schema,
+        time=time,
+        lateness=found.get("lateness", base.lateness),
+        rate=rate,
+        keys=keys,
+        source=source,
+    )
+
+
+def _schema(columns: Any, at: str) -> pa.Schema:
+    if not isinstance(columns, Mapping):
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: columns is {columns!r}", "give names with types, as {id: int64}")
+    fields = []
+    for name, type_name in columns.items():
+        try:
+            kind = pa.timestamp("us") if type_name == "timestamp" else pa.type_for_alias(str(type_name))
+        except ValueError:
+            raise QueryError(
+                Code.BAD_PLAN_FILE,
+                f"{at}: column {name} is of type {type_name!r}",
+                "as int64, double, string, timestamp",
+            ) from None
+        fields.append(pa.field(str(name), kind))
+    return pa.schema(fields)
+
+
+def _time(found: Mapping[str, Any], at: str) -> TimeSpec:
+    columns = [part.strip() for part in str(found["time"]).split(",")]
+    if len(columns) == 1:
+        return Point(columns[0])
+    if len(columns) != 2:
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: time is {found['time']!r}", "give t, or t_min,t_max")
+    longest, shortest = found.get("max_uncertainty"), found.get("min_uncertainty", 0)
+    return Interval(columns[0], columns[1], max_uncertainty=longest, min_uncertainty=shortest)
+
+
+def timing_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stream]) -> TimingJoin:
+    """``join: [a, b]`` with ``within``, ``deadline``, ``delay`` or ``between``, and a ``confidence``."""
+    names = _names(query["join"], f"{at}: join")
+    if len(names) != 2:
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: join is {query['join']!r}", "name two streams")
+    left, right = (_described(name, at, streams) for name in names)
+    plain = ("how", "best", "strategy", "block_size", "max_latency", "time_slots")
+    return TimingJoin(
+        left_time=time_in(names[0], left, at),
+        right_time=time_in(names[1], right, at),
+        condition=_condition(query, at),
+        on=_names(query.get("on", ()), f"{at}: on"),
+        lateness=Lateness(left.lateness, right.lateness),
+        **{name: query[name] for name in plain if name in query},
+    )
+
+
+def _condition(query: Mapping[str, Any], at: str) -> Condition:
+    given = [name for name in ("within", "deadline", "delay", "between") if name in query]
+    if len(given) != 1 or "confidence" not in query:
+        told = "no confidence" if given else "no condition"
+        told = f"{' and '.join(given)}" if len(given) > 1 else told
+        raise QueryError(
+            Code.BAD_PLAN_FILE, f"{at}: {told}", "give one of within, deadline, delay, between, and a confidence"
+        )
+    value, confidence = query[given[0]], query["confidence"]
+    match given[0]:
+        case "within":
+            return within(value, confidence=confidence)
+        case "deadline":
+            return deadline(value, query.get("since"), confidence=confidence)
+        case "delay":
+            return delay(value, query.get("until"), confidence=confidence)
+        case _:
+            lo, hi = _two(value, f"{at}: between")
+            return between(lo, hi, confidence=confidence)
+
+
+def window_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stream]) -> WindowJoin:
+    """``window_join: [a, b]`` with ``windows: {"a,b": 2 s}``, or ``[lo, hi]``, or ``{within: 2 s, confidence: 1}``."""
+    names = _names(query["window_join"], f"{at}: window_join")
+    windows = query.get("windows")
+    if not isinstance(windows, Mapping):
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: windows is {windows!r}", 'give {"a,b": 2 s}')
+    described = {name: _described(name, at, streams) for name in names}
+    plain = ("strategy", "conservative", "method", "time_slots")
+    return WindowJoin(
+        times={name: time_in(name, stream, at) for name, stream in described.items()},
+        windows=tuple(_edge(str(pair), window, f"{at}: windows") for pair, window in windows.items()),
+        on=_names(query.get("on", ()), f"{at}: on"),
+        lateness={name: stream.lateness for name, stream in described.items()},
+        **{name: query[name] for name in plain if name in query},
+    )
+
+
+def _edge(pair: str, window: Any, at: str) -> Edge:
+    names = [name.strip() for name in pair.split(",")]
+    if len(names) != 2:
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {pair!r}", "name two streams, as a,b")
+    if isinstance(window, Mapping):
+        return edge_of(names[0], names[1], _condition(window, f"{at}: {pair}"))
+    return edge_of(names[0], names[1], _two(window, at) if isinstance(window, list) else window)
+
+
+def time_in(name: str, stream: Stream, at: str) -> TimeSpec:
+    """How a stream's rows say when they happened. Raises: QueryError WA-2114 where that is not known."""
+    if stream.time is not None:
+        return stream.time
+    if stream.schema is None:
+        raise QueryError(
+            Code.NO_TIME, f"{at}: the times of stream {name!r} are not known", f"say so in streams: {name}: {{time: t}}"
+        )
+    return time_of(name, stream.schema)
+
+
+def _described(name: str, at: str, streams: Mapping[str, Stream]) -> Stream:
+    if name not in streams:
+        raise QueryError(
+            Code.UNKNOWN_STREAM, f"{at}: no stream {name!r} is described", f"one of {', '.join(streams) or 'none'}"
+        )
+    return streams[name]
+
+
+def _names(value: Any, at: str) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {value!r}", "give a list of names")
+    return tuple(names)
+
+
+def _two(value: Any, at: str) -> tuple[Any, Any]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {value!r}", "give [lo, hi]")
+    return value[0], value[1]

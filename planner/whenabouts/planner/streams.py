@@ -1,0 +1,48 @@
+"""What is known of the streams that queries are registered over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from whenabouts.core.choices import Load, Source
+from whenabouts.core.durations import Duration
+from whenabouts.core.timestamps import TimeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream: its columns, how its rows say when they happened, how late they come, and how many there are.
+
+    ``rate``: rows per second of event time; ``keys``: how many keys they have, for joins; ``source``: where the rate
+    comes from. Texts that join need ``schema``; ``time`` may be left out where the columns tell (`time_of`).
+
+    Raises: QueryError WA-2072 for a rate or a number of keys that is not above 0.
+    """
+
+    schema: pa.Schema | None = None
+    time: TimeSpec | None = None
+    lateness: Duration = 0
+    rate: float | None = None
+    keys: float = 1.0
+    source: Source = "declared"
+
+    def __post_init__(self) -> None:
+        Load(rates={} if self.rate is None else {"the stream": self.rate}, keys=self.keys)
+
+
+def load_over(inputs: Mapping[str, str], streams: Mapping[str, Stream], known: Load) -> Load:
+    """What is known of a query's inputs, each being over a stream: the load itself, else what the streams say.
+
+    >>> load_over({"left": "a", "right": "a"}, {"a": Stream(rate=5.0)}, Load()).rates
+    {'left': 5.0, 'right': 5.0}
+    """
+    mine = {input: streams[name] for input, name in inputs.items() if name in streams}
+    rates = {input: stream.rate for input, stream in mine.items() if stream.rate is not None}
+    if known.rates or len(rates) < len(inputs):
+        return known
+    source: Source = "measured" if all(stream.source == "measured" for stream in mine.values()) else "declared"
+    keys = max(stream.keys for stream in mine.values()) if known.keys == 1.0 else known.keys
+    return Load(rates, keys, known.every, known.parallelism, known.row_bytes, source)
