@@ -9,6 +9,7 @@ from whenabouts.planner.measured_statistics import measured_statistics
 from whenabouts.planner.plan_files import read_plan_file
 from whenabouts.planner.plans import Plan, QueryPlan
 from whenabouts.planner.registry import PlanChangedWarning, Registry
+from whenabouts.planner.replanning import Replanning, Switch
 from whenabouts.planner.selection import Selection, select
 from whenabouts.planner.streams import Stream
 from whenabouts.planner.text_queries import TextQuery, parse_query
@@ -23,11 +24,13 @@ __all__ = [
     "PlanChangedWarning",
     "QueryPlan",
     "Registry",
+    "Replanning",
     "SchemeCosts",
     "Selection",
     "Sizes",
     "Statistics",
     "Stream",
+    "Switch",
     "Table",
     "Terms",
     "TextQuery",
