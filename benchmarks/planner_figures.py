@@ -10,6 +10,7 @@ d(.5, .7) <= 1.25 d(.4, .6). The script looks for costs that give both, in vain.
 
 from __future__ import annotations
 
+from math import fsum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ def decide(case: Case, weights: Weights, costs: AtomicCosts, sizes: Sizes) -> De
     lazy = [weights.scan * each.lazy.normalised[2] for each in both]
     shared = weights.memory * memory + weights.update * update
     found = select(eager, lazy, shared)
-    return Decided("".join("LE"[x] for x in found.eager), found.cost, sum(eager), sum(lazy) + shared)
+    return Decided("".join("LE"[x] for x in found.eager), found.cost, fsum(eager), fsum([*lazy, shared]))
 
 
 def surface(weights: Weights, costs: AtomicCosts, sizes: Sizes, steps: int = 21) -> tuple[Any, Any, Any]:
@@ -89,9 +90,56 @@ def constants_that_decide_both(tries: int, seed: int = 5) -> int:
     return found
 
 
+def trends(costs: AtomicCosts, sizes: Sizes) -> list[tuple[str, bool, str]]:
+    """What sections 7.2 to 7.4 observe, whether it holds with these costs, and the figures that decide it."""
+    cps, oops = np.linspace(0.05, 1, 20), np.linspace(0, 1, 11)
+    update = np.array([[_eager_update(cp, oop, costs, sizes) for cp in cps] for oop in oops])
+    wins = [float(np.mean(cost[0] < cost[1])) for cost in (surface(w, costs, sizes)[2] for w in FIGURE_3)]
+    eager = surface(Weights(1, 50, 1), costs, sizes)[2][0]
+    worst, best = np.unravel_index(eager.argmax(), eager.shape), np.unravel_index(eager.argmin(), eager.shape)
+    nearly = surface(FIGURE_4[0], costs, sizes)[2]
+    apart = float(np.max(np.abs(nearly[0] - nearly[1]) / nearly[1]))
+    whole = surface(Weights(1, 1, 1), costs, sizes)[2][0]
+    in_order, out_of_order = np.diff(whole[0]), np.diff(whole[-1])
+    by_weight = {w: decide(TABLE_5[2], Weights(*w), costs, sizes).letters.count("L") for w in WEIGHTS_VARIED}
+    more = [by_weight[w] - by_weight[1, 1, 1] for w in WEIGHTS_VARIED[1:]]
+    mixed = decide(TABLE_5[3], Weights(1, 1, 1), costs, sizes).letters
+    every = [decide(case, weights, costs, sizes) for cases, weights in TABLES.values() for case in cases]
+    corner = [f"cp {0.05 + 0.95 * at[1] / 20:.2f}, oop {at[0] / 20:.2f}" for at in (worst, best)]
+    return [
+        ("equal weights: eager is cheaper everywhere", wins[0] == 1, f"on {wins[0]:.0%} of the square"),
+        ("the heavier updates weigh, the less often is eager cheaper", wins == sorted(wins, reverse=True),
+         ", ".join(f"{part:.0%}" for part in wins)),
+        ("an eager update costs more with oop, at any cp", bool((np.diff(update, axis=0) >= -1e-12).all()),
+         f"{update[0].mean():.3g} to {update[-1].mean():.3g} on average"),
+        ("an eager update costs less with cp, at any oop", bool((np.diff(update, axis=1) <= 1e-12).all()),
+         f"at oop 0 {update[0, 0]:.3g} to {update[0, -1]:.3g}, at oop 1 {update[-1, 0]:.3g} to {update[-1, -1]:.3g}"),
+        ("eager is dearest at cp 0, oop 1 and cheapest at cp 1, oop 0",
+         bool(worst == (20, 0) and best == (0, 20)), f"dearest at {corner[0]}, cheapest at {corner[1]}"),
+        ("without a memory weight both cost about the same", apart < 0.25, f"apart by up to {apart:.0%}"),
+        ("in order, eager costs more with cp", bool((in_order >= 0).all()), f"{whole[0, 0]:.3g} to {whole[0, -1]:.3g}"),
+        ("out of order, eager costs less with cp", bool((out_of_order <= 0).all()),
+         f"at oop 1 {whole[-1, 0]:.3g} to {whole[-1, -1]:.3g}"),
+        ("the optimum costs no more than all eager and all lazy",
+         all(found.optimal <= min(found.all_eager, found.all_lazy) for found in every), f"in {len(every)} cases"),
+        ("equal weights: eager for high cp, lazy for the rest", mixed == "EEELLL", f"at cp .8 x3, .1 x3: {mixed}"),
+        ("more queries are lazy the more update and memory weigh, and fewer the more scans do",
+         more[0] >= 0 and more[1] >= 0 and more[2] <= 0,
+         ", ".join(f"{w}: {n} lazy" for w, n in by_weight.items())),
+    ]  # fmt: skip
+
+
+WEIGHTS_VARIED = [(1, 1, 1), (1, 4, 1), (4, 1, 1), (1, 1, 4)]
+"""Update, memory, and scan made heavier, one after the other."""
+
+
+def _eager_update(cp: float, oop: float, costs: AtomicCosts, sizes: Sizes) -> float:
+    return scheme_costs(100, Statistics(float(cp), float(oop)), costs, sizes).eager.normalised[1]
+
+
 @click.command()
 @click.option("--costs", "which", type=click.Choice(["default", "calibrated"]), default="default", show_default=True)
-@click.option("--plots", type=click.Path(path_type=Path), help="Write figure3.png, figure4.png and figure5.png here.")
+@click.option("--plots", type=click.Path(path_type=Path), help="Write planner_figure3.svg, ...4.svg and ...5.svg here.")
 def main(which: str, plots: Path | None) -> None:
     """Print the tables, and plot."""
     costs, sizes = AtomicCosts(), Sizes()
@@ -115,6 +163,9 @@ def main(which: str, plots: Path | None) -> None:
     for weights in (*FIGURE_3, *FIGURE_4):
         _, _, cost = surface(weights, costs, sizes)
         click.echo(f"weights {weights.values}: eager is cheaper on {np.mean(cost[0] < cost[1]):.0%} of cp x oop")
+    click.echo("\n| sections 7.2 to 7.4 say | holds | figures |\n| --- | --- | --- |")
+    for claim, holds, figures in trends(costs, sizes):
+        click.echo(f"| {claim} | {'yes' if holds else 'no'} | {figures} |")
     if plots is not None:
         plot(plots, costs, sizes, bars)
 
@@ -136,7 +187,7 @@ def plot(folder: Path, costs: AtomicCosts, sizes: Sizes, bars: dict[int, list[De
             axes.plot_surface(cp, oop, cost[1], alpha=0.5, label="lazy")
             axes.set(xlabel="cp", ylabel="oop", zlabel="cost", title=f"memory, update, scan = {weights.values}")
             axes.legend()
-        figure.savefig(folder / f"{name}.png", bbox_inches="tight")
+        figure.savefig(folder / f"planner_{name}.svg", bbox_inches="tight")
         plt.close(figure)
     figure, both = plt.subplots(1, 2, figsize=(12, 4.5))
     for axes, (table, found) in zip(both, bars.items(), strict=True):
@@ -146,7 +197,7 @@ def plot(folder: Path, costs: AtomicCosts, sizes: Sizes, bars: dict[int, list[De
         axes.set_xticks(at, [f"case {n + 1}\n{each.letters}" for n, each in enumerate(found)])
         axes.set(ylabel="cost", title=f"Table {table}")
         axes.legend()
-    figure.savefig(folder / "figure5.png", bbox_inches="tight")
+    figure.savefig(folder / "planner_figure5.svg", bbox_inches="tight")
     plt.close(figure)
     click.echo(f"plots in {folder}")
 

@@ -72,6 +72,41 @@ def test_an_engine_gives_what_local_gives(cli: Cli, tmp_path: Path, other: str, 
     assert outcomes[other] == outcomes["local"]
 
 
+TEXTS = {
+    "--streaming --lateness 5s": (
+        "SELECT A.small AS one, B.small AS other, probability FROM l A, r B "
+        "WHERE A.k = B.k AND WINDOW(A, B) = '30 ms' WITH THRESHOLD 0.4 AND A.small < 150 AND A.small <> B.small"
+    ),
+    "": (
+        "SELECT A.small AS x, B.small AS y, C.small AS z, t_first FROM l A, r B, l C WHERE A.k = B.k AND B.k = C.k "
+        "AND WINDOW(A, B) = '100 ms' WITH THRESHOLD 0.5 AND WINDOW(B, C) BETWEEN '0 s' AND '90 ms' WITH THRESHOLD 0.5"
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as above
+@pytest.mark.parametrize("mode", TEXTS)
+@pytest.mark.parametrize("other", ENGINES)
+def test_texts_that_join_run_on_every_engine(cli: Cli, tmp_path: Path, other: str, mode: str) -> None:
+    """A timing join as a stream, and a window join in batch; the planner plans what the engines run."""
+    sides(tmp_path)
+    streams = "--stream l=left --stream r=right --time t_min,t_max"
+    found = {}
+    for engine in ("local", other):
+        line = f"{streams} --engine {engine} -o {engine}.parquet --rejects {engine}-bad.parquet {mode}"
+        done = cli("query", TEXTS[mode], *line.split())
+        assert done.exit_code == 0, done.output
+        found[engine] = rows(f"{engine}.parquet"), rows(f"{engine}-bad.parquet")
+    assert len(found["local"][0]) > 10
+    assert found[other] == found["local"]
+    (tmp_path / "query.sql").write_text(TEXTS[mode])
+    planned = cli("plan", "query.sql", "--explain", *streams.split())
+    assert planned.exit_code == 0, planned.output
+    for part in ("(measured)", "strategy = ", "buckets = ", "state: ", "latency: "):
+        assert part in planned.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # as above
 @pytest.mark.parametrize("mode", ["", "--stream --lateness 5s"])

@@ -33,6 +33,22 @@ def test_choices_are_printed_and_exported(file: Path) -> None:
     assert "wet: lazy before, eager now" in again.output
 
 
+def test_an_exported_plan_is_kept_and_a_release_that_would_decide_otherwise_says_so(file: Path) -> None:
+    out = file.with_name("plan.json")
+    file.write_text(PLAN.replace(", pin: lazy", ""))
+    CliRunner().invoke(main, ["plan", str(file), "-o", str(out)])
+    before = json.loads(out.read_text())
+    assert before["choices"] == {"hot": "eager", "wet": "eager"}
+    out.write_text(json.dumps(before | {"release": "0.0.1"}))
+    changed = "hysteresis: 0.99\nweights: {memory: 0, update: 1, scan: 0}\n"
+    file.write_text(changed + PLAN.replace(", pin: lazy", ""))
+    run = CliRunner().invoke(main, ["plan", str(file), "--keep", str(out)])
+    assert run.exit_code == 0, run.output
+    assert run.stdout == "hot\teager\nwet\teager\n"
+    assert "note: the plan is of release 0.0.1, release" in run.stderr
+    assert "would decide: hot: eager -> lazy, wet: eager -> lazy" in run.stderr
+
+
 def test_the_explanation(file: Path) -> None:
     run = CliRunner().invoke(main, ["plan", str(file), "--explain"])
     assert run.exit_code == 0

@@ -128,6 +128,10 @@ def test_a_plan_of_another_release_is_kept_by_pins_and_its_changes_are_told(monk
     registry.observe("hot", Statistics(0.0))
     with pytest.warns(PlanChangedWarning, match="release 99.0 would decide: hot: eager -> lazy, wet: eager -> lazy"):
         assert registry.replan(before).choices == before.choices
+    with pytest.warns(PlanChangedWarning, match="release 99.0 would decide"):
+        adopted = registry.adopt(before.to_json())
+    assert (adopted.choices, adopted.release) == (before.choices, "99.0")
+    assert registry.replan(adopted).choices == before.choices  # said once, and then its own
     registry.pin_all(before)
     assert registry.plan().choices == before.choices
 

@@ -58,7 +58,9 @@ def plan(
             click.echo(f"note: {warning.message}", err=True)
     if explain:
         click.echo(decided.explain())
-        click.echo("costs: " + ("made up, see whenabouts calibrate" if stored is None else f"of {stored.machine}"))
+        if decided.queries:
+            costs = "made up, see whenabouts calibrate" if stored is None else f"of {stored.machine}"
+            click.echo(f"costs of coalescing: {costs}")
     else:
         for name, scheme in decided.choices.items():
             click.echo(f"{name}\t{scheme}")

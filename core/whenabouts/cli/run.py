@@ -21,6 +21,7 @@ from whenabouts.cli.reject_tables import counts_by_code, merge_rejects, told
 from whenabouts.cli.result_table import print_first_rows
 from whenabouts.cli.tables import Input, read_input
 from whenabouts.core import metrics
+from whenabouts.core.choices import Choosing
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.events import EventReader, rejects_schema, times
 from whenabouts.core.protocol import Query
@@ -141,7 +142,9 @@ def _explained(query: Query, inputs: Sequence[Input], common: CommonOptions) -> 
     lines = [f"engine {common.engine}, {'as a stream' if common.stream else 'as a batch'}"]
     lines += [f"{source.name}: {source.rows_in:,} rows, files: {len(source.tables)}" for source in inputs]
     fields = ((name, getattr(query, name)) for name in getattr(query, "__dataclass_fields__", ()))
-    return lines + [f"{name}: {value}" for name, value in fields if value is not None]
+    lines += [f"{name}: {value}" for name, value in fields if value is not None]
+    chosen = query.choices() if common.stream and isinstance(query, Choosing) else ()
+    return lines + [f"chosen: {choice}" for choice in chosen]
 
 
 def _write(found: EngineResult, rejects: pa.Table, common: CommonOptions) -> None:

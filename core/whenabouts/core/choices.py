@@ -105,7 +105,8 @@ class Choice:
 
 
 def _told(alternative: Alternative) -> str:
-    cost = "" if alternative.cost is None else f" {alternative.cost:.4g}"
+    known = alternative.cost
+    cost = "" if known is None else f" {known:,.0f}" if abs(known) >= 1000 else f" {known:.4g}"
     return f"{alternative.value}{cost}" + (f" ({alternative.refused})" if alternative.refused else "")
 
 

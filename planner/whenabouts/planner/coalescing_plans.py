@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import fsum
 from typing import Any, NamedTuple
 
 from whenabouts.core.choices import Alternative, Choice, Load
@@ -124,8 +125,8 @@ def _plan(
         queries=tuple(queries[name] for name in registered),
         cost=selection.cost,
         alternatives={
-            "all_eager": sum(candidate.eager for candidate in candidates),
-            "all_lazy": sum(c.lazy_scan for c in candidates) + sum(extent.cost for extent in shared.values()),
+            "all_eager": fsum(candidate.eager for candidate in candidates),
+            "all_lazy": fsum([*(c.lazy_scan for c in candidates), *(extent.cost for extent in shared.values())]),
         },
         shared_bytes={stream: extent.memory for stream, extent in shared.items() if stream in lazy_streams},
         status=selection.status,
