@@ -130,8 +130,10 @@ def test_waiting_rows_are_not_evicted_nor_are_their_partners() -> None:
     assert pairs(bucket.step(watermark=100, demand=Demand.FLUSH)) == ["ax"]
 
 
-def test_max_latency_ends_the_wait() -> None:
-    bucket = Bucket(strategy="lazy", block_size=100, max_latency="2s")
+@pytest.mark.parametrize("options", [{"strategy": "lazy", "block_size": 100}, {"strategy": "auto"}])
+def test_max_latency_ends_the_wait(options: dict[str, object]) -> None:
+    bucket = Bucket(**options, max_latency="2s")
+    assert bucket.operator.event_time is None  # what waited lies behind the watermark
     first = bucket.step(left={"a": 10}, right={"x": 10})
     assert first.timer_us == 12 * SECOND
     assert pairs(bucket.step(watermark=11.9)) == []

@@ -120,10 +120,25 @@ def test_registered_texts_join_over_the_streams_that_are_described() -> None:
         registry.register("d", TEXT.replace("b B", "d B"))
 
 
+def test_columns_are_checked_when_a_query_is_registered_over_a_stream_that_is_described() -> None:
+    registry = Registry(streams={"a": Stream(SCHEMA, Point("t_max"))})
+    with pytest.raises(QueryError, match=r"WA-2092: line 1, column 38: .* 'vv' \(hint: did you mean 'v'"):
+        registry.register("hot", "SELECT * FROM a [ROWS 9] COALESCE ON vv")
+    with pytest.raises(QueryError, match="WA-2112: line 1, column 15: this query has no window"):
+        registry.register("hot", "SELECT * FROM a COALESCE ON v")
+    registry.register("hot", "SELECT * FROM a [ROWS 9] COALESCE ON v")
+    with pytest.raises(QueryError, match="WA-2073: a query named 'hot' is registered already"):
+        registry.register("hot", timing())
+    registry.register("pairs", timing())
+    with pytest.raises(QueryError, match="WA-2073: a query named 'pairs' is registered already"):
+        registry.register("pairs", "SELECT * FROM a [ROWS 9] COALESCE ON v")
+    assert registry.register(timing()) == "query 1"
+
+
 def test_plans_of_joins_survive_export_and_tell_what_changed() -> None:
     registry = Registry(streams=STREAMS)
     registry.register("pairs", timing(max_latency="5 s"), stream=["a", "b"])
-    registry.register("hot", "SELECT * FROM a [ROWS 9] COALESCE ON v GROUP BY k", Statistics(0.8))
+    registry.register("hot", "SELECT * FROM s [ROWS 9] COALESCE ON v GROUP BY k", Statistics(0.8))
     plan = registry.plan()
     assert Plan.from_json(plan.to_json()) == plan
     assert json.loads(plan.to_json())["choices"] == {"hot": "eager", "pairs": "auto"}
@@ -185,7 +200,7 @@ def test_statistics_must_be_of_the_queries_kind_and_possible() -> None:
     registry = Registry()
     for name, query, statistics, what in [
         ("pairs", timing(), Statistics(), "WA-2006: statistics of a join"),
-        ("hot", "SELECT * FROM s COALESCE ON v", Load(), "WA-2006: a Load is given"),
+        ("hot", "SELECT * FROM s [ROWS 9] COALESCE ON v", Load(), "WA-2006: a Load is given"),
         ("three", timing(), None, "WA-2006: 3 streams are named for 2 inputs"),
     ]:
         with pytest.raises(QueryError, match=what):

@@ -131,6 +131,7 @@ def test_differential_arrival_orders(engine: Engine, sheet: str, files: tuple[in
             (MAIN, "lazy", 10**6, None),
             (MAIN, "lazy", 400, "2 s"),
             (MAIN, "lazy_lookup", 150, None),
+            (MAIN, "auto", 400, "2 s"),
             (HISTOGRAMS, "lazy", 7, None),
             (HISTOGRAMS, "lazy_lookup", 150, "2 s"),
             ("narrow histograms", "lazy_lookup", 10**6, None),

@@ -132,7 +132,7 @@ class Coalesce:
             column_names(self.values),
             self.extents,
             self.equivalence,
-            self.scheme != "lazy",
+            self.choices()[0].value == "eager",
             self.lateness_us[0],
         )
 

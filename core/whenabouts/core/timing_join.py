@@ -80,8 +80,9 @@ class TimingJoin:
     `on`: key column(s) that must be equal; none means one key. `strategy`: see `STRATEGIES`. `block_size` rows wait at
     most in a lazy strategy, and none longer than `max_latency` of event time; `auto` lets rows wait where there is a
     `max_latency`. None: chosen by what a row costs (`timing_cost`), from `rates`, rows per second by input, where they
-    are known. An engine that takes in batches of its own (Spark) lets none wait. `probability=False` leaves the column
-    out. `lateness`: how far rows may lag behind their side's watermark. `how`, `best`: see `join_modes`.
+    are known. An engine that takes in batches of its own (Spark) lets none wait; where rows may wait, what comes out
+    has no event time that an engine could rely on. `probability=False` leaves the column out. `lateness`: how far rows
+    may lag behind their side's watermark. `how`, `best`: see `join_modes`.
 
     `time_slots`: the width of slots that spread the rows of a key over buckets (`time_slots`); "auto": where there is
     no key and the query allows it, as wide as the stretch in which partners lie.
@@ -278,8 +279,10 @@ class TimingJoinOperator:
         plain = [reader.schema for reader in self.readers]
         self.keys = Keys(query.key_columns, plain, query.inputs, query.slots)
         self._streaming = streaming
-        # What waits for the watermark lies below it when it comes out: no engine may rely on its event time.
-        self.event_time = EVENT_TIME if streaming and query.mode.plain else None
+        self._block_rows = block_rows(query)
+        # What waits lies below the watermark when it comes out: no engine may rely on its event time.
+        waits = self._block_rows > 1 or not query.mode.plain
+        self.event_time = EVENT_TIME if streaming and not waits else None
         self._columns = JoinOutput(
             query.mode,
             (plain[LEFT], plain[RIGHT]),
@@ -300,7 +303,6 @@ class TimingJoinOperator:
             self._layout = replace(self._layout, purpose=self._layout.purpose + names)
         if query.slots is not None:  # rows in state were placed by them
             self._layout = replace(self._layout, purpose=f"{self._layout.purpose} {query.slots}")
-        self._block_rows = block_rows(query)
 
     @property
     def output_schema(self) -> pa.Schema:

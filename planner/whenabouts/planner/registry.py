@@ -156,9 +156,12 @@ class Registry:
         if not isinstance(query, TextQuery) or query.form != "join":
             return query
         schemas = {name: each.schema for name, each in self._streams.items() if each.schema is not None}
-        times = {name: each.time for name, each in self._streams.items() if each.time is not None}
         lateness = {name: each.lateness for name, each in self._streams.items()}
-        return query.bind(schemas, times, lateness)
+        return query.bind(schemas, self._times(), lateness)
+
+    def _times(self) -> dict[str, TimeSpec]:
+        """How the rows of streams say when they happened, where that was described."""
+        return {name: each.time for name, each in self._streams.items() if each.time is not None}
 
     def _join(self, query: Joining, given: Any, statistics: Any, stream: str | Sequence[str] | None) -> _Join:
         if isinstance(statistics, Statistics):
@@ -199,6 +202,9 @@ class Registry:
         if isinstance(query, CoalescingQuery):
             planned, runs = query, None
         elif isinstance(query, TextQuery):
+            described = self._streams.get(query.streams[0])
+            if described is not None and described.schema is not None:  # its columns can be checked already
+                query.bind({query.streams[0]: described.schema}, self._times(), described.lateness)
             planned = query.distinct()
         elif isinstance(query, Coalesce) and not isinstance(query, TemporalJoin):
             planned = CoalescingQuery.of(query, stream if isinstance(stream, str) else "stream")

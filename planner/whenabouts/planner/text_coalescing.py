@@ -23,7 +23,6 @@ from whenabouts.core.stream_views import SqlPredicate
 from whenabouts.core.temporal_aggregate import TemporalAggregate
 from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.planner.coalescing_queries import CoalescingQuery
-from whenabouts.planner.query_text import WindowClause
 from whenabouts.planner.text_durations import duration_us, text_duration_us
 from whenabouts.planner.text_queries import Scope, TextQuery, conditions_of, is_call, no_column, rewritten
 
@@ -70,7 +69,12 @@ def distinct_query(query: TextQuery) -> CoalescingQuery:
             "this query coalesces no single stream", "FROM one stream and COALESCE ON", Code.UNSUPPORTED_TEXT
         )
     (source,), clauses = query.sources, query.clauses
-    window = source.window or WindowClause(source.place)
+    if source.window is None:
+        raise source.place.wrong(
+            "this query has no window, and nothing to be planned", "[RANGE 24 HOUR] or [ROWS 100] behind the stream",
+            Code.UNSUPPORTED_TEXT,
+        )  # fmt: skip
+    window = source.window
     group = clauses.select.args.get("group")
     return CoalescingQuery(
         coalesce=tuple(_value_name(node) for node in clauses.coalesce),
