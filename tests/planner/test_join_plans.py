@@ -184,6 +184,7 @@ def test_measured_rates_change_a_plan_only_if_that_wins_clearly_and_pins_hold() 
         ("bewildered", "WA-2006: strategy is 'bewildered'"),
         ({"conservative": "gca"}, "WA-2006: query 'pairs' has no choice named 'conservative'"),
         ({"block_size": 0}, "WA-2006: block_size is 0"),
+        ({"buckets": "many"}, "WA-2006: buckets is 'many'"),
     ],
 )
 def test_pins_that_cannot_be_are_refused_at_once(pin: Any, what: str) -> None:
@@ -194,6 +195,16 @@ def test_pins_that_cannot_be_are_refused_at_once(pin: Any, what: str) -> None:
     with pytest.raises(QueryError, match=what):
         registry.pin("pairs", pin)
     assert not any(choice.pinned for choice in registry.plan().joins[0].choices)
+
+
+def test_the_buckets_of_coalescing_queries_are_pinned_too() -> None:
+    registry = Registry(parallelism=4)
+    registry.register("hot", "SELECT * FROM s [ROWS 9] COALESCE ON v GROUP BY k", pin={"scheme": "lazy", "buckets": 7})
+    assert registry.plan().decisions == {"hot": {"scheme": "lazy", "buckets": 7}}
+    registry.pin("hot", None)
+    assert registry.plan().decisions == {"hot": {"scheme": "eager", "buckets": 4}}
+    with pytest.raises(QueryError, match="WA-2006: strategy of query 'hot'"):
+        registry.pin("hot", {"strategy": "few"})
 
 
 def test_statistics_must_be_of_the_queries_kind_and_possible() -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from whenabouts.core.choices import Choice, Choosing, Load, Value, ruled
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.durations import Duration, parse_duration
+from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.protocol import Query
 from whenabouts.core.segmented_state import SEGMENTS_PER_STEP
 from whenabouts.core.segments import stored_fields
@@ -95,7 +96,10 @@ def buckets(size: float, load: Load, *, spread: bool, pins: Mapping[str, Value] 
     [8, 16]
     """
     if pins is not None and "buckets" in pins:
-        return ruled("buckets", pins["buckets"], "", pinned=True)
+        number = pins["buckets"]
+        if not isinstance(number, int) or number < 1:
+            raise QueryError(Code.BAD_OPTION, f"buckets is {number!r}", "give one or more")
+        return ruled("buckets", number, "", pinned=True)
     if not spread:
         return ruled("buckets", 1, "there is neither a key nor a time slot by which rows could be told apart")
     rounds = max(math.ceil(size / (load.parallelism * BYTES_PER_BUCKET)), 1)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from math import fsum
 from typing import Any, NamedTuple
 
-from whenabouts.core.choices import Alternative, Choice, Load
+from whenabouts.core.choices import Alternative, Choice, Load, Value
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.state_forecast import buckets
 from whenabouts.planner.atomic_costs import AtomicCosts
@@ -22,13 +22,15 @@ UNIT = "part of the maximum, weighted"
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A coalescing query as it was registered. ``runs``: what runs, None where it is planned only."""
+    """A coalescing query as it was registered. ``runs``: what runs, None where it is planned only. ``pinned`` and
+    ``buckets``: decided by hand."""
 
     query: CoalescingQuery
     runs: Any
     statistics: Statistics
     max_scan_time: float | None
     pinned: Scheme | None
+    buckets: Value | None = None
 
 
 class Given(NamedTuple):
@@ -118,7 +120,9 @@ def _plan(
         for name in each.names:
             found = _query_plan(name, each, scheme, candidate, registered[name])
             size = found.state_bytes if scheme == "eager" else extent.memory
-            spread = buckets(size, given.load, spread=bool(registered[name].query.group))
+            by_hand = registered[name].buckets
+            pins = {} if by_hand is None else {"buckets": by_hand}
+            spread = buckets(size, given.load, spread=bool(registered[name].query.group), pins=pins)
             choice = _scheme_choice(registered[name], each, scheme, candidate, extent)
             queries[name] = replace(found, choices=(choice, spread))
     return Plan(

@@ -177,8 +177,15 @@ class Registry:
             raise QueryError(
                 Code.BAD_OPTION, f"{len(over)} streams are named for {len(inputs)} inputs", "name one for each"
             )
-        load = load_over(dict(zip(inputs, over, strict=True)), self._streams, statistics or self._load)
+        load = load_over(dict(zip(inputs, over, strict=True)), self._streams, self._here(statistics))
         return _Join(query, tuple(over), self._with_sizes(query, tuple(over), load), {})
+
+    def _here(self, known: Load | None) -> Load:
+        """What is known of a join, with the step and the tasks of this registry where it does not say others."""
+        if known is None:
+            return self._load
+        every, parallelism = known.every or self._load.every, max(known.parallelism, self._load.parallelism)
+        return replace(known, every=every, parallelism=parallelism)
 
     def _with_sizes(self, query: Joining, over: tuple[str, ...], load: Load) -> Load:
         """The load with the bytes of the streams' rows, where their columns are known."""
@@ -240,13 +247,13 @@ class Registry:
             plan_join(name, join.query, join.streams, join.load, pins)  # refuses what cannot be
             self._joins[name] = replace(join, pins=pins)
             return
-        registered = self._at(name)
-        scheme = choice.get("scheme") if isinstance(choice, Mapping) else choice
-        others = sorted(set(choice) - {"scheme"}) if isinstance(choice, Mapping) else []
-        if others or (scheme is not None and scheme not in _SCHEMES):
-            told = f"{others[0]} of query {name!r}" if others else f"the scheme of {name!r} is to be {scheme!r}"
-            raise QueryError(Code.BAD_OPTION, told, "a coalescing query's scheme is pinned: eager or lazy")
-        self._registered[name] = replace(registered, pinned=None if scheme is None else _SCHEMES[str(scheme)])
+        pins = dict(choice) if isinstance(choice, Mapping) else {"scheme": choice} if choice is not None else {}
+        registered, scheme, parts = self._at(name), pins.pop("scheme", None), pins.pop("buckets", None)
+        if pins or (scheme is not None and scheme not in _SCHEMES):
+            told = f"{next(iter(pins))} of query {name!r}" if pins else f"the scheme of {name!r} is to be {scheme!r}"
+            raise QueryError(Code.BAD_OPTION, told, "a coalescing query has a scheme, eager or lazy, and buckets")
+        pinned = None if scheme is None else _SCHEMES[str(scheme)]
+        self._registered[name] = replace(registered, pinned=pinned, buckets=parts)
 
     def observe(self, name: str, statistics: Statistics | Load) -> None:
         """Replace what is known of a query by what was measured. Raises: QueryError WA-2074, WA-2006 for the other kind
@@ -258,7 +265,8 @@ class Registry:
                 "give a join a Load, and a coalescing query Statistics",
             )  # fmt: skip
         if join is not None and isinstance(statistics, Load):
-            known = statistics if statistics.row_bytes else replace(statistics, row_bytes=join.load.row_bytes)
+            known = self._here(statistics)
+            known = known if known.row_bytes else replace(known, row_bytes=join.load.row_bytes)
             self._joins[name] = replace(join, load=known)
         elif isinstance(statistics, Statistics):
             self._registered[name] = replace(self._at(name), statistics=statistics)
