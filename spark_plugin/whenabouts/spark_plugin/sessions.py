@@ -14,6 +14,8 @@ import whenabouts
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages, check_spark
 
+WORKER_DAEMON = "whenabouts.spark_plugin.worker_daemon"
+
 _LOG = logging.getLogger("whenabouts")
 
 
@@ -34,6 +36,7 @@ def local_session(app_name: str = "whenabouts", cores: int = 2, **conf: object) 
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.log.level": "ERROR",
+        "spark.python.daemon.module": WORKER_DAEMON,
         PROVIDER_CONF: ROCKSDB,
     } | {name.replace("__", "."): str(value) for name, value in conf.items()}
     builder = SparkSession.builder.appName(app_name)
@@ -41,6 +44,7 @@ def local_session(app_name: str = "whenabouts", cores: int = 2, **conf: object) 
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(options["spark.log.level"])
+    _mend_protobuf(session)  # before any function is made: workers are shared among those of one environment
     return session
 
 
