@@ -23,11 +23,13 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udtf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn
 
+from pyspark_whenabouts import DefaultSource
 from whenabouts.core.conditions import Condition, between, deadline, delay, within
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.events import rejects_schema
@@ -50,9 +52,16 @@ _OPTIONS = (
 def register(session: SparkSession) -> None:
     """Make `timing_join` and `timing_join_rejects` known to the SQL of a session, Spark Connect or not.
 
+    Likewise the data source `whenabouts`: Spark finds it by itself where it is installed, but not among `--py-files`.
+
     Raises EngineError WA-3002 for an unfit Spark.
     """
     prepare(session, streaming=False)
+    try:
+        session.dataSource.register(DefaultSource)
+    except PySparkException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # then Spark has found it
+            raise
     session.udtf.register("timing_join", udtf(_Pairs, useArrow=False))  # type: ignore[arg-type,unused-ignore]
     session.udtf.register("timing_join_rejects", udtf(_Rejects, useArrow=False))  # type: ignore[arg-type,unused-ignore]
 
