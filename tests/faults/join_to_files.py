@@ -1,7 +1,8 @@
 """The program that is killed: a full outer timing join of two folders of files, as a stream, into a Parquet sink.
 
-`python join_to_files.py FOLDER`: everything lies in FOLDER, so that starting it again goes on. Rows that a worker takes
-in are noted in FOLDER/seen, one file for each worker; at the end FOLDER/result.parquet holds what the sink holds.
+`python join_to_files.py FOLDER`: everything lies in FOLDER, so that starting it again goes on. A query that fails is
+started again in the same Spark, and its failure noted in FOLDER/failures. Rows that a worker takes in are noted in
+FOLDER/seen, one file for each worker; at the end FOLDER/result.parquet holds what the sink holds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 from whenabouts.core import Interval, Lateness, within
 from whenabouts.core.timing_join import TimingJoin
@@ -29,22 +31,35 @@ QUERY = TimingJoin(
     condition=within("3 s", confidence=0.6),
     lateness=Lateness("20 s", "20 s"),
 )
+COLUMNS = "id bigint, k bigint, t_min timestamp, t_max timestamp"
 
 
 def main(folder: Path) -> None:
-    spark = local_session("killed", spark__sql__shuffle__partitions=2)
+    # A JVM that is killed before long has no use for its slow compiler.
+    spark = local_session("killed", spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1")
     spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+    while not ends(spark, folder):
+        pass
+    pq.write_table(spark.read.parquet(str(folder / "sink")).toArrow(), folder / "result.parquet")
+
+
+def ends(spark: SparkSession, folder: Path) -> bool:
+    """Run the query from its checkpoint to the end of the input; False where it failed before."""
 
     def stream(name: str) -> DataFrame:
-        files = str(folder / name)
-        rows = spark.readStream.schema(spark.read.parquet(files).schema).option("maxFilesPerTrigger", 1).parquet(files)
+        rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
         return rows.mapInArrow(noting(str(folder / "seen")), rows.schema)
 
     end = EndOfInput(spark, folder / "end")
-    pairs = run(QUERY, [stream("left"), stream("right")], buckets=4, end_of_input=end.stream)
+    pairs = run(QUERY, [stream("left"), stream("right")], buckets=2, end_of_input=end.stream)
     writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
-    run_to_end(writer.start(str(folder / "sink")), end)
-    pq.write_table(spark.read.parquet(str(folder / "sink")).toArrow(), folder / "result.parquet")
+    try:
+        run_to_end(writer.start(str(folder / "sink")), end)
+    except StreamingQueryException as error:
+        with (folder / "failures").open("a") as file:
+            file.write(repr(str(error)) + "\n")
+        return False
+    return True
 
 
 def noting(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
