@@ -154,6 +154,7 @@ def _run(query: TimingJoin, inputs: tuple[Input, Input], engine: str, stream: bo
         shown.stage(f"{title}")
         started = perf_counter()
         found = run_on(engine, query, inputs, stream=stream, progress=shown)
+        rejected = sum(batch.num_rows for batch in found.rejects)
         pairs = found.table()
         seconds = perf_counter() - started
-    return RunResult(title, in_order(pairs), found.rejects.num_rows, seconds)
+    return RunResult(title, in_order(pairs), rejected, seconds)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from whenabouts.cli.machine import usable_cores
 from whenabouts.core.errors import Code, EngineError
 
 LEAST_PYTHON = (3, 11)
@@ -114,8 +115,7 @@ def _package(name: str, mend: str) -> Finding:
 
 
 def _machine() -> list[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return [Finding("cores", str(cores), True), Finding("memory", _memory(), True)]
+    return [Finding("cores", str(usable_cores()), True), Finding("memory", _memory(), True)]
 
 
 def _memory() -> str:

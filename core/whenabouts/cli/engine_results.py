@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class EngineResult:
-    """`batches` can be taken once; `rows` counts those that have been taken. `rejects`, `metrics`: as in `Outcome`."""
+    """`rejects` and then `batches` can be taken once; `rows` counts those of the latter that have been taken.
+
+    Schemas and `metrics`: as in `Outcome`.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
-    rejects: pa.Table
+    rejects: Iterator[pa.RecordBatch]
     metrics: Counter[str]
     rows: int = field(default=0, init=False)
 
@@ -35,8 +38,12 @@ class EngineResult:
     @classmethod
     def of(cls, outcome: Outcome) -> EngineResult:
         """The outcome of an engine that holds all rows."""
-        return cls(outcome.output.schema, iter(outcome.output.to_batches()), outcome.rejects, outcome.metrics)
+        return cls(outcome.output.schema, _batches(outcome.output), _batches(outcome.rejects), outcome.metrics)
 
     def table(self) -> pa.Table:
         """All rows that have not been taken yet."""
         return pa.Table.from_batches(list(self.batches), self.schema)
+
+
+def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    return iter(table.to_batches())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whenabouts.cli.options import CommonOptions, common_options, names, row_numbers, time_spec
+from whenabouts.cli.options import CommonOptions, common_options, names, row_numbers, time_slots_option, time_spec
 from whenabouts.core.conditions import Condition, between, deadline, delay, within
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ _SIDES = ("left", "right")
     metavar="N",
     help="Stop before the run if a row can have more partners.",
 )
+@time_slots_option
 @common_options
 def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> None:
     """Pairs of LEFT and RIGHT rows that meet a timing condition with probability >= --confidence.
@@ -104,6 +105,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
         lateness=common.lateness_by_side,
         suffixes=_two(arguments["suffixes"], "--suffixes"),
         probability=not arguments["no_probability"],
+        time_slots=arguments["time_slots"],
     )
 
 

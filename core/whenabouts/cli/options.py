@@ -67,6 +67,15 @@ _OPTIONS = (
 )
 
 
+time_slots_option = click.option(
+    "--time-slots",
+    default="auto",
+    show_default=True,
+    metavar="D|auto",
+    help="Spread the rows of a key over buckets by slots of time this wide; auto: where there is no --on.",
+)
+
+
 def common_options(command: _Command) -> Callable[..., Any]:
     """Give a command the common options; it receives them as one argument, `common: CommonOptions`."""
     return _STREAM(options_but_stream(command))

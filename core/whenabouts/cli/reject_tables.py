@@ -1,9 +1,10 @@
-"""The rejects of a whole command: rows with unreadable time text, and the rows that the run rejected, in one table."""
+"""The rejects of a whole command: rows with unreadable time text, and the rows that the run rejected."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,31 +16,50 @@ from whenabouts.core.events import reject_column_names, reject_rows, rejects_sch
 from whenabouts.core.protocol import Rejected
 
 
-def merge_rejects(inputs: Sequence[Input], run: pa.Table) -> pa.Table:
+class Rejects:
     """All rejected rows of a command: `input`, `code`, `reason`, then the inputs' columns.
 
-    `run` is the rejects table of the engine. Times that the files hold as text are text here: the original one where
-    it could not be read (WA-1009), else ISO 8601 in UTC.
+    `run`: the rejects of the engine, as they come. `batches` can be taken once; `by_code` and `first`, a row, tell of
+    what has been taken. Times that the files hold as text are text here: the original one where it could not be read
+    (WA-1009), else ISO 8601 in UTC.
     """
-    names = tuple(source.name for source in inputs)
-    raw = [source.raw_schema for source in inputs]
-    read = [source.schema for source in inputs]
-    batches = []
-    for place, source in enumerate(inputs):
-        parts = [(Code.UNPARSABLE_TIME, source.unparsable)]
-        mine = run.filter(pc.equal(run.column("input"), source.name))
-        for code in sorted(set(mine.column("code").to_pylist())):
-            rows = mine.filter(pc.equal(mine.column("code"), code)).select(reject_column_names(read, place))
-            parts.append((Code(code), _as_written(rows.rename_columns(source.schema.names), source)))
-        for code, rows in parts:
-            for batch in rows.to_batches():
-                batches.append(reject_rows(Rejected(place, code, batch), raw, names))
-    return pa.Table.from_batches(batches, rejects_schema(raw))
 
+    def __init__(self, inputs: Sequence[Input], run: Iterator[pa.RecordBatch]) -> None:
+        self._inputs = inputs
+        self._raw = [source.raw_schema for source in inputs]
+        self._names = tuple(source.name for source in inputs)
+        self.schema = rejects_schema(self._raw)
+        self.by_code: Counter[str] = Counter()
+        self.first: dict[str, Any] | None = None
+        self.batches = self._counted(run)
 
-def counts_by_code(rejects: pa.Table) -> Counter[str]:
-    """How many rows were rejected under each code."""
-    return Counter(rejects.column("code").to_pylist())
+    @property
+    def rows(self) -> int:
+        """How many have been taken."""
+        return self.by_code.total()
+
+    def _counted(self, run: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in self._merged(run):
+            self.by_code.update(batch.column("code").to_pylist())
+            if self.first is None and batch.num_rows:
+                self.first = {
+                    name: value for name, value in batch.slice(0, 1).to_pylist()[0].items() if value is not None
+                }
+            yield batch
+
+    def _merged(self, run: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for place, source in enumerate(self._inputs):
+            for batch in source.unparsable.to_batches():
+                yield reject_rows(Rejected(place, Code.UNPARSABLE_TIME, batch), self._raw, self._names)
+        read = [source.schema for source in self._inputs]
+        for rejected in run:
+            rows = pa.Table.from_batches([rejected])
+            for place, source in enumerate(self._inputs):
+                mine = rows.filter(pc.equal(rows.column("input"), source.name))
+                for code in sorted(set(mine.column("code").to_pylist())):
+                    some = mine.filter(pc.equal(mine.column("code"), code)).select(reject_column_names(read, place))
+                    for batch in _as_written(some.rename_columns(source.schema.names), source).to_batches():
+                        yield reject_rows(Rejected(place, Code(code), batch), self._raw, self._names)
 
 
 def told(counts: Counter[str]) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 import click
-import pyarrow as pa
 
 from whenabouts.cli.app import REJECTED_AND_STRICT
 from whenabouts.cli.engine_results import EngineResult
 from whenabouts.cli.engines import reads_files, run_on
 from whenabouts.cli.expected_pairs import at_most, refuse_over
 from whenabouts.cli.options import CommonOptions
-from whenabouts.cli.outputs import check_columns, check_targets, write_batches, write_table
+from whenabouts.cli.outputs import check_columns, check_targets, write_batches
 from whenabouts.cli.progress import Progress, progress
-from whenabouts.cli.reject_tables import counts_by_code, merge_rejects, told
+from whenabouts.cli.reject_tables import Rejects, told
 from whenabouts.cli.result_table import print_first_rows
 from whenabouts.cli.tables import Input, read_input
 from whenabouts.core import metrics
@@ -94,7 +94,7 @@ def run_command(
         found = run_on(common.engine, complete, inputs, stream=common.stream, progress=shown)
         seconds.run = perf_counter() - started
         shown.stage("writing")
-        rejects = merge_rejects(inputs, found.rejects)
+        rejects = Rejects(inputs, found.rejects)
         _write(found, rejects, common)
     _account(inputs, found, rejects, common, seconds, result)
 
@@ -147,9 +147,11 @@ def _explained(query: Query, inputs: Sequence[Input], common: CommonOptions) -> 
     return lines + [f"chosen: {choice}" for choice in chosen]
 
 
-def _write(found: EngineResult, rejects: pa.Table, common: CommonOptions) -> None:
+def _write(found: EngineResult, rejects: Rejects, common: CommonOptions) -> None:
     if common.rejects is not None:
-        write_table(rejects, common.rejects)
+        write_batches(rejects.schema, rejects.batches, common.rejects)
+    else:
+        deque(rejects.batches, maxlen=0)  # to be counted
     if common.output is None:
         print_first_rows(found)
     else:
@@ -159,35 +161,34 @@ def _write(found: EngineResult, rejects: pa.Table, common: CommonOptions) -> Non
 def _account(
     inputs: Sequence[Input],
     found: EngineResult,
-    rejects: pa.Table,
+    rejects: Rejects,
     common: CommonOptions,
     seconds: _Seconds,
     result: str,
 ) -> None:
     """Print what became of every row; a row that is in neither account is the engine's failure (WA-3005)."""
     rows_in = sum(source.rows_in for source in inputs)
-    processed = found.metrics.get(metrics.PROCESSED, rows_in - rejects.num_rows)
+    processed = found.metrics.get(metrics.PROCESSED, rows_in - rejects.rows)
     replayed = found.metrics.get(metrics.REPLAYED, 0)
     parts = ", ".join(f"{source.name} {source.rows_in:,}" for source in inputs)
     say_all(
         [
-            f"rows in {rows_in:,} ({parts}) = processed {processed:,} + rejected {rejects.num_rows:,}"
+            f"rows in {rows_in:,} ({parts}) = processed {processed:,} + rejected {rejects.rows:,}"
             + (f" + replayed {replayed:,}" if replayed else ""),
             f"{result} {found.rows:,}" + (f" -> {common.output}" if common.output else ""),
         ]
     )
-    if rejects.num_rows:
+    if rejects.rows:
         where = f" -> {common.rejects}" if common.rejects else " (--rejects PATH keeps the rows)"
-        say_all([f"rejected: {told(counts_by_code(rejects))}{where}"])
+        say_all([f"rejected: {told(rejects.by_code)}{where}"])
     rate = rows_in / seconds.run if seconds.run else 0.0
     say_all([f"{seconds.run:.2f} s to run, {perf_counter() - seconds.begun:.2f} s in all, {rate:,.0f} rows/s"])
-    if rows_in != processed + rejects.num_rows + replayed:
+    if rows_in != processed + rejects.rows + replayed:
         raise EngineError(
             Code.ENGINE_FAILED,
-            f"{rows_in:,} rows went in, but {processed:,} were processed and {rejects.num_rows:,} rejected",
+            f"{rows_in:,} rows went in, but {processed:,} were processed and {rejects.rows:,} rejected",
             "please report this: a row must never be lost",
         )
-    if common.strict and rejects.num_rows:
-        first = {name: value for name, value in rejects.slice(0, 1).to_pylist()[0].items() if value is not None}
-        say_all([f"error: {rejects.num_rows:,} rows rejected and --strict was given; the first: {first}"])
+    if common.strict and rejects.rows:
+        say_all([f"error: {rejects.rows:,} rows rejected and --strict was given; the first: {rejects.first}"])
         click.get_current_context().exit(REJECTED_AND_STRICT)

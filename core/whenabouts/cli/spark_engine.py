@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whenabouts.cli.engine_results import EngineResult
+from whenabouts.cli.machine import usable_cores
 from whenabouts.cli.tables import Input, ParquetTables
 from whenabouts.core.events import rejects_schema
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting, read_counts
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BUCKETS = 32
-"""Into how many parts keys are split, on any machine: more than cores, so that they share the work evenly."""
+"""Into how many parts keys are split in batch: more than cores, so that they share the work evenly."""
+
+BUCKETS_PER_CORE = 2
+"""The same of a stream, where each bucket costs a few round trips to the state in every micro-batch."""
 
 FIRST_FILE_S = 1_000_000_000
 """Modification time of file 0; file n is n seconds younger. Spark's file source takes the oldest first."""
@@ -56,7 +60,7 @@ def run_on_spark(query: Query, inputs: Sequence[Input], *, stream: bool) -> Engi
 
     operator = query.operator([source.schema for source in inputs], streaming=stream)
     # With a writer for each tag, Spark need not sort blobs by tag before it writes them.
-    spark = local_session(spark__sql__maxConcurrentOutputFileWriters=4)
+    spark = local_session(cores=usable_cores(), spark__sql__maxConcurrentOutputFileWriters=4)
     holder = TemporaryDirectory(prefix="whenabouts-")  # goes when the result is read, or at the latest with the process
     folder = Path(holder.name)
     if stream:
@@ -66,14 +70,10 @@ def run_on_spark(query: Query, inputs: Sequence[Input], *, stream: bool) -> Engi
         result = tagged(query, frames, buckets=BUCKETS)
         _write(result.tagged, folder / "result" / "0")
         hosting = result.hosting
-    rejects = rejects_schema([reader.schema for reader in operator.readers])
-    found = pa.Table.from_batches(
-        [decode(blob, hosting.rejects_schema) for blob in _blobs(folder, REJECTED)], hosting.rejects_schema
-    )
     return EngineResult(
         operator.output_schema,
         _output(holder, hosting, operator.output_schema),
-        as_local(found, rejects),
+        _rows(folder, REJECTED, hosting.rejects_schema, rejects_schema([reader.schema for reader in operator.readers])),
         read_counts(_blobs(folder, COUNTS)),
     )
 
@@ -87,7 +87,7 @@ def _stream(spark: SparkSession, query: Query, folders: list[Path], folder: Path
     for source in folders:
         schema = spark.read.parquet(source.as_uri()).schema
         frames.append(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(source.as_uri()))
-    result = tagged(query, frames, buckets=BUCKETS, end_of_input=end.stream)
+    result = tagged(query, frames, buckets=BUCKETS_PER_CORE * usable_cores(), end_of_input=end.stream)
 
     def write(batch: DataFrame, number: int) -> None:
         _write(batch, folder / "result" / str(number))
@@ -110,11 +110,14 @@ def _blobs(folder: Path, tag: int) -> Iterator[bytes]:
 
 
 def _output(holder: TemporaryDirectory[str], hosting: Hosting, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    written = hosting.operator().output_schema
     with holder as folder:
-        for blob in _blobs(Path(folder), OUTPUT):
-            rows = pa.Table.from_batches([decode(blob, written)])
-            yield from as_local(rows, schema).combine_chunks().to_batches()
+        yield from _rows(Path(folder), OUTPUT, hosting.operator().output_schema, schema)
+
+
+def _rows(folder: Path, tag: int, written: pa.Schema, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for blob in _blobs(folder, tag):
+        rows = pa.Table.from_batches([decode(blob, written)])
+        yield from as_local(rows, schema).combine_chunks().to_batches()
 
 
 def _batch(spark: SparkSession, source: Input, folder: Path) -> DataFrame:

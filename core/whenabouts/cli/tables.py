@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
-from typing import overload
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import NamedTuple, overload
+from weakref import finalize
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,15 +21,19 @@ from whenabouts.core.written_times import ClockRules, Findings, Settled, settle
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"
 
 
-class ParquetTables(Sequence[pa.Table]):
-    """The tables of Parquet files of one schema, each read when it is asked for: what an engine may read by itself."""
+class LazyTables(Sequence[pa.Table]):
+    """Tables of one schema, each read when it is asked for; `rows` of each are known beforehand."""
 
-    def __init__(self, paths: Sequence[Path], schema: pa.Schema) -> None:
-        self.paths, self.schema = tuple(paths), schema
-        self.num_rows = sum(pq.read_metadata(path).num_rows for path in paths)
+    def __init__(self, schema: pa.Schema, rows: Sequence[int], load: Callable[[int], pa.Table]) -> None:
+        self.schema, self._rows, self._load = schema, tuple(rows), load
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all tables."""
+        return sum(self._rows)
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self._rows)
 
     @overload
     def __getitem__(self, at: int) -> pa.Table: ...
@@ -35,7 +42,18 @@ class ParquetTables(Sequence[pa.Table]):
     def __getitem__(self, at: int | slice) -> pa.Table | list[pa.Table]:
         if isinstance(at, slice):
             return [self[number] for number in range(len(self))[at]]
-        return cast_to(read_file(self.paths[at]), self.schema, self.paths[at])
+        return self._load(range(len(self))[at])
+
+
+class ParquetTables(LazyTables):
+    """The tables of Parquet files of one schema: what an engine may read by itself."""
+
+    def __init__(self, paths: Sequence[Path], schema: pa.Schema) -> None:
+        self.paths = tuple(paths)
+        super().__init__(schema, [pq.read_metadata(path).num_rows for path in paths], self._read)
+
+    def _read(self, number: int) -> pa.Table:
+        return cast_to(read_file(self.paths[number]), self.schema, self.paths[number])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +74,7 @@ class Input:
     @property
     def schema(self) -> pa.Schema:
         """Schema of every table."""
-        return self.tables.schema if isinstance(self.tables, ParquetTables) else self.tables[0].schema
+        return self.tables.schema if isinstance(self.tables, LazyTables) else self.tables[0].schema
 
     @property
     def raw_schema(self) -> pa.Schema:
@@ -67,7 +85,7 @@ class Input:
     def rows_in(self) -> int:
         """Rows that the files hold."""
         tables = self.tables
-        rows = [tables.num_rows] if isinstance(tables, ParquetTables) else [table.num_rows for table in tables]
+        rows = [tables.num_rows] if isinstance(tables, LazyTables) else [table.num_rows for table in tables]
         return int(sum(rows) + self.unparsable.num_rows)
 
 
@@ -82,7 +100,9 @@ def read_input(
 ) -> Input:
     """Read all files under `path` (a file, a folder, a glob) as the input called `name`. Memory: all of it.
 
-    But Parquet files of one schema, whose times need no settling, are not read where `left_to_engine` says so of it.
+    For an engine that reads files itself, memory is that of the largest file: Parquet files of one schema whose times
+    need no settling are not read where `left_to_engine` says so of it, and other tables lie on disk once they are
+    settled.
 
     Times are settled. The template column keeps its values as they are written: "007" is not the template "7".
 
@@ -96,15 +116,88 @@ def read_input(
             return Input(name, there, there.schema.empty_table(), tuple(notes))
     found = Findings()
     texts = (*time_columns, *([template_column] if template_column else ()))
-    raw = [read_file(file, texts) for file in files]
-    if template_column is not None and all(format_of(file) == "csv" for file in files):
-        raw = _whole_numbers(raw, template_column)
-    settled = [settle(table, time_columns, clock, found, str(file)) for table, file in zip(raw, files, strict=True)]
-    tables = _of_one_schema(files, _typed_like_others([part.table for part in settled], time_columns))
-    unparsable = _unparsable(settled, tables[0].schema)
-    starts = accumulate((table.num_rows for table in raw), initial=0)
-    lost = tuple(start + int(at) for start, part in zip(starts, settled, strict=False) for at in part.lost)
-    return Input(name, tuple(tables), unparsable, (*notes, *found.notes(name, clock.zone)), lost)
+    put = _in_memory if left_to_engine is None else _OnDisk().put
+    parts = []
+    for file in files:
+        raw = read_file(file, texts)
+        numbers = None if template_column is None else _whole_numbers(file, raw, template_column)
+        settled = settle(raw, time_columns, clock, found, str(file))
+        parts.append(_Part.of(file, raw, settled, time_columns, numbers, put))
+    schema = _one_schema(parts, time_columns, template_column)
+    tables = LazyTables(schema, [part.rows for part in parts], lambda number: parts[number].table(schema))
+    starts = accumulate((part.rows_read for part in parts), initial=0)
+    lost = tuple(start + int(at) for start, part in zip(starts, parts, strict=False) for at in part.lost)
+    unparsable = _unparsable(parts, schema)
+    notes = [*notes, *found.notes(name, clock.zone)]
+    return Input(name, tuple(tables) if left_to_engine is None else tables, unparsable, tuple(notes), lost)
+
+
+def _in_memory(table: pa.Table) -> Callable[[], pa.Table]:
+    return lambda: table
+
+
+class _OnDisk:
+    """A folder of tables, which goes when nobody asks for them any more."""
+
+    def __init__(self) -> None:
+        self._folder = Path(mkdtemp(prefix="whenabouts-"))
+        self._number = count()
+        finalize(self, rmtree, self._folder, ignore_errors=True)
+
+    def put(self, table: pa.Table) -> Callable[[], pa.Table]:
+        """Write a table down; what is returned reads it."""
+        path = self._folder / f"{next(self._number)}.arrow"
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+        return lambda: self._read(path)
+
+    def _read(self, path: Path) -> pa.Table:
+        with pa.OSFile(str(path)) as file:
+            return pa.ipc.open_file(file).read_all()
+
+
+class _Part(NamedTuple):
+    """A file, settled: what there is to know of its table, and how to get it.
+
+    `blank`: time columns without any value. `numbers`: whether the values of the template column are all integers in
+    their usual form; None where there are none.
+    """
+
+    file: Path
+    rows_read: int
+    rows: int
+    schema: pa.Schema
+    blank: frozenset[str]
+    numbers: bool | None
+    unparsable: pa.Table
+    text_columns: tuple[str, ...]
+    lost: Sequence[int]
+    load: Callable[[], pa.Table]
+
+    @classmethod
+    def of(
+        cls,
+        file: Path,
+        raw: pa.Table,
+        settled: Settled,
+        time_columns: tuple[str, ...],
+        numbers: bool | None,
+        put: Callable[[pa.Table], Callable[[], pa.Table]],
+    ) -> _Part:
+        """What stays of a file once its table is put away."""
+        table = settled.table
+        there = [name for name in time_columns if table.schema.get_field_index(name) >= 0]
+        blank = frozenset(name for name in there if table.column(name).null_count == table.num_rows)
+        kept = (settled.unparsable, settled.text_columns, settled.lost.tolist())
+        return cls(file, raw.num_rows, table.num_rows, table.schema, blank, numbers, *kept, put(table))
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """The table in the schema of all."""
+        table = self.load()
+        for name in self.blank:
+            at = table.schema.get_field_index(name)
+            table = table.set_column(at, name, pa.nulls(table.num_rows, schema.field(name).type))
+        return cast_to(table, schema, self.file)
 
 
 def _as_they_are(files: list[Path], time_columns: tuple[str, ...]) -> ParquetTables | None:
@@ -125,53 +218,61 @@ def _as_they_are(files: list[Path], time_columns: tuple[str, ...]) -> ParquetTab
     return ParquetTables(files, schema) if plain and all(each == schema for each in schemas) else None
 
 
-def _whole_numbers(tables: list[pa.Table], column: str) -> list[pa.Table]:
-    """The text column of all tables as int64, if it holds nothing but integers in their usual form."""
-    places = [table.schema.get_field_index(column) for table in tables]
-    if min(places) < 0:
-        return tables  # there is none, or there are two: others say so
-    chunks = [chunk for table, at in zip(tables, places, strict=True) for chunk in table.column(at).chunks]
-    written = pa.chunked_array(chunks, pa.string()).drop_null()
-    if not len(written) or not pc.all(pc.match_substring_regex(written, _INTEGER)).as_py():
-        return tables
+def _whole_numbers(file: Path, table: pa.Table, column: str) -> bool | None:
+    """Whether a text column of CSV holds nothing but integers in their usual form; None without any value."""
+    at = table.schema.get_field_index(column)
+    if format_of(file) != "csv" or at < 0:  # there is none, or there are two: others say so
+        return False
+    written = table.column(at).cast(pa.string()).drop_null()
+    if not len(written):
+        return None
+    if not pc.all(pc.match_substring_regex(written, _INTEGER)).as_py():
+        return False
     try:
-        numbers = [table.column(at).cast(pa.int64()) for table, at in zip(tables, places, strict=True)]
+        written.cast(pa.int64())
     except pa.ArrowInvalid:  # more digits than an int64 has
-        return tables
-    return [t.set_column(at, column, values) for t, at, values in zip(tables, places, numbers, strict=True)]
+        return False
+    return True
 
 
-def _of_one_schema(files: list[Path], tables: list[pa.Table]) -> list[pa.Table]:
-    schema = tables[0].schema
-    for file, table in zip(files, tables, strict=True):
-        check_distinct(file, table.schema.names)
-    for file, table in zip(files[1:], tables[1:], strict=True):
-        schema = unified(schema, table.schema, files[0], file)
-    return [cast_to(table, schema, file) for file, table in zip(files, tables, strict=True)]
+def _one_schema(parts: Sequence[_Part], time_columns: tuple[str, ...], template_column: str | None) -> pa.Schema:
+    """The schema of all tables.
 
-
-def _typed_like_others(tables: list[pa.Table], columns: tuple[str, ...]) -> list[pa.Table]:
-    """Tables in which a column without any value has the type that it has where there are values.
-
-    A file of a header alone does not say whether its times are numbers or dates.
+    A file of a header alone does not say whether its times are numbers or dates: such columns are of the type that they
+    have where there are values. A template column of plain integers in all files is int64.
     """
-    for name in dict.fromkeys(columns):
-        at = [table.schema.get_field_index(name) for table in tables]
-        empty = [place >= 0 and t.column(place).null_count == t.num_rows for t, place in zip(tables, at, strict=True)]
-        told = zip(tables, at, empty, strict=True)
-        types = {table.schema.field(place).type for table, place, none in told if place >= 0 and not none}
+    schemas = [part.schema for part in parts]
+    retyped: dict[str, pa.DataType] = {}
+    told = {part.numbers for part in parts}
+    if template_column is not None and told <= {True, None} and True in told:
+        schemas = [_retyped(schema, template_column, pa.int64()) for schema in schemas]
+    for name in dict.fromkeys(time_columns):
+        types = {p.schema.field(name).type for p in parts if name not in p.blank and _has(p.schema, name)}
         if len(types) == 1:
-            (type_,) = types
-            tables = [
-                table.set_column(place, name, pa.nulls(table.num_rows, type_)) if none else table
-                for table, place, none in zip(tables, at, empty, strict=True)
-            ]
-    return tables
+            (retyped[name],) = types
+    for place, part in enumerate(parts):
+        for name in part.blank & retyped.keys():
+            schemas[place] = _retyped(schemas[place], name, retyped[name])
+    whole = schemas[0]
+    for part, schema in zip(parts, schemas, strict=True):
+        check_distinct(part.file, schema.names)
+        if schema is not schemas[0]:
+            whole = unified(whole, schema, parts[0].file, part.file)
+    return whole
 
 
-def _unparsable(settled: list[Settled], schema: pa.Schema) -> pa.Table:
+def _has(schema: pa.Schema, name: str) -> bool:
+    return bool(schema.get_field_index(name) >= 0)
+
+
+def _retyped(schema: pa.Schema, name: str, type_: pa.DataType) -> pa.Schema:
+    at = schema.get_field_index(name)
+    return schema.set(at, schema.field(at).with_type(type_))
+
+
+def _unparsable(parts: Sequence[_Part], schema: pa.Schema) -> pa.Table:
     """All rows that were lost to unreadable times, in the input's schema but for the time columns that are text."""
-    text = {column for part in settled for column in part.text_columns}
+    text = {column for part in parts for column in part.text_columns}
     raw = pa.schema([(f.name, pa.string() if f.name in text else f.type) for f in schema])
-    tables = [cast_to(part.unparsable, raw, Path("rejected rows")) for part in settled if part.unparsable.num_rows]
+    tables = [cast_to(part.unparsable, raw, Path("rejected rows")) for part in parts if part.unparsable.num_rows]
     return pa.concat_tables(tables) if tables else raw.empty_table()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whenabouts.cli.options import CommonOptions, common_options, names, time_spec
+from whenabouts.cli.options import CommonOptions, common_options, names, time_slots_option, time_spec
 
 if TYPE_CHECKING:
     from whenabouts.cli.tables import Input
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     "--predicate", "predicates", multiple=True, metavar="SQL", help="Condition on two inputs, as in 'a.id <> b.id'."
 )
 @click.option("--joint", is_flag=True, help="Add the probability that all windows hold together.")
-@click.option(
-    "--time-slots", metavar="D|auto", help="Spread the rows of a key over buckets by slots of time this wide."
-)
+@time_slots_option
 @click.option("--max-uncertainty", metavar="D", help="Greatest length of an interval; longer ones are rejected.")
 @click.option("--min-uncertainty", metavar="D", help="Least length of an interval; shorter ones are rejected.")
 @common_options
