@@ -32,7 +32,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "planner_mix": (None, ""),
     "stream_peers": ("--rounds 1", ""),
     "growth": ("--most 1000000 --rounds 1", ""),
-    "spark_join": (None, ""),
+    "spark_join": (None, "--out benchmarks/results/spark_join.md"),
     "spark_window_join": (None, ""),
     "flink_join": (None, ""),
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Sequence
+from io import StringIO
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,7 @@ from whenabouts.spark_plugin import run, timing_join, write_with_rejects
 from whenabouts.spark_plugin.bucket_labels import partition_of
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB
 from whenabouts.spark_plugin.harness import SparkHarness
-from whenabouts.spark_plugin.observing import line, observed
+from whenabouts.spark_plugin.observing import PrintProgress, line, observed
 
 StreamOf = Callable[[Sequence[pa.Table]], DataFrame]
 
@@ -77,6 +79,9 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
         for row in rows.collect():
             totals[row.name] += row.value
 
+    printed = StringIO()
+    listener = PrintProgress(printed)
+    spark.streams.addListener(listener)
     query = _finish(write_with_rejects(pairs, write_rows, write_rejects, write_counts), tmp_path)
     start = NOW / SECOND
     assert Counter(seen) == Counter(
@@ -93,6 +98,12 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
     third = query.recentProgress[2]
     told = line(third, observed(third))
     assert "4 rows in, 1 out, 2 rejected, 2 of them late, state 0.0 MB, watermark " in told
+    for _ in range(300):  # Spark tells its listeners in its own time
+        if printed.getvalue().count("\n") == 3:
+            break
+        sleep(0.1)
+    spark.streams.removeListener(listener)
+    assert printed.getvalue().splitlines()[2] == told
 
 
 def test_labels_go_where_spark_says(spark: SparkSession) -> None:
