@@ -301,12 +301,28 @@ def obsolete_before(watermark_us: int, other: Kinds, this: Kinds, lo: int, hi: i
     >>> [obsolete_before(1_000, ((0, 20),), points, -50, 50, c) for c in (1.0, 0.5)]
     [950, 940]
     """
+    return past(watermark_us, least_difference(other, this, lo, hi, confidence))
+
+
+def least_difference(other: Kinds, this: Kinds, lo: int, hi: int, confidence: float) -> int:
+    """The least t_max of this input less that of the other with which rows can match; `NEVER_US`: there is none.
+
+    Raises ValueError for an empty window.
+    """
     if lo > hi:
         raise ValueError(f"the window [{lo}, {hi}] is empty")
+    return NEVER_US if opens_left(lo) else int(thresholds(other, this, lo, hi, confidence)[..., 0].min())
+
+
+def past(watermark_us: int, difference_us: int) -> int:
+    """`obsolete_before` at a watermark, the least difference being known already: steps ask for it again and again.
+
+    >>> past(1_000, -60), past(ALWAYS_US, -60) == ALWAYS_US, past(1_000, NEVER_US) == NEVER_US
+    (940, True, True)
+    """
     if watermark_us >= ALWAYS_US:
         return ALWAYS_US
-    if watermark_us <= NEVER_US or opens_left(lo):
+    if watermark_us <= NEVER_US or difference_us == NEVER_US:
         return NEVER_US
     # Python's integers do not wrap: a watermark may be any int64.
-    least = watermark_us + int(thresholds(other, this, lo, hi, confidence)[..., 0].min())
-    return max(NEVER_US, min(ALWAYS_US, least))
+    return max(NEVER_US, min(ALWAYS_US, watermark_us + difference_us))

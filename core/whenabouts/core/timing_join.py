@@ -220,7 +220,13 @@ class TimingJoin:
 
     def obsolete_before(self, input: int, watermark_us: int) -> int:
         """No row of `input` with a lesser `t_max` can match what is still to come at this watermark."""
-        from whenabouts.core.shape_thresholds import obsolete_before  # numba: imported when first needed
+        from whenabouts.core.shape_thresholds import past  # numba: imported when first needed
+
+        return past(watermark_us, self.least_difference(input))
+
+    def least_difference(self, input: int) -> int:
+        """The least t_max of `input` less that of the other with which rows can match (`shape_thresholds`)."""
+        from whenabouts.core.shape_thresholds import least_difference  # numba: imported when first needed
 
         specs = (self.left_time, self.right_time)
         kinds = [
@@ -229,7 +235,7 @@ class TimingJoin:
             for spec in specs
         ]
         confidence = self.min_confidence or self.condition.confidence
-        return obsolete_before(watermark_us, kinds[1 - input], kinds[input], *self.window_from(1 - input), confidence)
+        return least_difference(kinds[1 - input], kinds[input], *self.window_from(1 - input), confidence)
 
     def window_from(self, base: int) -> tuple[int, int]:
         """Bounds on (target time - base time) when `base` is the base input."""
@@ -278,6 +284,7 @@ class TimingJoinOperator:
         )
         plain = [reader.schema for reader in self.readers]
         self.keys = Keys(query.key_columns, plain, query.inputs, query.slots)
+        self._differences: dict[int, int] = {}
         self._streaming = streaming
         self._block_rows = block_rows(query)
         # What waits lies below the watermark when it comes out: no engine may rely on its event time.
@@ -541,7 +548,11 @@ class TimingJoinOperator:
 
     def obsolete_before(self, input: int, watermark_us: int) -> int:
         """No row of `input` with a lesser `t_max` can match what is still to come at this watermark."""
-        return self.query.obsolete_before(input, watermark_us)
+        from whenabouts.core.shape_thresholds import past  # numba: imported when first needed
+
+        if input not in self._differences:
+            self._differences[input] = self.query.least_difference(input)
+        return past(watermark_us, self._differences[input])
 
     def _next_timer(self, state: SegmentedState) -> int | None:
         """The least watermark at which a segment can go, a row is final or waiting rows are due."""
