@@ -24,7 +24,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "lookup_hits": ("--seconds 10", ""),
     "itc_figures": ("--seconds 4 --rounds 1", ""),
     "window_join": ("cliques", ""),
-    "window_join_curves": (None, "--plots benchmarks/results"),
+    "window_join_curves": (None, ""),
     "coalesce": ("--rows 1000000", ""),
     "extent_complexity": (None, ""),
     "sliding_aggregate": ("--groups 20", ""),
