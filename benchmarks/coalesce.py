@@ -1,6 +1,6 @@
 """Coalescing of readings, Arrow tables in and out, against Polars and DuckDB giving the same columns.
 
-    python benchmarks/coalesce.py [--rows 10000000] [--groups 1000] [--repeat 3] [--order sorted|shuffled]
+    python benchmarks/coalesce.py [--rows 10000000] [--groups 1000] [--rounds 3] [--order sorted|shuffled]
 
 Readings in order of time and shuffled, with a coalescing probability of 0.5 and 0.9. Polars gets its fastest form
 (`rle_id` over groups, then a group-by), DuckDB gaps-and-islands with window functions. One thread each, in one run; the
@@ -13,14 +13,14 @@ import os
 
 os.environ["POLARS_MAX_THREADS"] = "1"
 
-import time
-from collections.abc import Callable
+from functools import partial
 
 import click
 import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from measuring import Suite, digest_of_table
 
 from whenabouts.core.local import coalesce
 
@@ -73,48 +73,32 @@ def in_duckdb(table: pa.Table) -> pa.Table:
     return connection.sql(ISLANDS).to_arrow_table()
 
 
-def check_equal(one: pa.Table, other: pa.Table, name: str) -> None:
-    """Fail unless both hold the same rows."""
-    keys = [("g", "ascending"), ("valid_from", "ascending")]
-    a, b = (table.select(one.column_names).sort_by(keys) for table in (one, other))
-    for column in one.column_names:
-        if not np.array_equal(a.column(column).to_numpy(), b.column(column).to_numpy()):
-            raise click.ClickException(f"{name} differs in column {column}")
-
-
-def cpu_seconds(call: Callable[[], pa.Table]) -> float:
-    """CPU-seconds of a call."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
 @click.command()
 @click.option("--rows", default=10_000_000, show_default=True)
 @click.option("--groups", default=1_000, show_default=True)
-@click.option("--repeat", default=3, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
 @click.option("--order", type=click.Choice(["sorted", "shuffled"]), multiple=True, default=["sorted", "shuffled"])
-def main(rows: int, groups: int, repeat: int, order: tuple[str, ...]) -> None:
+def main(rows: int, groups: int, rounds: int, order: tuple[str, ...]) -> None:
     """Time all three, alternating, and print medians and ratios."""
     pa.set_cpu_count(1)
-    for shuffled in [name == "shuffled" for name in order]:
+    suite = Suite("coalesce", rounds)
+    for name in order:
         for cp in (0.5, 0.9):
-            table = readings(rows, groups, cp, shuffled)
-            calls: dict[str, Callable[[], pa.Table]] = {
-                "whenabouts": lambda table=table: ours(table),
-                "Polars": lambda table=table, shuffled=shuffled: in_polars(table, shuffled),
-                "DuckDB": lambda table=table: in_duckdb(table),
+            table = readings(rows, groups, cp, name == "shuffled")
+            contenders = {
+                "whenabouts": partial(ours, table),
+                "Polars": partial(in_polars, table, name == "shuffled"),
+                "DuckDB": partial(in_duckdb, table),
             }
-            found = ours(table)
-            for name in ("Polars", "DuckDB"):
-                check_equal(found, calls[name](), name)
-            seconds = {name: sorted(cpu_seconds(call) for _ in range(repeat)) for name, call in calls.items()}
-            medians = {name: float(np.median(values)) for name, values in seconds.items()}
-            how = "shuffled" if shuffled else "in order of time"
-            click.echo(f"{rows:,} rows {how}, cp {cp}: {found.num_rows:,} runs, equal")
-            for name, median in medians.items():
-                ratio = f"  {median / medians['whenabouts']:.1f}x" if name != "whenabouts" else ""
-                click.echo(f"  {name:10s} {median:7.3f} CPU-s  {rows / median / 1e6:6.1f} million rows/s{ratio}")
+            suite.compare(f"{rows:,} readings {name}, cp {cp}", contenders, digest, rows_in=rows)
+    suite.save()
+
+
+def digest(runs: pa.Table) -> tuple[int, int]:
+    """Of the columns in one order and as one type each."""
+    names = ["g", "v", "valid_from", "valid_to", "n"]
+    types = [pa.int64(), pa.float64(), pa.int64(), pa.int64(), pa.int64()]
+    return digest_of_table(runs.select(names).cast(pa.schema(list(zip(names, types, strict=True)))))
 
 
 if __name__ == "__main__":

@@ -100,12 +100,17 @@ class Suite:
         click.echo(f"{title}: {text}")
 
     def save(self, folder: Path = RESULTS) -> None:
-        """Write the series to `folder`/NAME.json and the claims beside it, in place of those of the run before."""
+        """Write the series to `folder`/NAME.json, the claims beside it, each in place of an earlier one of its name."""
         folder.mkdir(exist_ok=True)
+        path, told = folder / f"{self.name}.json", folder / f"{self.name}.claims.json"
         if self._series:
-            pyperf.BenchmarkSuite(self._series).dump(str(folder / f"{self.name}.json"), replace=True)
+            before = pyperf.BenchmarkSuite.load(str(path)) if path.exists() else ()
+            series = {one.get_name(): one for one in [*before, *self._series]}
+            pyperf.BenchmarkSuite(list(series.values())).dump(str(path), replace=True)
         if self._claims:
-            (folder / f"{self.name}.claims.json").write_text(json.dumps(self._claims, indent=1) + "\n")
+            earlier = json.loads(told.read_text()) if told.exists() else []
+            claims = {claim["figure"]: claim for claim in [*earlier, *self._claims]}
+            told.write_text(json.dumps(list(claims.values()), indent=1) + "\n")
         click.echo(f"wrote results/{self.name}.json")
 
 

@@ -32,6 +32,7 @@ import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from measuring import Suite
 from process_cpu import cpu_of_tree
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -423,6 +424,7 @@ def main(**options: Any) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     delay = {"spark__sql__streaming__pollingDelay": "500ms"}  # a query that waits for its turn must not cost the other
     spark = local_session("benchmark", cores=cores, spark__driver__memory="3g", **delay)
+    suite = Suite("spark_join")
     for name in options["cases"] or CASES:
         case = CASES[name]
         if options["steps"]:
@@ -432,10 +434,14 @@ def main(**options: Any) -> None:
             seconds = sorted(cost.seconds for cost in costs[only])
             click.echo(f"rows a second: {2 * case.rows / seconds[len(seconds) // 2]:.0f}")
             continue
+        for contender in BUILDERS:
+            spent = [cost.cpu_seconds for cost in costs[contender]]
+            suite.record(f"{name} / {contender}", spent, rows_in=2 * case.rows)
         line = table_row(case, costs, told)
         click.echo(line)
         if out is not None:
             record(out, "case", line)
+    suite.save()
     spark.stop()
 
 

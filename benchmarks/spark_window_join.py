@@ -19,6 +19,7 @@ import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from measuring import Suite
 from process_cpu import cpu_of_tree
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, expr, xxhash64
@@ -146,6 +147,10 @@ def main(rows: int, keys: int, warm: int, measured: int, rounds: int, cores: int
         for name, seconds in spent.items():
             seconds.append(run(spark, rows, keys, warm, measured, name, check=False)[0])
             click.echo(f"  {name:8s} {3 * rows * measured / seconds[-1]:9,.0f} rows/CPU-s  {seconds[-1]:6.1f} CPU-s")
+    suite = Suite("spark_window_join")
+    for name, seconds in spent.items():
+        suite.record(f"3-way path, {rows:,} rows a micro-batch / {name}", seconds, rows_in=3 * rows * measured)
+    suite.save()
     rates = {name: 3 * rows * measured / median(seconds) for name, seconds in spent.items()}
     for name in rates.keys() - {"cascade"}:
         click.echo(f"{name}: {rates[name]:,.0f} rows/CPU-s, {rates[name] / rates['cascade']:.1f} times the cascade")
