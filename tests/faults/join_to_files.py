@@ -2,7 +2,8 @@
 
 `python join_to_files.py FOLDER`: everything lies in FOLDER, so that starting it again goes on. A query that fails is
 started again in the same Spark, and its failure noted in FOLDER/failures. Rows that a worker takes in are noted in
-FOLDER/seen, one file for each worker; at the end FOLDER/result.parquet holds what the sink holds.
+FOLDER/seen, one file for each worker; at the end FOLDER/result.parquet holds what the sink holds. Workers dawdle before
+and behind the join, so that there is time to kill them while they are at it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import sleep
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +33,7 @@ QUERY = TimingJoin(
     condition=within("3 s", confidence=0.6),
     lateness=Lateness("20 s", "20 s"),
 )
+PAUSE_S = 0.5
 COLUMNS = "id bigint, k bigint, t_min timestamp, t_max timestamp"
 
 
@@ -52,6 +55,7 @@ def ends(spark: SparkSession, folder: Path) -> bool:
 
     end = EndOfInput(spark, folder / "end")
     pairs = run(QUERY, [stream("left"), stream("right")], buckets=2, end_of_input=end.stream)
+    pairs = pairs.mapInArrow(dawdling, pairs.schema)
     writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     try:
         run_to_end(writer.start(str(folder / "sink")), end)
@@ -69,9 +73,18 @@ def noting(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Reco
         for batch in batches:
             with open(f"{folder}/{os.getpid()}", "a") as file:
                 file.write("".join(f"{row}\n" for row in batch.column("id").to_pylist()))
+            sleep(PAUSE_S)
             yield batch
 
     return note
+
+
+def dawdling(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, once in a task some time later."""
+    for number, batch in enumerate(batches):
+        if not number:
+            sleep(PAUSE_S)
+        yield batch
 
 
 if __name__ == "__main__":
