@@ -70,6 +70,15 @@ def test_the_coalescing_probability_of_a_quantum(column: str, quantum: float, to
     assert pc.sum(runs.column("n")).as_py() == table.num_rows
 
 
+def test_temperature_and_humidity_together() -> None:
+    """As they are 427,252 runs; the data's own description says 427,146, for humidity to the nearest 0.0335."""
+    table = readings()
+    stepped = np.rint(table.column("humidity").to_numpy().astype(float) / 0.0335)
+    for humidity, runs in ((table.column("humidity"), 427_252), (pa.array(stepped), 427_146)):
+        both = table.set_column(table.column_names.index("humidity"), "humidity", humidity)
+        assert coalesce(both, time="t", group="mote", values=["temperature", "humidity"]).num_rows == runs
+
+
 def runs_by_hand(table: pa.Table) -> Counter[tuple[Any, ...]]:
     """Mote, begin, end and number of readings of each run, by a walk over sorted rows."""
     at = table.column("t").cast(pa.int64()).to_pylist()
