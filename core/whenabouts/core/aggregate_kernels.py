@@ -1,4 +1,10 @@
-"""Kernels of temporal aggregates over ranges of tuples that slide forward within each group."""
+"""Kernels of temporal aggregates over ranges of tuples that slide forward within each group.
+
+What a group's last range held is kept in a row of numbers and in three arrays beside the tuples, so that the next range
+costs what came and went, in the same call or in a later one: the runs *inside* a range, neither its first nor its last
+one, have durations that no longer change. Their number and sum are counted, greatest and least come from monotone
+queues, and for medians they lie in order.
+"""
 
 from __future__ import annotations
 
@@ -8,46 +14,188 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from whenabouts.core.compiled import BOOL, INT64, READ_FLOAT64, READ_INT64, WRITE_FLOAT64, WRITE_INT64, compiled
+from whenabouts.core.compiled import (
+    BOOL,
+    INT64,
+    READ_FLOAT64,
+    READ_INT64,
+    WRITE_FLOAT64,
+    WRITE_INT64,
+    WRITE_INT64_2D,
+    compiled,
+)
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 
+BASE, ROOM, BEGIN, END, SCANNED, HEAD, NEXT, INSIDE, SUM, HIGH_FROM, HIGH_TO, LOW_FROM, LOW_TO = range(13)
+"""Of a group: the places that are its own, and its tuples among them; up to where (exclusive) tuples were looked at,
+the last head before that, the first head behind the first tuple of the last range; how many runs are inside and their
+durations' sum; the monotone queues, as rings."""
+WIDTH = 13
 
-@compiled((WRITE_INT64, INT64, INT64), inline=True)
-def _add(tree: IntArray, rank: int, change: int) -> None:
-    """Fenwick tree: `change` more elements of a rank (from 0)."""
-    at = rank + 1
-    while at < len(tree):
-        tree[at] += change
-        at += at & -at
+_QUEUES = (WRITE_INT64,) * 3
 
 
-@compiled(INT64(READ_INT64, INT64), inline=True)
-def _rank_of(tree: IntArray, k: int) -> Any:
-    """The rank of the k-th smallest element (from 1)."""
-    at, step = 0, 1
-    while step * 2 < len(tree):
-        step *= 2
-    while step > 0:
-        if at + step < len(tree) and tree[at + step] < k:
-            at += step
-            k -= tree[at]
-        step //= 2
-    return at
+@compiled((WRITE_INT64_2D, *_QUEUES, INT64, INT64, BOOL, BOOL), inline=True)
+def _enter(
+    groups: IntArray,
+    high: IntArray,
+    low: IntArray,
+    ordered: IntArray,
+    of: int,
+    duration: int,
+    extremes: bool,
+    median: bool,
+) -> None:
+    """A run of this duration is inside from now on."""
+    base, room, inside = groups[of, BASE], groups[of, ROOM], groups[of, INSIDE]
+    if extremes:
+        first, to = groups[of, HIGH_FROM], groups[of, HIGH_TO]
+        while to > first and high[base + (to - 1) % room] < duration:
+            to -= 1
+        high[base + to % room] = duration
+        groups[of, HIGH_TO] = to + 1
+        first, to = groups[of, LOW_FROM], groups[of, LOW_TO]
+        while to > first and low[base + (to - 1) % room] > duration:
+            to -= 1
+        low[base + to % room] = duration
+        groups[of, LOW_TO] = to + 1
+    if median:
+        at = base + inside
+        while at > base and ordered[at - 1] > duration:
+            ordered[at] = ordered[at - 1]
+            at -= 1
+        ordered[at] = duration
+    groups[of, INSIDE] = inside + 1
+    groups[of, SUM] += duration
+
+
+@compiled((WRITE_INT64_2D, *_QUEUES, INT64, INT64, BOOL, BOOL), inline=True)
+def _leave(
+    groups: IntArray,
+    high: IntArray,
+    low: IntArray,
+    ordered: IntArray,
+    of: int,
+    duration: int,
+    extremes: bool,
+    median: bool,
+) -> None:
+    """The oldest run inside, of this duration, is so no more."""
+    base, room, inside = groups[of, BASE], groups[of, ROOM], groups[of, INSIDE]
+    if extremes:
+        if high[base + groups[of, HIGH_FROM] % room] == duration:
+            groups[of, HIGH_FROM] += 1
+        if low[base + groups[of, LOW_FROM] % room] == duration:
+            groups[of, LOW_FROM] += 1
+    if median:
+        at, stop = base, base + inside
+        while at < stop:
+            middle = (at + stop) // 2
+            if ordered[middle] < duration:
+                at = middle + 1
+            else:
+                stop = middle
+        for place in range(at, base + inside - 1):
+            ordered[place] = ordered[place + 1]
+    groups[of, INSIDE] = inside - 1
+    groups[of, SUM] -= duration
+
+
+_TUPLES = (READ_INT64, READ_BOOL, READ_BOOL)
+
+
+@compiled((WRITE_INT64_2D, *_TUPLES, *_QUEUES, INT64, INT64, BOOL, BOOL), inline=True)
+def _begin_at(
+    groups: IntArray,
+    times: IntArray,
+    linked: BoolArray,
+    passes: BoolArray,
+    high: IntArray,
+    low: IntArray,
+    ordered: IntArray,
+    of: int,
+    first: int,
+    extremes: bool,
+    median: bool,
+) -> None:
+    """The next range begins with the tuple `first`: runs that begin at it or before it are not inside any more."""
+    scanned = groups[of, SCANNED]
+    head = groups[of, NEXT]
+    while head <= first and head < scanned:
+        stop = head + 1
+        while stop < scanned and linked[stop]:
+            stop += 1
+        if head < groups[of, HEAD] and passes[head]:
+            _leave(groups, high, low, ordered, of, times[stop] - times[head], extremes, median)
+        head = stop
+    groups[of, NEXT] = head
+
+
+@compiled((WRITE_INT64_2D, *_TUPLES, *_QUEUES, INT64, INT64, BOOL, BOOL), inline=True)
+def _scan_up_to(
+    groups: IntArray,
+    times: IntArray,
+    linked: BoolArray,
+    passes: BoolArray,
+    high: IntArray,
+    low: IntArray,
+    ordered: IntArray,
+    of: int,
+    stop: int,
+    extremes: bool,
+    median: bool,
+) -> None:
+    """The next range ends before the tuple `stop`: a run that another one follows there is inside."""
+    for at in range(groups[of, SCANNED], stop):
+        if linked[at]:
+            if groups[of, NEXT] == at:
+                groups[of, NEXT] = at + 1
+            continue
+        head = groups[of, HEAD]
+        if head >= groups[of, NEXT] and passes[head]:
+            _enter(groups, high, low, ordered, of, times[at] - times[head], extremes, median)
+        groups[of, HEAD] = at
+    groups[of, SCANNED] = stop
+
+
+@compiled(INT64(WRITE_INT64, INT64, INT64, INT64, INT64, INT64, INT64), inline=True)
+def _smallest(ordered: IntArray, base: int, n: int, k: int, extra: int, one: Any, other: Any) -> Any:
+    """The k-th smallest (from 1) of `n` durations in order and `extra` more, at most two: `one <= other`."""
+    for before in range(extra + 1):
+        inner = k - before  # as many of the extra ones come before it as are not larger
+        if 1 <= inner <= n:
+            found = ordered[base + inner - 1]
+            below = before == 0 or (one if before == 1 else other) <= found
+            if below and (before == extra or (one if before == 0 else other) >= found):
+                return found
+        if before > 0 and 0 <= inner <= n:
+            found = one if before == 1 else other
+            below = inner == 0 or ordered[base + inner - 1] <= found
+            if below and (inner == n or ordered[base + inner] >= found):
+                return found
+    return 0
 
 
 @compiled((
-    READ_INT64, READ_BOOL, READ_BOOL, READ_INT64, READ_INT64, BOOL,
+    WRITE_INT64_2D, *_TUPLES, *_QUEUES, READ_INT64, READ_INT64, READ_INT64, BOOL, BOOL,
     WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64,
 ))  # fmt: skip
 def aggregate_ranges(
+    groups: IntArray,
     times: IntArray,
-    linked: NDArray[np.bool_],
-    passes: NDArray[np.bool_],
+    linked: BoolArray,
+    passes: BoolArray,
+    high: IntArray,
+    low: IntArray,
+    ordered: IntArray,
+    of_range: IntArray,
     lows: IntArray,
     highs: IntArray,
-    needs_median: bool,
+    extremes: bool,
+    median: bool,
     counts: IntArray,
     sums: IntArray,
     greatest: IntArray,
@@ -56,123 +204,73 @@ def aggregate_ranges(
 ) -> None:
     """Count, sum, greatest, least and (twice the) median duration of the coalesced tuples of each range.
 
-    Ranges `[lows[r], highs[r])` are not empty; those of a group follow each other, and their ends do not go back. A run
-    counts if the tuple that begins it in the range passes. O(tuples + ranges), times log(runs) for medians.
+    Ranges `[lows[r], highs[r])` of group `of_range[r]` are not empty; those of a group follow each other, and their
+    ends do not go back, nor behind those of earlier calls. A run counts if the tuple that begins it in the range
+    passes. Amortised O(tuples that came and went + ranges); with `median` also a binary search for each run that came
+    or went, and a move of at most 8 bytes for each run of the group inside.
     """
-    size = len(times)
-    run_of = np.empty(size, np.int64)
-    heads = np.empty(size + 1, np.int64)
-    runs = 0
-    for i in range(size):
-        if not linked[i]:
-            heads[runs] = i
-            runs += 1
-        run_of[i] = runs - 1
-    heads[runs] = size
-    # Runs inside a range, neither first nor last, end where the next one begins.
-    duration = np.zeros(runs, np.int64)
-    counted, total = np.zeros(runs + 1, np.int64), np.zeros(runs + 1, np.int64)
-    for r in range(runs):
-        if r + 1 < runs:
-            duration[r] = times[heads[r + 1]] - times[heads[r]]
-        counted[r + 1] = counted[r] + passes[heads[r]]
-        total[r + 1] = total[r] + (duration[r] if passes[heads[r]] else 0)
-    rank = np.empty(runs if needs_median else 0, np.int64)
-    by_rank = np.empty(runs if needs_median else 0, np.int64)
-    if needs_median:
-        order = np.argsort(duration)
-        for place in range(runs):
-            rank[order[place]] = place
-            by_rank[place] = duration[order[place]]
-    tree = np.zeros(runs + 1 if needs_median else 1, np.int64)
-    high_queue, low_queue = np.empty(runs, np.int64), np.empty(runs, np.int64)
-    high_from = high_to = low_from = low_to = 0
-    inside, done = 0, 0  # runs [inside, done) are in the queues and in the tree
     for r in range(len(lows)):
-        first, last = run_of[lows[r]], run_of[highs[r] - 1]
-        start, stop = first + 1, max(last, first + 1)
-        if start < inside or stop < done or start >= done:
-            # Another group, or nothing in common with the range before: begin anew.
-            for run in range(inside, done):
-                if needs_median and passes[heads[run]]:
-                    _add(tree, rank[run], -1)
-            high_from = high_to = low_from = low_to = 0
-            inside = done = start
-        while inside < start:
-            if needs_median and passes[heads[inside]]:
-                _add(tree, rank[inside], -1)
-            inside += 1
-        while high_from < high_to and high_queue[high_from] < inside:
-            high_from += 1
-        while low_from < low_to and low_queue[low_from] < inside:
-            low_from += 1
-        while done < stop:
-            if passes[heads[done]]:
-                while high_to > high_from and duration[high_queue[high_to - 1]] <= duration[done]:
-                    high_to -= 1
-                high_queue[high_to] = done
-                high_to += 1
-                while low_to > low_from and duration[low_queue[low_to - 1]] >= duration[done]:
-                    low_to -= 1
-                low_queue[low_to] = done
-                low_to += 1
-                if needs_median:
-                    _add(tree, rank[done], 1)
-            done += 1
-        n, in_all = counted[stop] - counted[start], total[stop] - total[start]
-        most = duration[high_queue[high_from]] if high_from < high_to else 0
-        fewest = duration[low_queue[low_from]] if low_from < low_to else 0
-        at_ends = 0
+        of, first, stop = of_range[r], lows[r], highs[r]
+        if groups[of, SCANNED] <= first:  # nothing in common with the range before
+            groups[of, INSIDE] = groups[of, SUM] = 0
+            groups[of, HIGH_FROM] = groups[of, HIGH_TO] = groups[of, LOW_FROM] = groups[of, LOW_TO] = 0
+            groups[of, HEAD] = first
+            groups[of, NEXT] = groups[of, SCANNED] = first + 1
+        _begin_at(groups, times, linked, passes, high, low, ordered, of, first, extremes, median)
+        _scan_up_to(groups, times, linked, passes, high, low, ordered, of, stop, extremes, median)
+        base, room, n = groups[of, BASE], groups[of, ROOM], groups[of, INSIDE]
+        following, last = groups[of, NEXT], groups[of, HEAD]
+        ends = 0  # runs at the ends of the range that count
         one = other = np.int64(0)
-        if passes[lows[r]]:
-            one = (times[heads[first + 1]] if last > first else times[highs[r] - 1]) - times[lows[r]]
-            at_ends = 1
-        if last > first and passes[heads[last]]:
-            here = times[highs[r] - 1] - times[heads[last]]
-            if at_ends == 0:
+        if passes[first]:
+            one = (times[following] if following < stop else times[stop - 1]) - times[first]
+            ends = 1
+        if following < stop and passes[last]:
+            here = times[stop - 1] - times[last]
+            if ends == 0:
                 one = here
             else:
-                other = here
-            at_ends += 1
-        if at_ends > 0:
-            most = max(most, one) if n > 0 else one
-            fewest = min(fewest, one) if n > 0 else one
-        if at_ends > 1:
-            most = max(most, other)
-            fewest = min(fewest, other)
-        counts[r], sums[r], greatest[r], least[r] = n + at_ends, in_all + one + other, most, fewest
-        if needs_median and n + at_ends > 0:
-            if at_ends > 1 and one > other:
-                one, other = other, one
-            total_n = n + at_ends
-            lower = upper = np.int64(0)
-            for which in range(2):
-                k = (total_n + 1) // 2 if which == 0 else total_n // 2 + 1
-                value = np.int64(0)
-                # The k-th of the inner runs and up to two more: as many of these come before it as are not larger.
-                for before in range(at_ends + 1):
-                    inner = k - before
-                    if inner >= 1 and inner <= n:
-                        candidate = by_rank[_rank_of(tree, inner)]
-                        fits_below = before == 0 or (one if before == 1 else other) <= candidate
-                        fits_above = before == at_ends or (one if before == 0 else other) >= candidate
-                        if fits_below and fits_above:
-                            value = candidate
-                            break
-                    if before > 0:
-                        extra = one if before == 1 else other
-                        taken = k - before  # inner runs before the extra one
-                        if taken >= 0 and taken <= n:
-                            low_ok = taken == 0 or by_rank[_rank_of(tree, taken)] <= extra
-                            high_ok = taken == n or by_rank[_rank_of(tree, taken + 1)] >= extra
-                            if low_ok and high_ok:
-                                value = extra
-                                break
-                if which == 0:
-                    lower = value
-                else:
-                    upper = value
-            twice_median[r] = lower + upper
+                one, other = min(one, here), max(one, here)
+            ends += 1
+        counts[r], sums[r] = n + ends, groups[of, SUM] + one + other
+        if extremes and n + ends > 0:
+            most = other if ends == 2 else one
+            if n > 0:
+                inner = high[base + groups[of, HIGH_FROM] % room]
+                greatest[r] = max(most, inner) if ends > 0 else inner
+                inner = low[base + groups[of, LOW_FROM] % room]
+                least[r] = min(one, inner) if ends > 0 else inner
+            else:
+                greatest[r], least[r] = most, one
+        if median and n + ends > 0:
+            for k in ((n + ends + 1) // 2, (n + ends) // 2 + 1):
+                twice_median[r] += _smallest(ordered, base, n, k, ends, one, other)
+
+
+@compiled((WRITE_INT64_2D, *_TUPLES, *_QUEUES, READ_INT64, INT64, BOOL, BOOL))
+def leave_before(
+    groups: IntArray,
+    times: IntArray,
+    linked: BoolArray,
+    passes: BoolArray,
+    high: IntArray,
+    low: IntArray,
+    ordered: IntArray,
+    which: IntArray,
+    before: int,
+    extremes: bool,
+    median: bool,
+) -> None:
+    """Tuples before a time are about to go: no later range holds them. Amortised O(tuples that go + groups)."""
+    for of in which:
+        first = groups[of, BEGIN]
+        while first < groups[of, END] and times[first] < before:
+            first += 1
+        if first < groups[of, SCANNED]:
+            _begin_at(groups, times, linked, passes, high, low, ordered, of, first, extremes, median)
+            groups[of, HEAD] = max(groups[of, HEAD], first)
+        else:
+            groups[of, SCANNED] = 0
 
 
 @compiled((READ_INT64, READ_BOOL, READ_BOOL, READ_FLOAT64, READ_INT64, READ_INT64, WRITE_FLOAT64, WRITE_INT64))

@@ -25,6 +25,7 @@ from whenabouts.core.extent_stream import Coalescing, ExtentStream, Look
 from whenabouts.core.extents import Extents, Instant, extents_of
 from whenabouts.core.keys import Keys
 from whenabouts.core.lateness import drop_late
+from whenabouts.core.moving_window import Keeps
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.run_output import RunOutput, runs_of_ordered_rows
 from whenabouts.core.timestamps import Point, TimeSpec
@@ -182,11 +183,11 @@ class CoalesceOperator:
 
     needs_latest = True
 
-    def __init__(self, query: Coalesce, schema: pa.Schema) -> None:
+    def __init__(self, query: Coalesce, schema: pa.Schema, keeps: Keeps | None = None) -> None:
         self.query = query
         self._how = query.coalescing
         self.readers = (coalescing_reader(0, query.inputs[0], schema, query.point, self._how),)
-        self._stream = ExtentStream(self.readers[0], self._how)
+        self._stream = ExtentStream(self.readers[0], self._how, keeps)
         # Which tuples of a group lie in a window of rows of the whole stream hangs on all groups: one bucket has them.
         spread = () if query.extents.window.over_all_groups else self._how.group
         self.keys = Keys(spread, [self.readers[0].schema], query.inputs)
@@ -215,6 +216,7 @@ class CoalesceOperator:
         if rows is None:
             look = self._stream.step(store, blocks, until, latest_us, step)
             rows = None if look is None else self._looked(look, step)
+            self._stream.remember()
         if rows is not None and rows.num_rows:
             step.output.append(rows)
             step.metrics[metrics.MATCHED] += rows.num_rows
@@ -229,8 +231,8 @@ class CoalesceOperator:
         return self._output.of_look(look)
 
     def _looked(self, look: Look, step: Step) -> pa.RecordBatch:
-        step.metrics[metrics.COALESCED] += int(look.linked.sum())
-        step.metrics[metrics.NEIGHBOURS] += len(look.tuples) - int(look.tuples.heads.sum())
+        step.metrics[metrics.COALESCED] += look.coalesced
+        step.metrics[metrics.NEIGHBOURS] += look.neighbours
         return self.rows_of(look)
 
     def _at_once(

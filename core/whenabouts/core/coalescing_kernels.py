@@ -251,28 +251,49 @@ def ranges_between(
             highs[group * instants + k] = max(low, high)
 
 
-@compiled(INT64(READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64))
+@compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
+def first_from(times: IntArray, low: int, high: int, us: int) -> Any:
+    """The first place in `[low, high)` whose time is not before `us`, or `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        if times[middle] < us:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled(INT64(
+    READ_INT64, READ_INT64, READ_INT64, INT64, INT64, INT64, INT64,
+    WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64,
+))  # fmt: skip
 def sliding_ranges(
     times: IntArray,
     starts: IntArray,
+    stops: IntArray,
     slide: int,
     reach: int,
     first: int,
     last: int,
+    group: IntArray,
     instants: IntArray,
     lows: IntArray,
     highs: IntArray,
 ) -> Any:
     """Non-empty ranges of tuples with `k * slide - reach <= time <= k * slide`, for `first <= k <= last`.
 
-    Instants without tuples cost nothing, however many there are. Called with empty outputs it only counts. Returns how
-    many ranges there are. O(tuples + ranges).
+    The tuples of a group are `[starts[g], stops[g])`, in order of time. Instants without tuples cost nothing, however
+    many there are, and tuples that the first instant holds or leaves out a binary search. Called with empty outputs it
+    only counts. Returns how many ranges there are. O(groups log tuples + tuples that come and go + ranges).
     """
     counting = len(lows) == 0
     found = 0
-    for group in range(len(starts) - 1):
-        low = high = starts[group]
-        stop = starts[group + 1]
+    for g in range(len(starts)):
+        low = high = starts[g]
+        stop = stops[g]
+        if low < stop and times[low] <= first * slide and first <= last:
+            high = first_from(times, low, stop, first * slide + 1)
+            low = first_from(times, low, high, first * slide - reach)
         k = first
         while k <= last:
             if low == high:
@@ -288,6 +309,7 @@ def sliding_ranges(
                 low += 1
             if low < high:
                 if not counting:
+                    group[found] = g
                     instants[found] = at
                     lows[found] = low
                     highs[found] = high

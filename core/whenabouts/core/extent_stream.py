@@ -14,13 +14,16 @@ from whenabouts.core import metrics
 from whenabouts.core.events import EventReader, times
 from whenabouts.core.extents import Extents
 from whenabouts.core.kept_tuples import Clock, KeptTuples, Merged, rows_kept
+from whenabouts.core.moving_window import Keeps, MovingWindow
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
 from whenabouts.core.segmented_state import rows_in_state
+from whenabouts.core.segments import fingerprint
 from whenabouts.core.stored_tuples import TupleForm
 from whenabouts.core.stores import StorePart
 from whenabouts.core.temporal_tuples import TemporalTuples, links_of
 from whenabouts.core.tuple_stream import TupleStream
 from whenabouts.core.value_equivalence import Equivalence
+from whenabouts.core.window_memory import windows
 from whenabouts.core.window_ranges import (
     Marks,
     Ranges,
@@ -67,11 +70,23 @@ class Look:
     `weight[i]`: for how many tuples tuple i stands. `open_ended`: the last run of each range is not final yet.
     """
 
-    tuples: TemporalTuples
+    tuples: TemporalTuples | MovingWindow
     linked: BoolArray
     ranges: Ranges
     weight: IntArray | None = None
     open_ended: bool = False
+
+    @property
+    def coalesced(self) -> int:
+        """Tuples that go on the one before them."""
+        return self.tuples.coalesced if isinstance(self.tuples, MovingWindow) else int(self.linked.sum())
+
+    @property
+    def neighbours(self) -> int:
+        """Tuples that have one before them."""
+        if isinstance(self.tuples, MovingWindow):
+            return len(self.tuples) - len(self.tuples.groups)
+        return len(self.tuples) - int(self.tuples.heads.sum())
 
     def runs(self) -> Runs:
         """The coalesced tuples of all ranges. O(tuples in ranges)."""
@@ -96,12 +111,17 @@ class Look:
 class ExtentStream:
     """Runs one input over the blocks and the state of one bucket."""
 
-    def __init__(self, reader: EventReader, how: Coalescing) -> None:
+    def __init__(self, reader: EventReader, how: Coalescing, keeps: Keeps | None = None) -> None:
         self.how = how
+        self._keeps = Keeps() if keeps is None else keeps
         self.rows = TupleStream(reader, how.group, how.lateness_us)
         weighted = how.extents.is_history and how.eager
         form = TupleForm(reader.schema, how.group, how.values, how.eager, how.equivalence.needs_all_values, weighted)
         self._form = form
+        # What slides over the past in time keeps its window in memory from step to step.
+        self._moves = how.eager and how.extents.window.width_us is not None and how.extents.slide_us is not None
+        self._definition = fingerprint(reader.input, reader.schema, how, self._keeps)
+        self._moved: tuple[str, MovingWindow] | None = None
 
     def is_new(self, store: SegmentStore) -> bool:
         """Whether no step has left state in the store."""
@@ -132,12 +152,70 @@ class ExtentStream:
         new, first_waiting = self.rows.settle(StorePart(store, 0, 2), blocks, until, step)
         now = Clock(until, latest, was.counted + len(new))
         new = self._not_after(new, self.how.extents.at_us)
-        look = self._look(kept, new, was, now, step, marks)
+        window = self._window(kept, was, now, step)
+        if window is None:
+            look = self._look(kept, new, was, now, step, marks)
+        else:
+            look = self._moving_look(window, kept, new, was, now, step)
+        self._moved = None
         if until != END_OF_TIME:
-            kept.save(now)
+            stamp = kept.save(now)
+            self._moved = None if window is None else (stamp + self._definition, window)
             metrics.held(step.gauges, self.rows.reader.name, kept.rows_held, kept.bytes_held)
             step.timer_us = self._timer(now, kept.rows_held > 0, first_waiting)
         return look
+
+    def remember(self) -> None:
+        """What the last step looked at has been used: the next one may have the window."""
+        if self._moved is not None:
+            windows().put(*self._moved)
+        self._moved = None
+
+    def _window(self, kept: KeptTuples, was: Clock, now: Clock, step: Step) -> MovingWindow | None:
+        """The window as the last step left it, from memory or, where an extent is due, from the state.
+
+        None where a step does without: nothing is kept yet and never will be, or nothing is due.
+        """
+        if not self._moves or (now.until == END_OF_TIME and not kept.rows_held):
+            return None
+        found = windows().take(kept.stamp + self._definition) if kept.stamp else None
+        if isinstance(found, MovingWindow) and found.keeps.same(self._keeps):
+            found.drop_before(self._floor(was))
+            return found
+        if kept.rows_held and not self._is_due(was, now):
+            return None
+        how = self.how
+        window = MovingWindow(self.rows.reader.schema, how.group, how.values, how.equivalence, self._keeps)
+        if kept.rows_held:
+            tuples = kept.all_from(self._floor(was))
+            linked, compared = links_of(tuples, how.values, how.equivalence)
+            step.metrics[metrics.COMPARED] += compared
+            window.append(tuples, linked)
+        return window
+
+    def _moving_look(
+        self, window: MovingWindow, kept: KeptTuples, new: TemporalTuples, was: Clock, now: Clock, step: Step
+    ) -> Look | None:
+        """As `_look`, in memory: only new tuples are compared, and only those of the current slot are written."""
+        extents, look = self.how.extents, None
+        assert extents.slide_us is not None
+        step.metrics[metrics.COMPARED] += window.append(new)
+        if self._is_due(was, now):
+            slides = window.ranges(extents.slide_us, extents.window.reach_us, *self._slides(was, now))
+            look = Look(window, window.linked, slides)
+        if now.until != END_OF_TIME:
+            slot_us = kept.slot_us
+            current, goes_on = window.since(max(was.until // slot_us * slot_us, NO_WATERMARK))
+            none = np.zeros(len(current), bool)
+            kept.keep_recent(Merged(current, none, ~none, None), goes_on, self._floor(now), now.until, step)
+        return look
+
+    def _slides(self, was: Clock, now: Clock) -> tuple[int, int]:
+        """The numbers of the first and the last slide whose extents become final in this step."""
+        slide_us = self.how.extents.slide_us
+        assert slide_us is not None
+        first, last = first_slide(was.until, slide_us), first_slide(now.until, slide_us) - 1
+        return first, first_slide(now.latest, slide_us) if now.until == END_OF_TIME else last
 
     def _look(
         self, kept: KeptTuples, new: TemporalTuples, was: Clock, now: Clock, step: Step, marks: Marks | None
@@ -192,9 +270,7 @@ class ExtentStream:
         if extents.slide_us is None:
             at = now.latest if extents.at_us is None else extents.at_us
             return Look(tuples, linked, ranges_at(tuples, window, np.array([at]), names))
-        first, last = first_slide(was.until, extents.slide_us), first_slide(now.until, extents.slide_us) - 1
-        if now.until == END_OF_TIME:
-            last = first_slide(now.latest, extents.slide_us)
+        first, last = self._slides(was, now)
         if window.width_us is not None:
             return Look(tuples, linked, ranges_of_slides(tuples, window, extents.slide_us, first, last))
         first = max(first, first_slide(int(tuples.times.min(initial=END_OF_TIME)), extents.slide_us))

@@ -21,7 +21,7 @@ from whenabouts.core.protocol import NO_WATERMARK, SegmentStore, Step
 from whenabouts.core.segmented_state import Layout, SegmentedState, rows_in_state
 from whenabouts.core.segments import decode, encode, unwrap, wrap
 from whenabouts.core.stored_tuples import TupleForm
-from whenabouts.core.stores import StorePart
+from whenabouts.core.stores import StampedStore, StorePart
 from whenabouts.core.temporal_tuples import Groups, TemporalTuples, groups_of, order_of
 from whenabouts.core.window_ranges import Numbering, places_of
 
@@ -57,16 +57,24 @@ class KeptTuples:
     def __init__(self, store: SegmentStore, form: TupleForm, keys: Keys, extents: Extents) -> None:
         self._form, self._keys, self._extents = form, keys, extents
         layout = Layout([form.stored, form.stored], purpose=f"eager {form.eager}")
-        self._state = SegmentedState(StorePart(store, 0, 2), layout, slot_us=extents.slot_us)
+        self._written = StampedStore(StorePart(store, 0, 2))
+        self._state = SegmentedState(self._written, layout, slot_us=extents.slot_us)
         self._book = StorePart(store, 1, 2)
         found = self._book.get(0, 0)
-        self.clock = Clock() if found is None else Clock(*json.loads(bytes(unwrap(found))))
+        told = [] if found is None else json.loads(bytes(unwrap(found)))
+        self.clock = Clock(*told[:3])
+        self.stamp: str = told[3] if len(told) > 3 else ""
         self._rows_before = self._state.rows_held
 
     @property
     def rows_held(self) -> int:
         """Rows in the store: tuples, or runs."""
         return self._state.rows_held
+
+    @property
+    def slot_us(self) -> int:
+        """Width of the slots."""
+        return self._state.slot_us
 
     @property
     def bytes_held(self) -> int:
@@ -95,6 +103,12 @@ class KeptTuples:
         rows = rows[order.at]
         tuples = TemporalTuples(table, rows, order.times, order.starts, joined)
         return Merged(tuples, rows < offsets[1], rows >= offsets[2], weight)
+
+    def all_from(self, from_us: int) -> TemporalTuples:
+        """All kept tuples at or after a time."""
+        none = pa.Table.from_batches([], self._form.plain)
+        nothing = TemporalTuples(none, np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(1, np.int64))
+        return self.merged(nothing, from_us, whole=True).tuples
 
     def keep_recent(self, merged: Merged, linked: BoolArray, from_us: int, until_us: int, step: Step) -> None:
         """Keep the tuples of a time-based window from `from_us`: those before the slot of `until_us` for good."""
@@ -156,11 +170,13 @@ class KeptTuples:
             self._state.rewrite(input, _empty(self._form.stored))
         self._count(step)
 
-    def save(self, clock: Clock) -> None:
-        """Write the directory and the clock."""
+    def save(self, clock: Clock) -> str:
+        """Write the directory, the clock, and the stamp that tells this state from all others; gives the stamp."""
         self._state.save()
         if clock != self.clock:
-            self._book.put(0, 0, wrap(json.dumps(clock).encode()))
+            self.stamp = self._written.stamp(f"{self.stamp} {clock}")
+            self._book.put(0, 0, wrap(json.dumps([*clock, self.stamp]).encode()))
+        return self.stamp
 
     def numbering(self, merged: Merged) -> Numbering:
         """How the tuples of the stream, or of each group, were counted before this step; counts the new ones."""

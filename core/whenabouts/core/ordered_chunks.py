@@ -17,6 +17,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from whenabouts.core.compiled import INT64, READ_INT64, TWO_INT64, WRITE_INT64, WRITE_INT64_2D, compiled
+from whenabouts.core.regions import give_back, log2, take_region
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -43,32 +44,6 @@ _PLACES = (WRITE_INT64_2D, WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64
 _POOL = (WRITE_INT64, *_PLACES, _WRITE_BOOL)
 
 
-@compiled(INT64(WRITE_INT64, WRITE_INT64, INT64, INT64, INT64), inline=True)
-def _region(space: IntArray, pool: IntArray, top: int, free: int, size: int) -> Any:
-    """A region of `2**size` places: one that was given back, or a new one."""
-    found = space[free + size]
-    if found >= 0:
-        space[free + size] = pool[found]
-        return found
-    found = space[top]
-    space[top] += 1 << size
-    return found
-
-
-@compiled((WRITE_INT64, WRITE_INT64, INT64, INT64, INT64), inline=True)
-def _give_back(space: IntArray, pool: IntArray, free: int, size: int, region: int) -> None:
-    pool[region] = space[free + size]
-    space[free + size] = region
-
-
-@compiled(INT64(INT64), inline=True)
-def _log2(size: int) -> Any:
-    found = 0
-    while (1 << found) < size:
-        found += 1
-    return found
-
-
 @compiled(INT64(WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, INT64), inline=True)
 def _new_chunk(space: IntArray, chunks: IntArray, times: IntArray, capacity: int) -> Any:
     chunk = space[_NO_CHUNK]
@@ -77,7 +52,7 @@ def _new_chunk(space: IntArray, chunks: IntArray, times: IntArray, capacity: int
     else:
         chunk = space[_CHUNKS]
         space[_CHUNKS] += 1
-    chunks[chunk, AT] = _region(space, times, _ELEMENTS, _NO_ELEMENTS, _log2(capacity))
+    chunks[chunk, AT] = take_region(space, times, _ELEMENTS, _NO_ELEMENTS, log2(capacity))
     chunks[chunk, BEGIN] = chunks[chunk, END] = 0
     chunks[chunk, CAPACITY] = capacity
     return chunk
@@ -91,11 +66,11 @@ def _enter(space: IntArray, lists: IntArray, dirs: IntArray, of: int, place: int
         base, target, room = lists[of, DIRECTORY], lists[of, DIRECTORY], lists[of, ROOM]
         if 2 * first < room or room == 0:
             room = max(2 * room, 2)
-            target = _region(space, dirs, _DIRECTORIES, _NO_DIRECTORY, _log2(room))
+            target = take_region(space, dirs, _DIRECTORIES, _NO_DIRECTORY, log2(room))
         for i in range(held):
             dirs[target + i] = dirs[base + first + i]
         if room != lists[of, ROOM] and lists[of, ROOM] > 0:
-            _give_back(space, dirs, _NO_DIRECTORY, _log2(lists[of, ROOM]), base)
+            give_back(space, dirs, _NO_DIRECTORY, log2(lists[of, ROOM]), base)
         lists[of, DIRECTORY], lists[of, ROOM] = target, room
         lists[of, FIRST], lists[of, STOP] = 0, held
         place -= first
@@ -216,13 +191,13 @@ def insert(
             chunks[chunk, BEGIN], chunks[chunk, END] = 0, end - begin
             at -= begin
         elif end == room and room < CHUNK:
-            region = _region(space, times, _ELEMENTS, _NO_ELEMENTS, _log2(4 * room))
+            to = take_region(space, times, _ELEMENTS, _NO_ELEMENTS, log2(4 * room))
             for i in range(begin, end):
-                times[region + i] = times[base + i]
-                data[region + i] = data[base + i]
-                heads[region + i] = heads[base + i]
-            _give_back(space, times, _NO_ELEMENTS, _log2(room), base)
-            chunks[chunk, AT], chunks[chunk, CAPACITY] = region, 4 * room
+                times[to + i] = times[base + i]
+                data[to + i] = data[base + i]
+                heads[to + i] = heads[base + i]
+            give_back(space, times, _NO_ELEMENTS, log2(room), base)
+            chunks[chunk, AT], chunks[chunk, CAPACITY] = to, 4 * room
         elif end == room:
             other = _new_chunk(space, chunks, times, CHUNK)
             keep = end if at == end and place + 1 == lists[of, STOP] else (begin + end) // 2
@@ -340,7 +315,7 @@ def drop_first(
             chunks[chunk, BEGIN] += 1
             lists[of, SIZE] -= 1
             if chunks[chunk, BEGIN] == chunks[chunk, END]:
-                _give_back(space, times, _NO_ELEMENTS, _log2(chunks[chunk, CAPACITY]), chunks[chunk, AT])
+                give_back(space, times, _NO_ELEMENTS, log2(chunks[chunk, CAPACITY]), chunks[chunk, AT])
                 chunks[chunk, AT] = space[_NO_CHUNK]
                 space[_NO_CHUNK] = chunk
                 lists[of, FIRST] += 1

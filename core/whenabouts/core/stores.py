@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from whenabouts.core.protocol import SegmentStore
 
 
@@ -59,3 +61,35 @@ class StorePart:
     def delete(self, input: int, slot: int) -> None:
         """Drop the segment if it is there."""
         self._store.delete(input * self._parts + self._number, slot)
+
+
+class StampedStore:
+    """A store that makes a digest of all that is written to it, in order.
+
+    >>> one, other = (StampedStore(DictStore()) for _ in range(2))
+    >>> one.put(0, 7, b"rows"); other.put(0, 7, b"rows"); one.stamp("") == other.stamp("") != one.stamp("before")
+    True
+    """
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+        self._written = hashlib.blake2b(digest_size=16)
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        """The segment's bytes, or None."""
+        return self._store.get(input, slot)
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        """Create or replace the segment."""
+        self._written.update(f"put {input} {slot} {len(data)}\n".encode())
+        self._written.update(data)
+        self._store.put(input, slot, data)
+
+    def delete(self, input: int, slot: int) -> None:
+        """Drop the segment if it is there."""
+        self._written.update(f"delete {input} {slot}\n".encode())
+        self._store.delete(input, slot)
+
+    def stamp(self, before: str) -> str:
+        """What tells the state now, if `before` told it when this store was made."""
+        return hashlib.blake2b(before.encode() + self._written.digest(), digest_size=16).hexdigest()

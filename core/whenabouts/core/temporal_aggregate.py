@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Required
+from typing import NamedTuple, Required
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from whenabouts.core import metrics
 from whenabouts.core.coalescing import Coalesce, CoalesceOperator, CoalesceOptions, blocks_in_time
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.events import PREFIX
 from whenabouts.core.expressions import Expression
 from whenabouts.core.extent_stream import Look
+from whenabouts.core.moving_window import Keeps, MovingWindow
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.run_output import WINDOW_END, time_array
-from whenabouts.core.select_project import holds
+from whenabouts.core.temporal_tuples import TemporalTuples
 
 FUNCTIONS = ("max", "min", "sum", "avg", "count", "median")
 """Of the durations of the coalesced tuples, in microseconds: int64, but `avg` and `median` float64."""
@@ -94,7 +94,8 @@ class AggregateOperator(CoalesceOperator):
     query: TemporalAggregate
 
     def __init__(self, query: TemporalAggregate, schema: pa.Schema) -> None:
-        super().__init__(query, schema)
+        self._keeps = keeps_of(query)
+        super().__init__(query, schema, self._keeps)
         self._group, self._values = self._how.group, self._how.values
         plain = self.readers[0].schema
         fields = [self._output.schema.field(WINDOW_END)] if query.extents.slides else []
@@ -135,6 +136,7 @@ class AggregateOperator(CoalesceOperator):
         until = END_OF_TIME if demand is Demand.END else watermark_us
         look = self._stream.step(store, blocks, until, latest_us, step)
         rows = None if look is None else self._looked(look, step)
+        self._stream.remember()
         if rows is not None and rows.num_rows:
             step.output.append(rows)
             step.metrics[metrics.MATCHED] += rows.num_rows
@@ -146,58 +148,96 @@ class AggregateOperator(CoalesceOperator):
 
     def rows_of(self, look: Look) -> pa.RecordBatch:
         """The aggregates of the extents of a look."""
-        from whenabouts.core.aggregate_kernels import aggregate_ranges  # numba: imported when first needed
-
-        ranges = look.ranges
-        full = ranges.lows < ranges.highs
-        at_us, lows, highs = (column[full] for column in (ranges.at_us, ranges.lows, ranges.highs))
-        passes = self._passing(look)
-        counts, sums, greatest, least = (np.zeros(len(lows), np.int64) for _ in range(4))
-        twice_median, weights = np.zeros(len(lows), np.int64), {}
-        needs_median = "median" in self.query.aggregates.values()
-        given = look.tuples.times, look.linked, passes, lows, highs
-        aggregate_ranges(*given, needs_median, counts, sums, greatest, least, twice_median)
-        for asked in self.query.aggregates.values():
-            if isinstance(asked, tuple):
-                weights[asked] = self._weighted(look, passes, lows, highs, asked[1])
-        some = counts > 0
+        full = look.ranges.lows < look.ranges.highs
+        at_us, lows, highs = (column[full] for column in (look.ranges.at_us, look.ranges.lows, look.ranges.highs))
+        of = None if look.ranges.group is None else look.ranges.group[full]
+        kept = look.tuples if isinstance(look.tuples, MovingWindow) else self._kept(look.tuples)
+        found = self._durations(kept, look, of, lows, highs)
+        some = found.counts > 0
         columns = [time_array(at_us[some], self._columns.field(WINDOW_END).type)] if self.query.extents.slides else []
         columns += look.tuples.taken(lows[some], self._group)
-        plain = {"max": greatest, "min": least, "sum": sums, "count": counts}
+        plain = {"max": found.greatest, "min": found.least, "sum": found.sums, "count": found.counts}
+        weights: dict[str, pa.Array] = {}
         for asked in self.query.aggregates.values():
             if isinstance(asked, tuple):
-                columns.append(weights[asked].filter(pa.array(some)))
+                if asked[1] not in weights:
+                    weights[asked[1]] = self._weighted(look, kept.passes, lows, highs, asked[1]).filter(pa.array(some))
+                columns.append(weights[asked[1]])
             elif asked in plain:
                 columns.append(pa.array(plain[asked][some]))
             else:
-                above, below = (sums, counts) if asked == "avg" else (twice_median, np.full(len(counts), 2))
+                halves = found.twice_median, np.full(len(some), 2)
+                above, below = (found.sums, found.counts) if asked == "avg" else halves
                 columns.append(pa.array(quotients(above[some], below[some])))
         return pa.RecordBatch.from_arrays(columns, schema=self._columns)
 
-    def _passing(self, look: Look) -> BoolArray:
-        """Which tuples pass the filter as the first of a run."""
-        size = len(look.tuples)
-        if self.query.where is None:
-            return np.ones(size, bool)
-        names, place = [*self._group, *self._values], PREFIX + "place"
-        # Taken, not referred to: Arrow's filter wants aligned buffers, which state is not.
-        tuples = pa.table([*look.tuples.taken(np.arange(size), names), np.arange(size)], names=[*names, place])
-        if isinstance(self.query.where, Expression):
-            return holds(self.query.where, tuples)
-        passing = np.zeros(size, bool)
-        passing[tuples.filter(self.query.where).column(place).to_numpy()] = True
-        return passing
+    def _durations(
+        self, kept: MovingWindow | _Kept, look: Look, of: IntArray | None, lows: IntArray, highs: IntArray
+    ) -> _Durations:
+        """What the kernel finds of each range."""
+        from whenabouts.core.aggregate_kernels import aggregate_ranges  # numba: imported when first needed
+
+        if of is None:
+            assert isinstance(look.tuples, TemporalTuples)
+            of = np.searchsorted(look.tuples.starts, lows, side="right") - 1
+        found = _Durations(*(np.zeros(len(lows), np.int64) for _ in range(5)))
+        tuples = look.tuples.times, look.linked, kept.passes
+        asked = self._keeps.extremes, self._keeps.median
+        aggregate_ranges(kept.state, *tuples, *kept.queues, of, lows, highs, *asked, *found)
+        return found
+
+    def _kept(self, tuples: TemporalTuples) -> _Kept:
+        """What aggregates need beside tuples that are all here at once."""
+        from whenabouts.core.aggregate_kernels import BASE, ROOM, WIDTH
+
+        state = np.zeros((len(tuples.starts) - 1, WIDTH), np.int64)
+        state[:, BASE], state[:, ROOM] = tuples.starts[:-1], np.diff(tuples.starts)
+        wanted = (self._keeps.extremes, self._keeps.extremes, self._keeps.median)
+        high, low, ordered = (np.empty(len(tuples) * each, np.int64) for each in wanted)
+        passes = np.ones(len(tuples), bool)
+        if self._keeps.where is not None:
+            names = [*self._group, *self._values]
+            # Taken, not referred to: Arrow's filter wants aligned buffers, which state is not.
+            passes = self._keeps.passing(pa.table(tuples.taken(np.arange(len(tuples)), names), names=names))
+        return _Kept(state, (high, low, ordered), passes)
 
     def _weighted(self, look: Look, passes: BoolArray, lows: IntArray, highs: IntArray, column: str) -> pa.Array:
         from whenabouts.core.aggregate_kernels import weigh_ranges
 
-        values = look.tuples.table.column(column).cast(pa.float64(), safe=False)
-        known = np.asarray(values.is_valid())[look.tuples.rows] & passes
-        numbers = np.asarray(values.fill_null(0.0).to_numpy())[look.tuples.rows]
+        if not len(lows):
+            return pa.array([], pa.float64())
+        every = np.arange(len(look.tuples.times))
+        values = look.tuples.taken(every, (column,))[0].cast(pa.float64(), safe=False)
+        known = np.asarray(values.is_valid()) & passes
+        numbers = np.asarray(values.fill_null(0.0).to_numpy(zero_copy_only=False))
         weighted, total = np.zeros(len(lows)), np.zeros(len(lows), np.int64)
         weigh_ranges(look.tuples.times, look.linked, known, numbers, lows, highs, weighted, total)
         with np.errstate(invalid="ignore", divide="ignore"):
             return pa.array(weighted / total, mask=total == 0)
+
+
+class _Kept(NamedTuple):
+    """See `MovingWindow`."""
+
+    state: IntArray
+    queues: tuple[IntArray, IntArray, IntArray]
+    passes: BoolArray
+
+
+class _Durations(NamedTuple):
+    """Of the coalesced tuples of each range."""
+
+    counts: IntArray
+    sums: IntArray
+    greatest: IntArray
+    least: IntArray
+    twice_median: IntArray
+
+
+def keeps_of(query: TemporalAggregate) -> Keeps:
+    """What the aggregates of a query need of a window."""
+    asked = set(query.aggregates.values())
+    return Keeps(bool(asked & {"max", "min"}), "median" in asked, query.where)
 
 
 def quotients(above: IntArray, below: IntArray) -> NDArray[np.float64]:

@@ -24,10 +24,14 @@ from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.events import times
 from whenabouts.core.extent_stream import ExtentStream, Look, Runs
 from whenabouts.core.keys import NULL_KEY, Keys
+from whenabouts.core.moving_join import LastInstant, Periods, moving_pairs
+from whenabouts.core.moving_join import Runs as MovingRuns
+from whenabouts.core.moving_window import MovingWindow
 from whenabouts.core.periods import PREDICATES, Period
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.run_output import VALID_FROM, VALID_TO, WINDOW_END, time_array
 from whenabouts.core.stores import StorePart
+from whenabouts.core.temporal_tuples import TemporalTuples
 from whenabouts.core.window_ranges import marks_of
 
 IntArray = NDArray[np.int64]
@@ -123,6 +127,7 @@ class TemporalJoinOperator:
         plain = [reader.schema for reader in self.readers]
         on = column_names(query.on)
         self._on = Keys(on, plain, query.inputs)
+        self._on_groups = Keys([name for name in on if name in how.group], plain, query.inputs)
         # A group stays together where its bucket hangs on group columns only.
         spread = () if query.extents.window.over_all_groups else tuple(name for name in on if name in how.group)
         self.keys = Keys(spread, plain, query.inputs)
@@ -167,7 +172,8 @@ class TemporalJoinOperator:
         marks = None
         for place, stream in enumerate(self._streams):
             look = stream.step(StorePart(store, place, 2), blocks[place], until, latest_us, step, marks)
-            if self.query.extents.slide_rows is not None and look is not None and marks is None:
+            by_rows = self.query.extents.slide_rows is not None and marks is None
+            if by_rows and look is not None and isinstance(look.tuples, TemporalTuples):
                 marks = marks_of(look.tuples, look.ranges, self.query.coalescing.group)
             looks.append(look)
             timers.append(step.timer_us)
@@ -177,6 +183,8 @@ class TemporalJoinOperator:
             for rows in self._joined(looks[0], looks[1]):
                 step.output.append(rows)
                 step.metrics[metrics.MATCHED] += rows.num_rows
+        for stream in self._streams:
+            stream.remember()
         return step
 
     def rows_held(self, store: SegmentStore) -> int:
@@ -187,49 +195,100 @@ class TemporalJoinOperator:
         """The pairs of each instant at which both sides have tuples.
 
         A pair of tuples that both stay as they were stays a pair: from one instant to the next only tuples that came,
-        grew, or lost their first constituents are looked at.
+        grew, or lost their first constituents are looked at. Windows in memory carry that on from step to step.
         """
+        if isinstance(left.tuples, MovingWindow) and isinstance(right.tuples, MovingWindow):
+            windows, last = (left.tuples, right.tuples), left.tuples.last_instant
+            if isinstance(last, LastInstant) and last.partner() is right.tuples:
+                given = windows, (left.ranges, right.ranges), self._keys_of_groups(windows), last
+                for found in moving_pairs(*given, self._reach, self._equal_that_match):
+                    yield self._output(*found)
+                return
+            left.tuples.last_instant = None
+        yield from self._swept(left, right)
+
+    def _swept(self, left: Look, right: Look) -> Iterator[pa.RecordBatch]:
+        """As `_joined`, of all extents of a look: a plane sweep at each instant."""
         sides = [_Side(look, self._names) for look in (left, right)]
         keys = self._on.codes([side.rows for side in sides]) if self._on.names else [None, None]
         ends = np.unique(np.concatenate([end for side in sides for end in (side.start, side.end)]))
         for side, key in zip(sides, keys, strict=True):
             side.line_up(ends, key)
         a = b = np.empty(0, np.int64)
-        for instant in np.intersect1d(sides[0].instants, sides[1].instants).tolist():
+        instants = np.intersect1d(sides[0].instants, sides[1].instants).tolist()
+        for instant in instants:
             come, stayed = zip(*(side.move_to(instant) for side in sides), strict=True)
             stay = sides[0].here[a] & sides[1].here[b]
             new = [
                 touching(self.query.relation, sides[0], sides[1], come[0], sides[1].now),
                 touching(self.query.relation, sides[0], sides[1], stayed[0], come[1]),
             ]
-            found = self._that_match(sides, *(np.concatenate(places) for places in zip(*new, strict=True)))
-            a, b = (np.concatenate([old[stay], more]) for old, more in zip((a, b), found, strict=True))
+            found = tuple(np.concatenate(places) for places in zip(*new, strict=True))
+            good = self._that_match(*(side.periods(at) for side, at in zip(sides, found, strict=True)))
+            a, b = (np.concatenate([old[stay], more[good]]) for old, more in zip((a, b), found, strict=True))
             if len(a):
-                yield self._output(sides[0].at_us[instant], sides, a, b)
+                yield self._output(sides[0].at_us[instant], sides[0].periods(a), sides[1].periods(b))
+        if instants and isinstance(left.tuples, MovingWindow) and isinstance(right.tuples, MovingWindow):
+            windows, last = (left.tuples, right.tuples), instants[-1]
+            pairs = sides[0].runs(a, last), sides[1].runs(b, last)
+            left.tuples.last_instant = LastInstant.of(windows, (left.ranges, right.ranges), last, pairs)
 
-    def _that_match(self, sides: list[_Side], a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
-        periods = [Period(pa.array(s.start[at]), pa.array(s.end[at])) for s, at in zip(sides, (a, b), strict=True)]
+    def _keys_of_groups(self, windows: tuple[MovingWindow, MovingWindow]) -> tuple[IntArray, IntArray]:
+        """By number of a group the code of its columns in `on`: only groups of equal codes can have pairs."""
+        numbers = [window.groups.numbers for window in windows]
+        of_both = [np.zeros(len(window.state), np.int64) for window in windows]
+        if self._on_groups.names:
+            tables = [window.groups.table(number) for window, number in zip(windows, numbers, strict=True)]
+            for codes, number, found in zip(of_both, numbers, self._on_groups.codes(tables), strict=True):
+                codes[number] = found
+        return of_both[0], of_both[1]
+
+    def _reach(self, runs: MovingRuns, left: bool) -> tuple[IntArray, IntArray]:
+        """What the runs that these can be paired with touch: these runs, or all that is behind or before them."""
+        if self.query.relation not in ("before", "after"):
+            return runs.start, runs.end
+        if (self.query.relation == "before") == left:
+            return runs.end, np.full(len(runs.end), END_OF_TIME)
+        return np.full(len(runs.start), NO_WATERMARK), runs.start
+
+    def _equal_that_match(self, left: Periods, right: Periods) -> IntArray:
+        """As `_that_match`, of pairs of which it is not known yet that they are equal in the values of `on`."""
+        places = self._that_hold(left, right)
+        if self._on.names != self._on_groups.names and len(places):
+            codes = self._on.codes([left.rows(places), right.rows(places)])
+            places = places[(codes[0] == codes[1]) & (codes[0] != NULL_KEY)]
+        return self._chosen(left, right, places)
+
+    def _that_match(self, left: Periods, right: Periods) -> IntArray:
+        """The places of the pairs, given side by side, that satisfy the query."""
+        return self._chosen(left, right, self._that_hold(left, right))
+
+    def _that_hold(self, left: Periods, right: Periods) -> IntArray:
+        """Those that stand in the relation, for long enough."""
+        periods = [Period(pa.array(side.start), pa.array(side.end)) for side in (left, right)]
         good = np.asarray(PREDICATES[self.query.relation](*periods))
         if self.query.min_duration is not None:
-            start, end = _intersection(sides, a, b)
+            start, end = _intersection(left, right)
             good = good & (end - start >= parse_non_negative(self.query.min_duration, name="min_duration"))
-        a, b = a[good], b[good]
-        if self.query.matches is not None and len(a):
-            told = self.query.matches(*(s.rows.take(pa.array(at)) for s, at in zip(sides, (a, b), strict=True)))
-            if isinstance(told, pa.Array | pa.ChunkedArray):
-                told = told.fill_null(False)
-            keep = np.asarray(told, bool)
-            a, b = a[keep], b[keep]
-        return a, b
+        return np.flatnonzero(good)
 
-    def _output(self, at_us: int, sides: list[_Side], a: IntArray, b: IntArray) -> pa.RecordBatch:
-        columns = []
+    def _chosen(self, left: Periods, right: Periods, places: IntArray) -> IntArray:
+        """Those of which the user's predicate says so."""
+        if self.query.matches is None or not len(places):
+            return places
+        told = self.query.matches(left.rows(places), right.rows(places))
+        if isinstance(told, pa.Array | pa.ChunkedArray):
+            told = told.fill_null(False)
+        chosen: IntArray = places[np.asarray(told, bool)]
+        return chosen
+
+    def _output(self, at_us: int, left: Periods, right: Periods) -> pa.RecordBatch:
+        columns, every = [], np.arange(len(left.start))
         if self.query.extents.slides:
-            columns.append(time_array(np.full(len(a), at_us), self.output_schema.field(WINDOW_END).type))
-        for side, names, at in zip(sides, self._sides, (a, b), strict=True):
-            taken = side.rows.select(names).take(pa.array(at)).combine_chunks()
-            columns += [column.chunk(0) for column in taken.columns]
-        start, end = _intersection(sides, a, b)
+            columns.append(time_array(np.full(len(every), at_us), self.output_schema.field(WINDOW_END).type))
+        for side, names in zip((left, right), self._sides, strict=True):
+            columns += [column.chunk(0) for column in side.rows(every).select(names).combine_chunks().columns]
+        start, end = _intersection(left, right)
         none = pa.array(start >= end)
         for ends in (start, end):
             array = time_array(ends, self._time)
@@ -253,6 +312,9 @@ class _Side:
         self.start, self.end = runs.start[order][new], end[new]
         self._tuple = np.empty(len(order), np.int64)
         self._tuple[order] = np.cumsum(new) - 1
+        self._ends_range = np.diff(runs.range, append=-1) != 0
+        window, heads = look.tuples, first[new]
+        self._group = window.owner(heads) if isinstance(window, MovingWindow) else np.zeros(len(heads), np.int64)
         instants = look.ranges.at_us if look.ranges.mark is None else look.ranges.mark
         self._instants = instants[runs.range]
         self.at_us = dict(zip(instants.tolist(), look.ranges.at_us.tolist(), strict=True))
@@ -266,10 +328,12 @@ class _Side:
         order = np.argsort(self.begins, kind="stable")
         self.start, self.end, self.rows = self.start[order], self.end[order], self.rows.take(pa.array(order))
         self.begins, self.stops, self.limits = self.begins[order], self.stops[order], self.limits[order]
+        self._group = self._group[order]
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
         known = key[self._tuple] != NULL_KEY
-        instants, held = self._instants[known], number[self._tuple[known]]
+        self._held = number[self._tuple]
+        instants, held = self._instants[known], self._held[known]
         by_instant = np.lexsort((held, instants))
         self.instants, starts = np.unique(instants[by_instant], return_index=True)
         spans = pairwise([*starts.tolist(), len(held)])
@@ -288,9 +352,18 @@ class _Side:
         self.now = now
         return now[~stayed], now[stayed]
 
+    def periods(self, at: IntArray) -> Periods:
+        """Some tuples with their columns."""
+        return Periods(self.start[at], self.end[at], lambda places: self.rows.take(pa.array(at[places])))
 
-def _intersection(sides: list[_Side], a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
-    return np.maximum(sides[0].start[a], sides[1].start[b]), np.minimum(sides[0].end[a], sides[1].end[b])
+    def runs(self, at: IntArray, instant: int) -> MovingRuns:
+        """Some tuples that the extent at an instant holds, as a window in memory tells them."""
+        last = self._held[self._ends_range & (self._instants == instant)]
+        return MovingRuns(self._group[at], self.start[at], self.end[at], np.isin(at, last))
+
+
+def _intersection(left: Periods, right: Periods) -> tuple[IntArray, IntArray]:
+    return np.maximum(left.start, right.start), np.minimum(left.end, right.end)
 
 
 def touching(relation: str, left: _Side, right: _Side, a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:

@@ -149,6 +149,34 @@ def links_of(tuples: TemporalTuples, values: Sequence[str], equivalence: Equival
     return found, len(after)
 
 
+class Behind(NamedTuple):
+    """New tuples behind those that are there: `rows` of values, first the last ones there and then the new ones; the
+    row `earlier[i]` of the tuple before new tuple i; whether it goes on that one; how many comparisons it took."""
+
+    rows: pa.Table
+    earlier: IntArray
+    linked: BoolArray
+    compared: int
+
+
+def links_behind(
+    last: pa.Table, new: pa.Table, begins: BoolArray, goes_back: IntArray, equivalence: Equivalence
+) -> Behind:
+    """Which new tuples go on the ones before them, where they come list by list behind all that are there. O(new).
+
+    `begins`: the first ones of their lists; those of them at the places `goes_back` come behind the rows of `last`.
+    """
+    rows, held = pa.concat_tables([last, new]), last.num_rows
+    earlier = np.arange(held - 1, held + new.num_rows - 1)
+    earlier[goes_back] = np.arange(held)
+    known = ~begins
+    known[goes_back] = True
+    later = np.flatnonzero(known)
+    found = np.zeros(new.num_rows, bool)
+    found[later] = neighbours_linked(rows, equivalence, earlier[later], held + later)
+    return Behind(rows, earlier, found, len(later))
+
+
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     """The values of a column in one array, without a copy where they are (`combine_chunks` always copies)."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])

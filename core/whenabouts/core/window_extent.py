@@ -27,7 +27,7 @@ from whenabouts.core.group_numbers import GroupNumbers
 from whenabouts.core.keys import Keys
 from whenabouts.core.protocol import NO_WATERMARK, Rejected
 from whenabouts.core.run_output import RunOutput, time_array
-from whenabouts.core.temporal_tuples import TemporalTuples, groups_of, order_of, without_rivals
+from whenabouts.core.temporal_tuples import TemporalTuples, groups_of, links_behind, order_of, without_rivals
 from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.total_order import ranks_of_rows
 from whenabouts.core.value_equivalence import Equivalence, Places, Predicate, neighbours_linked, same_bits
@@ -279,16 +279,9 @@ class WindowExtent:
         firsts = np.flatnonzero(begins)
         goes_back = firsts[self._lists.sizes[new.lists[firsts]] > 0]  # on tuples that are there already
         last = self._lists.last_data(new.lists[goes_back])
-        rows = pa.concat_tables([self._values.table(last), new.values])
-        k = len(last)
-        earlier = np.arange(k - 1, k + size - 1)
-        earlier[goes_back] = np.arange(k)
-        known = ~begins
-        known[goes_back] = True
-        later = np.flatnonzero(known)
-        goes_on = np.zeros(size, bool)
-        goes_on[later] = neighbours_linked(rows, self._how.equivalence, earlier[later], k + later)
-        self.metrics[metrics.COMPARED] += len(later)
+        behind = links_behind(self._values.table(last), new.values, begins, goes_back, self._how.equivalence)
+        rows, earlier, goes_on, compared = behind
+        self.metrics[metrics.COMPARED] += compared
         data = self._rows_of(new, rows, earlier, goes_on, goes_back, last)
         self._lists.insert(new.lists, new.times, data, ~goes_on)
         self._enter(new)

@@ -44,13 +44,15 @@ class Window:
 class Ranges(NamedTuple):
     """Range r is tuples `[lows[r], highs[r])` of one group at the instant `at_us[r]`; ranges may be empty.
 
-    `mark[r]`: at which tuple, where instants are those of tuples (two tuples can share a time).
+    `mark[r]`: at which tuple, where instants are those of tuples (two tuples can share a time). `group[r]`: the number
+    of the group, where it is known.
     """
 
     at_us: IntArray
     lows: IntArray
     highs: IntArray
     mark: IntArray | None = None
+    group: IntArray | None = None
 
 
 class Marks(NamedTuple):
@@ -82,14 +84,22 @@ def ranges_at(tuples: TemporalTuples, window: Window, instants: IntArray, group_
 
 def ranges_of_slides(tuples: TemporalTuples, window: Window, slide_us: int, first: int, last: int) -> Ranges:
     """The extents of a time-based window at `k * slide_us`, `first <= k <= last`, none of them empty."""
+    return sliding(tuples.times, tuples.starts[:-1], tuples.starts[1:], slide_us, window.reach_us, first, last)
+
+
+def sliding(
+    times: IntArray, starts: IntArray, stops: IntArray, slide_us: int, reach_us: int, first: int, last: int
+) -> Ranges:
+    """As `ranges_of_slides`, of groups that are the tuples `[starts[g], stops[g])`."""
     from whenabouts.core.coalescing_kernels import sliding_ranges
 
     nothing = np.empty(0, np.int64)
-    given = tuples.times, tuples.starts, slide_us, window.reach_us, first, last
-    size = sliding_ranges(*given, nothing, nothing, nothing)
-    instants, lows, highs = (np.empty(size, np.int64) for _ in range(3))
-    sliding_ranges(*given, instants, lows, highs)
-    return Ranges(instants, lows, highs)
+    given = times, starts, stops, slide_us, reach_us, first, last
+    size = sliding_ranges(*given, *[nothing] * 4)
+    group, instants, lows, highs = (np.empty(size, np.int64) for _ in range(4))
+    if size:
+        sliding_ranges(*given, group, instants, lows, highs)
+    return Ranges(instants, lows, highs, group=group)
 
 
 class Numbering(NamedTuple):

@@ -1,0 +1,108 @@
+"""A sliding window on a stream, one slide a step: does a step's cost follow the tuples that changed, or the window?
+
+    python benchmarks/sliding_stream.py [--groups 100] [--steps 40] [--changed 0.3]
+
+Readings of each group every 30 s, a slide of 5 minutes, windows of 1 hour to 5 days. The window is filled in one step;
+then each step takes in the ten readings of each group of one slide and gives the extent that is final: the same tuples
+come and go at each, while the window holds up to 120 times as many. `in memory`: the process has the window of the
+step before; `from state`: it reads it anew, as after a restart. CPU-milliseconds of a step, median; the state lies in a
+dict. What both ways give is compared.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.protocol import Arrival, Operator, Query
+from whenabouts.core.stores import DictStore
+from whenabouts.core.temporal_aggregate import TemporalAggregate
+from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.core.window_memory import windows
+
+SECOND = 1_000_000
+EVERY, SLIDE = 30 * SECOND, 300 * SECOND
+HOURS = (1, 6, 24, 120)
+
+
+def near(left: pa.Table, right: pa.Table) -> Any:
+    """Another group, three groups on at most: few pairs, so that finding them is what costs."""
+    apart = pc.subtract(right["g"], left["g"])
+    return pc.and_(pc.greater(apart, 0), pc.less_equal(apart, 3))
+
+
+def queries(window: str, slide: str = "5m") -> dict[str, Query]:
+    """What is measured."""
+    common: dict[str, Any] = {"time": "t", "group": "g", "values": "v", "window": window, "slide": slide}
+    return {
+        "max, sum, count": TemporalAggregate(**common, aggregates={name: name for name in ("max", "sum", "count")}),
+        "median": TemporalAggregate(**common, aggregates={"median": "median"}),
+        "coalesce": Coalesce(**common),
+        "join": TemporalJoin(**common, on="v", matches=near, min_duration="10m"),
+    }
+
+
+def readings(groups: int, first_us: int, last_us: int, changed: float) -> pa.Table:
+    """All groups' readings in `[first_us, last_us)`, in order of time."""
+    at = np.arange(first_us, last_us, EVERY)
+    rng = np.random.default_rng(first_us // EVERY)
+    value = np.cumsum(rng.random((len(at), groups)) < changed, axis=0) % 500
+    return pa.table({"t": np.repeat(at, groups), "g": np.tile(np.arange(groups), len(at)), "v": value.reshape(-1)})
+
+
+def milliseconds(name: str, groups: int, hours: int, steps: int, changed: float, remembers: bool) -> tuple[Any, ...]:
+    """Median CPU-milliseconds of a step that makes one slide final; of each, rows that come out and their sums."""
+    window, start = f"{hours}h", hours * 3600 * SECOND
+    schema = readings(1, 0, EVERY, changed).schema
+    store = DictStore()
+
+    def step(operator: Operator, first_us: int, last_us: int) -> tuple[float, int, int]:
+        table = readings(groups, first_us, last_us, changed)
+        blocks = [Arrival(r.input, r.read(b).block) for r in operator.readers for b in table.to_batches()]
+        if not remembers:
+            windows().clear()
+        begun = time.process_time()
+        operator.step(store, blocks, first_us)
+        found = operator.step(store, [], last_us)
+        spent = time.process_time() - begun
+        given = pa.Table.from_batches(found.output, operator.output_schema).combine_chunks()
+        numbers = [column for column in given.columns if not pa.types.is_string(column.type)]
+        return spent, given.num_rows, sum(int(pc.sum(column).as_py() or 0) for column in numbers)
+
+    # The state does not know of the slide: filled by longer ones, which give less and keep 15/16 of the window.
+    coarse, query = queries(window, f"{hours * 3600 // 16}s")[name], queries(window)[name]
+    filling, operator = (q.operator([schema] * len(q.inputs), streaming=True) for q in (coarse, query))
+    step(filling, 0, start + 1)
+    costs = [step(operator, start + 1 + k * SLIDE, start + 1 + (k + 1) * SLIDE) for k in range(steps)]
+    return float(np.median([cost for cost, *_ in costs])) * 1e3, [rest for _, *rest in costs]
+
+
+@click.command()
+@click.option("--groups", default=100, show_default=True)
+@click.option("--steps", default=40, show_default=True)
+@click.option("--changed", default=0.3, show_default=True, help="How often a reading differs from the one before.")
+@click.option("--only", multiple=True, help="Of these queries only.")
+def main(groups: int, steps: int, changed: float, only: tuple[str, ...]) -> None:
+    """Print a table: milliseconds a step by window."""
+    pa.set_cpu_count(1)
+    click.echo(f"{groups} groups, {groups * 10:,} readings a slide; CPU-ms a step, median of {steps}")
+    click.echo("| query | window | tuples held | rows a slide | in memory | from state |")
+    click.echo("| --- | --- | --- | --- | --- | --- |")
+    for name in only or queries("1h"):
+        for hours in HOURS:
+            memory, given = milliseconds(name, groups, hours, steps, changed, remembers=True)
+            state, again = milliseconds(name, groups, hours, max(steps // 4, 3), changed, remembers=False)
+            if given[: len(again)] != again:
+                raise click.ClickException(f"{name} over {hours} h differs when it is read from state")
+            rows, held = given[-1][0], hours * 120 * groups
+            click.echo(f"| {name} | {hours} h | {held:,} | {rows:,} | {memory:.2f} | {state:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

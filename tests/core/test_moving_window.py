@@ -1,0 +1,183 @@
+"""Windows in memory from step to step: they say what the state says, whatever a host repeats, restores or moves."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from whenabouts.conformance import multiset
+from whenabouts.conformance.generators_coalescing import coalescings
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.errors import EngineError
+from whenabouts.core.moving_window import MovingWindow
+from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Operator, Step
+from whenabouts.core.stores import DictStore
+from whenabouts.core.temporal_aggregate import FUNCTIONS, WEIGHTED, TemporalAggregate
+from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.core.window_memory import MEBIBYTES, WindowMemory, windows
+
+SECOND = 1_000_000
+AGGREGATES: dict[str, Any] = {name: name for name in FUNCTIONS} | {"mean": (WEIGHTED, "w")}
+
+
+@pytest.fixture(autouse=True)
+def _no_windows_of_others() -> Iterator[None]:
+    windows().clear()
+    yield
+    windows().clear()
+
+
+def sliding(query: Coalesce, kind: str, relation: str, slide: int, width: int) -> Coalesce:
+    """A query over a window that slides in time, with the other options of one that was drawn."""
+    given = {f.name: getattr(query, f.name) for f in fields(Coalesce)}
+    given |= {"window": width * SECOND, "slide": slide * SECOND, "rows": None, "at": None, "per_group": False}
+    given["scheme"] = "eager"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of slides longer than the window
+        if kind == "aggregate":
+            return TemporalAggregate(**given | {"values": ["v", "w"]}, aggregates=AGGREGATES, where=pc.field("w") == 0)
+        if kind == "join":
+            return TemporalJoin(**given, relation=relation)
+        return Coalesce(**given)
+
+
+def blocks(operator: Operator, table: pa.Table) -> list[Arrival]:
+    """A table as arrivals of every input."""
+    return [Arrival(r.input, r.read(batch).block) for r in operator.readers for batch in table.to_batches()]
+
+
+def told(operator: Operator, step: Step) -> tuple[Any, ...]:
+    """All that a step gives but how it was done."""
+    output = multiset.rows(pa.Table.from_batches(step.output, operator.output_schema))
+    counts = {name: n for name, n in step.metrics.items() if name != "compared"}
+    held = {name: n for name, n in step.gauges.items() if "bytes" not in name}
+    return output, str([rejected.rows.to_pylist() for rejected in step.rejected]), step.timer_us, counts, held
+
+
+@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+@given(
+    st.data(), coalescings(units=(SECOND,)), st.sampled_from(["coalesce", "aggregate", "join"]),
+    st.sampled_from(["overlaps", "before", "meets"]), st.integers(1, 4), st.integers(1, 9),
+)  # fmt: skip
+def test_memory_says_what_the_state_says(
+    data: st.DataObject, example: Any, kind: str, relation: str, slide: int, width: int
+) -> None:
+    """Step by step as without memory, where steps are repeated from the state before them with these or other rows."""
+    if kind == "aggregate" and example.query.equivalence.kind == "predicate":
+        kind = "coalesce"
+    query = sliding(example.query, kind, relation, slide, width)
+    table = example.table.sort_by("t").filter(pc.is_valid(pc.field("t")))
+    operator = query.operator([table.schema] * len(query.inputs), streaming=True)
+    remembering, plain = DictStore(), DictStore()
+    watermark = NO_WATERMARK
+    at = 0
+    while at < table.num_rows:
+        rows = data.draw(st.integers(1, 5))
+        arrivals = blocks(operator, table.slice(at, rows))
+        if data.draw(st.sampled_from([False, False, True])):  # a step that is lost before it is committed
+            lost = blocks(operator, table.slice(at, data.draw(st.integers(0, 5))))
+            operator.step(remembering.copy(), lost, watermark)
+            event("lost")
+        hits = windows().nbytes
+        found = operator.step(remembering, arrivals, watermark)
+        held = dict(windows()._held)
+        for window, _ in held.values():
+            assert isinstance(window, MovingWindow)
+            window._check()
+        windows().clear()
+        want = operator.step(plain, arrivals, watermark)
+        assert told(operator, found) == told(operator, want), query
+        windows().clear()
+        for key, (window, _) in held.items():
+            windows().put(key, window)
+        event("in memory" if hits else "from state")
+        at += rows
+        seen = table.column("t")[min(at, table.num_rows) - 1].as_py()
+        watermark = max(watermark, seen - query.lateness_us[0])
+    latest = int(pc.max(table.column("t")).as_py() or NO_WATERMARK) if table.num_rows else NO_WATERMARK
+    found = operator.step(remembering, [], watermark, Demand.END, latest)
+    windows().clear()
+    want = operator.step(plain, [], watermark, Demand.END, latest)
+    assert told(operator, found)[:2] == told(operator, want)[:2]
+
+
+def test_groups_that_come_go_and_grow() -> None:
+    """Thousands of tuples: places are used again, moved and doubled, and what aggregates keep goes with them."""
+    query = TemporalAggregate(
+        time="t", group="g", values="v", window="200us", slide="10us",
+        aggregates={name: name for name in FUNCTIONS},
+    )  # fmt: skip
+    schema = pa.schema({"t": pa.int64(), "g": pa.int64(), "v": pa.int64()})
+    operator = query.operator([schema], streaming=True)
+    remembering, plain = DictStore(), DictStore()
+    found_in_memory = 0
+    for step in range(60):
+        at = range(step * 20, step * 20 + 20)
+        # Group 0 always, group 1 now and then, the others for a while each.
+        rows = [(t, g, (t * (g + 3) // 7) % 3) for t in at for g in (0, 1, 2 + t // 100) if g != 1 or t % 300 < 40]
+        table = pa.Table.from_pylist([dict(zip("tgv", row, strict=True)) for row in rows], schema)
+        found_in_memory += bool(windows().nbytes)
+        found = operator.step(remembering, blocks(operator, table), step * 20)
+        ((key, (window, _)),) = windows()._held.items()
+        assert isinstance(window, MovingWindow)
+        window._check()
+        windows().clear()
+        assert told(operator, found) == told(operator, operator.step(plain, blocks(operator, table), step * 20))
+        windows().clear()
+        windows().put(key, window)
+    assert found_in_memory == 59
+
+
+def test_a_window_is_found_by_its_state_and_query_alone() -> None:
+    table = pa.table({"t": [k * SECOND for k in range(20)], "v": [k // 3 for k in range(20)]})
+    first, other = (
+        TemporalAggregate(time="t", values="v", window="9s", slide="1s", aggregates={"n": "count"}, where=where)
+        for where in (None, pc.field("v") > 2)
+    )
+    given = []
+    for query in (first, other):
+        operator, store = query.operator([table.schema], streaming=True), DictStore()
+        for cut in (0, 10):
+            step = operator.step(store, blocks(operator, table.slice(cut, 10)), 10 * SECOND if cut else NO_WATERMARK)
+        given.append((operator, store))
+    assert len(windows()._held) == 2  # equal states, and a window for each query
+    step = first.operator([table.schema], streaming=True).step(given[0][1], [], 15 * SECOND)
+    assert step.metrics["compared"] == 5  # of what settles now only: another instance finds the window
+    windows().clear()
+    again = given[0][0].step(given[0][1], [], 18 * SECOND)
+    assert again.metrics["compared"] > 3
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Coalesce(time="t", group="g", values="v", window="9s", slide="1s")
+    table = pa.table({"t": [k * SECOND for k in range(40)], "g": [0] * 40, "v": [k // 3 for k in range(40)]})
+    operator = query.operator([table.schema], streaming=True)
+    memory = WindowMemory(60_000)
+    monkeypatch.setattr("whenabouts.core.extent_stream.windows", lambda: memory)
+    for bucket in range(8):
+        shifted = table.set_column(2, "v", pc.add(table.column("v"), bucket))
+        operator.step(DictStore(), blocks(operator, shifted), 30 * SECOND)
+        operator.step(DictStore(), blocks(operator, shifted), NO_WATERMARK)
+        assert 0 < memory.nbytes <= memory.most
+    assert 1 < len(memory._held) < 8
+    memory.most = 10
+    memory.put("too large", MovingWindow(operator.readers[0].schema, ("g",), ("v",), query.coalescing.equivalence))
+    assert "too large" not in memory._held
+
+
+def test_a_setting_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows.cache_clear()
+    monkeypatch.setenv(MEBIBYTES, "much")
+    with pytest.raises(EngineError, match="WA-2151"):
+        windows()
+    monkeypatch.setenv(MEBIBYTES, "0")
+    assert windows().most == 0
+    windows.cache_clear()
