@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 import weakref
 from collections.abc import Iterator
 from itertools import count
@@ -46,25 +48,19 @@ def test_lasting_objects_are_set_aside_and_garbage_among_them_is_not_kept_for_go
         gc.unfreeze()
 
 
-def origin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """As what a worker's process was started, what has been set aside there, and the threads of its parent."""
-    import gc
-    import os
-    import sys
-    from pathlib import Path
-
-    threads = [file.read_text().strip() for file in Path(f"/proc/{os.getppid()}/task").glob("*/comm")]
-    spec = sys.modules["__main__"].__spec__
-    yield pa.record_batch({"main": [spec.name if spec else ""], "aside": [gc.get_freeze_count()], "threads": [threads]})
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at threads in /proc")
 def test_workers_are_forked_with_all_kernels_in_memory(spark: SparkSession) -> None:
     """From a process with one thread, but for the allocator's, which knows of forks: no lock is held for ever."""
-    (row,) = (
-        spark.range(1, numPartitions=1).mapInArrow(origin, "main string, aside bigint, threads array<string>").collect()
-    )
+
+    def origin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spec = sys.modules["__main__"].__spec__
+        threads = [file.read_text().strip() for file in Path(f"/proc/{os.getppid()}/task").glob("*/comm")]
+        told = {"main": [spec.name if spec else ""], "aside": [gc.get_freeze_count()], "threads": [threads]}
+        yield pa.record_batch(told)
+
+    told = spark.range(1, numPartitions=1).mapInArrow(origin, "main string, aside bigint, threads array<string>")
+    (row,) = told.collect()
     assert row.main == WORKER_DAEMON
     assert row.aside > 100_000
     assert len([name for name in row.threads if name != "jemalloc_bg_thd"]) == 1, row.threads
