@@ -32,7 +32,7 @@ HOURS = (1, 6, 24, 120)
 
 
 def near(left: pa.Table, right: pa.Table) -> Any:
-    """Another group, three groups on at most: few pairs, so that finding them is what costs."""
+    """One of the next three groups: few pairs, so that finding them is what costs."""
     apart = pc.subtract(right["g"], left["g"])
     return pc.and_(pc.greater(apart, 0), pc.less_equal(apart, 3))
 
@@ -44,7 +44,7 @@ def queries(window: str, slide: str = "5m") -> dict[str, Query]:
         "max, sum, count": TemporalAggregate(**common, aggregates={name: name for name in ("max", "sum", "count")}),
         "median": TemporalAggregate(**common, aggregates={"median": "median"}),
         "coalesce": Coalesce(**common),
-        "join": TemporalJoin(**common, on="v", matches=near, min_duration="10m"),
+        "join": TemporalJoin(**common, on="v", matches=near, min_duration="1m"),
     }
 
 
@@ -52,7 +52,7 @@ def readings(groups: int, first_us: int, last_us: int, changed: float) -> pa.Tab
     """All groups' readings in `[first_us, last_us)`, in order of time."""
     at = np.arange(first_us, last_us, EVERY)
     rng = np.random.default_rng(first_us // EVERY)
-    value = np.cumsum(rng.random((len(at), groups)) < changed, axis=0) % 500
+    value = np.cumsum(rng.random((len(at), groups)) < changed, axis=0) % 7
     return pa.table({"t": np.repeat(at, groups), "g": np.tile(np.arange(groups), len(at)), "v": value.reshape(-1)})
 
 
