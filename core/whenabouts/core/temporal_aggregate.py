@@ -1,9 +1,9 @@
 """Aggregates of durations over coalesced extents (Al-Kateb 2010, Example 2): per group and instant one row.
 
 A group's extents at successive instants are ranges of its tuples whose ends only move forward, and of a run only the
-first and the last one of a range can be cut. So sums and counts are differences of prefix sums, greatest and least
-durations come from monotone queues, and medians from a Fenwick tree over ranks: the cost of an instant follows the
-tuples that came and went, not the window.
+first and the last one of a range can be cut. The durations of the others are added and taken away, greatest and least
+ones come from monotone queues, and medians from durations in order: the cost of an instant follows the tuples that came
+and went, not the window, within a call and, where a window stays in memory (`moving_window`), from step to step.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Candidates come from a plane sweep over begins: of two periods that share an instant or meet, one begins inside the
 other, so that with the tuples of each side in order of their begins the partners of a tuple are one range of the other
 side. From one instant of a look to the next only tuples that changed look for partners; the pairs of the others stay.
+Where both windows stay in memory, so it is from step to step (`moving_join`).
 """
 
 from __future__ import annotations
