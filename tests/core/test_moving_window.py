@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields
@@ -19,6 +20,7 @@ from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.errors import EngineError
 from whenabouts.core.moving_window import MovingWindow
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Operator, Step
+from whenabouts.core.segments import unwrap, wrap
 from whenabouts.core.stores import DictStore
 from whenabouts.core.temporal_aggregate import FUNCTIONS, WEIGHTED, TemporalAggregate
 from whenabouts.core.temporal_join import TemporalJoin
@@ -154,6 +156,21 @@ def test_a_window_is_found_by_its_state_and_query_alone() -> None:
     windows().clear()
     again = given[0][0].step(given[0][1], [], 18 * SECOND)
     assert again.metrics["compared"] > 3
+
+
+def test_state_of_an_earlier_release_has_no_stamp_and_is_read() -> None:
+    query = Coalesce(time="t", values="v", window="9s", slide="1s")
+    table = pa.table({"t": [k * SECOND for k in range(20)], "v": [k // 3 for k in range(20)]})
+    operator, store = query.operator([table.schema], streaming=True), DictStore()
+    for watermark in (NO_WATERMARK, 10 * SECOND):
+        operator.step(store, blocks(operator, table.slice(10 if watermark > 0 else 0, 10)), watermark)
+    ((place, book),) = [(key, data) for key, data in store._segments.items() if data.endswith(b'"]')]
+    clock = json.loads(bytes(unwrap(book)))
+    assert len(clock) == 4
+    older = DictStore(store._segments | {place: wrap(json.dumps(clock[:3]).encode())})
+    assert told(operator, operator.step(older, [], 15 * SECOND)) == told(
+        operator, operator.step(store, [], 15 * SECOND)
+    )
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
