@@ -10,11 +10,6 @@ from whenabouts.core.protocol import Query
 
 UNPROVEN = {
     "Spark": {"SharedCoalescing": "run each registered query as one of its own"},
-    "Flink": {
-        "SharedCoalescing": "run each registered query as one of its own",
-        "Deduplicated": "take repeats out before, with ROW_NUMBER() in SQL",
-        "idle_after": "give the idle stream a watermark strategy with_idleness, and watermarks='inputs'",
-    },
 }
 """Engine -> class of query or option -> the hint."""
 

@@ -25,7 +25,6 @@ from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
 from whenabouts.core.query_options import takes_options_of
 from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
-from whenabouts.core.unproven import refuse_unproven
 from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, beside, named
 from whenabouts.flink_plugin.bucket_host import BucketFunction
@@ -204,7 +203,6 @@ def hosted(
     name: str = "whenabouts",
 ) -> Result:
     """The operator of a query in the job of its inputs; `run` before output and rejects part."""
-    refuse_unproven(query, "Flink")
     _check(query, inputs, buckets, watermarks)
     blocks = [blocks_of(source, f"{name}-{input}") for source, input in zip(inputs, query.inputs, strict=True)]
     streaming = _is_streaming(blocks[0].stream)

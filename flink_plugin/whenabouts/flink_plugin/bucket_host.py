@@ -19,7 +19,7 @@ from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.hosting import COUNTS, REJECTS, Arrived, Hosting, read_counts, tagged_rows
 from whenabouts.core.protocol import NO_WATERMARK, Demand, SegmentStore, Step
 from whenabouts.core.stores import DictStore
-from whenabouts.flink_plugin.clock import LAST_MS, Clock
+from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock
 from whenabouts.flink_plugin.counting import GroupCounts
 from whenabouts.flink_plugin.own_thread import runner
 
@@ -103,8 +103,13 @@ class BucketFunction(KeyedProcessFunction):
     def _stream_step(
         self, packed: list[Blob], clock: Clock, book: dict[str, Any], ctx: Any, *, fired: bool = False
     ) -> Out:
+        clock = clock.at_least(book["watermark_ms"])
         timer_us, tagged = self._step(self._store, packed, clock.us, Demand.NOTHING)
-        self._set_timer(book, clock.timer_ms(timer_us), ctx, fired)
+        timer_ms = clock.timer_ms(timer_us)
+        self._set_timer(book["timer_ms"], timer_ms, ctx, fired)
+        now = book | {"timer_ms": timer_ms, "watermark_ms": clock.ms}
+        if now != book:
+            self._book.update(json.dumps(now).encode())
         yield from self._counted(tagged, ctx.get_current_key())
 
     def _end(self, clock: Clock, ctx: Any) -> Out:
@@ -157,7 +162,7 @@ class BucketFunction(KeyedProcessFunction):
         """
         book = self._known_book()
         if book is None:
-            book = {"buckets": self._hosting.buckets, "timer_ms": None}
+            book = {"buckets": self._hosting.buckets, "timer_ms": None, "watermark_ms": LEAST_MS}
             ctx.timer_service().register_event_time_timer(LAST_MS)
             self._book.update(json.dumps(book).encode())
         elif book["buckets"] != self._hosting.buckets:
@@ -168,12 +173,11 @@ class BucketFunction(KeyedProcessFunction):
             )
         return book
 
-    def _set_timer(self, book: dict[str, Any], timer_ms: int | None, ctx: Any, fired: bool) -> None:
+    def _set_timer(self, old_ms: int | None, new_ms: int | None, ctx: Any, fired: bool) -> None:
         """One timer per bucket besides the last; one that has fired is gone already."""
-        if timer_ms == book["timer_ms"]:
+        if new_ms == old_ms:
             return
-        if book["timer_ms"] is not None and not fired:
-            ctx.timer_service().delete_event_time_timer(book["timer_ms"])
-        if timer_ms is not None:
-            ctx.timer_service().register_event_time_timer(timer_ms)
-        self._book.update(json.dumps(book | {"timer_ms": timer_ms}).encode())
+        if old_ms is not None and not fired:
+            ctx.timer_service().delete_event_time_timer(old_ms)
+        if new_ms is not None:
+            ctx.timer_service().register_event_time_timer(new_ms)

@@ -26,6 +26,14 @@ class Clock:
 
     ms: int
 
+    def at_least(self, ms: int) -> Clock:
+        """This one, or an earlier watermark that was greater: Flink forgets its own when it restores a job.
+
+        >>> Clock(LEAST_MS).at_least(4).us
+        5000
+        """
+        return Clock(max(self.ms, ms))
+
     @property
     def ended(self) -> bool:
         """Whether the input has ended."""

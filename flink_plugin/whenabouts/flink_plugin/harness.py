@@ -16,7 +16,7 @@ from pyflink.common import Types
 from pyflink.datastream import DataStream, MapFunction, StreamExecutionEnvironment
 
 from whenabouts.core.events import rejects_schema
-from whenabouts.core.harness import Capabilities, Gap, Variant
+from whenabouts.core.harness import Capabilities, Variant
 from whenabouts.core.hosting import OUTPUT, REJECTED, Hosting, read_counts
 from whenabouts.core.local import Outcome
 from whenabouts.core.protocol import Query
@@ -35,14 +35,7 @@ class FlinkHarness:
 
     name = "flink"
     mode = THREAD
-    capabilities = Capabilities(
-        {
-            "differential_registered_together": Gap("notimpl", "refused with WA-3007", "8"),
-            "differential_registered_together_without_common_groups": Gap("notimpl", "refused with WA-3007", "8"),
-            "oracle_idle_side": Gap("notimpl", "refused with WA-3007", "5"),
-            "oracle_repeats": Gap("notimpl", "refused with WA-3007", "5"),
-        }
-    )
+    capabilities = Capabilities()
 
     def start(self) -> None:
         """Start the JVM; each job starts its own small cluster in it.
