@@ -71,10 +71,7 @@ class PackedRun:
 
     def collect(self) -> Outcome:
         files = [self._files[name] for name in self._query.inputs]
-        self.hosting = Hosting(
-            self._query, tuple(each[0].schema for each in files), self._variant.parallelism, streaming=True
-        )
-        self.operator = self.hosting.operator()
+        self._run(self._query)
         self.state = State([Bucket() for _ in range(self._variant.parallelism)], [NO_WATERMARK] * len(files))
         for number in range(max(map(len, files))):
             packed = [list(self._packed(input, each[number])) for input, each in enumerate(files) if number < len(each)]
@@ -82,9 +79,15 @@ class PackedRun:
                 before = deepcopy(self.state)
                 self.take_in(number, packed)
                 self.state = self.restored(before)
+                self._run(self._variant.restarted_as or self._query)
             self.take_in(number, packed)
         self.end()
         return self._outcome()
+
+    def _run(self, query: Query) -> None:
+        schemas = tuple(self._files[name][0].schema for name in query.inputs)
+        self.hosting = Hosting(query, schemas, self._variant.parallelism, streaming=True)
+        self.operator = self.hosting.operator()
 
     def take_in(self, number: int, packed: list[list[Packed]]) -> None:
         raise NotImplementedError
@@ -208,10 +211,20 @@ def host(request: pytest.FixtureRequest) -> Engine:
     return Engine(PackedHarness(request.param))
 
 
-@pytest.mark.parametrize("schemes", test_shared_coalescing.SCHEMES)
-@pytest.mark.parametrize("variant", ["stream", "stream, 3 buckets, restarted"])
+@pytest.mark.parametrize(
+    ("schemes", "variant"),
+    [
+        ("mixed", "stream, 3 buckets, restarted"),
+        ("all lazy", "stream"),
+        pytest.param("all eager", "stream, 3 buckets, restarted", marks=pytest.mark.full),
+    ],
+)
 def test_queries_that_share_extents(host: Engine, schemes: str, variant: str) -> None:
     test_shared_coalescing.test_differential_registered_together(host, schemes, variant)
+
+
+def test_queries_that_change_their_schemes(host: Engine) -> None:
+    test_shared_coalescing.test_differential_schemes_change(host)
 
 
 @pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")

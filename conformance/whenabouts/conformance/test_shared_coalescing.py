@@ -86,6 +86,15 @@ def test_differential_registered_together(engine: Engine, schemes: str, variant:
     check_shared(engine.run(query, files, how), query)
 
 
+@pytest.mark.similar
+def test_differential_schemes_change(engine: Engine) -> None:
+    """Over a restart every eager query becomes lazy and every lazy one eager: nothing is lost, nothing comes twice."""
+    other = {name: "lazy" if scheme == "eager" else "eager" for name, scheme in SCHEMES["mixed"].items()}
+    query, changed = (SharedCoalescing(queries=TOGETHER, schemes=schemes) for schemes in (SCHEMES["mixed"], other))
+    how = Variant(streaming=True, parallelism=3, restart_after=3, restarted_as=changed)
+    check_shared(engine.run(query, sheets_coalescing.stream(8), how, remember=False), query)
+
+
 @pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")
 @pytest.mark.similar
 @pytest.mark.parametrize("variant", ["stream", "batch, 3 buckets"])

@@ -23,11 +23,13 @@ class Variant:
     `streaming`: as a streaming query over the files (else batch). `parallelism`: buckets or partitions.
     `restart_after`: make the engine lose its work in the middle of step number n (0-based) after that step has run
     but before it is committed, restart it from the last commit, and go on; None: no restart (streaming only).
+    `restarted_as`: the query that goes on over the same state after that restart, where it is another one.
     """
 
     streaming: bool = False
     parallelism: int = 1
     restart_after: int | None = None
+    restarted_as: Query | None = None
 
 
 class Gap(NamedTuple):
@@ -99,10 +101,9 @@ class _LocalRun:
     def collect(self) -> Outcome:
         files = [self._files[name] for name in self._query.inputs]
         if self._variant.streaming:
+            step, other = self._variant.restart_after, self._variant.restarted_as
+            changes = {} if step is None or other is None else {step: other}
             return run_stream(
-                self._query,
-                files,
-                buckets=self._variant.parallelism,
-                restart_after=self._variant.restart_after,
+                self._query, files, buckets=self._variant.parallelism, restart_after=step, changes=changes
             )
         return run(self._query, [pa.concat_tables(tables) for tables in files], buckets=self._variant.parallelism)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-from pyflink.common import Types
+from pyflink.common import Encoder, Types
 from pyflink.datastream import DataStream, MapFunction, StreamExecutionEnvironment
+from pyflink.datastream.connectors.file_system import FileSink, RollingPolicy
 
 from whenabouts.core.events import rejects_schema
 from whenabouts.core.harness import Capabilities, Variant
@@ -79,41 +80,71 @@ class FlinkRun:
     def collect(self) -> Outcome:
         """Run to the end of the input; everything as Arrow tables in the operator's schema."""
         with TemporaryDirectory(prefix="whenabouts-") as folder:
-            env = self._environment(Path(folder))
-            steps = max(map(len, self._files.values()))
-            pace = 1 if self._variant.streaming else None
-            numbers = split_stream(env, list(map(str, range(steps))), splits_per_checkpoint=pace, name="steps")
-            sources = [self._source(Path(folder) / name, name, numbers) for name in self._query.inputs]
-            result = hosted(self._query, sources, buckets=self._variant.parallelism)
-            tagged = result.operator
-            if self._variant.restart_after is not None:
-                tagged = tagged.map(_CrashOnce(Path(folder), self._variant.restart_after), tagged.get_type())
-            return _outcome(result.hosting, tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()))
+            for name, tables in self._files.items():
+                _write(Path(folder) / name, tables)
+            if self._variant.restarted_as is not None:
+                return self._over_jobs(Path(folder), self._variant.restarted_as)
+            hosting, tagged = self._job(Path(folder), self._query, self._environment())
+            with tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()).execute_and_collect() as rows:
+                return _outcome(hosting, rows)
 
-    def _environment(self, folder: Path) -> StreamExecutionEnvironment:
+    def _over_jobs(self, folder: Path, other: Query) -> Outcome:
+        """The crash ends a job; one of another query goes on from its last checkpoint, into the same files."""
+        for query in (self._query, other):
+            done = max(folder.glob("checkpoints/*/chk-*/_metadata"), key=os.path.getmtime, default=None)
+            recovery = {} if done is None else {"execution__state_recovery__path": done.parent.as_uri()}
+            env = self._environment(
+                restart_strategy__type="none",
+                execution__checkpointing__storage="filesystem",
+                execution__checkpointing__dir=(folder / "checkpoints").as_uri(),
+                execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
+                **recovery,
+            )
+            hosting, tagged = self._job(folder, query, env)
+            sink = FileSink.for_row_format(str(folder / "out"), Encoder.simple_string_encoder())
+            sink = sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
+            tagged.map(_line, Types.STRING()).uid("lines").sink_to(sink).uid("sink")
+            try:
+                env.execute()
+            except Exception:  # Py4J's, of Java's
+                if query is other or not (folder / "crashed").exists():
+                    raise
+        return _outcome(hosting, _finished(folder / "out"))
+
+    def _job(self, folder: Path, query: Query, env: StreamExecutionEnvironment) -> tuple[Hosting, DataStream]:
+        """A job of the query over the files, and the tagged rows that it gives."""
+        pace = 1 if self._variant.streaming else None
+        steps = list(map(str, range(max(map(len, self._files.values())))))
+        numbers = split_stream(env, steps, splits_per_checkpoint=pace, name="steps")
+        files = [(str(folder / name), self._files[name][0].schema) for name in query.inputs]
+        sources = [Blocks(numbers, schema, _ReadStep(path)) for path, schema in files]
+        result = hosted(query, sources, buckets=self._variant.parallelism)
+        tagged = result.operator
+        if self._variant.restart_after is not None:
+            tagged = tagged.map(_CrashOnce(folder, self._variant.restart_after), tagged.get_type())
+        return result.hosting, tagged
+
+    def _environment(self, **more: str) -> StreamExecutionEnvironment:
         streaming = self._variant.streaming
-        conf = (
-            {}
-            if not streaming
-            else {
-                "execution__checkpointing__interval": f"{CHECKPOINT_MS} ms",
-                "execution__checkpointing__storage": "jobmanager",
-                "pipeline__auto_watermark_interval": "1 ms",
-                "restart_strategy__type": "fixed-delay",
-                "restart_strategy__fixed_delay__attempts": "1" if self._variant.restart_after is not None else "0",
-                "restart_strategy__fixed_delay__delay": "0 ms",
-            }
-        )
+        conf = {
+            "execution__checkpointing__interval": f"{CHECKPOINT_MS} ms",
+            "execution__checkpointing__storage": "jobmanager",
+            "pipeline__auto_watermark_interval": "1 ms",
+            "restart_strategy__type": "fixed-delay",
+            "restart_strategy__fixed_delay__attempts": "1" if self._variant.restart_after is not None else "0",
+            "restart_strategy__fixed_delay__delay": "0 ms",
+        }
         parallelism = min(self._variant.parallelism, 2)
-        return local_environment(parallelism, streaming=streaming, mode=self._mode, **conf)
+        return local_environment(
+            parallelism, streaming=streaming, mode=self._mode, **(conf | more if streaming else {})
+        )
 
-    def _source(self, folder: Path, name: str, numbers: DataStream) -> Blocks:
-        tables = self._files[name]
-        folder.mkdir()
-        for number, table in enumerate(tables):
-            with pa.OSFile(str(folder / str(number)), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table)
-        return Blocks(numbers, tables[0].schema, _ReadStep(str(folder)))
+
+def _write(folder: Path, tables: Sequence[pa.Table]) -> None:
+    folder.mkdir()
+    for number, table in enumerate(tables):
+        with pa.OSFile(str(folder / str(number)), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
 
 
 @dataclass(frozen=True)
@@ -147,12 +178,24 @@ def _plain(tagged: Any) -> tuple[int, bytes]:
     return tagged[0], bytes(tagged[1])
 
 
-def _outcome(hosting: Hosting, tagged: DataStream) -> Outcome:
+def _line(tagged: Any) -> str:
+    return f"{tagged[0]} {bytes(tagged[1]).hex()}"
+
+
+def _finished(folder: Path) -> Iterator[tuple[int, bytes]]:
+    """The tagged rows in files of a sink that are committed."""
+    for part in folder.glob("*/part-*"):
+        if ".inprogress" not in part.name:
+            for line in part.read_text(encoding="utf-8").splitlines():
+                tag, _, blob = line.partition(" ")
+                yield int(tag), bytes.fromhex(blob)
+
+
+def _outcome(hosting: Hosting, tagged: Iterable[tuple[int, bytes]]) -> Outcome:
     operator = hosting.operator()
     parts: dict[int, list[bytes]] = {}
-    with tagged.execute_and_collect() as rows:
-        for tag, blob in rows:
-            parts.setdefault(tag, []).append(blob)
+    for tag, blob in tagged:
+        parts.setdefault(tag, []).append(blob)
     rejects = rejects_schema([reader.schema for reader in operator.readers])
     counted = [blob for tag, blobs in parts.items() if tag not in (OUTPUT, REJECTED) for blob in blobs]
     return Outcome(
