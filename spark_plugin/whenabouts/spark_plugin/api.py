@@ -26,7 +26,6 @@ from whenabouts.core.state_bound import StateBound
 from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
 from whenabouts.core.temporal_join import TemporalJoin, TemporalJoinOptions
 from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
-from whenabouts.core.unproven import refuse_unproven
 from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import BatchHost
@@ -341,7 +340,6 @@ def tagged(
     bound: StateBound | None = None,
 ) -> Result:
     """The tagged rows of a query; `run` with everything still in one DataFrame."""
-    refuse_unproven(query, "Spark")
     streaming = _is_streaming(query, inputs)
     session = inputs[0].sparkSession
     prepare(session, streaming=streaming)

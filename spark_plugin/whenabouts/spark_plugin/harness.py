@@ -17,7 +17,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StructType
 
 from whenabouts.core.events import rejects_schema
-from whenabouts.core.harness import Capabilities, Gap, Variant
+from whenabouts.core.harness import Capabilities, Variant
 from whenabouts.core.hosting import OUTPUT, REJECTED, read_counts
 from whenabouts.core.local import Outcome
 from whenabouts.core.protocol import Query
@@ -35,13 +35,7 @@ class SparkHarness:
     """A local Spark; it shares a session that is already there."""
 
     name = "spark"
-    capabilities = Capabilities(
-        {
-            "differential_registered_together": Gap("notimpl", "refused with WA-3007", "8"),
-            "differential_registered_together_without_common_groups": Gap("notimpl", "refused with WA-3007", "8"),
-            "differential_schemes_change": Gap("notimpl", "refused with WA-3007", "8"),
-        }
-    )
+    capabilities = Capabilities()
 
     def __init__(self) -> None:
         self._own = False
