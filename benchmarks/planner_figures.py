@@ -182,9 +182,9 @@ def plot(folder: Path, costs: AtomicCosts, sizes: Sizes, bars: dict[int, list[De
         figure = plt.figure(figsize=(5 * len(every), 4.5))
         for number, weights in enumerate(every, start=1):
             axes: Any = figure.add_subplot(1, len(every), number, projection="3d")
-            cp, oop, cost = surface(weights, costs, sizes)
-            axes.plot_surface(cp, oop, cost[0], alpha=0.7, label="eager")
-            axes.plot_surface(cp, oop, cost[1], alpha=0.5, label="lazy")
+            cp, oop, cost = surface(weights, costs, sizes, 13)
+            axes.plot_surface(cp, oop, cost[0], alpha=0.7, label="eager", rasterized=True)
+            axes.plot_surface(cp, oop, cost[1], alpha=0.5, label="lazy", rasterized=True)
             axes.set(xlabel="cp", ylabel="oop", zlabel="cost", title=f"memory, update, scan = {weights.values}")
             axes.legend()
         figure.savefig(folder / f"planner_{name}.svg", bbox_inches="tight")

@@ -41,36 +41,33 @@ def readings(rows: int) -> pa.Table:
     return table.set_column(0, "recv_ts", table["recv_ts"].cast(pa.int64()))
 
 
-def quantised(table: pa.Table, scale: float, phase: float) -> list[np.ndarray]:
-    """Temperature and humidity in steps of `scale` times their resolution."""
-    steps = {"temperature": 0.0098, "humidity": 0.0335}
-    return [
-        np.floor(table[name].to_numpy().astype(float) / (step * scale) + phase).astype(np.int64)
-        for name, step in steps.items()
-    ]
-
-
-def coalescing(table: pa.Table, values: list[np.ndarray]) -> float:
-    """The probability that a reading goes on the previous one of its mote."""
-    order = np.argsort(table["mote"].to_numpy(), kind="stable")
-    mote = table["mote"].to_numpy()[order]
-    same = mote[1:] == mote[:-1]
-    equal = np.logical_and.reduce([value[order][1:] == value[order][:-1] for value in values])
-    return float(equal[same].mean())
-
-
 def with_values(table: pa.Table, cps: tuple[float, ...]) -> tuple[pa.Table, list[float]]:
-    """The readings with value columns of the wished probabilities, found by bisection, and what was reached."""
+    """The readings with value columns of the wished probabilities, found by bisection, and what was reached.
+
+    Temperature and humidity are taken in steps of so many times their resolution.
+    """
+    steps = {"temperature": 0.0098, "humidity": 0.0335}
+    plain = [table[name].to_numpy().astype(float) / step for name, step in steps.items()]
+    mote = table["mote"].to_numpy()
+    order = np.argsort(mote, kind="stable")
+    same = mote[order][1:] == mote[order][:-1]
+
+    def quantised(scale: float, phase: float) -> list[np.ndarray]:
+        return [np.floor(values / scale + phase).astype(np.int64) for values in plain]
+
+    def coalescing(values: list[np.ndarray]) -> float:
+        """The probability that a reading goes on the previous one of its mote."""
+        equal = np.logical_and.reduce([value[order][1:] == value[order][:-1] for value in values])
+        return float(equal[same].mean())
+
     reached = []
     for number, cp in enumerate(cps):
         low, high = 0.5, 4000.0
-        for _ in range(30):
+        for _ in range(20):
             middle = (low * high) ** 0.5
-            low, high = (
-                (middle, high) if coalescing(table, quantised(table, middle, number / 6)) < cp else (low, middle)
-            )
-        values = quantised(table, high, number / 6)
-        reached.append(coalescing(table, values))
+            low, high = (middle, high) if coalescing(quantised(middle, number / 6)) < cp else (low, middle)
+        values = quantised(high, number / 6)
+        reached.append(coalescing(values))
         for name, value in zip("th", values, strict=True):
             table = table.append_column(f"{name}{number}", pa.array(value))
     return table, reached
