@@ -122,15 +122,10 @@ def costs_exist(*, falling: bool) -> bool:
             ]  # fmt: skip
             lazy = [weights.scan * each.lazy.normalised[2] for each in both]
             shared = weights.memory + weights.update * (x["insert"] + x["delete"])
-            cost = {
-                letters: pulp.lpSum(
-                    [
-                        *(e if letter == "E" else one for letter, e, one in zip(letters, eager, lazy, strict=True)),
-                        *([shared] if "L" in letters else []),
-                    ]
-                )
-                for letters in map("".join, product("EL", repeat=SIX))
-            }
+            cost = {}
+            for letters in map("".join, product("EL", repeat=SIX)):
+                own = [e if letter == "E" else one for letter, e, one in zip(letters, eager, lazy, strict=True)]
+                cost[letters] = pulp.lpSum([*own, shared] if "L" in letters else own)
             for letters, other in cost.items():
                 if letters != case.paper:
                     program += cost[case.paper] <= other
@@ -216,7 +211,7 @@ def main(which: str, plots: Path | None) -> None:
     click.echo(f"constant costs that decide both case 4 and case 5 of Table 6: {both} of {tries} tried")
     found = [costs_exist(falling=falling) for falling in (False, True)]
     click.echo(
-        f"costs of the paper's forms that give all ten decisions: {found[0]}; with updates falling with cp: {found[1]}"
+        f"costs of the paper's forms that give all ten decisions: {found[0]}; if updates fall with cp: {found[1]}"
     )
     for weights in (*FIGURE_3, *FIGURE_4):
         _, _, cost = surface(weights, costs, sizes)
