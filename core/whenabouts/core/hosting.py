@@ -180,7 +180,8 @@ class BlockPacker:
 
     def _packed(self, bucket: int, kind: int, rows: pa.RecordBatch) -> Packed:
         clock_us = int(times(rows)[1].max())
-        return Packed(bucket, kind, 0 if kind >= COPIES else rows.num_rows, clock_us, encode(rows))
+        schema = self._operator.readers[self._input].block_schema
+        return Packed(bucket, kind, 0 if kind >= COPIES else rows.num_rows, clock_us, encode(rows, schema))
 
 
 @dataclass(slots=True)
@@ -233,7 +234,7 @@ def tagged_rows(step: Step, arrived: Arrived, operator: Operator, inputs: tuple[
     """All that a step gave, and what the readers had rejected before it."""
     for batch in step.output:
         for piece in _pieces(batch):
-            yield Tagged(OUTPUT, encode(piece))
+            yield Tagged(OUTPUT, encode(piece, operator.output_schema))
     counts = Counter(step.metrics)
     counts.update(step.gauges)  # not a sum of counters, which has no counts below 0: a row may be refused steps later
     for blob in arrived.rejects:

@@ -10,7 +10,7 @@ Version 1 held every column; it is still read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -36,11 +36,9 @@ def encode(rows: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
     >>> decode(encode(rows, schema), schema).equals(rows)
     True
     """
-    schema = rows.schema if schema is None else schema
-    kept = _kept(schema)
-    if len(kept) < len(schema):
-        fields = pa.schema([schema.field(place) for place in kept])
-        rows = pa.RecordBatch.from_arrays([rows.column(place) for place in kept], schema=fields)
+    form = _form_of(rows.schema) if schema is None else _form(schema)
+    if form.columns is not None:
+        rows = pa.RecordBatch.from_arrays([rows.column(place) for place in form.kept], schema=form.stored)
     message: bytes = rows.serialize().to_pybytes()
     return _PREFIX + message
 
@@ -48,12 +46,11 @@ def encode(rows: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
 def decode(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """The rows of a segment written by `encode`. Raises EngineError WA-3003 for another format version."""
     message = pa.py_buffer(unwrap(data))
-    kept = _kept(schema)
-    if data[2] == 1 or len(kept) == len(schema):
+    form = _form(schema)
+    if data[2] == 1 or form.columns is None:
         return pa.ipc.read_record_batch(message, schema)
-    stored = pa.ipc.read_record_batch(message, pa.schema([schema.field(place) for place in kept]))
-    columns = dict(zip(kept, stored.columns, strict=True))
-    arrays = [columns[i] if i in columns else _same_bytes(stored, field) for i, field in enumerate(schema)]
+    stored = pa.ipc.read_record_batch(message, form.stored).columns
+    arrays = [stored[place] if type_ is None else stored[place].view(type_) for place, type_ in form.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -85,18 +82,55 @@ def fingerprint(*parts: object) -> str:
 
 def stored_fields(schema: pa.Schema) -> list[pa.Field]:
     """The fields that segments of this schema hold."""
-    return [schema.field(place) for place in _kept(schema)]
+    return list(_form_of(schema).stored)
+
+
+class _Form(NamedTuple):
+    """How rows of a schema are stored: which columns, under which schema.
+
+    `columns`: for every column of the schema the place of the stored one, and the type in which its bytes are seen if
+    they are another column's; None where every column is stored.
+    """
+
+    schema: pa.Schema
+    kept: list[int]
+    stored: pa.Schema
+    columns: list[tuple[int, pa.DataType | None]] | None
+
+
+_forms: dict[int, _Form] = {}
+"""Forms of the schemas that operators work with, by identity: working one out costs more than writing a small segment.
+
+A form holds its schema, so that no other takes its identity.
+"""
+
+MOST_FORMS = 1024
+
+
+def _form(schema: pa.Schema) -> _Form:
+    """The form of a schema object that is used again and again."""
+    form = _forms.get(id(schema))
+    if form is None:
+        if len(_forms) >= MOST_FORMS:
+            _forms.clear()
+        form = _forms[id(schema)] = _form_of(schema)
+    return form
+
+
+def _form_of(schema: pa.Schema) -> _Form:
+    sources = [_source(schema, field) for field in schema]
+    kept = [place for place, source in enumerate(sources) if source is None]
+    if len(kept) == len(schema):
+        return _Form(schema, kept, schema, None)
+    stored = pa.schema([schema.field(place) for place in kept])
+    columns = [
+        (stored.get_field_index(field.name), None) if source is None else (stored.get_field_index(source), field.type)
+        for field, source in zip(schema, sources, strict=True)
+    ]
+    return _Form(schema, kept, stored, columns)
 
 
 def _source(schema: pa.Schema, field: pa.Field) -> str | None:
     """The column that a field repeats, None where it stands for itself."""
     name = (field.metadata or {}).get(_COPY_OF, b"").decode()
     return name if name in schema.names else None
-
-
-def _kept(schema: pa.Schema) -> Sequence[int]:
-    return [place for place, field in enumerate(schema) if _source(schema, field) is None]
-
-
-def _same_bytes(stored: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    return stored.column(field.metadata[_COPY_OF].decode()).view(field.type)
