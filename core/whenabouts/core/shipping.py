@@ -1,4 +1,4 @@
-"""The package as one file that Spark hands to its workers, where it is not installed there.
+"""The package as one file that an engine hands to its workers, where it is not installed there.
 
 A wheel would not do: `whenabouts` is a namespace package, and Python imports one from an archive only if there are
 entries for its folders, which wheels do not have.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
-import pyspark_whenabouts
 import whenabouts
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -18,10 +18,11 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def archive(folder: str | os.PathLike[str] = ".") -> str:
-    """Write `whenabouts.zip` into a folder and return its path: for `spark-submit --py-files`, `spark.addArtifacts`.
+    """Write `whenabouts.zip` into a folder and return its path: for `spark-submit --py-files`, `spark.addArtifacts`
+    and `flink run -pyfs`.
 
     It holds all parts of `whenabouts` that are installed here, and nothing that they need: numba, numpy, pyarrow and
-    pandas must be on the workers, as pyspark is. Cost: half a second.
+    pandas must be on the workers, as the engine is. Cost: half a second.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -31,7 +32,8 @@ def archive(folder: str | os.PathLike[str] = ".") -> str:
     """
     path = Path(folder) / "whenabouts.zip"
     entries: dict[str, bytes | None] = {}
-    for root in [*map(Path, whenabouts.__path__), *map(Path, pyspark_whenabouts.__path__)]:
+    stub = find_spec("pyspark_whenabouts")  # makes Spark find the data source
+    for root in map(Path, [*whenabouts.__path__, *((stub and stub.submodule_search_locations) or [])]):
         for file in sorted(root.rglob("*")):
             if file.suffix in (".py", ".typed", ".json"):
                 name = file.relative_to(root.parent)

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from whenabouts.core.java import java_version
+from whenabouts.core.shipping import archive
 from whenabouts.spark_plugin.environment import check_environment, check_packages, spark_version
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     )
     from whenabouts.spark_plugin.observing import PrintProgress, observed
     from whenabouts.spark_plugin.sessions import local_session
-    from whenabouts.spark_plugin.shipping import archive
     from whenabouts.spark_plugin.sql_functions import register
 
 __all__ = [
@@ -66,7 +66,7 @@ _HOMES = dict.fromkeys(
     "api",
 )
 _HOMES |= {"local_session": "sessions", "observed": "observing", "PrintProgress": "observing"}
-_HOMES |= {"archive": "shipping", "register": "sql_functions"}
+_HOMES |= {"register": "sql_functions"}
 
 
 def __getattr__(name: str) -> Any:
