@@ -1,16 +1,18 @@
 """Our timing join on Flink against Flink's own SQL interval join on the same rows: CPU of JVM and Python for each row.
 
     python benchmarks/flink_join.py [--form NAME]... [--rounds 3] [--out FILE]
-    python benchmarks/flink_join.py --latency [--out FILE]
+    python benchmarks/flink_join.py --latency [--plot FILE.svg] [--out FILE]
 
 All forms take the same rows in one JVM, in turn: `native` is Flink's SQL interval join on exact times, which has its
 rows made inside of the JVM, the cheapest source there is; `blocks` reads them from Parquet files with `read_files`;
-`table` gets them as a Table, packed by a vectorised function; `rows` as a DataStream, one by one, with Python in the
-JVM's threads. Ours have exact times too, so that all give the same pairs: the first round of each counts and hashes
-them, and these must agree; `intervals` is `blocks` with uncertain times and the probability predicate. The other
-rounds throw the pairs away, and of these the table has the median. A form's rows are fewer the more a row costs.
+`table` gets them as a Table, which is packed for a second at most; `eager` as a DataStream with `max_latency="100 ms"`,
+and Python in the JVM's threads. Ours have exact times too, so that all give the same pairs: the first round of each
+counts and hashes them, and these must agree; `intervals` is `blocks` with uncertain times and the probability
+predicate. The other rounds throw the pairs away, and of these the table has the median. A form's rows are fewer the
+more a row costs.
 
-`--latency`: rows come at 1,000 a second and side; what a pair has waited since the later of its rows was made.
+`--latency`: rows come at 1,000 a second and side; what a pair has waited since the later of its rows was made, until
+Python has it behind the join.
 """
 
 from __future__ import annotations
@@ -49,6 +51,13 @@ STRIDES = {"left": 7919, "right": 104_729}
 PRIME = 1_000_003
 LATENESS = Lateness(left="1 s", right="1 s")
 CONDITION = within("1 s", confidence=1)
+JOIN: Any = {
+    "on": "k",
+    "left_time": Point("t"),
+    "right_time": Point("t"),
+    "condition": CONDITION,
+    "probability": False,
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ FORMS = {
         Form("blocks", 400_000, PROCESS, 1),
         Form("intervals", 400_000, PROCESS, None),
         Form("table", 100_000, PROCESS, 2),
-        Form("rows", 20_000, THREAD, 30),
+        Form("eager", 100_000, THREAD, 30),
     )
 }
 
@@ -92,12 +101,12 @@ NATIVE = """
     SELECT l.id AS id_left, r.id AS id_right FROM left_rows AS l JOIN right_rows AS r
     ON l.k = r.k AND l.t BETWEEN r.t - INTERVAL '1' SECOND AND r.t + INTERVAL '1' SECOND
 """
-HASH = "COUNT(*), SUM(MOD(id_left * 31 + id_right * 17, {prime}))"
+HASH = "COUNT(*), SUM(CAST(MOD(id_left * 31 + id_right * 17, {prime}) AS BIGINT))"
 
 
 def environment(form: Form, pace: int = 1_000_000_000) -> StreamTableEnvironment:
     """Tables of both sides in a job of one slot."""
-    env = local_environment(1, mode=form.mode, python__fn_execution__bundle__size=1 if form.name != "table" else 10_000)
+    env = local_environment(1, mode=form.mode)
     tables = StreamTableEnvironment.create(env)
     for side, stride in STRIDES.items():
         tables.execute_sql(TABLE.format(side=side, stride=stride, keys=KEYS, pace=pace, last=form.rows - 1))
@@ -175,30 +184,22 @@ def run_table(form: Form, *, check: bool) -> tuple[int, int] | None:
     """Ours from Tables to a Table."""
     tables = environment(form)
     sides = [tables.sql_query(f"SELECT id, k, t FROM {side}_rows") for side in STRIDES]
-    time_ = Point("t")
-    pairs = timing_join(
-        *sides, on="k", left_time=time_, right_time=time_, condition=CONDITION, lateness=LATENESS, probability=False
-    )
+    pairs = timing_join(*sides, **JOIN, lateness=LATENESS)
     tables.create_temporary_view("pairs", pairs)
     return _sql(tables, "SELECT id_left, id_right FROM pairs", check=check)
 
 
-def run_rows(form: Form, *, check: bool) -> tuple[int, int] | None:
-    """Ours from a DataStream of rows, each at once."""
+def run_eager(form: Form, *, check: bool) -> tuple[int, int] | None:
+    """Ours from a DataStream of rows that wait 100 ms at most."""
     tables = environment(form)
     sides = [row_stream(tables, side) for side in STRIDES]
-    time_ = Point("t")
-    pairs = timing_join(
-        *sides, on="k", left_time=time_, right_time=time_, condition=CONDITION, lateness=LATENESS, probability=False
-    )
+    pairs = timing_join(*sides, **JOIN, lateness=LATENESS, max_latency="100 ms")
     if not check:
         discard(pairs)
         pairs.get_execution_environment().execute("ours")
         return None
-    both = pairs.map(lambda row: (row["id_left"], row["id_right"]), Types.TUPLE([Types.LONG(), Types.LONG()]))
-    with both.execute_and_collect() as found:
-        ids = list(found)
-    return len(ids), sum((a * 31 + b * 17) % PRIME for a, b in ids)
+    tables.create_temporary_view("pairs", tables.from_data_stream(pairs))
+    return _sql(tables, "SELECT id_left, id_right FROM pairs", check=True)
 
 
 def expected(rows: int) -> tuple[int, int]:
@@ -237,7 +238,7 @@ def measure(names: tuple[str, ...], rounds: int) -> list[str]:
                     pq.write_table(side_table(side, form.rows), where, row_group_size=1 << 16)
                 runs[name] = lambda check, form=form: run_blocks(form, folder, check=check)
             else:
-                run = {"native": run_native, "table": run_table, "rows": run_rows}[name]
+                run = {"native": run_native, "table": run_table, "eager": run_eager}[name]
                 runs[name] = lambda check, form=form, run=run: run(form, check=check)
         for name in names:
             told = runs[name](True)
@@ -266,44 +267,86 @@ def _lines(spent: dict[str, list[dict[str, float]]]) -> list[str]:
     return lines
 
 
-def latency(seconds: int = 20) -> list[str]:
-    """What a pair has waited, row by row in thread mode and through the packer."""
-    lines = ["| form | pairs | p50 | p90 | p99 | greatest |", "|" + " --- |" * 6]
-    for name, mode in (("rows", THREAD), ("table", PROCESS)):
-        form = Form(name, 1000 * seconds, mode, None)
-        tables = environment(form, pace=1000)
-        sides: list[Any] = [tables.sql_query(f"SELECT id, k, t, made FROM {side}_rows") for side in STRIDES]
-        if name == "rows":
-            sides = [row_stream(tables, side) for side in STRIDES]
-        time_ = Point("t")
-        pairs: Any = timing_join(
-            *sides, on="k", left_time=time_, right_time=time_, condition=CONDITION, lateness=LATENESS, probability=False
+@dataclass(frozen=True)
+class Pace:
+    """A way to run the join at a given pace; `bound_ms`: what its `max_latency` promises."""
+
+    name: str
+    mode: str
+    strategy: str
+    bound_ms: int
+
+
+PACES = (
+    Pace("eager", THREAD, "auto", 100),
+    Pace("eager, processes", PROCESS, "auto", 100),
+    Pace("lazy", THREAD, "lazy", 500),
+    Pace("lazy", THREAD, "lazy", 2000),
+)
+
+
+def latency(plot: Path | None, seconds: int) -> list[str]:
+    """What a pair has waited at 2,000 rows a second of both sides."""
+    lines = ["| strategy | max_latency | pairs | p50 | p90 | p99 | greatest |", "|" + " --- |" * 7]
+    measured: dict[str, np.ndarray[Any, Any]] = {}
+    for pace in PACES:
+        tables = environment(Form(pace.name, 1000 * seconds, pace.mode, None), pace=1000)
+        sides = [row_stream(tables, side) for side in STRIDES]
+        bound = f"{pace.bound_ms} ms"
+        pairs = timing_join(
+            *sides, **JOIN, lateness=LATENESS, strategy=pace.strategy, block_size=100_000, max_latency=bound
         )
-        stream = pairs if name == "rows" else tables.to_data_stream(pairs)
-        waited = []
-        with stream.map(_waited_ms, Types.DOUBLE()).execute_and_collect() as found:
-            waited = list(found)[len(sides) * 1000 :]  # the first second is Flink's own start
+        with pairs.map(_told, Types.TUPLE([Types.LONG(), Types.DOUBLE()])).execute_and_collect() as found:
+            waited = np.array([ms for us, ms in found if us > WARM_UP_US])
+        measured[f"{pace.name}, {bound}"] = waited
         p50, p90, p99 = np.percentile(waited, [50, 90, 99])
         lines.append(
-            f"| {name} | {len(waited):,} | {p50:.0f} ms | {p90:.0f} ms | {p99:.0f} ms | {max(waited):.0f} ms |"
+            f"| {pace.name} | {bound} | {len(waited):,} | {p50:.0f} ms | {p90:.0f} ms | {p99:.0f} ms "
+            f"| {max(waited):.0f} ms |"
         )
+        click.echo(lines[-1], err=True)
+    if plot is not None:
+        draw(measured, plot)
     return lines
 
 
-def _waited_ms(row: Any) -> float:
-    made = max(row["made_left"], row["made_right"])
-    ms = made / 1000 if isinstance(made, int) else made.to_epoch_milli()
-    return time.time() * 1000 - ms
+WARM_UP_US = 8_000_000
+"""Of a side's first rows nothing is told: meanwhile Flink and the kernels start."""
+
+
+def draw(measured: dict[str, np.ndarray[Any, Any]], file: Path) -> None:
+    """Histograms of the latencies, one below the other, with what was promised."""
+    import matplotlib as mpl
+    from matplotlib import pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = "whenabouts"
+    figure, axes = plt.subplots(len(measured), figsize=(7, 1.8 * len(measured)), layout="constrained")
+    for axis, (name, waited) in zip(axes, measured.items(), strict=True):
+        axis.hist(waited, bins=60, color="tab:blue")
+        axis.axvline(float(name.split(", ")[-1].split()[0]), color="black", linestyle="--")
+        axis.set_title(name, fontsize="medium")
+        axis.set_ylabel("pairs")
+    axes[-1].set_xlabel("ms from the later row's arrival to the pair; dashed: max_latency")
+    figure.savefig(file, metadata={"Date": None})
+
+
+def _told(row: Any) -> tuple[int, float]:
+    """The time of the earlier row, and what the pair has waited."""
+    return min(row["t_left"], row["t_right"]), time.time() * 1000 - max(row["made_left"], row["made_right"]) / 1000
 
 
 @click.command(help=__doc__)
 @click.option("--form", "forms", multiple=True, type=click.Choice(list(FORMS)), help="All of them unless given.")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--latency", "latencies", is_flag=True, help="Measure latencies instead.")
+@click.option("--seconds", default=30, show_default=True, help="How long each latency is measured.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw histograms of the latencies.")
 @click.option("--out", type=click.Path(path_type=Path), help="Append the table to a file.")
-def main(forms: tuple[str, ...], rounds: int, latencies: bool, out: Path | None) -> None:
+def main(
+    forms: tuple[str, ...], rounds: int, latencies: bool, seconds: int, plot: Path | None, out: Path | None
+) -> None:
     """Print the table."""
-    lines = latency() if latencies else measure(forms or tuple(FORMS), rounds)
+    lines = latency(plot, seconds) if latencies else measure(forms or tuple(FORMS), rounds)
     machine = f"{platform.processor() or platform.machine()}; Python {platform.python_version()}, " + ", ".join(
         f"{name} {version(name)}" for name in ("apache-flink", "pyarrow", "numpy", "numba")
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -103,8 +106,8 @@ def test_the_watermark_moves_behind_the_last_row_of_a_batch_only(rows: list[tupl
     good = [t for t, _ in rows if t is not None]
     if packed:
         assert packed[-1][1] == (max(good) // 1000 if good else LEAST_MS)
-    assert sum(row[2] for row, _ in packed) == len(rows)
-    assert sum(row[2] for row, _ in packed if row[1] == REJECTS) == len(rows) - len(good)
+    assert sum(row[1][1] for row, _ in packed) == len(rows)
+    assert sum(row[1][1] for row, _ in packed if row[1][0] == REJECTS) == len(rows) - len(good)
 
 
 @pytest.mark.parametrize("timestamp", [None, LEAST_MS])
@@ -137,3 +140,26 @@ def test_unfit_versions_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "PYTHONS", ((3, 10),))
     with pytest.raises(EngineError, match="apache-flink has no release for Python 3"):
         environment.check_packages()
+
+
+def test_numba_can_be_imported_where_print_is_not_pythons_own() -> None:
+    """As in a worker process of PyFlink on a cluster (in a fresh Python: this one has imported numba already)."""
+    code = """
+import builtins, sys
+class CustomPrint:
+    def __init__(self, own): self._print = own
+    def print(self, *args, **options): self._print(*args, **options)
+CustomPrint.__module__ = __name__ = "somewhere"
+sys.modules["somewhere"] = type(sys)("somewhere")
+CustomPrint.print.__module__ = "somewhere"
+replaced = builtins.print = CustomPrint(print).print
+from whenabouts.flink_plugin.worker_imports import import_numba
+import_numba()
+import whenabouts.core.compiled
+assert "numba" in sys.modules and builtins.print is replaced
+"""
+    path = os.pathsep.join(path for path in sys.path if path)
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyflink.common import Row, Types
+from pyflink.common import Duration, Row, Types, WatermarkStrategy
+from pyflink.common.watermark_strategy import TimestampAssigner
 from pyflink.table import StreamTableEnvironment, Table
+from pyflink.table.expressions import col
 
-from whenabouts.core import InputError, Lateness, Point, within
+from whenabouts.core import EngineError, InputError, Lateness, Point, QueryError, within
 from whenabouts.core.local import coalesce as local_coalesce
 from whenabouts.core.local import timing_join as local_join
 from whenabouts.flink_plugin.api import counts, rejects, timing_join
@@ -142,3 +145,74 @@ def test_columns_that_arrow_cannot_carry_are_refused() -> None:
     env = local_environment(1)
     with pytest.raises(InputError, match="WA-1002: the stream's elements are"):
         timing_join(*[env.from_collection([1], Types.LONG())] * 2, **JOIN)
+
+
+class _At(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Milliseconds."""
+        return int(value[1]) // 1000
+
+
+def test_a_watermark_strategy_that_lost_its_assigner_fails_the_job_with_a_code() -> None:
+    env = local_environment(1, mode=THREAD, restart_strategy__type="none")
+    type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
+    plain = WatermarkStrategy.for_monotonous_timestamps()
+    kept = plain.with_idleness(Duration.of_seconds(1)).with_timestamp_assigner(_At())
+    lost = plain.with_timestamp_assigner(_At()).with_idleness(Duration.of_seconds(1))
+    rows = [Row(1, 5_000), Row(1, 9_000)]
+    join: Any = JOIN | {"condition": within("2ms", confidence=1), "watermarks": "inputs"}
+    left, right = (
+        env.from_collection(rows, type_).assign_timestamps_and_watermarks(strategy) for strategy in (kept, lost)
+    )
+    both = Types.TUPLE([Types.LONG(), Types.LONG()])
+    pairs, none = (
+        timing_join(left, other, **join, name=name).map(lambda row: (row["t_left"], row["t_right"]), both)
+        for name, other in (("kept", left), ("lost", right))
+    )
+    with pairs.execute_and_collect() as found:
+        assert sorted(found) == [(5_000, 5_000), (9_000, 9_000)]
+    with pytest.raises(Exception, match=r"WA-3021: rows of the lost-right input carry no event time .*call with_times"):
+        list(none.execute_and_collect())
+
+
+def test_a_table_without_event_time_is_refused_where_it_is_wanted() -> None:
+    tables = StreamTableEnvironment.create(local_environment(1))
+    plain = tables.sql_query("SELECT 1 AS k, TIMESTAMP '2024-05-01 00:00:00' AS t")
+    with pytest.raises(EngineError, match=r"WA-3021: .*left input carry no event time .*WATERMARK FOR"):
+        timing_join(plain, plain, **JOIN, watermarks="inputs")
+
+
+def test_a_latency_that_cannot_be_kept_is_refused() -> None:
+    type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
+    for conf, latency, told in (
+        ({}, "3 ms", "WA-2141: max_latency is 3 ms"),
+        ({"python__fn_execution__bundle__size": 1000}, "100 ms", "WA-2141: max_latency is 100 ms, and each Python"),
+    ):
+        rows = local_environment(1, mode=PROCESS, **conf).from_collection([Row(1, 1)], type_)
+        with pytest.raises(QueryError, match=told):
+            timing_join(rows, rows, **JOIN, max_latency=latency)
+        timing_join(rows, rows, **JOIN, name="patient")
+
+
+def test_rows_are_gathered_whatever_the_jobs_own_bundles_are() -> None:
+    env = local_environment(1, mode=THREAD)  # its bundles have one element
+    type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
+    rows = env.from_collection([Row(1, 1000 * i) for i in range(300)], type_)
+    pairs = timing_join(rows, rows, **JOIN | {"condition": within("1us", confidence=1)}, buckets=1)
+    with counts(pairs).execute_and_collect() as told:
+        steps = [json.loads(step) for step in told]
+    assert sum(step.get("matched", 0) for step in steps) == 300
+    assert len(steps) < 30
+
+
+def test_a_lazy_stream_answers_by_the_clock_when_event_time_stands_still() -> None:
+    tables = StreamTableEnvironment.create(local_environment(1, mode=THREAD))
+    tables.execute_sql(
+        "CREATE TEMPORARY TABLE endless (k BIGINT, t AS k * 1000) WITH ('connector' = 'datagen', "
+        "'rows-per-second' = '200', 'fields.k.kind' = 'sequence', 'fields.k.start' = '0', 'fields.k.end' = '100000')"
+    )
+    rows = tables.sql_query("SELECT k, t FROM endless")
+    join: Any = JOIN | {"strategy": "lazy", "block_size": 10**6}  # and a lateness of an hour
+    both = timing_join(rows, rows, **join, max_latency="200 ms").select(col("k"), col("t_left"))
+    with both.execute().collect() as pairs:
+        assert [pair[0] == pair[1] // 1000 for pair, _ in zip(pairs, range(5), strict=False)] == [True] * 5

@@ -68,7 +68,7 @@ def _step(
     watermark_us = min((row.first_us for row in rows if row.kind >= 0), default=NO_WATERMARK)
     step = operator.step(store, arrived.arrivals, watermark_us, demand, arrived.latest_us)
     output = [batch.select(whole.output_schema.names) for batch in step.output]  # without event_time
-    return tagged_rows(Step(output, step.rejected, None, step.metrics), arrived, whole, inputs)
+    return tagged_rows(Step(output, step.rejected, metrics=step.metrics), arrived, whole, inputs)
 
 
 def _pieces(rows: Iterable[Timed]) -> Iterator[list[Timed]]:

@@ -94,12 +94,14 @@ class Step:
     """What a step gives back: output in the operator's `output_schema`, rejects, and the next call it wants.
 
     `timer_us`: the least watermark at which the operator has work to do without new rows, None if there is none.
+    `rows_waiting`: rows taken in that no work has been done on (a host with a clock may ask for it: `Demand.FLUSH`).
     `metrics`: additive counts of this step (names in `metrics.py`). `gauges`: what the bucket holds after it.
     """
 
     output: list[pa.RecordBatch] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     timer_us: int | None = None
+    rows_waiting: int = 0
     metrics: Counter[str] = field(default_factory=Counter)
     gauges: dict[str, int] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ counted like every other row that is not processed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -117,11 +117,11 @@ def bounded(operator: Operator, bound: StateBound | None) -> Operator:
 
 def _both(first: Step, second: Step, shed: list[Rejected]) -> Step:
     """Two steps in one, with what was shed between them."""
-    both = Step(
-        first.output + second.output,
-        first.rejected + second.rejected + shed,
-        second.timer_us,
-        second.metrics.copy(),
+    both = replace(
+        second,
+        output=first.output + second.output,
+        rejected=first.rejected + second.rejected + shed,
+        metrics=second.metrics.copy(),
     )
     both.metrics.update(first.metrics)
     if shed:

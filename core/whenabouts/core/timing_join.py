@@ -346,6 +346,7 @@ class TimingJoinOperator:
             state.save()
             step.gauges = state.gauges(self.query.inputs)
             step.timer_us = self._next_timer(state)
+            step.rows_waiting = state.rows_waiting
         return step
 
     def rows_held(self, store: SegmentStore) -> int:

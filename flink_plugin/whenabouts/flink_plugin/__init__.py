@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from whenabouts.core.java import java_version
+from whenabouts.core.shipping import archive
 from whenabouts.flink_plugin.environment import check_environment, check_packages, flink_version
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Blocks",
+    "archive",
     "check_environment",
     "coalesce",
     "counts",

@@ -20,6 +20,7 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import Table
 
 from whenabouts.core.deduplication import Identifying, deduplicated
+from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.protocol import Query
@@ -29,12 +30,16 @@ from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOpt
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, beside, named
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.clock import delay_ms
+from whenabouts.flink_plugin.row_packing import WAIT_MS, Packing, latency_ms, require_latency
 from whenabouts.flink_plugin.row_streams import as_given, blocks_of
-from whenabouts.flink_plugin.wire import blob_type, packed_type, tagged_type
+from whenabouts.flink_plugin.wire import blob_type, by_bucket, packed_type, tagged_type
 
 BUCKETS = 32
 """Buckets unless the user says otherwise. A constant, not a multiple of the parallelism: keys must find their state
 again when a job is restored with another one."""
+
+LOW_LATENCY_BUCKETS = 4
+"""Buckets where `max_latency` is given: each has a step for every bundle, however few rows are in it."""
 
 _TAG_NAMES = {OUTPUT: "output", REJECTED: "rejects", COUNTS: "counts"}
 
@@ -118,6 +123,10 @@ def timing_join(
     life of a savepoint. `dedupe`: columns that identify a row, where sources deliver rows again
     (`whenabouts.core.deduplication`). `name` begins the uid of every operator: two joins in a job need two.
 
+    `max_latency`: how long a row may wait for others, of the clock on the wall: half of it to be packed (rows of Tables
+    and DataStreams; 1 s if there is no `max_latency`), half of it in a lazy strategy. With it `buckets` is 4 unless
+    given. QueryError WA-2141 where it cannot be kept.
+
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. Modes that
     decide about the rows of both sides (`full_outer`, `best="both"`) refuse a width (WA-2041).
@@ -127,7 +136,8 @@ def timing_join(
     """
     options.setdefault("time_slots", "auto")
     query = deduplicated(TimingJoin(**options), dedupe)
-    return run(query, [left, right], buckets=buckets, watermarks=watermarks, name=name)
+    latency = options.get("max_latency")
+    return run(query, [left, right], buckets=buckets, watermarks=watermarks, name=name, max_latency=latency)
 
 
 @takes_options_of(WindowJoin, without=("times",), time_slots="auto")
@@ -139,20 +149,22 @@ def window_join(
     dedupe: Identifying | None = None,
     watermarks: str = "lateness",
     name: str = "window-join",
+    max_latency: Duration | None = None,
     **options: Unpack[WindowJoinOptions],
 ) -> Form:
     """Combinations of one row from each of several streams that lie in each other's windows, in the form of the first.
 
     Arguments and columns are those of `whenabouts.core.local.window_join`; `lateness`, `buckets`, `dedupe`,
-    `time_slots`, `watermarks`, `name` and rejected rows as in `timing_join`. A predicate is a condition in SQL, the
-    same on every engine, or a function that travels to the workers by pickle and sees Arrow arrays. Raises and costs:
-    as `timing_join`; QueryError WA-2004 for windows that leave two streams without a bound, WA-2061 to WA-2065 for
-    windows and predicates, WA-2091 to WA-2093 for conditions in SQL.
+    `time_slots`, `watermarks`, `name`, `max_latency` and rejected rows as in `timing_join`. A predicate is a
+    condition in SQL, the same on every engine, or a function that travels to the workers by pickle and sees Arrow
+    arrays. Raises and costs: as `timing_join`; QueryError WA-2004 for windows that leave two streams without a bound,
+    WA-2061 to WA-2065 for windows and predicates, WA-2091 to WA-2093 for conditions in SQL.
     """
     options.setdefault("time_slots", "auto")
     query = WindowJoin.of(tuple(streams), time, **options)
     inputs = [streams[stream] for stream in query.inputs]
-    return run(deduplicated(query, dedupe), inputs, buckets=buckets, watermarks=watermarks, name=name)
+    query_ = deduplicated(query, dedupe)
+    return run(query_, inputs, buckets=buckets, watermarks=watermarks, name=name, max_latency=max_latency)
 
 
 def run(
@@ -162,9 +174,10 @@ def run(
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "whenabouts",
+    max_latency: Duration | None = None,
 ) -> Form:
     """The output of any query over one stream for each of its inputs, in the form of the first; as `timing_join`."""
-    result = hosted(query, inputs, buckets=buckets, watermarks=watermarks, name=name)
+    result = hosted(query, inputs, buckets=buckets, watermarks=watermarks, name=name, max_latency=max_latency)
     output = as_given(result.output, inputs[0], result.hosting.operator().event_time)
     _results[output] = result
     return output
@@ -201,22 +214,26 @@ def hosted(
     buckets: int | None = None,
     watermarks: str = "lateness",
     name: str = "whenabouts",
+    max_latency: Duration | None = None,
 ) -> Result:
     """The operator of a query in the job of its inputs; `run` before output and rejects part."""
     _check(query, inputs, buckets, watermarks)
-    blocks = [blocks_of(source, f"{name}-{input}") for source, input in zip(inputs, query.inputs, strict=True)]
+    latency = latency_ms(max_latency)
+    packing = Packing(WAIT_MS if latency is None else min(WAIT_MS, latency // 2), watermarks == "inputs")
+    blocks = [blocks_of(source, f"{name}-{input}", packing) for source, input in zip(inputs, query.inputs, strict=True)]
     streaming = _is_streaming(blocks[0].stream)
-    hosting = Hosting(query, tuple(source.schema for source in blocks), buckets or BUCKETS, streaming)
+    if latency is not None and streaming:
+        require_latency(blocks[0].stream.get_execution_environment(), latency)
+    buckets = buckets or (BUCKETS if latency is None else LOW_LATENCY_BUCKETS)
+    hosting = Hosting(query, tuple(source.schema for source in blocks), buckets, streaming)
     hosting.operator()  # refuses here, in the client, what cannot work
     sides = [
         _packed(source, hosting, place, own_clock=watermarks == "lateness", name=name)
         for place, source in enumerate(blocks)
     ]
     rows = sides[0].union(*sides[1:]) if len(sides) > 1 else sides[0]
-    by_bucket = rows.key_by(lambda packed: packed[0], Types.INT())
-    # PyFlink computes the key in an operator of its own, which has no uid
-    by_bucket._j_data_stream.getTransformation().getInputs().get(0).setUid(f"{name}-buckets")
-    operator = by_bucket.process(BucketFunction(hosting), tagged_type()).name(name).uid(name)
+    function = BucketFunction(hosting, None if latency is None else latency // 2)
+    operator = by_bucket(rows).process(function, tagged_type()).name(name).uid(name)
     return Result(operator, hosting, name)
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext
 
-from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.hosting import REJECTS, BlockPacker, Hosting, Packed
 from whenabouts.core.segments import decode
 from whenabouts.flink_plugin.clock import LEAST_MS
 from whenabouts.flink_plugin.own_thread import runner
+from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
+from whenabouts.flink_plugin.wire import keyed
+from whenabouts.flink_plugin.worker_imports import import_numba
 
 Read = Callable[[Any], Iterator[pa.RecordBatch]]
 
@@ -63,6 +65,7 @@ class PackFunction(ProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
+        import_numba()
         self._runner = runner()
         self._packer = self._runner.run(lambda: BlockPacker(self._hosting, self._input))
 
@@ -75,7 +78,7 @@ class PackFunction(ProcessFunction):
         if self._hosting.streaming:
             self._check_event_time(ctx.timestamp())
         for batch in self._batches(value):
-            yield from map(tuple, batch)
+            yield from map(keyed, batch)
 
     def _batches(self, value: Any) -> Iterator[list[Packed]]:
         batches = self._read(value)
@@ -91,12 +94,7 @@ class PackFunction(ProcessFunction):
     def _check_event_time(self, timestamp_ms: int | None) -> None:
         if timestamp_ms is None or timestamp_ms == LEAST_MS:
             name = self._hosting.query.inputs[self._input]
-            raise EngineError(
-                Code.NO_EVENT_TIME,
-                f"rows of the {name} input carry no event time",
-                "call with_timestamp_assigner last: with_idleness and with_watermark_alignment drop it silently; "
-                "or leave out watermarks='inputs', then times and lateness of the query count",
-            )
+            raise no_event_time(name, LOST_ASSIGNER)
 
 
 class ClockedPackFunction(PackFunction):
@@ -111,6 +109,6 @@ class ClockedPackFunction(PackFunction):
         for batch in self._batches(value):
             clock_us = max((row.clock_us for row in batch if row.kind != REJECTS), default=None)
             for row in batch[:-1]:
-                yield tuple(row), LEAST_MS
+                yield keyed(row), LEAST_MS
             for row in batch[-1:]:
-                yield tuple(row), LEAST_MS if clock_us is None else clock_us // 1000
+                yield keyed(row), LEAST_MS if clock_us is None else clock_us // 1000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyflink.common import Types
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
@@ -22,6 +22,7 @@ from whenabouts.core.stores import DictStore
 from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock
 from whenabouts.flink_plugin.counting import GroupCounts
 from whenabouts.flink_plugin.own_thread import runner
+from whenabouts.flink_plugin.worker_imports import import_numba
 
 _HEADER = struct.Struct("<iq")
 """In front of a kept blob: its kind and its number of rows."""
@@ -31,6 +32,13 @@ Blob = tuple[int, int, bytes]
 """Kind, rows, bytes."""
 TaggedBlob = tuple[int, bytes]
 """`core.hosting.Tagged` as Flink takes it."""
+
+
+class Wanted(NamedTuple):
+    """Of a `core.protocol.Step`, what decides about timers."""
+
+    timer_us: int | None
+    rows_waiting: int
 
 
 class MapStateStore:
@@ -56,8 +64,9 @@ class MapStateStore:
 class BucketFunction(KeyedProcessFunction):
     """Runs the operator of each bucket; knows no kind of operator."""
 
-    def __init__(self, hosting: Hosting) -> None:
+    def __init__(self, hosting: Hosting, max_latency_ms: int | None = None) -> None:
         self._hosting = hosting
+        self._max_latency_ms = max_latency_ms
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
@@ -66,6 +75,7 @@ class BucketFunction(KeyedProcessFunction):
         self._kept = runtime_context.get_list_state(ListStateDescriptor("rows", binary()))
         self._book = runtime_context.get_state(ValueStateDescriptor("book", binary()))
         self._store = MapStateStore(self._segments)
+        import_numba()
         self._runner = runner()
         self._operator = self._runner.run(self._hosting.operator)
         self._inputs = self._hosting.query.inputs
@@ -77,7 +87,7 @@ class BucketFunction(KeyedProcessFunction):
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Out:
         """A packed row."""
-        _, kind, rows, _, blob = value
+        kind, rows, blob = value
         packed = (kind, rows, bytes(blob))
         if kind == REJECTS:
             tagged = self._runner.run(lambda: self._tagged(Step(), self._arrived([packed])))
@@ -97,19 +107,18 @@ class BucketFunction(KeyedProcessFunction):
         clock = Clock(ctx.timer_service().current_watermark())
         if clock.ended:
             yield from self._end(clock, ctx)
+        elif timestamp == book.get("flush_ms"):
+            yield from self._stream_step([], clock, book | {"flush_ms": None}, ctx, Demand.FLUSH)
         elif timestamp == book["timer_ms"]:
-            yield from self._stream_step([], clock, book, ctx, fired=True)
+            yield from self._stream_step([], clock, book | {"timer_ms": None}, ctx)
 
     def _stream_step(
-        self, packed: list[Blob], clock: Clock, book: dict[str, Any], ctx: Any, *, fired: bool = False
+        self, packed: list[Blob], clock: Clock, book: dict[str, Any], ctx: Any, demand: Demand = Demand.NOTHING
     ) -> Out:
         clock = clock.at_least(book["watermark_ms"])
-        timer_us, tagged = self._step(self._store, packed, clock.us, Demand.NOTHING)
-        timer_ms = clock.timer_ms(timer_us)
-        self._set_timer(book["timer_ms"], timer_ms, ctx, fired)
-        now = book | {"timer_ms": timer_ms, "watermark_ms": clock.ms}
-        if now != book:
-            self._book.update(json.dumps(now).encode())
+        wanted, tagged = self._step(self._store, packed, clock.us, demand)
+        book = book | {"watermark_ms": clock.ms}
+        self._set_timers(book, clock.timer_ms(wanted.timer_us), wanted.rows_waiting, ctx)
         yield from self._counted(tagged, ctx.get_current_key())
 
     def _end(self, clock: Clock, ctx: Any) -> Out:
@@ -132,13 +141,16 @@ class BucketFunction(KeyedProcessFunction):
 
     def _step(
         self, store: SegmentStore, packed: list[Blob], watermark_us: int, demand: Demand
-    ) -> tuple[int | None, list[TaggedBlob]]:
-        """One step of the operator: the timer that it wants, and what it gave."""
+    ) -> tuple[Wanted, list[TaggedBlob]]:
+        """One step of the operator: what it wants, and what it gave.
 
-        def work(segments: SegmentStore) -> tuple[int | None, list[TaggedBlob]]:
+        No Arrow leaves the work: even to let go of it in a thread of the JVM would hang.
+        """
+
+        def work(segments: SegmentStore) -> tuple[Wanted, list[TaggedBlob]]:
             arrived = self._arrived(packed)
             step = self._hosting.step(self._operator, segments, arrived, watermark_us, demand)
-            return step.timer_us, self._tagged(step, arrived)
+            return Wanted(step.timer_us, step.rows_waiting), self._tagged(step, arrived)
 
         return self._runner.step(work, store)
 
@@ -173,11 +185,23 @@ class BucketFunction(KeyedProcessFunction):
             )
         return book
 
-    def _set_timer(self, old_ms: int | None, new_ms: int | None, ctx: Any, fired: bool) -> None:
-        """One timer per bucket besides the last; one that has fired is gone already."""
-        if new_ms == old_ms:
-            return
-        if old_ms is not None and not fired:
-            ctx.timer_service().delete_event_time_timer(old_ms)
-        if new_ms is not None:
-            ctx.timer_service().register_event_time_timer(new_ms)
+    def _set_timers(self, book: dict[str, Any], timer_ms: int | None, waiting: int, ctx: Any) -> None:
+        """One event-time timer per bucket besides the last, and one by the clock while rows wait.
+
+        A timer that has fired is gone from the book already. What waits is worked on at the latest when the timer by
+        the clock fires, whatever event time does.
+        """
+        timers = ctx.timer_service()
+        new = dict(book)
+        if timer_ms != book["timer_ms"]:
+            if book["timer_ms"] is not None:
+                timers.delete_event_time_timer(book["timer_ms"])
+            if timer_ms is not None:
+                timers.register_event_time_timer(timer_ms)
+            new["timer_ms"] = timer_ms
+        if self._max_latency_ms is not None and waiting and book.get("flush_ms") is None:
+            new["flush_ms"] = timers.current_processing_time() + self._max_latency_ms
+            timers.register_processing_time_timer(new["flush_ms"])
+        data = json.dumps(new).encode()
+        if data != self._book.value():
+            self._book.update(data)

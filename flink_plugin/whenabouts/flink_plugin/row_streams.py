@@ -1,8 +1,8 @@
 """Rows in and rows out: Tables and DataStreams of rows as streams of blocks, and the way back.
 
-A Table's rows are packed by a vectorised function: Flink hands it columns of as many rows as a bundle or an Arrow batch
-has, and it puts all of them into the first row of its answer. Nothing waits in it, so nothing can be lost. Rows of a
-DataStream come one by one: each is a block of its own, the eager form, which costs far more for each row.
+Rows are packed by a vectorised function: Flink hands it columns of as many rows as a bundle has (`row_packing`), and it
+puts all of them into the first row of its answer. Nothing waits in it, so nothing can be lost. A DataStream of rows is
+taken for a Table first, which no Python sees.
 """
 
 from __future__ import annotations
@@ -15,40 +15,45 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyflink.common import Row
-from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext
+from pyflink.datastream import DataStream, FlatMapFunction, ProcessFunction, RuntimeContext
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.expressions import col, rand
 from pyflink.table.udf import udf
 
 from whenabouts.core.segments import decode, encode
-from whenabouts.flink_plugin.blocks import Blocks, ReadBlob, beside, named
+from whenabouts.flink_plugin.blocks import Blocks, beside, named
+from whenabouts.flink_plugin.clock import LEAST_MS
 from whenabouts.flink_plugin.column_types import (
     ToJava,
     arrow_schema_of_rows,
     arrow_schema_of_table,
-    from_row,
     row_type,
     table_type,
 )
 from whenabouts.flink_plugin.own_thread import runner
-from whenabouts.flink_plugin.wire import blob_type
+from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, Packing, no_event_time
 
-BLOCK = "block"
+BLOCK, ROWTIME = "block", "_wa_rowtime"
 
 _rows: WeakKeyDictionary[Blocks, DataStream] = WeakKeyDictionary()
 
 
-def blocks_of(source: Blocks | Table | DataStream, name: str) -> Blocks:
+def blocks_of(source: Blocks | Table | DataStream, name: str, packing: Packing) -> Blocks:
     """Any input as a stream of blocks; `name` begins the names of its operators.
 
-    Raises InputError WA-1002 for columns that have no type in Arrow.
+    Raises InputError WA-1002 for columns that have no type in Arrow, QueryError WA-2141 for a wait that cannot be kept,
+    EngineError WA-3021 for a Table without event time where that is wanted.
     """
     if isinstance(source, Blocks):
         return source
-    if isinstance(source, Table):
-        return _blocks_of_table(source, name)
-    schema = arrow_schema_of_rows(source.get_type())
-    return Blocks(source, schema, ReadRow(schema))
+    if isinstance(source, DataStream):
+        schema = arrow_schema_of_rows(source.get_type())
+        return _packed(_table_of_rows(source, schema, name, packing), schema, packing)
+    described = source.get_resolved_schema()
+    if packing.event_time and not described.get_watermark_specs():
+        raise no_event_time(name, "give it a time attribute: a column with WATERMARK FOR")
+    schema = arrow_schema_of_table(described.get_column_names(), described.get_column_data_types())
+    return _packed(source, schema, packing)
 
 
 def as_given(blocks: Blocks, like: Blocks | Table | DataStream, event_time: str | None) -> Blocks | Table | DataStream:
@@ -80,30 +85,41 @@ def table_of(blocks: Blocks, table_env: StreamTableEnvironment, event_time: str 
 
 
 @dataclass(frozen=True)
-class ReadRow:
-    """Reads a row as a block of one."""
+class ReadFirst:
+    """Reads the blob in the first field of a row."""
 
     schema: pa.Schema
 
     def __call__(self, row: Any) -> Iterator[pa.RecordBatch]:
-        """One record batch of one row."""
-        arrays = [pa.array([from_row(value)], field.type) for value, field in zip(row, self.schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        """One record batch."""
+        yield decode(bytes(row[0]), self.schema)
 
 
-def _blocks_of_table(table: Table, name: str) -> Blocks:
-    described = table.get_resolved_schema()
-    names = described.get_column_names()
-    schema = arrow_schema_of_table(names, described.get_column_data_types())
+def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, packing: Packing) -> Table:
+    """A Table of a stream of rows, in our precision; it keeps the rows' event time where that is wanted."""
+    tables = StreamTableEnvironment.create(rows.get_execution_environment())
+    columns = Schema.new_builder()
+    for field in schema:
+        columns = columns.column(field.name, table_type(field))
+    if packing.event_time:
+        told = rows.process(_HasEventTime(name), rows.get_type())
+        rows = named(told, f"{name}-event-times", like=rows)
+        columns = columns.column_by_metadata(ROWTIME, DataTypes.TIMESTAMP_LTZ(3), "rowtime")
+        columns = columns.watermark(ROWTIME, "SOURCE_WATERMARK()")
+    return tables.from_data_stream(rows, columns.build())
+
+
+def _packed(table: Table, schema: pa.Schema, packing: Packing) -> Blocks:
+    """The rows of a Table, whose first columns have the schema, packed as they come."""
     masked = [field.name for field in schema if field.nullable and _pandas_blurs_nulls(field.type)]
-    columns = [col(name).if_null(0) if name in masked else col(name) for name in names]
+    columns = [col(name).if_null(0) if name in masked else col(name) for name in schema.names]
     pack = udf(_PackColumns(schema, tuple(masked)), result_type=DataTypes.BYTES(), func_type="pandas")
-    clock = [col(spec.get_rowtime_attribute()) for spec in described.get_watermark_specs()]
+    clock = [col(spec.get_rowtime_attribute()) for spec in table.get_resolved_schema().get_watermark_specs()]
     arguments = [rand(), *columns, *(col(name).is_null for name in masked)]
     packed = table.select(pack(*arguments).alias(BLOCK), *clock)
-    stream = table._t_env.to_data_stream(packed.where(col(BLOCK).is_not_null))
-    blobs = stream.map(lambda row: bytes(row[0]), blob_type())
-    return Blocks(named(blobs, f"{name}-columns", like=stream), schema, ReadBlob(schema))
+    with packing.bundles(table._t_env):
+        stream = table._t_env.to_data_stream(packed.where(col(BLOCK).is_not_null))
+    return Blocks(stream, schema, ReadFirst(schema))
 
 
 def _pandas_blurs_nulls(type_: pa.DataType) -> bool:
@@ -132,6 +148,19 @@ class _PackColumns:
             arrays.append(pa.Array.from_pandas(values, mask=mask, type=field.type))
         blob = encode(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
         return make([blob] + [None] * (len(rows) - 1), dtype=object)
+
+
+class _HasEventTime(ProcessFunction):
+    """Rows as they are. Raises EngineError WA-3021 for one without a timestamp."""
+
+    def __init__(self, input: str) -> None:
+        self._input = input
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        """The row."""
+        if ctx.timestamp() in (None, LEAST_MS):
+            raise no_event_time(self._input, LOST_ASSIGNER)
+        yield value
 
 
 class _ToRows(FlatMapFunction):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from pyflink.common import Types
+from pyflink.common import Row, Types
 from pyflink.common.typeinfo import TypeInformation
+from pyflink.datastream import DataStream
+from pyflink.datastream.data_stream import KeyedStream
+from pyflink.java_gateway import get_gateway
+
+from whenabouts.core.hosting import Packed
 
 
 def blob_type() -> TypeInformation:
@@ -12,8 +17,27 @@ def blob_type() -> TypeInformation:
 
 
 def packed_type() -> TypeInformation:
-    """`core.hosting.Packed`."""
-    return Types.TUPLE([Types.INT(), Types.INT(), Types.LONG(), Types.LONG(), blob_type()])
+    """`core.hosting.Packed` as `keyed` gives it."""
+    return Types.ROW([Types.INT(), _packed_value()])
+
+
+def keyed(packed: Packed) -> Row:
+    """A packed row in the form in which PyFlink keeps elements of a keyed stream: the key in front of the value.
+
+    `key_by` would make it so by one more Python operator, through which all bytes would go once more.
+    """
+    return Row(packed.bucket, (packed.kind, packed.rows, packed.blob))
+
+
+def by_bucket(rows: DataStream) -> KeyedStream:
+    """A stream of `packed_type` as one that is keyed by bucket; its elements are (kind, rows, blob)."""
+    jvm = get_gateway().jvm
+    by_key = rows._j_data_stream.keyBy(jvm.KeyByKeySelector(), Types.ROW([Types.INT()]).get_java_type_info())
+    return KeyedStream(by_key, _packed_value(), rows)
+
+
+def _packed_value() -> TypeInformation:
+    return Types.TUPLE([Types.INT(), Types.LONG(), blob_type()])
 
 
 def tagged_type() -> TypeInformation:
