@@ -154,25 +154,24 @@ class _At(TimestampAssigner):
 
 
 def test_a_watermark_strategy_that_lost_its_assigner_fails_the_job_with_a_code() -> None:
-    env = local_environment(1, mode=THREAD, restart_strategy__type="none")
+    plain, idle = WatermarkStrategy.for_monotonous_timestamps(), Duration.of_seconds(1)
+    kept = plain.with_idleness(idle).with_timestamp_assigner(_At())
+    lost = plain.with_timestamp_assigner(_At()).with_idleness(idle)
     type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
-    plain = WatermarkStrategy.for_monotonous_timestamps()
-    kept = plain.with_idleness(Duration.of_seconds(1)).with_timestamp_assigner(_At())
-    lost = plain.with_timestamp_assigner(_At()).with_idleness(Duration.of_seconds(1))
-    rows = [Row(1, 5_000), Row(1, 9_000)]
     join: Any = JOIN | {"condition": within("2ms", confidence=1), "watermarks": "inputs"}
-    left, right = (
-        env.from_collection(rows, type_).assign_timestamps_and_watermarks(strategy) for strategy in (kept, lost)
-    )
-    both = Types.TUPLE([Types.LONG(), Types.LONG()])
-    pairs, none = (
-        timing_join(left, other, **join, name=name).map(lambda row: (row["t_left"], row["t_right"]), both)
-        for name, other in (("kept", left), ("lost", right))
-    )
-    with pairs.execute_and_collect() as found:
-        assert sorted(found) == [(5_000, 5_000), (9_000, 9_000)]
-    with pytest.raises(Exception, match=r"WA-3021: rows of the lost-right input carry no event time .*call with_times"):
-        list(none.execute_and_collect())
+
+    def pairs(*strategies: WatermarkStrategy) -> list[Any]:
+        env = local_environment(1, mode=THREAD, restart_strategy__type="none")
+        rows = env.from_collection([Row(1, 5_000), Row(1, 9_000)], type_)
+        sides = [rows.assign_timestamps_and_watermarks(strategy) for strategy in strategies]
+        both = Types.TUPLE([Types.LONG(), Types.LONG()])
+        times = timing_join(*sides, **join).map(lambda row: (row["t_left"], row["t_right"]), both)
+        with times.execute_and_collect() as found:
+            return sorted(found)
+
+    assert pairs(kept, kept) == [(5_000, 5_000), (9_000, 9_000)]
+    with pytest.raises(Exception, match=r"WA-3021: rows of the timing-join-right .*call with_timestamp"):
+        pairs(kept, lost)
 
 
 def test_a_table_without_event_time_is_refused_where_it_is_wanted() -> None:

@@ -23,7 +23,7 @@ ROWS = 10_000
 WAIT_MS = 1000
 """How long a row waits at most for others, unless `max_latency` asks for less."""
 
-LEAST_MS = 4
+LEAST_LATENCY_MS = 4
 """The least `max_latency`: Flink counts milliseconds, and a row may wait twice, half of it each."""
 
 _SIZE, _TIME = "python.fn-execution.bundle.size", "python.fn-execution.bundle.time"
@@ -62,11 +62,11 @@ def latency_ms(max_latency: Duration | None) -> int | None:
     if max_latency is None:
         return None
     ms = parse_non_negative(max_latency, name="max_latency") // 1000
-    if ms < LEAST_MS:
+    if ms < LEAST_LATENCY_MS:
         raise QueryError(
             Code.LATENCY_NOT_KEPT,
             f"max_latency is {ms} ms",
-            f"rows are gathered before they are joined: give {LEAST_MS} ms or more, or leave it out",
+            f"rows are gathered before they are joined: give {LEAST_LATENCY_MS} ms or more, or leave it out",
         )
     return ms
 

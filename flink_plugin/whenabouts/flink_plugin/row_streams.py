@@ -96,17 +96,16 @@ class ReadFirst:
 
 
 def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, packing: Packing) -> Table:
-    """A Table of a stream of rows, in our precision; it keeps the rows' event time where that is wanted."""
+    """A Table of a stream of rows, its times in our precision; it keeps the rows' event time where that is wanted."""
     tables = StreamTableEnvironment.create(rows.get_execution_environment())
-    columns = Schema.new_builder()
-    for field in schema:
-        columns = columns.column(field.name, table_type(field))
-    if packing.event_time:
-        told = rows.process(_HasEventTime(name), rows.get_type())
-        rows = named(told, f"{name}-event-times", like=rows)
-        columns = columns.column_by_metadata(ROWTIME, DataTypes.TIMESTAMP_LTZ(3), "rowtime")
-        columns = columns.watermark(ROWTIME, "SOURCE_WATERMARK()")
-    return tables.from_data_stream(rows, columns.build())
+    types = {field.name: table_type(field) for field in schema if pa.types.is_timestamp(field.type)}
+    columns = [col(name).cast(types[name]).alias(name) if name in types else col(name) for name in schema.names]
+    if not packing.event_time:
+        return tables.from_data_stream(rows).select(*columns)
+    told = named(rows.process(_HasEventTime(name), rows.get_type()), f"{name}-event-times", like=rows)
+    clock = Schema.new_builder().column_by_metadata(ROWTIME, DataTypes.TIMESTAMP_LTZ(3), "rowtime")
+    clocked = tables.from_data_stream(told, clock.watermark(ROWTIME, "SOURCE_WATERMARK()").build())
+    return clocked.select(*columns, col(ROWTIME))
 
 
 def _packed(table: Table, schema: pa.Schema, packing: Packing) -> Blocks:
