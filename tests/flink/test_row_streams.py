@@ -20,6 +20,7 @@ from whenabouts.core import EngineError, InputError, Lateness, Point, QueryError
 from whenabouts.core.local import coalesce as local_coalesce
 from whenabouts.core.local import timing_join as local_join
 from whenabouts.flink_plugin.api import counts, rejects, timing_join
+from whenabouts.flink_plugin.blocks import Blocks, ReadBlob
 from whenabouts.flink_plugin.coalescing import coalesce
 from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
 
@@ -183,14 +184,17 @@ def test_a_table_without_event_time_is_refused_where_it_is_wanted() -> None:
 
 def test_a_latency_that_cannot_be_kept_is_refused() -> None:
     type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
-    for conf, latency, told in (
-        ({}, "3 ms", "WA-2141: max_latency is 3 ms"),
-        ({"python__fn_execution__bundle__size": 1000}, "100 ms", "WA-2141: max_latency is 100 ms, and each Python"),
-    ):
-        rows = local_environment(1, mode=PROCESS, **conf).from_collection([Row(1, 1)], type_)
-        with pytest.raises(QueryError, match=told):
-            timing_join(rows, rows, **JOIN, max_latency=latency)
-        timing_join(rows, rows, **JOIN, name="patient")
+    for mode, least in ((THREAD, 2), (PROCESS, 8)):
+        rows = local_environment(1, mode=mode).from_collection([Row(1, 1)], type_)
+        with pytest.raises(QueryError, match=f"WA-2141: max_latency is {least - 1} ms .*give {least} ms or more"):
+            timing_join(rows, rows, **JOIN, max_latency=f"{least - 1} ms")
+        timing_join(rows, rows, **JOIN, max_latency=f"{least} ms")
+    env = local_environment(1, mode=PROCESS, python__fn_execution__bundle__size=1000)
+    schema = pa.schema({"k": pa.int64(), "t": pa.int64()})
+    blocks = Blocks(env.from_collection([1], Types.LONG()), schema, ReadBlob(schema))
+    with pytest.raises(QueryError, match="WA-2141: max_latency leaves 12 ms for a bundle, and those of this job wait"):
+        timing_join(blocks, blocks, **JOIN, max_latency="100 ms")
+    timing_join(blocks, blocks, **JOIN)
 
 
 def test_rows_are_gathered_whatever_the_jobs_own_bundles_are() -> None:

@@ -106,16 +106,20 @@ class WhenaboutsError(Exception):
 
     >>> print(QueryError(Code.BAD_CONFIDENCE, "confidence is 1.5", "give a number in (0, 1]"))
     WA-2001: confidence is 1.5 (hint: give a number in (0, 1])
+    >>> import pickle
+    >>> pickle.loads(pickle.dumps(QueryError(Code.BAD_CONFIDENCE, "it is 2", "less"))).hint
+    'less'
     """
 
     def __init__(self, code: Code, problem: str, hint: str = "") -> None:
-        super().__init__(code, problem, hint)
+        # The one argument is the whole text: what shows an exception by its arguments (Flink's thread mode) shows that.
+        super().__init__(f"{code}: {problem}" + (f" (hint: {hint})" if hint else ""))
         self.code = code
         self.problem = problem
         self.hint = hint
 
-    def __str__(self) -> str:
-        return f"{self.code}: {self.problem}" + (f" (hint: {self.hint})" if self.hint else "")
+    def __reduce__(self) -> tuple[type[WhenaboutsError], tuple[Code, str, str]]:
+        return type(self), (self.code, self.problem, self.hint)
 
 
 class InputError(WhenaboutsError, ValueError):

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from pyflink.common import Duration as FlinkDuration
 from pyflink.common import TypeInformation, Types, WatermarkStrategy
-from pyflink.datastream import DataStream, RuntimeExecutionMode
+from pyflink.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import Table
 
@@ -30,8 +30,8 @@ from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOpt
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, beside, named
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.clock import delay_ms
-from whenabouts.flink_plugin.row_packing import WAIT_MS, Packing, latency_ms, require_latency
-from whenabouts.flink_plugin.row_streams import as_given, blocks_of
+from whenabouts.flink_plugin.row_packing import Latency, require_latency, set_bundles, threads
+from whenabouts.flink_plugin.row_streams import as_given, blocks_of, environment_of
 from whenabouts.flink_plugin.wire import blob_type, by_bucket, packed_type, tagged_type
 
 BUCKETS = 32
@@ -218,13 +218,18 @@ def hosted(
 ) -> Result:
     """The operator of a query in the job of its inputs; `run` before output and rejects part."""
     _check(query, inputs, buckets, watermarks)
-    latency = latency_ms(max_latency)
-    packing = Packing(WAIT_MS if latency is None else min(WAIT_MS, latency // 2), watermarks == "inputs")
-    blocks = [blocks_of(source, f"{name}-{input}", packing) for source, input in zip(inputs, query.inputs, strict=True)]
-    streaming = _is_streaming(blocks[0].stream)
-    if latency is not None and streaming:
-        require_latency(blocks[0].stream.get_execution_environment(), latency)
-    buckets = buckets or (BUCKETS if latency is None else LOW_LATENCY_BUCKETS)
+    env = environment_of(inputs[0])
+    latency = Latency.of(max_latency, threads=threads(env))
+    if all(isinstance(source, Blocks) for source in inputs):
+        require_latency(env, latency)
+    else:
+        set_bundles(env, [source._t_env for source in inputs if isinstance(source, Table)], latency.bundle_ms)
+    blocks = [
+        blocks_of(source, f"{name}-{input}", event_time=watermarks == "inputs")
+        for source, input in zip(inputs, query.inputs, strict=True)
+    ]
+    streaming = _is_streaming(env)
+    buckets = buckets or (BUCKETS if max_latency is None else LOW_LATENCY_BUCKETS)
     hosting = Hosting(query, tuple(source.schema for source in blocks), buckets, streaming)
     hosting.operator()  # refuses here, in the client, what cannot work
     sides = [
@@ -232,7 +237,7 @@ def hosted(
         for place, source in enumerate(blocks)
     ]
     rows = sides[0].union(*sides[1:]) if len(sides) > 1 else sides[0]
-    function = BucketFunction(hosting, None if latency is None else latency // 2)
+    function = BucketFunction(hosting, latency.operator_ms)
     operator = by_bucket(rows).process(function, tagged_type()).name(name).uid(name)
     return Result(operator, hosting, name)
 
@@ -280,8 +285,8 @@ def _check(query: Query, inputs: Sequence[Form], buckets: int | None, watermarks
         raise QueryError(Code.BAD_OPTION, f"watermarks is {watermarks!r}", f"choose of {', '.join(WATERMARKS)}")
 
 
-def _is_streaming(stream: DataStream) -> bool:
+def _is_streaming(env: StreamExecutionEnvironment) -> bool:
     """What the job's `execution.runtime-mode` says. (AUTOMATIC is decided by Flink only when the job is submitted.)"""
-    mode = stream.get_execution_environment()._j_stream_execution_environment.getConfiguration()
+    mode = env._j_stream_execution_environment.getConfiguration()
     text = str(mode.toMap().get("execution.runtime-mode"))
     return text.upper() != str(RuntimeExecutionMode.BATCH.name)

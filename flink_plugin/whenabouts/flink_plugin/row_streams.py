@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyflink.common import Row
-from pyflink.datastream import DataStream, FlatMapFunction, ProcessFunction, RuntimeContext
+from pyflink.datastream import DataStream, FlatMapFunction, ProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.expressions import col, rand
 from pyflink.table.udf import udf
@@ -31,29 +32,37 @@ from whenabouts.flink_plugin.column_types import (
     table_type,
 )
 from whenabouts.flink_plugin.own_thread import runner
-from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, Packing, no_event_time
+from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
 
 BLOCK, ROWTIME = "block", "_wa_rowtime"
 
 _rows: WeakKeyDictionary[Blocks, DataStream] = WeakKeyDictionary()
 
 
-def blocks_of(source: Blocks | Table | DataStream, name: str, packing: Packing) -> Blocks:
+def blocks_of(source: Blocks | Table | DataStream, name: str, *, event_time: bool = False) -> Blocks:
     """Any input as a stream of blocks; `name` begins the names of its operators.
 
-    Raises InputError WA-1002 for columns that have no type in Arrow, QueryError WA-2141 for a wait that cannot be kept,
-    EngineError WA-3021 for a Table without event time where that is wanted.
+    `event_time`: rows must have one of their own, and it is kept. Raises InputError WA-1002 for columns that have no
+    type in Arrow, EngineError WA-3021 for a Table without event time where that is wanted.
     """
     if isinstance(source, Blocks):
         return source
     if isinstance(source, DataStream):
         schema = arrow_schema_of_rows(source.get_type())
-        return _packed(_table_of_rows(source, schema, name, packing), schema, packing)
+        return _packed(_table_of_rows(source, schema, name, event_time=event_time), schema)
     described = source.get_resolved_schema()
-    if packing.event_time and not described.get_watermark_specs():
+    if event_time and not _time_attributes(source):
         raise no_event_time(name, "give it a time attribute: a column with WATERMARK FOR")
     schema = arrow_schema_of_table(described.get_column_names(), described.get_column_data_types())
-    return _packed(source, schema, packing)
+    return _packed(source, schema)
+
+
+def environment_of(source: Blocks | Table | DataStream) -> StreamExecutionEnvironment:
+    """The job that an input is in."""
+    if isinstance(source, Table):
+        return StreamExecutionEnvironment(source._t_env._j_tenv.execEnv())
+    stream = source.stream if isinstance(source, Blocks) else source
+    return stream.get_execution_environment()
 
 
 def as_given(blocks: Blocks, like: Blocks | Table | DataStream, event_time: str | None) -> Blocks | Table | DataStream:
@@ -95,12 +104,12 @@ class ReadFirst:
         yield decode(bytes(row[0]), self.schema)
 
 
-def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, packing: Packing) -> Table:
+def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, *, event_time: bool) -> Table:
     """A Table of a stream of rows, its times in our precision; it keeps the rows' event time where that is wanted."""
     tables = StreamTableEnvironment.create(rows.get_execution_environment())
     types = {field.name: table_type(field) for field in schema if pa.types.is_timestamp(field.type)}
     columns = [col(name).cast(types[name]).alias(name) if name in types else col(name) for name in schema.names]
-    if not packing.event_time:
+    if not event_time:
         return tables.from_data_stream(rows).select(*columns)
     told = named(rows.process(_HasEventTime(name), rows.get_type()), f"{name}-event-times", like=rows)
     clock = Schema.new_builder().column_by_metadata(ROWTIME, DataTypes.TIMESTAMP_LTZ(3), "rowtime")
@@ -108,17 +117,25 @@ def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, packing: Pack
     return clocked.select(*columns, col(ROWTIME))
 
 
-def _packed(table: Table, schema: pa.Schema, packing: Packing) -> Blocks:
+def _packed(table: Table, schema: pa.Schema) -> Blocks:
     """The rows of a Table, whose first columns have the schema, packed as they come."""
     masked = [field.name for field in schema if field.nullable and _pandas_blurs_nulls(field.type)]
     columns = [col(name).if_null(0) if name in masked else col(name) for name in schema.names]
     pack = udf(_PackColumns(schema, tuple(masked)), result_type=DataTypes.BYTES(), func_type="pandas")
-    clock = [col(spec.get_rowtime_attribute()) for spec in table.get_resolved_schema().get_watermark_specs()]
+    clock = [col(name) for name in _time_attributes(table)]
     arguments = [rand(), *columns, *(col(name).is_null for name in masked)]
     packed = table.select(pack(*arguments).alias(BLOCK), *clock)
-    with packing.bundles(table._t_env):
-        stream = table._t_env.to_data_stream(packed.where(col(BLOCK).is_not_null))
+    stream = table._t_env.to_data_stream(packed.where(col(BLOCK).is_not_null))
     return Blocks(stream, schema, ReadFirst(schema))
+
+
+def _time_attributes(table: Table) -> list[str]:
+    """Columns that are event time to Flink. (Of a query's result the schema tells no watermarks.)"""
+    types = get_gateway().jvm.org.apache.flink.table.types.logical.utils.LogicalTypeChecks
+    columns = table._j_table.getResolvedSchema().getColumns()
+    return [
+        str(column.getName()) for column in columns if types.isRowtimeAttribute(column.getDataType().getLogicalType())
+    ]
 
 
 def _pandas_blurs_nulls(type_: pa.DataType) -> bool:
