@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyflink.java_gateway import get_gateway
 
 from whenabouts.core import Lateness, Point, QueryError, within
 from whenabouts.core.errors import EngineError
@@ -20,6 +21,7 @@ from whenabouts.core.stores import DictStore
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.flink_plugin import environment
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction
+from whenabouts.flink_plugin.bucket_labels import labels
 from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock, delay_ms
 from whenabouts.flink_plugin.own_thread import Here, OwnThread, runner
 
@@ -101,7 +103,7 @@ def _packed(function: PackFunction, rows: list[dict[str, Any]], timestamp: int |
 @given(st.lists(st.tuples(st.none() | st.integers(-(10**9), 10**9), st.integers(0, 9)), max_size=20))
 def test_the_watermark_moves_behind_the_last_row_of_a_batch_only(rows: list[tuple[int | None, int]]) -> None:
     given_rows = [{"t": t, "k": k} for t, k in rows]
-    packed = _packed(ClockedPackFunction(HOSTING, 0, _read), given_rows, None)
+    packed = _packed(ClockedPackFunction(HOSTING, 0, _read, range(4)), given_rows, None)
     assert all(timestamp == LEAST_MS for _, timestamp in packed[:-1])
     good = [t for t, _ in rows if t is not None]
     if packed:
@@ -114,8 +116,8 @@ def test_the_watermark_moves_behind_the_last_row_of_a_batch_only(rows: list[tupl
 def test_rows_without_event_time_are_refused_where_it_is_the_inputs_own(timestamp: int | None) -> None:
     rows = [{"t": 1, "k": 1}]
     with pytest.raises(EngineError, match="WA-3021: rows of the right input carry no event time"):
-        _packed(PackFunction(HOSTING, 1, _read), rows, timestamp)
-    assert len(_packed(PackFunction(HOSTING, 1, _read), rows, 5)) == 1
+        _packed(PackFunction(HOSTING, 1, _read, range(4)), rows, timestamp)
+    assert len(_packed(PackFunction(HOSTING, 1, _read, range(4)), rows, 5)) == 1
 
 
 def test_options_are_checked_before_anything_is_built() -> None:
@@ -163,3 +165,17 @@ assert "numba" in sys.modules and builtins.print is replaced
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
     assert told.returncode == 0, told.stderr
+
+
+def test_buckets_are_spread_evenly_as_flink_sees_them() -> None:
+    jvm = get_gateway().jvm
+    group_of = jvm.org.apache.flink.runtime.state.KeyGroupRangeAssignment.assignToKeyGroup
+    for buckets, groups in ((8, 128), (4, 128), (32, 256), (9, 5)):
+        keys = labels(buckets, groups)
+        assert len(set(keys)) == buckets
+        found = []
+        for key in keys:
+            row = jvm.org.apache.flink.types.Row(1)
+            row.setField(0, key)
+            found.append(group_of(row, groups))
+        assert found == [(2 * bucket + 1) * groups // (2 * buckets) for bucket in range(buckets)]

@@ -29,14 +29,16 @@ from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
 from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, beside, named
 from whenabouts.flink_plugin.bucket_host import BucketFunction
+from whenabouts.flink_plugin.bucket_labels import groups_of, labels
 from whenabouts.flink_plugin.clock import delay_ms
 from whenabouts.flink_plugin.row_packing import Latency, require_latency, set_bundles, threads
 from whenabouts.flink_plugin.row_streams import as_given, blocks_of, environment_of
 from whenabouts.flink_plugin.wire import blob_type, by_bucket, packed_type, tagged_type
 
-BUCKETS = 32
+BUCKETS = 8
 """Buckets unless the user says otherwise. A constant, not a multiple of the parallelism: keys must find their state
-again when a job is restored with another one."""
+again when a job is restored with another one. Each has a step for every block, which costs as much as thousands of rows
+do: not more than needed."""
 
 LOW_LATENCY_BUCKETS = 4
 """Buckets where `max_latency` is given: each has a step for every bundle, however few rows are in it."""
@@ -119,7 +121,7 @@ def timing_join(
     `watermarks`: `lateness` follows the greatest `t_max` of each input by its lateness, as on every engine; `inputs`
     keeps what the streams carry, which must then have event times (EngineError WA-3021 in the job where they have
     not). A query that is restored may have another confidence, not less than the `min_confidence` that it was started
-    with. `buckets`: into how many parts the keys are split (32); it is the limit of parallelism, and fixed for the
+    with. `buckets`: into how many parts the keys are split (8); it is the limit of parallelism, and fixed for the
     life of a savepoint. `dedupe`: columns that identify a row, where sources deliver rows again
     (`whenabouts.core.deduplication`). `name` begins the uid of every operator: two joins in a job need two.
 
@@ -232,8 +234,9 @@ def hosted(
     buckets = buckets or (BUCKETS if max_latency is None else LOW_LATENCY_BUCKETS)
     hosting = Hosting(query, tuple(source.schema for source in blocks), buckets, streaming)
     hosting.operator()  # refuses here, in the client, what cannot work
+    keys = labels(hosting.buckets, groups_of(env))
     sides = [
-        _packed(source, hosting, place, own_clock=watermarks == "lateness", name=name)
+        _packed(source, hosting, place, keys, own_clock=watermarks == "lateness", name=name)
         for place, source in enumerate(blocks)
     ]
     rows = sides[0].union(*sides[1:]) if len(sides) > 1 else sides[0]
@@ -242,14 +245,16 @@ def hosted(
     return Result(operator, hosting, name)
 
 
-def _packed(source: Blocks, hosting: Hosting, place: int, *, own_clock: bool, name: str) -> DataStream:
+def _packed(
+    source: Blocks, hosting: Hosting, place: int, keys: Sequence[int], *, own_clock: bool, name: str
+) -> DataStream:
     """Packed rows of one input under its watermark, read where its elements are: their order is kept."""
     label = f"{name}-{hosting.query.inputs[place]}"
     if not (own_clock and hosting.streaming):
-        packed = source.stream.process(PackFunction(hosting, place, source.read), packed_type())
+        packed = source.stream.process(PackFunction(hosting, place, source.read, keys), packed_type())
         return named(packed, f"{label}-blocks", like=source.stream)
     clocked = source.stream.process(
-        ClockedPackFunction(hosting, place, source.read), Types.TUPLE([packed_type(), Types.LONG()])
+        ClockedPackFunction(hosting, place, source.read, keys), Types.TUPLE([packed_type(), Types.LONG()])
     )
     clocked = named(clocked, f"{label}-blocks", like=source.stream)
     return _under_watermark(clocked, hosting.query.lateness_us[place], label)

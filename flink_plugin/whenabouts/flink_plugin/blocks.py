@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +60,8 @@ class ReadBlob:
 class PackFunction(ProcessFunction):
     """Reads the elements of one input and packs their rows, by bucket; they keep the element's event time. O(rows)."""
 
-    def __init__(self, hosting: Hosting, input: int, read: Read) -> None:
-        self._hosting, self._input, self._read = hosting, input, read
+    def __init__(self, hosting: Hosting, input: int, read: Read, labels: Sequence[int]) -> None:
+        self._hosting, self._input, self._read, self._labels = hosting, input, read, labels
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
@@ -78,7 +78,7 @@ class PackFunction(ProcessFunction):
         if self._hosting.streaming:
             self._check_event_time(ctx.timestamp())
         for batch in self._batches(value):
-            yield from map(keyed, batch)
+            yield from (keyed(row, self._labels) for row in batch)
 
     def _batches(self, value: Any) -> Iterator[list[Packed]]:
         batches = self._read(value)
@@ -109,6 +109,6 @@ class ClockedPackFunction(PackFunction):
         for batch in self._batches(value):
             clock_us = max((row.clock_us for row in batch if row.kind != REJECTS), default=None)
             for row in batch[:-1]:
-                yield keyed(row), LEAST_MS
+                yield keyed(row, self._labels), LEAST_MS
             for row in batch[-1:]:
-                yield keyed(row), LEAST_MS if clock_us is None else clock_us // 1000
+                yield keyed(row, self._labels), LEAST_MS if clock_us is None else clock_us // 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyflink.common import Row, Types
 from pyflink.common.typeinfo import TypeInformation
 from pyflink.datastream import DataStream
@@ -21,12 +23,13 @@ def packed_type() -> TypeInformation:
     return Types.ROW([Types.INT(), _packed_value()])
 
 
-def keyed(packed: Packed) -> Row:
+def keyed(packed: Packed, labels: Sequence[int]) -> Row:
     """A packed row in the form in which PyFlink keeps elements of a keyed stream: the key in front of the value.
 
-    `key_by` would make it so by one more Python operator, through which all bytes would go once more.
+    `labels`: the key of each bucket. `key_by` would make it so by one more Python operator, through which all bytes
+    would go once more.
     """
-    return Row(packed.bucket, (packed.kind, packed.rows, packed.blob))
+    return Row(labels[packed.bucket], (packed.kind, packed.rows, packed.blob))
 
 
 def by_bucket(rows: DataStream) -> KeyedStream:
