@@ -45,7 +45,7 @@ def groups_of(env: StreamExecutionEnvironment) -> int:
     given = env.get_max_parallelism()
     if given > 0:
         return int(given)
-    parallelism = env.get_parallelism()
+    parallelism = int(env.get_parallelism())
     return min(max(1 << (parallelism + parallelism // 2 - 1).bit_length(), 128), 1 << 15)
 
 
