@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from whenabouts.core.coalescing_kernels import first_from
 from whenabouts.core.compiled import (
     BOOL,
     INT64,
@@ -63,10 +64,9 @@ def _enter(
         low[base + to % room] = duration
         groups[of, LOW_TO] = to + 1
     if median:
-        at = base + inside
-        while at > base and ordered[at - 1] > duration:
-            ordered[at] = ordered[at - 1]
-            at -= 1
+        at = first_from(ordered, base, base + inside, duration)
+        for place in range(base + inside, at, -1):  # nothing but a copy, so that it is made as one
+            ordered[place] = ordered[place - 1]
         ordered[at] = duration
     groups[of, INSIDE] = inside + 1
     groups[of, SUM] += duration
@@ -91,14 +91,7 @@ def _leave(
         if low[base + groups[of, LOW_FROM] % room] == duration:
             groups[of, LOW_FROM] += 1
     if median:
-        at, stop = base, base + inside
-        while at < stop:
-            middle = (at + stop) // 2
-            if ordered[middle] < duration:
-                at = middle + 1
-            else:
-                stop = middle
-        for place in range(at, base + inside - 1):
+        for place in range(first_from(ordered, base, base + inside, duration), base + inside - 1):
             ordered[place] = ordered[place + 1]
     groups[of, INSIDE] = inside - 1
     groups[of, SUM] -= duration
