@@ -36,6 +36,9 @@ the last head before that, the first head behind the first tuple of the last ran
 durations' sum; the monotone queues, as rings."""
 WIDTH = 13
 
+_ONE = np.uint64(1)
+"""Places without a sign are not looked at for being negative, so that durations move many at once."""
+
 _QUEUES = (WRITE_INT64,) * 3
 
 
@@ -64,9 +67,11 @@ def _enter(
         low[base + to % room] = duration
         groups[of, LOW_TO] = to + 1
     if median:
-        at = first_from(ordered, base, base + inside, duration)
-        for place in range(base + inside, at, -1):  # nothing but a copy, so that it is made as one
-            ordered[place] = ordered[place - 1]
+        at = np.uint64(first_from(ordered, base, base + inside, duration))
+        place = np.uint64(base + inside)
+        while place > at:
+            ordered[place] = ordered[place - _ONE]
+            place -= _ONE
         ordered[at] = duration
     groups[of, INSIDE] = inside + 1
     groups[of, SUM] += duration
@@ -91,8 +96,10 @@ def _leave(
         if low[base + groups[of, LOW_FROM] % room] == duration:
             groups[of, LOW_FROM] += 1
     if median:
-        for place in range(first_from(ordered, base, base + inside, duration), base + inside - 1):
-            ordered[place] = ordered[place + 1]
+        place, last = np.uint64(first_from(ordered, base, base + inside, duration)), np.uint64(base + inside - 1)
+        while place < last:
+            ordered[place] = ordered[place + _ONE]
+            place += _ONE
     groups[of, INSIDE] = inside - 1
     groups[of, SUM] -= duration
 
