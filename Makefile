@@ -9,6 +9,8 @@ ENGINES = --engine local --engine spark $(FLINK)
 TWO_AT_ONCE := -n 2
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON
+# Engines start Python workers all the time: without compiled modules each compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-fast test-full test-newest lint bench bench-full lock wheel clean
 
