@@ -11,6 +11,8 @@ INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements
 export PYTHON
 # Engines start Python workers all the time: without compiled modules each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# Tests run many plans once each: Spark is done with them before the JVM's second compiler would pay.
+test test-full test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
 .PHONY: help demo test test-fast test-full test-newest lint bench bench-full lock wheel clean
 
