@@ -78,24 +78,23 @@ def test_files_of_no_known_kind_and_no_files_are_refused(tmp_path: Path) -> None
         read_files(None, tmp_path)  # type: ignore[arg-type]  # as above
 
 
-class _CrashOnce(MapFunction):
-    """Fails once, behind some rows: what has been read since the last checkpoint is read again."""
-
-    def __init__(self, told: Path, after: int) -> None:
-        self._told, self._left = str(told), after
-
-    def map(self, value: Any) -> Any:
-        """The element itself."""
-        self._left -= 1
-        if not self._left and not Path(self._told).exists():
-            Path(self._told).touch()
-            raise RuntimeError("made to fail")
-        return json.dumps([str(field) for field in value])
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_arrow_and_csv_files_go_on_at_their_split_when_a_job_fails(tmp_path: Path) -> None:
+    class CrashOnce(MapFunction):  # here, so that it is pickled by value: Flink's Python need not find the tests
+        """Fails once, behind some rows: what has been read since the last checkpoint is read again."""
+
+        def __init__(self, told: Path, after: int) -> None:
+            self._told, self._left = str(told), after
+
+        def map(self, value: Any) -> Any:
+            """The element itself."""
+            self._left -= 1
+            if not self._left and not Path(self._told).exists():
+                Path(self._told).touch()
+                raise RuntimeError("made to fail")
+            return json.dumps([str(field) for field in value])
+
     sides = {"left": [".arrow", ".feather", ".arrow"], "right": [".csv", ".csv.gz", ".csv"]}
     tables = {}
     for name, kinds in sides.items():
@@ -115,7 +114,7 @@ def test_arrow_and_csv_files_go_on_at_their_split_when_a_job_fails(tmp_path: Pat
     join: Any = {"on": "k", "left_time": time, "right_time": time, "condition": within("2s", confidence=0.5)}
     streams = [read_files(env, tmp_path / name, splits_per_checkpoint=1, name=name) for name in sides]
     pairs: Any = timing_join(*streams, **join, lateness=Lateness(left="1m", right="1m"))
-    lines = rows_of(pairs).map(_CrashOnce(tmp_path / "crashed", 30), Types.STRING())
+    lines = rows_of(pairs).map(CrashOnce(tmp_path / "crashed", 30), Types.STRING())
     with lines.execute_and_collect() as rows:
         found = Counter(tuple(json.loads(row)[:-1]) for row in rows)
     assert (tmp_path / "crashed").exists()

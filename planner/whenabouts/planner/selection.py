@@ -29,6 +29,7 @@ Status = Literal["optimal", "time limit"]
 
 _SCALE = 1e6  # CBC takes a solution for better only if it is so by 1e-5: costs are scaled up to where that is nothing
 
+_OVER = 2.0  # budgets: as good as any number above one
 _SLACK = 1e-9  # of the budget: what rounding would exclude is let in, and what is over the budget is excluded exactly
 
 
@@ -222,6 +223,11 @@ def _by_program(problem: _Problem, time_limit: float | None) -> tuple[list[bool]
     of = problem.candidates
     scale = _SCALE / max([abs(c.eager - c.lazy_scan) for c in of] + [abs(s.cost) for s in problem.shared] + [1e-300])
     unit = problem.budget or max([c.memory for c in of] + [s.memory for s in problem.shared]) or 1.0
+
+    def share(memory: float) -> float:
+        """Of the budget. What is over it is so by any factor, and the solver is spared numbers such as 1e38."""
+        return min(memory / unit, _OVER)
+
     program = pulp.LpProblem("eager_or_lazy", pulp.LpMinimize)
     own = [program.add_variable(f"x{j}", cat="Binary") for j in range(len(of))]
     any_lazy = [program.add_variable(f"y{g}", cat="Binary") for g in range(len(problem.shared))]
@@ -231,8 +237,8 @@ def _by_program(problem: _Problem, time_limit: float | None) -> tuple[list[bool]
     )
     program += (
         pulp.LpAffineExpression(
-            [(x, c.memory / unit) for x, c in zip(own, of, strict=True)]
-            + [(y, extent.memory / unit) for y, extent in zip(any_lazy, problem.shared, strict=True)]
+            [(x, share(c.memory)) for x, c in zip(own, of, strict=True)]
+            + [(y, share(extent.memory)) for y, extent in zip(any_lazy, problem.shared, strict=True)]
         )
         <= problem.budget / unit + _SLACK
     )
