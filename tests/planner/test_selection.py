@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from whenabouts.core import QueryError
@@ -52,6 +52,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Candidate], list[SharedExtent], floa
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(problems())
+@example(([Candidate(0.0, 0.0, 0.0)], [SharedExtent(0.0, 1.0)], 1e-38))  # 1e38 budgets are nothing for a solver
 def test_costs_what_exhaustive_search_finds(
     problem: tuple[list[Candidate], list[SharedExtent], float | None],
 ) -> None:
