@@ -34,7 +34,9 @@ _UNIT = "ns a row"
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Nanoseconds, measured with benchmarks/planner_prices.py.
+    """Nanoseconds, rounded from runs on a busy machine; benchmarks/planner_prices.py measures them.
+
+    What is chosen hangs on their order: a step costs as much as thousands of rows.
 
     `probed`: the part of the rows within reach of uncertainty that the ranges leave to the kernel.
     """
