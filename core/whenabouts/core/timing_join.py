@@ -216,13 +216,7 @@ class TimingJoin:
 
     def kept_for_us(self, input: int) -> int:
         """How far behind the watermark the `t_max` of an input's row is when no row to come can match it any more."""
-        return -self.obsolete_before(input, 0)
-
-    def obsolete_before(self, input: int, watermark_us: int) -> int:
-        """No row of `input` with a lesser `t_max` can match what is still to come at this watermark."""
-        from whenabouts.core.shape_thresholds import past  # numba: imported when first needed
-
-        return past(watermark_us, self.least_difference(input))
+        return -self.least_difference(input)
 
     def least_difference(self, input: int) -> int:
         """The least t_max of `input` less that of the other with which rows can match (`shape_thresholds`)."""
