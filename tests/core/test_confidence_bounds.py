@@ -26,7 +26,7 @@ from whenabouts.core.satisfaction_probability import (
     UNBOUNDED_US,
     satisfaction_probability,
 )
-from whenabouts.core.shape_thresholds import obsolete_before
+from whenabouts.core.shape_thresholds import least_difference, past
 
 MONTH_US = 30 * 86_400 * 10**6
 CONFIDENCES = (1.0, 0.8, 0.75, 0.5, 1 / 3, 0.2, 1e-3, 1e-300)
@@ -35,7 +35,7 @@ Interval = tuple[int, int]
 
 
 def _obsolete_before(watermark: int, lo: int, hi: int, *, other_pi: int, this_rho: int, confidence: float) -> int:
-    return obsolete_before(watermark, ((other_pi, other_pi),), ((this_rho, this_rho),), lo, hi, confidence)
+    return past(watermark, least_difference(((other_pi, other_pi),), ((this_rho, this_rho),), lo, hi, confidence))
 
 
 def tail_hi(base: Interval, target: Interval, hi: int) -> Fraction:

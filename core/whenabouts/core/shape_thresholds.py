@@ -288,26 +288,15 @@ def fill_kind_bounds(
             out[i, end] = distance if distance in (NEVER_US, ALWAYS_US) else base_max[i] + distance
 
 
-def obsolete_before(watermark_us: int, other: Kinds, this: Kinds, lo: int, hi: int, confidence: float) -> int:
-    """The least t_max with which a buffered row of this input can still match a future row of the other input.
-
-    `[lo, hi]` is the window on `D = X_this - X_other`; future rows of the other input have `t_max >= watermark_us`.
-    Rows with a smaller t_max may be dropped, and none may be dropped earlier in a wide window. This is ITC's LH of the
-    longest interval that ends at the watermark, and PTJoin's Theorem 4 over all pairs of templates; only `lo` matters,
-    as a later other row makes D smaller. `NEVER_US` when nothing can be dropped (an open `lo`, or no watermark yet);
-    `ALWAYS_US` at the end of input. Raises ValueError for an empty window.
-
-    >>> points = ((0, 0),)
-    >>> [obsolete_before(1_000, ((0, 20),), points, -50, 50, c) for c in (1.0, 0.5)]
-    [950, 940]
-    """
-    return past(watermark_us, least_difference(other, this, lo, hi, confidence))
-
-
 def least_difference(other: Kinds, this: Kinds, lo: int, hi: int, confidence: float) -> int:
     """The least t_max of this input less that of the other with which rows can match; `NEVER_US`: there is none.
 
-    Raises ValueError for an empty window.
+    `[lo, hi]` is the window on `D = X_this - X_other`. This is ITC's LH of the longest interval, and PTJoin's Theorem 4
+    over all pairs of templates; only `lo` matters, as a later other row makes D smaller. Raises ValueError for an empty
+    window.
+
+    >>> [least_difference(((0, 20),), ((0, 0),), -50, 50, confidence) for confidence in (1.0, 0.5)]
+    [-50, -60]
     """
     if lo > hi:
         raise ValueError(f"the window [{lo}, {hi}] is empty")
@@ -315,7 +304,11 @@ def least_difference(other: Kinds, this: Kinds, lo: int, hi: int, confidence: fl
 
 
 def past(watermark_us: int, difference_us: int) -> int:
-    """`obsolete_before` at a watermark, the least difference being known already: steps ask for it again and again.
+    """The least t_max with which a buffered row can still match a future one of the other input.
+
+    Future rows of the other input have `t_max >= watermark_us`; `difference_us` is `least_difference`. Rows with a
+    lesser t_max may be dropped, and none may be dropped earlier in a wide window. `NEVER_US` when nothing can be
+    dropped (an open window, or no watermark yet); `ALWAYS_US` at the end of input.
 
     >>> past(1_000, -60), past(ALWAYS_US, -60) == ALWAYS_US, past(1_000, NEVER_US) == NEVER_US
     (940, True, True)
