@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pyflink.common import Types
@@ -127,6 +128,7 @@ class BucketFunction(KeyedProcessFunction):
             _, tagged = self._step(self._store, [], clock.us, Demand.END)
         else:
             kept = [(*_HEADER.unpack_from(data), data[_HEADER.size :]) for data in self._kept.get()]
+            kept.sort(key=itemgetter(0))  # inputs in the query's order: which came first is a race between tasks
             _, tagged = self._step(DictStore(), kept, NO_WATERMARK, Demand.END)
         self._segments.clear()
         self._kept.clear()
