@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import whenabouts.core
 from whenabouts.core import Lateness, Point, within
-from whenabouts.spark_plugin import register, timing_join, write_stream
+from whenabouts.spark_plugin import timing_join, write_stream
 
 
 def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -24,7 +24,6 @@ def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def main(folder: Path) -> None:
     spark = SparkSession.builder.getOrCreate()
-    register(spark)
     files = [row.file for row in spark.range(1).mapInArrow(where, "file string").collect()]
     (folder / "where.txt").write_text("\n".join([str(whenabouts.core.__file__), *files]))
     query = {"left_time": Point("t"), "right_time": Point("t"), "condition": within("2 s", confidence=1)}
