@@ -2,8 +2,10 @@
 
 `python join_to_files.py FOLDER`: everything lies in FOLDER, so that starting it again goes on. A query that fails is
 started again in the same Spark, and its failure noted in FOLDER/failures. Rows that a worker takes in are noted in
-FOLDER/seen, one file for each worker; at the end FOLDER/result.parquet holds what the sink holds. Workers dawdle before
-and behind the join, so that there is time to kill them while they are at it.
+FOLDER/seen, one file for each worker; at the end FOLDER/result.parquet holds what the sink holds.
+
+Whoever kills it sets a trap before: a file FOLDER/trap/BATCH-PLACE. The first worker that comes to that place in that
+micro-batch renames it to FOLDER/held and waits there for its end, so that the micro-batch cannot be committed.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from time import sleep
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -33,7 +36,9 @@ QUERY = TimingJoin(
     condition=within("3 s", confidence=0.6),
     lateness=Lateness("20 s", "20 s"),
 )
-PAUSE_S = 0.5
+PLACES = ("left", "right", "output", "done")
+"""Behind the rows of an input in a task, at the first rows of the join's output, and behind its last."""
+PATIENCE_S = 300
 COLUMNS = "id bigint, k bigint, t_min timestamp, t_max timestamp"
 
 
@@ -51,11 +56,11 @@ def ends(spark: SparkSession, folder: Path) -> bool:
 
     def stream(name: str) -> DataFrame:
         rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
-        return rows.mapInArrow(noting(str(folder / "seen")), rows.schema)
+        return rows.mapInArrow(noting(str(folder), name), rows.schema)
 
     end = EndOfInput(spark, folder / "end")
     pairs = run(QUERY, [stream("left"), stream("right")], buckets=2, end_of_input=end.stream)
-    pairs = pairs.mapInArrow(dawdling, pairs.schema)
+    pairs = pairs.mapInArrow(passing(str(folder)), pairs.schema)
     writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     try:
         run_to_end(writer.start(str(folder / "sink")), end)
@@ -66,25 +71,44 @@ def ends(spark: SparkSession, folder: Path) -> bool:
     return True
 
 
-def noting(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def noting(folder: str, side: str) -> Pass:
     """Note the rows that come by."""
 
     def note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            with open(f"{folder}/{os.getpid()}", "a") as file:
+            with open(f"{folder}/seen/{os.getpid()}", "a") as file:
                 file.write("".join(f"{row}\n" for row in batch.column("id").to_pylist()))
-            sleep(PAUSE_S)
+            stop_if_trapped(folder, side)
             yield batch
 
     return note
 
 
-def dawdling(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, once in a task some time later."""
-    for number, batch in enumerate(batches):
-        if not number:
-            sleep(PAUSE_S)
-        yield batch
+def passing(folder: str) -> Pass:
+    """The same rows."""
+
+    def go_by(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            stop_if_trapped(folder, "output")
+            yield batch
+        stop_if_trapped(folder, "done")
+
+    return go_by
+
+
+def stop_if_trapped(folder: str, place: str) -> None:
+    """Wait to be killed where a trap is set for this place of this micro-batch."""
+    task = TaskContext.get()
+    assert task is not None
+    try:
+        os.rename(f"{folder}/trap/{task.getLocalProperty('streaming.sql.batchId')}-{place}", f"{folder}/held")
+    except FileNotFoundError:
+        return
+    sleep(PATIENCE_S)
+    raise TimeoutError("nobody killed this worker")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from time import monotonic, sleep
@@ -105,11 +107,6 @@ def seen(folder: Path) -> Counter[int]:
     return Counter(int(line) for file in (folder / "seen").iterdir() for line in file.read_text().split())
 
 
-def bytes_seen(folder: Path) -> int:
-    """Grows with every row that is taken in."""
-    return sum(file.stat().st_size for file in os.scandir(folder / "seen"))
-
-
 def failures(folder: Path) -> list[str]:
     """What the program said of queries that failed and were started again."""
     file = folder / "failures"
@@ -120,75 +117,72 @@ def committed(folder: Path, number: int) -> bool:
     return (folder / "checkpoint" / "commits" / str(number)).exists()
 
 
-def begun(folder: Path, job: Job) -> Iterator[tuple[int, float]]:
-    """Micro-batches as they begin to take in rows, with the seconds since the one before."""
-    last, known = monotonic(), bytes_seen(folder)
-    deadline = last + PATIENCE_S
-    while True:
+def wait_until_held(folder: Path, job: Job, batch: int) -> None:
+    """Until a worker is in the trap, and with it an uncommitted micro-batch."""
+    deadline = monotonic() + PATIENCE_S
+    while not (folder / "held").exists():
         assert monotonic() < deadline, (folder / "log.txt").read_text()[-2000:]
         assert job.process.poll() is None, (folder / "log.txt").read_text()[-2000:]
-        now = bytes_seen(folder)
-        if now > known:
-            number = max((int(f.name) for f in (folder / "checkpoint" / "offsets").glob("[0-9]*")), default=-1)
-            if not committed(folder, number):
-                known = now
-                yield number, monotonic() - last
-                last = monotonic()
         sleep(0.01)
+    (folder / "held").unlink()
+    assert not committed(folder, batch)
 
 
-def kill(folder: Path, job: Job, victim: str, chance: random.Random) -> int | None:
-    """Kill the program, or its workers, inside a micro-batch that is not committed; returns its number.
+@dataclass(frozen=True)
+class Kill:
+    """Whom to kill, in which micro-batch, and where a worker is held until then."""
 
-    None where the driver got to the commit before it was dead.
-    """
-    skip = chance.randrange(2)
-    for number, seconds in begun(folder, job):
-        if skip:
-            skip -= 1
-            continue
-        sleep(chance.random() * min(seconds, 1.0) * 0.7)
-        known = len(failures(folder))
-        if committed(folder, number):
-            continue  # it was too late: take the next
-        if victim == "driver":
-            processes.kill(job.everything())
-            return None if committed(folder, number) else number
-        processes.kill(job.workers())
-        while len(failures(folder)) == known and not committed(folder, number):
-            sleep(0.01)
-        if not committed(folder, number):
-            return number
-        # No worker had a task just then.
-    raise AssertionError("unreachable")
+    victim: str
+    batch: int
+    place: str
+
+
+def set_trap(folder: Path, kill: Kill | None) -> None:
+    """In its time: a micro-batch that is killed twice must not come to the second trap before it is replayed."""
+    if kill is not None:
+        (folder / "trap" / f"{kill.batch}-{kill.place}").touch()
+
+
+def planned(victims: list[str], places: Sequence[str], chance: random.Random) -> list[Kill]:
+    """A driver that starts again can be killed in the same micro-batch once more, workers only in a later one."""
+    kills: list[Kill] = []
+    batch = chance.randrange(2)
+    for victim in victims:
+        kills.append(Kill(victim, batch, chance.choice(places)))
+        batch += chance.randrange(3) if victim == "driver" else 1 + chance.randrange(2)
+    return kills
 
 
 def survive(folder: Path, victims: list[str], chance: random.Random) -> None:
-    (folder / "seen").mkdir()
-    tables = sides(folder, files=3 * len(victims))
-    killed, waiting = [], list(victims)
-    while True:
-        with Job(folder) as job:
-            alive = True
-            while waiting and alive:
-                number = kill(folder, job, waiting[0], chance)
-                alive = waiting[0] != "driver"
-                if number is not None:
-                    killed.append(number)
-                    waiting.pop(0)
-            if alive:
-                assert job.process.wait(PATIENCE_S) == 0, (folder / "log.txt").read_text()[-2000:]
-                break
+    program = _load("join_to_files")
+    for name in ("seen", "trap"):
+        (folder / name).mkdir()
+    kills = planned(victims, program.PLACES, chance)
+    print(kills)  # noqa: T201  # pytest shows it where the test fails
+    tables = sides(folder, files=kills[-1].batch + 3)
+    set_trap(folder, kills[0])
+    with ExitStack() as jobs:
+        job = jobs.enter_context(Job(folder))
+        for kill, following in zip(kills, [*kills[1:], None], strict=True):
+            wait_until_held(folder, job, kill.batch)
+            sleep(chance.random() * 0.3)  # the other tasks get on meanwhile, some to their commit
+            if kill.victim == "worker":
+                set_trap(folder, following)  # before: the program starts the query again by itself
+                processes.kill(job.workers())
+            else:
+                processes.kill(job.everything())
+                assert not committed(folder, kill.batch)
+                set_trap(folder, following)
+                job = jobs.enter_context(Job(folder))
+        assert job.process.wait(PATIENCE_S) == 0, (folder / "log.txt").read_text()[-2000:]
     assert len(failures(folder)) >= victims.count("worker")
-    assert all(committed(folder, number) for number in killed)
+    assert all(committed(folder, kill.batch) for kill in kills)
     times = seen(folder)
     assert set(times) == {row for table in tables for row in table["id"].to_pylist()}
-    replayed = {row for row, n in times.items() if n > 1}
-    assert len({row // 1000 % 100 for row in replayed}) >= len(set(killed)), (
-        "a killed micro-batch was not taken in again"
-    )
+    again = {row // 1000 % 100 for row, n in times.items() if n > 1}
+    assert again >= {kill.batch for kill in kills}, "a killed micro-batch was not taken in again"
     told = pq.read_table(folder / "result.parquet").drop_columns(["event_time"])
-    want = run(_load("join_to_files").QUERY, tables).output
+    want = run(program.QUERY, tables).output
     assert want.num_rows > len(times)
     assert Counter(map(repr, told.cast(want.schema).to_pylist())) == Counter(map(repr, want.to_pylist()))
 
