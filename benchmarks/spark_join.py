@@ -3,6 +3,8 @@
     python benchmarks/spark_join.py [--case NAME]... [--cores 2] [--steps N] [--out FILE]
     python benchmarks/spark_join.py --scaling NAME [--out FILE]
 
+Without options: all cases, then `--scaling 120k`.
+
 Streams: one file of each side in every micro-batch, RocksDB state, two cores. Both queries live in one Spark and take
 in the same files in turn, a step of ours and a step of Spark's; the first steps only warm them up, of the others the
 table has the median. Ours has intervals and the probability predicate; Spark's own join compares exact times (the
@@ -21,11 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -281,8 +284,38 @@ class Batch:
         """Nothing runs."""
 
 
-def alternate(spark: SparkSession, case: Case, names: tuple[str, ...]) -> tuple[dict[str, list[Cost]], str]:
-    """The measured steps of each contender, and what is to be said of our state."""
+@dataclass(frozen=True)
+class State:
+    """Bytes of our state, of the columns of the rows that it holds, and as they were forecast."""
+
+    taken: int
+    raw: int
+    forecast: int
+
+    def record(self, suite: Suite, name: str) -> None:
+        """One series each."""
+        for what, taken in (("state", self.taken), ("raw", self.raw), ("forecast", self.forecast)):
+            suite.record(f"{name}, bytes / {what}", [taken], unit="byte")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came out besides times: rows and hash where they are compared, and our state."""
+
+    rows: tuple[int, int]
+    state: State | None
+
+    def __str__(self) -> str:
+        if self.rows[0]:
+            return f"{self.rows[0]:,} pairs, equal hashes"
+        state = self.state
+        if state is None:
+            return ""
+        return f"{state.taken / state.raw:.2f} raw, {state.taken / state.forecast:.2f} forecast"
+
+
+def alternate(spark: SparkSession, case: Case, names: tuple[str, ...]) -> tuple[dict[str, list[Cost]], Found]:
+    """The measured steps of each contender, and what came out."""
     with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
         sides = write(case, Path(folder) / "waiting")
         kind = Stream if case.streaming else Batch
@@ -304,9 +337,9 @@ def alternate(spark: SparkSession, case: Case, names: tuple[str, ...]) -> tuple[
             if case.exact and len({contender.hashes.found for contender in runs.values()}) > 1:
                 found = {name: contender.hashes.found for name, contender in runs.items()}
                 raise click.ClickException(f"{case.name}: the outputs differ: {found}")
-            state = state_of(case, runs["ours"].query, pq.read_schema(sides[0][0]))
-            told = f"{runs['ours'].hashes.found[0]:,} pairs, equal hashes" if case.exact else state
-            return costs, told
+            return costs, Found(
+                runs["ours"].hashes.found, state_of(case, runs["ours"].query, pq.read_schema(sides[0][0]))
+            )
         finally:
             for contender in runs.values():
                 contender.stop()
@@ -316,16 +349,16 @@ RAW_BYTES = 5 * 8
 """Of a row: five columns of eight bytes."""
 
 
-def state_of(case: Case, query: StreamingQuery | None, schema: pa.Schema) -> str:
-    """Bytes of state over the raw bytes of the rows that it holds, and over the forecast."""
+def state_of(case: Case, query: StreamingQuery | None, schema: pa.Schema) -> State | None:
+    """After the last step with rows."""
     if query is None or case.slots:
-        return ""
+        return None
     held = [observed(progress) for progress in query.recentProgress if progress.numInputRows][-1]
     rows, taken = (sum(held[f"state_{what}_{side}"] for side in ("left", "right")) for what in ("rows", "bytes"))
     span_us = case.span_us(case.rows)
     rate, every = case.rows / span_us * 1_000_000, f"{span_us} us"
     expected = sum(each.bytes for each in forecast_state(case.query, [schema] * 2, [rate] * 2, every=every).values())
-    return f"{taken / rows / RAW_BYTES:.2f} raw, {taken / expected:.2f} forecast"
+    return State(taken, rows * RAW_BYTES, round(expected))
 
 
 def parts(costs: list[Cost]) -> str:
@@ -361,12 +394,12 @@ ratio without the compiler. `state over`: bytes of our state over the raw bytes 
 holds, and over the forecast. What has no line has not been measured."""
 
 
-def table_row(case: Case, costs: dict[str, list[Cost]], told: str) -> str:
+def table_row(case: Case, costs: dict[str, list[Cost]], found: Found) -> str:
     """A line of the table of results."""
     mine, other = middle(costs["ours"]), middle(costs["native"])
     cells: list[object] = [case.name, f"{case.keys:,}", f"{case.rows:,}", f"{mine.rate:,.0f}", f"{other.rate:,.0f}"]
     cells += [f"{mine.rate / other.rate:.1f}", f"{other.hot_seconds / mine.hot_seconds:.1f}", case.wanted]
-    cells += [parts(costs["ours"]), parts(costs["native"]), case.measured, told]
+    cells += [parts(costs["ours"]), parts(costs["native"]), case.measured, found]
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -394,14 +427,40 @@ def machine() -> str:
     )
 
 
-def scaling(name: str, out: Path | None) -> None:
+def compare(names: Sequence[str], suite: Suite, *, steps: int, only: str, cores: int, out: Path, **_: object) -> None:
+    """Cases one after the other in one Spark; of `only` one contender the seconds are printed, and nothing recorded."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    delay = {"spark__sql__streaming__pollingDelay": "500ms"}  # a query that waits for its turn must not cost the other
+    spark = local_session("benchmark", cores=cores, spark__driver__memory="3g", **delay)
+    for name in names:
+        case = replace(CASES[name], measured=steps) if steps else CASES[name]
+        costs, found = alternate(spark, case, (only,) if only else tuple(BUILDERS))
+        if only:
+            click.echo(f"seconds a step: {' '.join(f'{cost.seconds:.3f}' for cost in costs[only])}")
+            continue
+        for contender in BUILDERS:
+            suite.record(
+                f"{name} / {contender}", [cost.cpu_seconds for cost in costs[contender]], rows_in=2 * case.rows
+            )
+        if found.state is not None:
+            found.state.record(suite, name)
+        line = table_row(case, costs, found)
+        click.echo(line)
+        if out is not None:
+            record(out, "case", line)
+    spark.stop()
+
+
+def scaling(name: str, out: Path | None, suite: Suite) -> None:
     """Throughput of ours on one core and on two."""
     rates = []
-    for cores in (1, 2):
+    for cores, told in ((1, "one core"), (2, "two cores")):
         command = [sys.executable, __file__, "--case", name, "--cores", str(cores), "--only", "ours", "--steps", "8"]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         click.echo(printed, nl=False)
-        rates.append(float(printed.split()[-1]))
+        seconds = [float(each) for each in printed.splitlines()[-1].partition(":")[2].split()]
+        suite.record(f"{name}, alone / {told}", seconds, clock="wall", rows_in=2 * CASES[name].rows)
+        rates.append(2 * CASES[name].rows / median(seconds))
     line = f"| {name}, alone | {rates[0]:,.0f} | {rates[1]:,.0f} | {rates[1] / rates[0]:.2f} | 1.7 |"
     click.echo(line)
     if out is not None:
@@ -411,38 +470,21 @@ def scaling(name: str, out: Path | None) -> None:
 @click.command()
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), help="default: all")
 @click.option("--steps", type=int, help="measured steps, instead of the case's own")
-@click.option("--only", type=click.Choice(list(BUILDERS)), help="no comparison: one of the two; prints rows a second")
+@click.option("--only", type=click.Choice(list(BUILDERS)), help="no comparison: one of the two; prints seconds")
 @click.option("--cores", default=2, show_default=True, help="the processes are pinned to so many")
-@click.option("--scaling", "scaled", type=click.Choice(list(CASES)), help="ours alone on one core and on two")
+@click.option(
+    "--scaling", "scaled", type=click.Choice(list(CASES)), help="nothing but this: ours alone on one core and on two"
+)
 @click.option("--out", type=click.Path(path_type=Path), help="keep the results in this file")
 def main(**options: Any) -> None:
-    """Medians of CPU-seconds, ours and Spark's own, and their ratio."""
-    if options["scaled"]:
-        scaling(options["scaled"], options["out"])
-        return
-    cores, only, out = options["cores"], options["only"], options["out"]
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    delay = {"spark__sql__streaming__pollingDelay": "500ms"}  # a query that waits for its turn must not cost the other
-    spark = local_session("benchmark", cores=cores, spark__driver__memory="3g", **delay)
-    suite = Suite("spark_join")
-    for name in options["cases"] or CASES:
-        case = CASES[name]
-        if options["steps"]:
-            case = replace(case, measured=options["steps"])
-        costs, told = alternate(spark, case, (only,) if only else tuple(BUILDERS))
-        if only:
-            seconds = sorted(cost.seconds for cost in costs[only])
-            click.echo(f"rows a second: {2 * case.rows / seconds[len(seconds) // 2]:.0f}")
-            continue
-        for contender in BUILDERS:
-            spent = [cost.cpu_seconds for cost in costs[contender]]
-            suite.record(f"{name} / {contender}", spent, rows_in=2 * case.rows)
-        line = table_row(case, costs, told)
-        click.echo(line)
-        if out is not None:
-            record(out, "case", line)
-    suite.save()
-    spark.stop()
+    """Medians of CPU-seconds, ours and Spark's own, and their ratio; all cases, and one core against two."""
+    suite, out, scaled = Suite("spark_join"), options["out"], options["scaled"]
+    if not scaled:
+        compare(options["cases"] or tuple(CASES), suite, **options)
+    if scaled or not (options["cases"] or options["only"]):
+        scaling(scaled or "120k", out, suite)
+    if not options["only"]:
+        suite.save()
 
 
 if __name__ == "__main__":
