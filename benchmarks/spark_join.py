@@ -1,6 +1,6 @@
 """Our timing join on Spark against Spark's own interval join on the same rows: CPU-seconds of JVM and Python.
 
-    python benchmarks/spark_join.py [--case NAME]... [--cores 2] [--steps N] [--out FILE]
+    python benchmarks/spark_join.py [--case NAME]... [--steps N] [--out FILE]
     python benchmarks/spark_join.py --scaling NAME [--out FILE]
 
 Without options: all cases, then `--scaling 120k`.
@@ -12,7 +12,8 @@ intervals' ends), for it has nothing else. `points` runs both on exact times wit
 hashes must agree. All cases are stretches of one kind of stream, 1.2 events a second and key on each side and 2.4
 matches for each: what differs is how many keys there are and how much is taken in at once. In `hot` one key has half of
 all rows.
-`--scaling` runs ours alone, pinned to one core and then to two, each in a Spark of its own.
+`--scaling` runs ours alone, with two buckets, pinned to one core and then to two, each in a Spark of its own: there the
+files lie ready, and a step is what Spark says that a micro-batch took.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import click
 import numpy as np
@@ -49,6 +49,8 @@ from whenabouts.spark_plugin import java_version, local_session, observed, run
 
 NOW_US = 1_600_000_000_000_000
 LATENESS, LONGEST = "1 second", "200 ms"
+SUSTAINED = 24
+"""Steps without a pause; the later half of them is measured."""
 CONFIDENCE = 0.8
 
 
@@ -110,7 +112,7 @@ CASES = {
         Case("400k", 10_000, 400_000, 6, 3, 1, 12, again=1),
         Case("8keys", 8, 16_000, 10, 1, 1, 20, again=1),
         Case("points", 10_000, 60_000, 8, 3, 3, 1, exact=True),
-        Case("hot", 1_000, 8_000, 10, 1, 1, 1, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
+        Case("hot", 1_000, 6_000, 10, 1, 1, 1, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
         Case("batch", 8, 40_000, 3, 1, 3, 15, streaming=False),
     )
 }
@@ -239,11 +241,22 @@ class Stream:
     def step(self) -> Cost:
         """Take in the next file of each side, and what follows from it."""
         with cost_of(2 * self._case.sizes[self._taken]) as cost:
-            for files, target in zip(self._sides, self._folders, strict=True):
-                os.link(files[self._taken], target / files[self._taken].name)
-            self._taken += 1
+            self._offer()
             self._work()
         return cost
+
+    def sustained(self, steps: int) -> list[dict[str, int]]:
+        """How long the parts of each micro-batch took, in milliseconds, where the next one's files are always there."""
+        for _ in range(steps):
+            self._offer()
+        self._work()
+        assert self.query is not None
+        return [each.durationMs for each in self.query.recentProgress if each.numInputRows][-steps:]
+
+    def _offer(self) -> None:
+        for files, target in zip(self._sides, self._folders, strict=True):
+            os.link(files[self._taken], target / files[self._taken].name)
+        self._taken += 1
 
     def _work(self, attempts: int = 5) -> None:
         """Spark gives Python workers 10 s to start, and a busy machine needs more."""
@@ -337,9 +350,9 @@ def alternate(spark: SparkSession, case: Case, names: tuple[str, ...]) -> tuple[
             if case.exact and len({contender.hashes.found for contender in runs.values()}) > 1:
                 found = {name: contender.hashes.found for name, contender in runs.items()}
                 raise click.ClickException(f"{case.name}: the outputs differ: {found}")
-            return costs, Found(
-                runs["ours"].hashes.found, state_of(case, runs["ours"].query, pq.read_schema(sides[0][0]))
-            )
+            first = runs[names[0]]
+            state = state_of(case, first.query, pq.read_schema(sides[0][0])) if names[0] == "ours" else None
+            return costs, Found(first.hashes.found, state)
         finally:
             for contender in runs.values():
                 contender.stop()
@@ -391,7 +404,10 @@ COLUMNS = """\
 Medians of the measured steps, ours and Spark's own in turn; rows of both sides per CPU-second of the JVM (its compiler
 threads apart, as JIT: they rest once a stream has run for long), the Python workers and the driver. `without JIT`: the
 ratio without the compiler. `state over`: bytes of our state over the raw bytes of the columns of the rows that it
-holds, and over the forecast. What has no line has not been measured."""
+holds, and over the forecast. What has no line has not been measured.
+
+`scaling`: ours alone with two buckets, all its processes pinned to one core and to two; micro-batches one after the
+other, each with the next one's files ready, and the median of how long Spark says that they took."""
 
 
 def table_row(case: Case, costs: dict[str, list[Cost]], found: Found) -> str:
@@ -427,16 +443,39 @@ def machine() -> str:
     )
 
 
-def compare(names: Sequence[str], suite: Suite, *, steps: int, only: str, cores: int, out: Path, **_: object) -> None:
-    """Cases one after the other in one Spark; of `only` one contender the seconds are printed, and nothing recorded."""
+def pin(cores: int) -> None:
+    """This process and all that it starts run on so many cores."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+
+
+def sustain(name: str, cores: int) -> None:
+    """Ours alone on so many cores: warms up step by step, then takes in `SUSTAINED` steps without a pause."""
+    pin(cores)
+    case = replace(CASES[name], measured=SUSTAINED, again=0)
+    with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+        sides = write(case, Path(folder) / "waiting")
+        spark = local_session("benchmark", cores=cores, spark__driver__memory="3g", spark__sql__shuffle__partitions=2)
+        stream = Stream(spark, case, "ours", sides, Path(folder))
+        for _ in range(case.more + case.warm):
+            show(case, "ours", stream.step(), "warm")
+        with cost_of(2 * case.rows * SUSTAINED) as cost:
+            steps = stream.sustained(SUSTAINED)[SUSTAINED // 2 :]
+        show(case, "ours", cost, f"in {SUSTAINED} steps")
+        click.echo(f"  milliseconds: { {part: median(step[part] for step in steps) for part in steps[0]} }")
+        click.echo(f"seconds a step: {' '.join(str(step['triggerExecution'] / 1000) for step in steps)}")
+        stream.stop()
+    spark.stop()
+
+
+def compare(names: Sequence[str], suite: Suite, steps: int | None, only: str | None, out: Path | None) -> None:
+    """Cases one after the other in one Spark; of `only` one contender the steps are printed, and nothing recorded."""
+    pin(2)
     delay = {"spark__sql__streaming__pollingDelay": "500ms"}  # a query that waits for its turn must not cost the other
-    spark = local_session("benchmark", cores=cores, spark__driver__memory="3g", **delay)
+    spark = local_session("benchmark", spark__driver__memory="3g", **delay)
     for name in names:
         case = replace(CASES[name], measured=steps) if steps else CASES[name]
         costs, found = alternate(spark, case, (only,) if only else tuple(BUILDERS))
         if only:
-            click.echo(f"seconds a step: {' '.join(f'{cost.seconds:.3f}' for cost in costs[only])}")
             continue
         for contender in BUILDERS:
             suite.record(
@@ -455,7 +494,7 @@ def scaling(name: str, out: Path | None, suite: Suite) -> None:
     """Throughput of ours on one core and on two."""
     rates = []
     for cores, told in ((1, "one core"), (2, "two cores")):
-        command = [sys.executable, __file__, "--case", name, "--cores", str(cores), "--only", "ours", "--steps", "8"]
+        command = [sys.executable, __file__, "--sustain", name, "--cores", str(cores)]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         click.echo(printed, nl=False)
         seconds = [float(each) for each in printed.splitlines()[-1].partition(":")[2].split()]
@@ -470,20 +509,25 @@ def scaling(name: str, out: Path | None, suite: Suite) -> None:
 @click.command()
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), help="default: all")
 @click.option("--steps", type=int, help="measured steps, instead of the case's own")
-@click.option("--only", type=click.Choice(list(BUILDERS)), help="no comparison: one of the two; prints seconds")
-@click.option("--cores", default=2, show_default=True, help="the processes are pinned to so many")
-@click.option(
-    "--scaling", "scaled", type=click.Choice(list(CASES)), help="nothing but this: ours alone on one core and on two"
-)
+@click.option("--only", type=click.Choice(list(BUILDERS)), help="one of the two without comparison: prints its steps")
+@click.option("--scaling", "scaled", type=click.Choice(list(CASES)), help="only this: ours on one core and on two")
+@click.option("--sustain", "sustained", type=click.Choice(list(CASES)), help="only this: ours on as many cores as said")
+@click.option("--cores", default=2, show_default=True, help="for --sustain: what all processes are pinned to")
 @click.option("--out", type=click.Path(path_type=Path), help="keep the results in this file")
-def main(**options: Any) -> None:
+def main(
+    cases: tuple[str, ...], steps: int | None, only: str | None, scaled: str | None, sustained: str | None, cores: int,
+    out: Path | None,
+) -> None:  # fmt: skip
     """Medians of CPU-seconds, ours and Spark's own, and their ratio; all cases, and one core against two."""
-    suite, out, scaled = Suite("spark_join"), options["out"], options["scaled"]
+    suite = Suite("spark_join")
+    if sustained:
+        sustain(sustained, cores)
+        return
     if not scaled:
-        compare(options["cases"] or tuple(CASES), suite, **options)
-    if scaled or not (options["cases"] or options["only"]):
+        compare(cases or tuple(CASES), suite, steps, only, out)
+    if scaled or not (cases or only):
         scaling(scaled or "120k", out, suite)
-    if not options["only"]:
+    if not only:
         suite.save()
 
 
