@@ -1,4 +1,7 @@
-"""A standalone cluster of the pip package, whose Python has Flink and numba, and not whenabouts: `-pyfs` brings it."""
+"""A standalone cluster of the pip package, whose Python has Flink and numba, and not whenabouts: `-pyfs` brings it.
+
+What it brings is an archive, or the wheel that WHENABOUTS_WHEEL names.
+"""
 
 from __future__ import annotations
 
@@ -133,9 +136,10 @@ def test_two_task_managers_share_a_job_that_brings_the_package_along(tmp_path: P
     times: Any = {"left_time": Point("t"), "right_time": Point("t")}
     expected = timing_join(tables["left"], tables["right"], on="k", **times, condition=within("1 s", confidence=1))
     (tmp_path / "cluster").mkdir()
+    shipped = os.environ.get("WHENABOUTS_WHEEL") or archive(tmp_path)
     with standalone_cluster(tmp_path / "cluster") as cluster:
         job = cluster.run(
-            Path(__file__).with_name("cluster_job.py"), str(tmp_path), shipped=archive(tmp_path),
+            Path(__file__).with_name("cluster_job.py"), str(tmp_path), shipped=shipped,
             python__fn_execution__bundle__size="1", execution__checkpointing__interval="500ms",
         )  # fmt: skip
         assert job.returncode == 0, job.stdout[-2000:] + job.stderr[-2000:]

@@ -1,7 +1,7 @@
 """The package as one file that an engine hands to its workers, where it is not installed there.
 
-A wheel would not do: `whenabouts` is a namespace package, and Python imports one from an archive only if there are
-entries for its folders, which wheels do not have.
+It serves where there is no wheel at hand. `whenabouts` is a namespace package, and Python imports one from an archive
+only if there are entries for its folders: `setup.py` gives them to our wheels, this module to the file that it writes.
 """
 
 from __future__ import annotations
