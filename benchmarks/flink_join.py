@@ -1,29 +1,28 @@
 """Our timing join on Flink against Flink's own SQL interval join on the same rows: CPU of JVM and Python for each row.
 
-    python benchmarks/flink_join.py [--form NAME]... [--rounds 3] [--out FILE]
-    python benchmarks/flink_join.py --latency [--plot FILE.svg] [--out FILE]
+    python benchmarks/flink_join.py [--form NAME]... [--rounds 3] [--no-latency]
+    python benchmarks/flink_join.py --latency [--seconds 30]
 
 All forms take the same rows in one JVM, in turn: `native` is Flink's SQL interval join on exact times, which has its
 rows made inside of the JVM, the cheapest source there is; `blocks` reads them from Parquet files with `read_files`;
 `table` gets them as a Table, which is packed for a second at most; `eager` as a DataStream with `max_latency="100 ms"`,
 and Python in the JVM's threads. Ours have exact times too, so that all give the same pairs: the first round of each
 counts and hashes them, and these must agree; `intervals` is `blocks` with uncertain times and the probability
-predicate. The other rounds throw the pairs away, and of these the table has the median. A form's rows are fewer the
-more a row costs.
+predicate. The other rounds throw the pairs away. Told are CPU-seconds a million rows of input, the start of each job
+in them, of JVM (its compiler, JIT, too) and Python.
 
-`--latency`: rows come at 1,000 a second and side; what a pair has waited since the later of its rows was made, until
-Python has it behind the join.
+Then latency: rows come at 1,000 a second and side; what a pair has waited since the later of its rows was made, until
+Python has it behind the join. Of the first seconds, in which Flink and the kernels start, nothing is told.
 """
 
 from __future__ import annotations
 
-import platform
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from measuring import RESULTS, SEPARATOR, DisagreementError, Suite
 from process_cpu import cpu_of_tree
 from pyflink.common import Row, Types
 from pyflink.datastream import DataStream
@@ -62,22 +62,21 @@ JOIN: Any = {
 
 @dataclass(frozen=True)
 class Form:
-    """`rows` of a side; `wanted`: our CPU for each row over Flink's."""
+    """`rows` of a side."""
 
     name: str
     rows: int
     mode: str
-    wanted: float | None
 
 
 FORMS = {
     form.name: form
     for form in (
-        Form("native", 400_000, PROCESS, None),
-        Form("blocks", 400_000, PROCESS, 1),
-        Form("intervals", 400_000, PROCESS, None),
-        Form("table", 100_000, PROCESS, 2),
-        Form("eager", 100_000, THREAD, 30),
+        Form("native", 400_000, PROCESS),
+        Form("blocks", 400_000, PROCESS),
+        Form("intervals", 400_000, PROCESS),
+        Form("table", 400_000, PROCESS),
+        Form("eager", 100_000, THREAD),  # fewer, since each costs more
     )
 }
 
@@ -223,48 +222,41 @@ def cpu_of(work: Callable[[], Any]) -> dict[str, float]:
     return {name: after[name] - before.get(name, 0.0) for name in after}
 
 
-def measure(names: tuple[str, ...], rounds: int) -> list[str]:
-    """A row of the table for each form."""
-    spent: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    with tempfile.TemporaryDirectory(prefix="whenabouts-") as temporary:
-        folder = Path(temporary)
-        runs: dict[str, Callable[..., Any]] = {}
-        for name in names:
-            form = FORMS[name]
-            if name in ("blocks", "intervals"):
-                for side in STRIDES:
-                    (folder / f"{side}-{form.rows}").mkdir(exist_ok=True)
-                    where = folder / f"{side}-{form.rows}" / "rows.parquet"
-                    pq.write_table(side_table(side, form.rows), where, row_group_size=1 << 16)
-                runs[name] = lambda check, form=form: run_blocks(form, folder, check=check)
-            else:
-                run = {"native": run_native, "table": run_table, "eager": run_eager}[name]
-                runs[name] = lambda check, form=form, run=run: run(form, check=check)
-        for name in names:
-            told = runs[name](True)
-            click.echo(f"{name}: {told}", err=True)
-            if name != "intervals" and told != expected(FORMS[name].rows):
-                raise click.ClickException(f"{name} gave {told}, not {expected(FORMS[name].rows)}")
-        for number in range(rounds):
-            for name in names:
-                spent[name].append(cpu_of(lambda name=name: runs[name](False)))
-                click.echo(f"round {number}, {name}: {spent[name][-1]}", err=True)
-    return _lines(spent)
+def measure(suite: Suite, names: tuple[str, ...]) -> None:
+    """All forms in turn, after a round each that counts and hashes the pairs."""
+    with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+        runs = {name: runner_of(FORMS[name], Path(folder)) for name in names}
+        answers = {name: run(check=True) for name, run in runs.items()}
+        for name, answer in answers.items():
+            click.echo(f"{name}: {answer} pairs and hash")
+            if name != "intervals" and answer != expected(FORMS[name].rows):
+                raise DisagreementError(f"{name} gave {answer}, not {expected(FORMS[name].rows)} (pairs, hash)")
+        spent: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+        for number in range(suite.rounds):
+            for name, run in runs.items():
+                spent[name].append(cpu_of(lambda run=run: run(check=False)))
+                click.echo(f"round {number}, {name}: {spent[name][-1]}")
+    for name, costs in spent.items():
+        rows = 2 * FORMS[name].rows
+        each = [sum(cost.values()) / rows * 1e6 for cost in costs]
+        parts = {part: statistics.median(cost.get(part, 0.0) for cost in costs) for part in costs[0]}
+        pairs, hashed = answers[name]
+        suite.record(WORKLOAD + SEPARATOR + name, each, rows_in=rows, rows_out=pairs, hash=f"{hashed:x}", **parts)
+        click.echo(f"{name}: {statistics.median(each):.2f} us of CPU a row; of a run, {parts}")
 
 
-def _lines(spent: dict[str, list[dict[str, float]]]) -> list[str]:
-    each = {
-        name: statistics.median(sum(run.values()) for run in runs) / (2 * FORMS[name].rows) * 1e6
-        for name, runs in spent.items()
-    }
-    lines = ["| form | rows of both sides | us of CPU a row | over Flink's own | wanted | of it |", "|" + " --- |" * 6]
-    for name, us in each.items():
-        form = FORMS[name]
-        parts = {part: statistics.median(run.get(part, 0.0) for run in spent[name]) for part in spent[name][0]}
-        of_it = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in sorted(parts.items()))
-        over = f"{us / each['native']:.2f}" if "native" in each else ""
-        lines.append(f"| {name} | {2 * form.rows:,} | {us:.2f} | {over} | {form.wanted or ''} | {of_it} |")
-    return lines
+WORKLOAD = "a million rows into a join"
+
+
+def runner_of(form: Form, folder: Path) -> Callable[..., Any]:
+    """A form's run, by `check`."""
+    if form.name in ("blocks", "intervals"):
+        for side in STRIDES:
+            rows = folder / f"{side}-{form.rows}" / "rows.parquet"
+            rows.parent.mkdir(exist_ok=True)
+            pq.write_table(side_table(side, form.rows), rows, row_group_size=1 << 16)
+        return partial(run_blocks, form, folder)
+    return partial({"native": run_native, "table": run_table, "eager": run_eager}[form.name], form)
 
 
 @dataclass(frozen=True)
@@ -285,33 +277,39 @@ PACES = (
 )
 
 
-def latency(plot: Path | None, seconds: int) -> list[str]:
+def latencies(suite: Suite, seconds: int) -> None:
     """What a pair has waited at 2,000 rows a second of both sides."""
-    lines = ["| strategy | max_latency | pairs | p50 | p90 | p99 | greatest |", "|" + " --- |" * 7]
     measured: dict[str, np.ndarray[Any, Any]] = {}
+    told = []
     for pace in PACES:
-        tables = environment(Form(pace.name, 1000 * seconds, pace.mode, None), pace=1000)
-        sides = [row_stream(tables, side) for side in STRIDES]
-        bound = f"{pace.bound_ms} ms"
-        pairs = timing_join(
-            *sides, **JOIN, lateness=LATENESS, strategy=pace.strategy, block_size=100_000, max_latency=bound
-        )
-        with pairs.map(_told, Types.TUPLE([Types.LONG(), Types.DOUBLE()])).execute_and_collect() as found:
-            waited = np.array([ms for us, ms in found if us > WARM_UP_US])
-        measured[f"{pace.name}, {bound}"] = waited
+        waited = measured[f"{pace.name}, {pace.bound_ms} ms"] = waits(pace, seconds)
         p50, p90, p99 = np.percentile(waited, [50, 90, 99])
-        lines.append(
-            f"| {pace.name} | {bound} | {len(waited):,} | {p50:.0f} ms | {p90:.0f} ms | {p99:.0f} ms "
-            f"| {max(waited):.0f} ms |"
+        told.append(
+            f"{pace.name}, max_latency {pace.bound_ms} ms: p50 {p50:.0f} ms, p90 {p90:.0f} ms, p99 {p99:.0f} ms, "
+            f"greatest {max(waited):.0f} ms of {len(waited):,} pairs"
         )
-        click.echo(lines[-1], err=True)
-    if plot is not None:
-        draw(measured, plot)
-    return lines
+        click.echo(told[-1])
+        for name, ms in (("p50", p50), ("p99", p99), ("greatest", max(waited)), ("max_latency", pace.bound_ms)):
+            workload = f"wait at 2,000 rows/s, {pace.name}, {pace.bound_ms} ms"
+            suite.record(workload + SEPARATOR + name, [float(ms) / 1000], rows_out=len(waited))
+    draw(measured, RESULTS / PLOT)
+    suite.finding("Latency on Flink at 2,000 rows a second", "; ".join(told) + ".", plots=[PLOT])
+
+
+PLOT = "flink_latency.svg"
+
+
+def waits(pace: Pace, seconds: int) -> np.ndarray[Any, Any]:
+    """Milliseconds of each pair after the warm-up."""
+    tables = environment(Form(pace.name, 1000 * seconds, pace.mode), pace=1000)
+    sides = [row_stream(tables, side) for side in STRIDES]
+    bound = f"{pace.bound_ms} ms"
+    pairs = timing_join(*sides, **JOIN, lateness=LATENESS, strategy=pace.strategy, block_size=10**5, max_latency=bound)
+    with pairs.map(_told, Types.TUPLE([Types.LONG(), Types.DOUBLE()])).execute_and_collect() as found:
+        return np.array([ms for us, ms in found if us > WARM_UP_US])
 
 
 WARM_UP_US = 8_000_000
-"""Of a side's first rows nothing is told: meanwhile Flink and the kernels start."""
 
 
 def draw(measured: dict[str, np.ndarray[Any, Any]], file: Path) -> None:
@@ -323,7 +321,9 @@ def draw(measured: dict[str, np.ndarray[Any, Any]], file: Path) -> None:
     figure, axes = plt.subplots(len(measured), figsize=(7, 1.8 * len(measured)), layout="constrained")
     for axis, (name, waited) in zip(axes, measured.items(), strict=True):
         axis.hist(waited, bins=60, color="tab:blue")
-        axis.axvline(float(name.split(", ")[-1].split()[0]), color="black", linestyle="--")
+        bound = float(name.split(", ")[-1].split()[0])
+        axis.axvline(bound, color="black", linestyle="--")
+        axis.set_xlim(0, max(bound, waited.max()) * 1.05)
         axis.set_title(name, fontsize="medium")
         axis.set_ylabel("pairs")
     axes[-1].set_xlabel("ms from the later row's arrival to the pair; dashed: max_latency")
@@ -338,23 +338,16 @@ def _told(row: Any) -> tuple[int, float]:
 @click.command(help=__doc__)
 @click.option("--form", "forms", multiple=True, type=click.Choice(list(FORMS)), help="All of them unless given.")
 @click.option("--rounds", default=3, show_default=True)
-@click.option("--latency", "latencies", is_flag=True, help="Measure latencies instead.")
+@click.option("--latency/--no-latency", default=None, help="Measure latencies alone, or none.")
 @click.option("--seconds", default=30, show_default=True, help="How long each latency is measured.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw histograms of the latencies.")
-@click.option("--out", type=click.Path(path_type=Path), help="Append the table to a file.")
-def main(
-    forms: tuple[str, ...], rounds: int, latencies: bool, seconds: int, plot: Path | None, out: Path | None
-) -> None:
-    """Print the table."""
-    lines = latency(plot, seconds) if latencies else measure(forms or tuple(FORMS), rounds)
-    machine = f"{platform.processor() or platform.machine()}; Python {platform.python_version()}, " + ", ".join(
-        f"{name} {version(name)}" for name in ("apache-flink", "pyarrow", "numpy", "numba")
-    )
-    text = "\n".join([machine, "", *lines, ""])
-    click.echo(text)
-    if out is not None:
-        with out.open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
+def main(forms: tuple[str, ...], rounds: int, latency: bool | None, seconds: int) -> None:
+    """Both."""
+    suite = Suite("flink_join", rounds)
+    if latency is not True:
+        measure(suite, forms or tuple(FORMS))
+    if latency is not False:
+        latencies(suite, seconds)
+    suite.save()
 
 
 if __name__ == "__main__":
