@@ -31,7 +31,7 @@ from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunc
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.bucket_labels import groups_of, labels
 from whenabouts.flink_plugin.clock import delay_ms
-from whenabouts.flink_plugin.row_packing import Latency, require_latency, set_bundles, threads
+from whenabouts.flink_plugin.row_packing import Latency, hops, require_latency, set_bundles, threads
 from whenabouts.flink_plugin.row_streams import as_given, blocks_of, environment_of
 from whenabouts.flink_plugin.wire import blob_type, by_bucket, packed_type, tagged_type
 
@@ -58,6 +58,8 @@ class Result:
     operator: DataStream
     hosting: Hosting
     name: str
+    buffer_ms: int | None
+    """How long a network buffer behind it may wait; None: as long as in the rest of the job."""
 
     @cached_property
     def output(self) -> Blocks:
@@ -87,7 +89,8 @@ class Result:
             if row[0] == tag:
                 yield read(bytes(row[1]))
 
-        return beside(self.operator.flat_map(of_tag, kind).name(f"{self.name}-{_TAG_NAMES[tag]}"), self.operator)
+        told = beside(self.operator.flat_map(of_tag, kind).name(f"{self.name}-{_TAG_NAMES[tag]}"), self.operator)
+        return told if self.buffer_ms is None else told.set_buffer_timeout(self.buffer_ms)
 
 
 _results: WeakKeyDictionary[Any, Result] = WeakKeyDictionary()
@@ -125,9 +128,10 @@ def timing_join(
     life of a savepoint. `dedupe`: columns that identify a row, where sources deliver rows again
     (`whenabouts.core.deduplication`). `name` begins the uid of every operator: two joins in a job need two.
 
-    `max_latency`: how long a row may wait for others, of the clock on the wall: half of it to be packed (rows of Tables
-    and DataStreams; 1 s if there is no `max_latency`), half of it in a lazy strategy. With it `buckets` is 4 unless
-    given. QueryError WA-2141 where it cannot be kept.
+    `max_latency`: how long a row may wait for others, by the clock on the wall, on its way through the query: half
+    of it in bundles, a quarter in a lazy strategy; a quarter is left for Flink's exchanges and the work itself. Without
+    it rows wait half a second at most for each bundle on their way. With it `buckets` is 4 unless given. QueryError
+    WA-2141 where it cannot be kept.
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. Modes that
@@ -221,7 +225,8 @@ def hosted(
     """The operator of a query in the job of its inputs; `run` before output and rejects part."""
     _check(query, inputs, buckets, watermarks)
     env = environment_of(inputs[0])
-    latency = Latency.of(max_latency, threads=threads(env))
+    embedded, table_out = threads(env), isinstance(inputs[0], Table)
+    latency = Latency.of(max_latency, hops=hops(threads=embedded, table_out=table_out))
     if all(isinstance(source, Blocks) for source in inputs):
         require_latency(env, latency)
     else:
@@ -239,10 +244,12 @@ def hosted(
         _packed(source, hosting, place, keys, own_clock=watermarks == "lateness", name=name)
         for place, source in enumerate(blocks)
     ]
+    if latency.buffer_ms is not None:
+        sides = [side.set_buffer_timeout(latency.buffer_ms) for side in sides]
     rows = sides[0].union(*sides[1:]) if len(sides) > 1 else sides[0]
     function = BucketFunction(hosting, latency.operator_ms)
     operator = by_bucket(rows).process(function, tagged_type()).name(name).uid(name)
-    return Result(operator, hosting, name)
+    return Result(operator, hosting, name, latency.buffer_ms)
 
 
 def _packed(

@@ -20,44 +20,57 @@ from whenabouts.core.errors import Code, EngineError, QueryError
 ROWS = 10_000
 """Rows that are packed together at most."""
 
-WAIT_MS = 1000
-"""How long a row waits at most for others to be packed with, unless `max_latency` asks for less."""
+WAIT_MS = 250
+"""How long a bundle is at most, unless `max_latency` asks for less. Less would cost steps of few rows, more nothing but
+time: where rows come fast enough to matter, a bundle is full before."""
 
-PYTHON_OPERATORS = 4
-"""Python functions one behind the other on a row's way: the packing ones, the operator, and what reads its output."""
+BUFFER_SHARE = 20
+"""What part of `max_latency` a network buffer may wait before it goes out."""
 
 _SIZE, _TIME = "python.fn-execution.bundle.size", "python.fn-execution.bundle.time"
 _BATCH = "python.fn-execution.arrow.batch.size"
 
 
+def hops(*, threads: bool, table_out: bool) -> int:
+    """Python functions with bundles, one behind the other on a row's way.
+
+    In thread mode these are the vectorised ones: what packs rows, and what fills the rows of a Table. In process mode
+    all are: two that pack, the operator, which a timer enters once more, and what reads its output.
+    """
+    return (1 if threads else 5) + table_out
+
+
 @dataclass(frozen=True)
 class Latency:
-    """How `max_latency` is spent: `bundle_ms` in a bundle, `operator_ms` (None: no bound) waiting in the operator.
+    """How `max_latency` is spent (None: no bound): `bundle_ms` in each bundle, `operator_ms` waiting in the operator,
+    `buffer_ms` in a network buffer.
 
-    >>> Latency.of("100 ms", threads=True), Latency.of("100 ms", threads=False)
-    (Latency(bundle_ms=50, operator_ms=50), Latency(bundle_ms=12, operator_ms=50))
+    A bundle can last twice as long as Flink was told: a clock with that period ends it, but only if it is as old.
+
+    >>> Latency.of("100 ms", hops=1), Latency.of("100 ms", hops=5)
+    (Latency(bundle_ms=25, operator_ms=25, buffer_ms=5), Latency(bundle_ms=5, operator_ms=25, buffer_ms=5))
     """
 
     bundle_ms: int
     operator_ms: int | None
+    buffer_ms: int | None
 
     @staticmethod
-    def of(max_latency: Duration | None, *, threads: bool) -> Latency:
-        """Half of it for bundles, of which there is one in thread mode, and half for the operator.
+    def of(max_latency: Duration | None, *, hops: int) -> Latency:
+        """Half of it for bundles, a quarter for the operator; the rest is for buffers and for the work itself.
 
         Raises QueryError WA-2141 where less than a millisecond, which is Flink's least, would be left for a bundle.
         """
         if max_latency is None:
-            return Latency(WAIT_MS, None)
+            return Latency(WAIT_MS, None, None)
         ms = parse_non_negative(max_latency, name="max_latency") // 1000
-        bundles = 1 if threads else PYTHON_OPERATORS
-        if ms < 2 * bundles:
+        if ms < 4 * hops:
             raise QueryError(
                 Code.LATENCY_NOT_KEPT,
                 f"max_latency is {ms} ms",
-                f"rows are gathered before they are joined: give {2 * bundles} ms or more, or leave it out",
+                f"rows are gathered before they are joined: give {4 * hops} ms or more, or leave it out",
             )
-        return Latency(min(WAIT_MS, ms // (2 * bundles)), ms // 2)
+        return Latency(min(WAIT_MS, ms // (4 * hops)), ms // 4, ms // BUFFER_SHARE)
 
 
 def threads(env: StreamExecutionEnvironment) -> bool:

@@ -33,6 +33,7 @@ from whenabouts.flink_plugin.column_types import (
 )
 from whenabouts.flink_plugin.own_thread import runner
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
+from whenabouts.flink_plugin.table_rows import table_of
 
 BLOCK, ROWTIME = "block", "_wa_rowtime"
 
@@ -80,17 +81,6 @@ def rows_of(blocks: Blocks) -> DataStream:
         rows = blocks.stream.flat_map(_ToRows(blocks.schema), row_type(blocks.schema))
         _rows[blocks] = beside(rows, blocks.stream)
     return _rows[blocks]
-
-
-def table_of(blocks: Blocks, table_env: StreamTableEnvironment, event_time: str | None = None) -> Table:
-    """A Table; the column `event_time` is its time attribute (in milliseconds, as Flink's are) under our watermark."""
-    schema = Schema.new_builder()
-    for field in blocks.schema:
-        type_ = DataTypes.TIMESTAMP_LTZ(3) if field.name == event_time else table_type(field)
-        schema = schema.column(field.name, type_)
-    if event_time is not None:
-        schema = schema.watermark(event_time, "SOURCE_WATERMARK()")
-    return table_env.from_data_stream(rows_of(blocks), schema.build())
 
 
 @dataclass(frozen=True)
@@ -160,6 +150,8 @@ class _PackColumns:
         nulls = dict(zip(self.masked, series[width:], strict=True))
         arrays = []
         for values, field in zip(series[:width], self.schema, strict=True):
+            if getattr(values.dtype, "tz", None) is not None:  # Flink took an instant's number for local time
+                values = values.dt.tz_localize(None)
             mask = nulls[field.name].to_numpy(bool) if field.name in nulls else None
             arrays.append(pa.Array.from_pandas(values, mask=mask, type=field.type))
         blob = encode(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
