@@ -3,7 +3,8 @@
     python benchmarks/sliding_aggregate.py [--groups 100]
 
 Readings of each group every 30 s for ten days, a slide of 5 minutes, windows of 1 hour to 5 days: the same tuples come
-and go at each slide, while the window holds up to 120 times as many. CPU-seconds of the call, per slide and group.
+and go at each slide, while the window holds up to 120 times as many. CPU-seconds of the call, per slide and group;
+all goes to `benchmarks/results/sliding_aggregate.json`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 import click
 import numpy as np
 import pyarrow as pa
+from measuring import SEPARATOR, Suite
 
 from whenabouts.core.local import temporal_aggregate
 
@@ -35,6 +37,7 @@ def main(groups: int) -> None:
     """Print the cost by window and function."""
     pa.set_cpu_count(1)
     table = readings(groups)
+    suite = Suite("sliding_aggregate", rounds=3)
     click.echo(f"{table.num_rows:,} rows, {groups} groups, a slide of 5 minutes")
     for functions in (("max", "sum", "count"), ("median",)):
         asked = {name: name for name in functions}
@@ -46,10 +49,13 @@ def main(groups: int) -> None:
                     table, time="t", group="g", values="v", window=window, slide="5m", aggregates=asked
                 ).num_rows
                 seconds.append(time.process_time() - start)
+            series = f"{'+'.join(functions)}, {groups} groups{SEPARATOR}window {window}"
+            suite.record(series, [spent / rows for spent in seconds], rows_in=table.num_rows, rows_out=rows)
             median = float(np.median(seconds))
             click.echo(
                 f"  {'+'.join(functions):14s} window {window:>3s}: {median / rows * 1e6:6.2f} us a slide and group"
             )
+    suite.save()
 
 
 if __name__ == "__main__":

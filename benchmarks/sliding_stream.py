@@ -1,12 +1,12 @@
 """A sliding window on a stream, one slide a step: does a step's cost follow the tuples that changed, or the window?
 
-    python benchmarks/sliding_stream.py [--groups 100] [--steps 40] [--changed 0.3]
+    python benchmarks/sliding_stream.py [--groups 100] [--steps 40] [--changed 0.3] [--only NAME ...]
 
-Readings of each group every 30 s, a slide of 5 minutes, windows of 1 hour to 5 days. The window is filled in one step;
-then each step takes in the ten readings of each group of one slide and gives the extent that is final: the same tuples
-come and go at each, while the window holds up to 120 times as many. `in memory`: the process has the window of the
-step before; `from state`: it reads it anew, as after a restart. CPU-milliseconds of a step, median; the state lies in a
-dict. What both ways give is compared.
+Readings of each group every 30 s, a slide of 5 minutes, windows of 1 hour to 5 days, or of as many rows. The window is
+filled in one step; then each step takes in the ten readings of each group of one slide and gives the extent that is
+final: the same tuples come and go at each, while the window holds up to 120 times as many. `in memory`: the process has
+the window of the step before; `from state`: it reads it anew, as after a restart. CPU-time of a step; the state lies in
+a dict. What both ways give is compared. All goes to `benchmarks/results/sliding_stream.json`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from measuring import SEPARATOR, Suite
 
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.protocol import Arrival, Operator, Query
@@ -37,14 +38,25 @@ def near(left: pa.Table, right: pa.Table) -> Any:
     return pc.and_(pc.greater(apart, 0), pc.less_equal(apart, 3))
 
 
-def queries(window: str, slide: str = "5m") -> dict[str, Query]:
-    """What is measured."""
-    common: dict[str, Any] = {"time": "t", "group": "g", "values": "v", "window": window, "slide": slide}
+def queries(hours: int, groups: int, *, filling: bool = False) -> dict[str, Query]:
+    """What is measured; `filling`: the same with a slide so long that little comes out while a window is filled."""
+    slide = f"{hours * 3600 // 16}s" if filling else "5m"
+    columns: dict[str, Any] = {"time": "t", "group": "g", "values": "v"}
+    common = columns | {"window": f"{hours}h", "slide": slide}
+    of_each = {"rows": hours * 120, "slide": hours * 120 if filling else 10}
+    of_all = columns | {name: size * groups for name, size in of_each.items()}
+    three = {name: name for name in ("max", "sum", "count")}
     return {
-        "max, sum, count": TemporalAggregate(**common, aggregates={name: name for name in ("max", "sum", "count")}),
+        "max, sum, count": TemporalAggregate(**common, aggregates=three),
         "median": TemporalAggregate(**common, aggregates={"median": "median"}),
         "coalesce": Coalesce(**common),
         "join": TemporalJoin(**common, on="v", matches=near, min_duration="1m"),
+        "max, sum, count of rows": TemporalAggregate(**of_all, aggregates=three),
+        "max, sum, count of rows of each group": TemporalAggregate(
+            **columns, **of_each, per_group=True, aggregates=three
+        ),
+        "join of rows": TemporalJoin(**of_all, on="v", matches=near, min_duration="1m"),
+        "max, sum, count, lazy": TemporalAggregate(**common, aggregates=three, scheme="lazy"),
     }
 
 
@@ -56,9 +68,9 @@ def readings(groups: int, first_us: int, last_us: int, changed: float) -> pa.Tab
     return pa.table({"t": np.repeat(at, groups), "g": np.tile(np.arange(groups), len(at)), "v": value.reshape(-1)})
 
 
-def milliseconds(name: str, groups: int, hours: int, steps: int, changed: float, remembers: bool) -> tuple[Any, ...]:
-    """Median CPU-milliseconds of a step that makes one slide final; of each, rows that come out and their sums."""
-    window, start = f"{hours}h", hours * 3600 * SECOND
+def steps_of(name: str, groups: int, hours: int, steps: int, changed: float, remembers: bool) -> list[Any]:
+    """CPU-seconds of each step that makes one slide final, the rows that come out, and their sums."""
+    start = hours * 3600 * SECOND
     schema = readings(1, 0, EVERY, changed).schema
     store = DictStore()
 
@@ -75,12 +87,12 @@ def milliseconds(name: str, groups: int, hours: int, steps: int, changed: float,
         numbers = [column for column in given.columns if not pa.types.is_string(column.type)]
         return spent, given.num_rows, sum(int(pc.sum(column).as_py() or 0) for column in numbers)
 
-    # The state does not know of the slide: filled by longer ones, which give less and keep 15/16 of the window.
-    coarse, query = queries(window, f"{hours * 3600 // 16}s")[name], queries(window)[name]
-    filling, operator = (q.operator([schema] * len(q.inputs), streaming=True) for q in (coarse, query))
-    step(filling, 0, start + 1)
-    costs = [step(operator, start + 1 + k * SLIDE, start + 1 + (k + 1) * SLIDE) for k in range(steps)]
-    return float(np.median([cost for cost, *_ in costs])) * 1e3, [rest for _, *rest in costs]
+    # The state does not know of the slide.
+    asked = (queries(hours, groups, filling=filling)[name] for filling in (True, False))
+    coarse, operator = (query.operator([schema] * len(query.inputs), streaming=False) for query in asked)
+    step(coarse, 0, start + 1)
+    step(operator, start + 1, start + 1 + SLIDE)  # the first one reads the state
+    return [step(operator, start + 1 + k * SLIDE, start + 1 + (k + 1) * SLIDE) for k in range(1, steps + 1)]
 
 
 @click.command()
@@ -88,20 +100,28 @@ def milliseconds(name: str, groups: int, hours: int, steps: int, changed: float,
 @click.option("--steps", default=40, show_default=True)
 @click.option("--changed", default=0.3, show_default=True, help="How often a reading differs from the one before.")
 @click.option("--only", multiple=True, help="Of these queries only.")
-def main(groups: int, steps: int, changed: float, only: tuple[str, ...]) -> None:
+@click.option("--hours", type=int, multiple=True, default=HOURS, show_default=True, help="Of these windows only.")
+def main(groups: int, steps: int, changed: float, only: tuple[str, ...], hours: tuple[int, ...]) -> None:
     """Print a table: milliseconds a step by window."""
     pa.set_cpu_count(1)
+    suite = Suite("sliding_stream", steps)
     click.echo(f"{groups} groups, {groups * 10:,} readings a slide; CPU-ms a step, median of {steps}")
     click.echo("| query | window | tuples held | rows a slide | in memory | from state |")
     click.echo("| --- | --- | --- | --- | --- | --- |")
-    for name in only or queries("1h"):
-        for hours in HOURS:
-            memory, given = milliseconds(name, groups, hours, steps, changed, remembers=True)
-            state, again = milliseconds(name, groups, hours, max(steps // 4, 3), changed, remembers=False)
+    for name in only or queries(1, groups):
+        for width in hours:
+            memory = steps_of(name, groups, width, steps, changed, remembers=True)
+            state = steps_of(name, groups, width, max(steps // 4, 3), changed, remembers=False)
+            given, again = ([rest for _, *rest in each] for each in (memory, state))
             if given[: len(again)] != again:
-                raise click.ClickException(f"{name} over {hours} h differs when it is read from state")
-            rows, held = given[-1][0], hours * 120 * groups
-            click.echo(f"| {name} | {hours} h | {held:,} | {rows:,} | {memory:.2f} | {state:.2f} |")
+                raise click.ClickException(f"{name} over {width} h differs when it is read from state")
+            rows, held = given[-1][0], width * 120 * groups
+            for way, each in (("in memory", memory), ("from state", state)):
+                spent = [cpu for cpu, *_ in each]
+                suite.record(f"{name}, {width} h{SEPARATOR}{way}", spent, tuples_held=held, rows_out=rows)
+            cells = " | ".join(f"{np.median([cpu for cpu, *_ in each]) * 1e3:.2f}" for each in (memory, state))
+            click.echo(f"| {name} | {width} h | {held:,} | {rows:,} | {cells} |")
+    suite.save()
 
 
 if __name__ == "__main__":

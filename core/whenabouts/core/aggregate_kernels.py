@@ -30,11 +30,11 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 
-BASE, ROOM, BEGIN, END, SCANNED, HEAD, NEXT, INSIDE, SUM, HIGH_FROM, HIGH_TO, LOW_FROM, LOW_TO = range(13)
+BASE, ROOM, BEGIN, END, SCANNED, HEAD, NEXT, INSIDE, SUM, HIGH_FROM, HIGH_TO, LOW_FROM, LOW_TO, COUNTED = range(14)
 """Of a group: the places that are its own, and its tuples among them; up to where (exclusive) tuples were looked at,
 the last head before that, the first head behind the first tuple of the last range; how many runs are inside and their
-durations' sum; the monotone queues, as rings."""
-WIDTH = 13
+durations' sum; the monotone queues, as rings; how many tuples it has had."""
+WIDTH = 14
 
 _ONE = np.uint64(1)
 """Places without a sign are not looked at for being negative, so that durations move many at once."""
@@ -247,7 +247,7 @@ def aggregate_ranges(
                 twice_median[r] += _smallest(ordered, base, n, k, ends, one, other)
 
 
-@compiled((WRITE_INT64_2D, *_TUPLES, *_QUEUES, READ_INT64, INT64, BOOL, BOOL))
+@compiled((WRITE_INT64_2D, *_TUPLES, *_QUEUES, READ_INT64, READ_INT64, BOOL, BOOL))
 def leave_before(
     groups: IntArray,
     times: IntArray,
@@ -257,15 +257,13 @@ def leave_before(
     low: IntArray,
     ordered: IntArray,
     which: IntArray,
-    before: int,
+    stays: IntArray,
     extremes: bool,
     median: bool,
 ) -> None:
-    """Tuples before a time are about to go: no later range holds them. Amortised O(tuples that go + groups)."""
-    for of in which:
-        first = groups[of, BEGIN]
-        while first < groups[of, END] and times[first] < before:
-            first += 1
+    """Tuples before the places `stays[i]` are about to go: no later range holds them. Amortised O(these + groups)."""
+    for i in range(len(which)):
+        of, first = which[i], stays[i]
         if first < groups[of, SCANNED]:
             _begin_at(groups, times, linked, passes, high, low, ordered, of, first, extremes, median)
             groups[of, HEAD] = max(groups[of, HEAD], first)

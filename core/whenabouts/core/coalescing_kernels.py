@@ -230,27 +230,6 @@ def runs_of_ranges(
     return found
 
 
-@compiled((READ_INT64, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64))
-def ranges_between(
-    keys: IntArray, starts: IntArray, least: IntArray, greatest: IntArray, lows: IntArray, highs: IntArray
-) -> None:
-    """Where the tuples with `least[k] <= key <= greatest[k]` of each group lie; keys rise, and both bounds with k.
-
-    Range `group * len(least) + k`. O(tuples + ranges): two pointers a group.
-    """
-    instants = len(least)
-    for group in range(len(starts) - 1):
-        low = high = starts[group]
-        stop = starts[group + 1]
-        for k in range(instants):
-            while high < stop and keys[high] <= greatest[k]:
-                high += 1
-            while low < stop and keys[low] < least[k]:
-                low += 1
-            lows[group * instants + k] = low
-            highs[group * instants + k] = max(low, high)
-
-
 @compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
 def first_from(times: IntArray, low: int, high: int, us: int) -> Any:
     """The first place in `[low, high)` whose time is not before `us`, or `high`."""
@@ -261,6 +240,35 @@ def first_from(times: IntArray, low: int, high: int, us: int) -> Any:
         else:
             high = middle
     return low
+
+
+@compiled((READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64))
+def ranges_between(
+    keys: IntArray,
+    starts: IntArray,
+    stops: IntArray,
+    least: IntArray,
+    greatest: IntArray,
+    lows: IntArray,
+    highs: IntArray,
+) -> None:
+    """Where the tuples with `least[k] <= key <= greatest[k]` of each group lie; keys rise, and both bounds with k.
+
+    The tuples of a group are `[starts[g], stops[g])`, the range is `group * len(least) + k`. O(groups log tuples +
+    tuples that come and go + ranges).
+    """
+    instants = len(least)
+    for group in range(len(starts) if instants > 0 else 0):
+        stop = stops[group]
+        low = first_from(keys, starts[group], stop, least[0])
+        high = first_from(keys, low, stop, greatest[0])
+        for k in range(instants):
+            while high < stop and keys[high] <= greatest[k]:
+                high += 1
+            while low < stop and keys[low] < least[k]:
+                low += 1
+            lows[group * instants + k] = low
+            highs[group * instants + k] = max(low, high)
 
 
 @compiled(INT64(

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from whenabouts.core import metrics
 from whenabouts.core.events import EventReader, times
 from whenabouts.core.extents import Extents
-from whenabouts.core.kept_tuples import Clock, KeptTuples, Merged, rows_kept
+from whenabouts.core.kept_tuples import FIRST, Clock, KeptTuples, Merged, Since, rows_kept
+from whenabouts.core.moving_ranges import (
+    Arrivals,
+    ranges_at_instants,
+    ranges_at_marks,
+    ranges_in_time,
+    ranges_of_group_slides,
+    ranges_of_last,
+    ranges_of_stream_slides,
+)
 from whenabouts.core.moving_window import Keeps, MovingWindow
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
 from whenabouts.core.segmented_state import rows_in_state
@@ -36,9 +45,6 @@ from whenabouts.core.window_ranges import (
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
-
-FIRST = NO_WATERMARK + 1
-"""Before all times."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +124,8 @@ class ExtentStream:
         weighted = how.extents.is_history and how.eager
         form = TupleForm(reader.schema, how.group, how.values, how.eager, how.equivalence.needs_all_values, weighted)
         self._form = form
-        # What slides over the past in time keeps its window in memory from step to step.
-        self._moves = how.eager and how.extents.window.width_us is not None and how.extents.slide_us is not None
+        # What slides over the past keeps its window in memory from step to step.
+        self._moves = how.extents.slides and not how.extents.is_history
         self._definition = fingerprint(reader.input, reader.schema, how, self._keeps)
         self._moved: tuple[str, MovingWindow] | None = None
 
@@ -156,7 +162,7 @@ class ExtentStream:
         if window is None:
             look = self._look(kept, new, was, now, step, marks)
         else:
-            look = self._moving_look(window, kept, new, was, now, step)
+            look = self._moving_look(window, kept, new, was, now, step, marks)
         self._moved = None
         if until != END_OF_TIME:
             stamp = kept.save(now)
@@ -180,35 +186,88 @@ class ExtentStream:
             return None
         found = windows().take(kept.stamp + self._definition) if kept.stamp else None
         if isinstance(found, MovingWindow) and found.keeps.same(self._keeps):
-            found.drop_before(self._floor(was))
+            self._drop_old(found, was)
             return found
-        if kept.rows_held and not self._is_due(was, now):
+        if kept.rows_held and self.how.extents.window.rows is None and not self._is_due(was, now):
             return None
-        how = self.how
-        window = MovingWindow(self.rows.reader.schema, how.group, how.values, how.equivalence, self._keeps)
+        how, extents = self.how, self.how.extents
+        schema, over_all = self.rows.reader.schema, extents.window.over_all_groups
+        window = MovingWindow(
+            schema, how.group, how.values, how.equivalence, self._keeps, eager=how.eager, numbered=over_all
+        )
         if kept.rows_held:
             tuples = kept.all_from(self._floor(was))
-            linked, compared = links_of(tuples, how.values, how.equivalence)
-            step.metrics[metrics.COMPARED] += compared
-            window.append(tuples, linked)
+            linked = None
+            if how.eager:
+                linked, compared = links_of(tuples, how.values, how.equivalence)
+                step.metrics[metrics.COMPARED] += compared
+            before = was.counted - len(tuples)
+            window.append(tuples, linked, Arrivals.of(tuples, how.group, before).numbers if over_all else None)
+            counts = kept.counts()
+            if counts is not None:
+                window.count_from(counts.select(how.group), counts.column(-1).to_numpy())
+            self._drop_old(window, was)
         return window
 
+    def _drop_old(self, window: MovingWindow, was: Clock) -> None:
+        """Drop what no extent holds that comes out after `was`."""
+        asked = self.how.extents.window
+        if asked.rows is None:
+            window.drop_before(self._floor(was))
+        elif asked.per_group:
+            window.drop_but(asked.rows)
+        else:
+            window.drop_below(was.counted - asked.rows + 1)
+
     def _moving_look(
-        self, window: MovingWindow, kept: KeptTuples, new: TemporalTuples, was: Clock, now: Clock, step: Step
+        self,
+        window: MovingWindow,
+        kept: KeptTuples,
+        new: TemporalTuples,
+        was: Clock,
+        now: Clock,
+        step: Step,
+        marks: Marks | None,
     ) -> Look | None:
-        """As `_look`, in memory: only new tuples are compared, and only those of the current slot are written."""
-        extents, look = self.how.extents, None
-        assert extents.slide_us is not None
-        step.metrics[metrics.COMPARED] += window.append(new)
+        """As `_look`, in memory: only new tuples are written, and if the scheme is eager only they are compared."""
+        extents, group, look, arrived = self.how.extents, self.how.group, None, None
+        if extents.window.over_all_groups:
+            arrived = Arrivals.of(new, group, was.counted)
+        step.metrics[metrics.COMPARED] += window.append(new, None, None if arrived is None else arrived.numbers)
         if self._is_due(was, now):
-            slides = window.ranges(extents.slide_us, extents.window.reach_us, *self._slides(was, now))
-            look = Look(window, window.linked, slides)
+            if not self.how.eager:
+                step.metrics[metrics.COMPARED] += window.compare()
+            look = Look(window, window.linked, self._moving_ranges(window, arrived, was, now, marks))
         if now.until != END_OF_TIME:
-            slot_us = kept.slot_us
-            current, goes_on = window.since(max(was.until // slot_us * slot_us, NO_WATERMARK))
-            none = np.zeros(len(current), bool)
-            kept.keep_recent(Merged(current, none, ~none, None), goes_on, self._floor(now), now.until, step)
+            kept.keep(window.since, new, self._floor(now), step)
+            if len(new) and extents.window.per_group and extents.slide_rows is not None:
+                kept.count(*window.counted())
         return look
+
+    def _moving_ranges(
+        self, window: MovingWindow, arrived: Arrivals | None, was: Clock, now: Clock, marks: Marks | None
+    ) -> Ranges:
+        extents, rows, group = self.how.extents, self.how.extents.window.rows, self.how.group
+        if rows is None:
+            assert extents.slide_us is not None
+            return ranges_in_time(window, extents.slide_us, extents.window.reach_us, *self._slides(was, now))
+        if marks is not None and arrived is not None:
+            return ranges_at_marks(window, rows, marks, arrived, group)
+        if extents.slide_rows is not None:
+            if arrived is not None:
+                return ranges_of_stream_slides(window, rows, extents.slide_rows, arrived)
+            return ranges_of_group_slides(window, rows, extents.slide_rows, was.until)
+        instants = self._instants(window.first_us, was, now)
+        if arrived is not None:
+            return ranges_at_instants(window, rows, instants, arrived)
+        return ranges_of_last(window, rows, instants)
+
+    def _instants(self, first_us: int, was: Clock, now: Clock) -> IntArray:
+        """The instants at which extents of windows of rows become final, none of them before the first tuple."""
+        assert self.how.extents.slide_us is not None
+        first, last = self._slides(was, now)
+        first = max(first, first_slide(first_us, self.how.extents.slide_us))
+        return np.arange(first, max(first, last + 1)) * self.how.extents.slide_us
 
     def _slides(self, was: Clock, now: Clock) -> tuple[int, int]:
         """The numbers of the first and the last slide whose extents become final in this step."""
@@ -220,28 +279,35 @@ class ExtentStream:
     def _look(
         self, kept: KeptTuples, new: TemporalTuples, was: Clock, now: Clock, step: Step, marks: Marks | None
     ) -> Look | None:
-        extents = self.how.extents
-        due = self._is_due(was, now)
-        merged = kept.merged(new, self._floor(was), whole=due)
-        tuples = merged.tuples
-        look = linked = None
-        if due or self.how.eager:
-            linked, compared = links_of(tuples, self.how.values, self.how.equivalence)
+        extents, due, look = self.how.extents, self._is_due(was, now), None
+        if due or extents.is_history:
+            merged = kept.merged(new, self._floor(was))
+            linked, compared = links_of(merged.tuples, self.how.values, self.how.equivalence)
             step.metrics[metrics.COMPARED] += compared
             if due:
-                look = self._extents(kept, merged, linked, was, now, marks)
+                look = self._extents(merged, linked, was, now, marks)
         if now.until == END_OF_TIME:
             return look
-        linked = np.zeros(len(tuples), bool) if linked is None else linked
         if extents.at_us is not None and extents.at_us < now.until:
             kept.forget(step)
         elif extents.is_history:
             kept.keep_last_runs(merged, linked, step)
-        elif extents.window.width_us is not None:
-            kept.keep_recent(merged, linked, self._floor(now), now.until, step)
         else:
-            kept.keep_rows(merged, linked, step)
+            kept.keep(self._since(kept, new, was, step), new, self._floor(now), step)
         return look
+
+    def _since(self, kept: KeptTuples, new: TemporalTuples, was: Clock, step: Step) -> Since:
+        """The tuples at or after a time, from the state, and which go on the ones before them, if that is kept."""
+
+        def since(us: int) -> tuple[TemporalTuples, BoolArray]:
+            tuples = kept.merged(_between(new, us, END_OF_TIME), max(us, self._floor(was))).tuples
+            if not self.how.eager:
+                return tuples, np.zeros(len(tuples), bool)
+            linked, compared = links_of(tuples, self.how.values, self.how.equivalence)
+            step.metrics[metrics.COMPARED] += compared
+            return tuples, linked
+
+        return since
 
     def _is_due(self, was: Clock, now: Clock) -> bool:
         """Whether an extent becomes final in this step."""
@@ -253,9 +319,7 @@ class ExtentStream:
             return ending or first_slide(was.until, extents.slide_us) < first_slide(now.until, extents.slide_us)
         return ending or extents.is_history or extents.slide_rows is not None
 
-    def _extents(
-        self, kept: KeptTuples, merged: Merged, linked: BoolArray, was: Clock, now: Clock, marks: Marks | None
-    ) -> Look:
+    def _extents(self, merged: Merged, linked: BoolArray, was: Clock, now: Clock, marks: Marks | None) -> Look:
         tuples, extents, window, names = merged.tuples, self.how.extents, self.how.extents.window, self.how.group
         if extents.is_history:
             final = now.until == END_OF_TIME or (extents.at_us is not None and extents.at_us < now.until)
@@ -263,18 +327,13 @@ class ExtentStream:
         if marks is not None:
             return Look(tuples, linked, ranges_up_to(tuples, window, marks, names))
         if extents.slide_rows is not None:
-            numbering = kept.numbering(merged)
-            if window.per_group and now.until != END_OF_TIME:
-                kept.count_groups(tuples, numbering)
-            return Look(tuples, linked, ranges_of_row_slides(tuples, window, extents.slide_rows, numbering, names))
+            return Look(tuples, linked, ranges_of_row_slides(tuples, window, extents.slide_rows, names))
         if extents.slide_us is None:
             at = now.latest if extents.at_us is None else extents.at_us
             return Look(tuples, linked, ranges_at(tuples, window, np.array([at]), names))
-        first, last = self._slides(was, now)
         if window.width_us is not None:
-            return Look(tuples, linked, ranges_of_slides(tuples, window, extents.slide_us, first, last))
-        first = max(first, first_slide(int(tuples.times.min(initial=END_OF_TIME)), extents.slide_us))
-        instants = np.arange(first, max(first, last + 1)) * extents.slide_us  # none where there are no tuples
+            return Look(tuples, linked, ranges_of_slides(tuples, window, extents.slide_us, *self._slides(was, now)))
+        instants = self._instants(int(tuples.times.min(initial=END_OF_TIME)), was, now)
         return Look(tuples, linked, ranges_at(tuples, window, instants, names))
 
     def _floor(self, clock: Clock) -> int:
@@ -307,11 +366,16 @@ class ExtentStream:
     @staticmethod
     def _not_after(tuples: TemporalTuples, at_us: int | None) -> TemporalTuples:
         """Tuples behind the one instant that is asked for count for nothing."""
-        if at_us is None or not (tuples.times > at_us).any():
-            return tuples
-        keep = tuples.times <= at_us
-        before = np.concatenate([[0], np.cumsum(keep)])
-        return TemporalTuples(tuples.table, tuples.rows[keep], tuples.times[keep], before[tuples.starts])
+        return tuples if at_us is None else _between(tuples, NO_WATERMARK, at_us)
+
+
+def _between(tuples: TemporalTuples, least_us: int, greatest_us: int) -> TemporalTuples:
+    """The tuples of these times."""
+    keep = (tuples.times >= least_us) & (tuples.times <= greatest_us)
+    if keep.all():
+        return tuples
+    before = np.concatenate([[0], np.cumsum(keep)])
+    return TemporalTuples(tuples.table, tuples.rows[keep], tuples.times[keep], before[tuples.starts])
 
 
 def first_slide(us: int, slide_us: int) -> int:

@@ -38,11 +38,6 @@ class Extents:
         """Whether there are many extents, told apart by `window_end`."""
         return self.slide_us is not None or self.slide_rows is not None
 
-    @property
-    def slot_us(self) -> int:
-        """A sixteenth of a time-based window: its tuples are dropped in about so many pieces."""
-        return max((self.window.width_us or 0) // 16, 250_000)
-
 
 def extents_of(
     window: Duration | None,

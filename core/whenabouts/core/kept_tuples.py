@@ -1,13 +1,16 @@
 """Settled tuples that an extent to come can still hold, kept in the form of a scheme from step to step.
 
-Of a time-based window, tuples of past slots lie in segments that are written once and dropped as a whole; the tuples
-of the current slot, whose runs still grow, lie apart and are rewritten. Of tuple-based windows, and where there is no
-window, all that is kept is rewritten.
+Those of a window are a log in order of time: a step writes the tuples that it settled behind the others, as one
+segment, and puts small segments at the end together, so that there are few and a run is in few pieces; each tuple is
+written O(log tuples) times. Of a time-based window whole segments are dropped. Of a tuple-based one it hangs on what
+comes which tuples go: the log is written anew once it holds twice what it did then, O(1) amortised a tuple. Where there
+is no window, the last run of each group is kept, and rewritten.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,18 +23,24 @@ from whenabouts.core.keys import Keys
 from whenabouts.core.protocol import NO_WATERMARK, SegmentStore, Step
 from whenabouts.core.segmented_state import Layout, SegmentedState, rows_in_state
 from whenabouts.core.segments import decode, encode, unwrap, wrap
-from whenabouts.core.stored_tuples import TupleForm
+from whenabouts.core.stored_tuples import COUNTED, TupleForm
 from whenabouts.core.stores import StampedStore, StorePart
 from whenabouts.core.temporal_tuples import Groups, TemporalTuples, groups_of, order_of
-from whenabouts.core.window_ranges import Numbering, places_of
+from whenabouts.core.window_ranges import places_of
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
-PAST, CURRENT = 0, 1
-"""Inputs of the segmented state: tuples of past slots and of the current one."""
+FIRST = NO_WATERMARK + 1
+"""Before all times."""
 
-COUNTED = "_wa_counted"
+LEAST_BYTES = 1 << 12
+"""Segments up to this size are put together in any case."""
+LEAST_TUPLES = 256
+"""So many tuples more than twice those of a tuple-based window may lie in its log."""
+
+Since = Callable[[int], tuple[TemporalTuples, BoolArray]]
+"""All tuples at or after a time, kept and new, and which of them go on the one before."""
 
 
 class Clock(NamedTuple):
@@ -43,11 +52,9 @@ class Clock(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """Kept and new tuples in order: which are of past slots, which are new, and for how many tuples each one stands."""
+    """Kept and new tuples in order, and for how many tuples each one stands."""
 
     tuples: TemporalTuples
-    past: BoolArray
-    new: BoolArray
     weight: IntArray | None
 
 
@@ -55,15 +62,16 @@ class KeptTuples:
     """The settled tuples of one bucket and input during one step."""
 
     def __init__(self, store: SegmentStore, form: TupleForm, keys: Keys, extents: Extents) -> None:
-        self._form, self._keys, self._extents = form, keys, extents
-        layout = Layout([form.stored, form.stored], purpose=f"eager {form.eager}")
+        self._form, self._keys, self._window = form, keys, extents.window
+        layout = Layout([form.stored], purpose=f"eager {form.eager}")
         self._written = StampedStore(StorePart(store, 0, 2))
-        self._state = SegmentedState(self._written, layout, slot_us=extents.slot_us)
+        self._state = SegmentedState(self._written, layout, slot_us=1)  # segments end where their tuples do
         self._book = StorePart(store, 1, 2)
         found = self._book.get(0, 0)
-        told = [] if found is None else json.loads(bytes(unwrap(found)))
-        self.clock = Clock(*told[:3])
-        self.stamp: str = told[3] if len(told) > 3 else ""
+        told = {} if found is None else json.loads(bytes(unwrap(found)))
+        self.clock = Clock(*told.get("clock", ()))
+        self.stamp: str = told.get("stamp", "")
+        self._logged, self._rewritten = told.get("log", (0, 0))
         self._rows_before = self._state.rows_held
 
     @property
@@ -72,73 +80,78 @@ class KeptTuples:
         return self._state.rows_held
 
     @property
-    def slot_us(self) -> int:
-        """Width of the slots."""
-        return self._state.slot_us
-
-    @property
     def bytes_held(self) -> int:
         """Bytes of these rows."""
         return self._state.bytes_held
 
-    def merged(self, new: TemporalTuples, from_us: int, *, whole: bool) -> Merged:
-        """New tuples among those kept at or after `from_us`, without those of past slots unless `whole`. O(both)."""
-        past = self._state.load(PAST, from_us, 2**62) if whole else []
-        current = self._state.load(CURRENT, from_us, 2**62)
-        if not past and not current:
-            return Merged(new, np.zeros(len(new), bool), np.ones(len(new), bool), None)
-        of_past, of_now = (self._form.decode(batches, from_us) for batches in (past, current))
-        tables = [of_past.table, of_now.table, new.table.select(self._form.names)]
-        offsets = [0, of_past.table.num_rows, of_past.table.num_rows + of_now.table.num_rows]
+    def merged(self, new: TemporalTuples, from_us: int) -> Merged:
+        """New tuples behind those kept at or after `from_us`. O(both)."""
+        batches = self._state.load(0, from_us, 2**62)
+        if not batches:
+            return Merged(new, None)
+        old = self._form.decode(batches, from_us)
+        tables = [old.table, new.table.select(self._form.names)]
         table = pa.concat_tables([part.cast(self._form.plain) for part in tables]).combine_chunks()
-        rows = np.concatenate([of_past.rows, of_now.rows + offsets[1], new.rows + offsets[2]]).astype(np.int32)
+        rows = np.concatenate([old.rows, new.rows + old.table.num_rows]).astype(np.int32)
         codes = groups_of(self._keys, table)
-        order = order_of(
-            np.concatenate([of_past.times, of_now.times, new.times]), Groups(codes.codes[rows], codes.low, codes.size)
-        )
-        joined = np.concatenate([of_past.joined, of_now.joined, np.zeros(len(new), bool)])[order.at]
+        order = order_of(np.concatenate([old.times, new.times]), Groups(codes.codes[rows], codes.low, codes.size))
+        joined = np.concatenate([old.joined, np.zeros(len(new), bool)])[order.at]
         weight = None
-        if of_now.weight is not None:
-            weight = np.concatenate([of_now.weight, np.ones(len(new), np.int64)])[order.at]
-        rows = rows[order.at]
-        tuples = TemporalTuples(table, rows, order.times, order.starts, joined)
-        return Merged(tuples, rows < offsets[1], rows >= offsets[2], weight)
+        if old.weight is not None:
+            weight = np.concatenate([old.weight, np.ones(len(new), np.int64)])[order.at]
+        return Merged(TemporalTuples(table, rows[order.at], order.times, order.starts, joined), weight)
 
     def all_from(self, from_us: int) -> TemporalTuples:
         """All kept tuples at or after a time."""
         none = pa.Table.from_batches([], self._form.plain)
         nothing = TemporalTuples(none, np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(1, np.int64))
-        return self.merged(nothing, from_us, whole=True).tuples
+        return self.merged(nothing, from_us).tuples
 
-    def keep_recent(self, merged: Merged, linked: BoolArray, from_us: int, until_us: int, step: Step) -> None:
-        """Keep the tuples of a time-based window from `from_us`: those before the slot of `until_us` for good."""
-        tuples, slot_us = merged.tuples, self._state.slot_us
-        at = np.flatnonzero(~merged.past & (tuples.times >= from_us))
-        slots = tuples.times[at] // slot_us
-        over = slots < until_us // slot_us
-        for input, mine in ((PAST, over), (CURRENT, ~over)):
-            if not self._form.eager:
-                mine = np.full(len(at), input == PAST)
-            places = at[mine]
-            begins = ~linked[places] | (np.diff(places, prepend=-2) != 1) | (np.diff(slots[mine], prepend=-1) != 0)
-            rows = self._form.encode(tuples, places, begins)
-            if input == CURRENT:
-                self._state.rewrite(CURRENT, rows)
-            elif rows.num_rows:
-                self._state.append(PAST, rows)
-        self._state.evict(PAST, from_us)
+    def keep(self, since: Since, new: TemporalTuples, floor_us: int, step: Step) -> None:
+        """Keep new tuples, which are later than all that are kept; those before `floor_us` count no more."""
+        if len(new):
+            self._logged += len(new)
+            if self._window.rows is not None and self._logged > 2 * self._rewritten + LEAST_TUPLES:
+                self._write_anew(since)
+            else:
+                self._add(since, int(new.times.min()), floor_us)
+        self._state.evict(0, floor_us)
         self._count(step)
 
-    def keep_rows(self, merged: Merged, linked: BoolArray, step: Step) -> None:
-        """Keep the tuples that a tuple-based window holds now."""
-        tuples, window = merged.tuples, self._extents.window
-        assert window.rows is not None
-        if window.per_group:
+    def _add(self, since: Since, new_from_us: int, floor_us: int) -> None:
+        rows = self._rows(*since(max(new_from_us, floor_us)))
+        before_us = self._end_of_rest(rows.nbytes, new_from_us)
+        if before_us < new_from_us:
+            rows = self._rows(*since(max(before_us, floor_us)))
+        self._state.put_behind(0, before_us, rows)
+
+    def _end_of_rest(self, size: int, new_from_us: int) -> int:
+        """Where the segments end that new rows of a size are not put together with.
+
+        Smaller ones are, unless they are a sixteenth of all: what is one segment is dropped as one.
+        """
+        before_us, most = new_from_us, self._state.bytes_held // 16
+        for end_us, held in self._state.latest(0):
+            if held > max(LEAST_BYTES, min(size, most)):
+                return end_us if before_us == FIRST else new_from_us
+            before_us, size = FIRST, size + held
+        return before_us
+
+    def _write_anew(self, since: Since) -> None:
+        """Have a log of the tuples alone that a tuple-based window holds now."""
+        tuples, linked = since(FIRST)
+        assert self._window.rows is not None
+        if self._window.per_group:
             ends = np.repeat(tuples.starts[1:], np.diff(tuples.starts))
-            at = np.flatnonzero(np.arange(len(tuples)) >= ends - window.rows)
+            at = np.flatnonzero(np.arange(len(tuples)) >= ends - self._window.rows)
         else:
-            at = np.flatnonzero(places_of(tuples, self._form.group) >= len(tuples) - window.rows)
-        self._rewrite(merged, linked, at, step)
+            at = np.flatnonzero(places_of(tuples, self._form.group) >= len(tuples) - self._window.rows)
+        self._logged = self._rewritten = len(at)
+        begins = ~linked[at] | (np.diff(at, prepend=-2) != 1)
+        self._state.put_behind(0, FIRST, self._form.encode(tuples, at, begins))
+
+    def _rows(self, tuples: TemporalTuples, linked: BoolArray) -> pa.RecordBatch:
+        return self._form.encode(tuples, np.arange(len(tuples)), ~linked)
 
     def keep_last_runs(self, merged: Merged, linked: BoolArray, step: Step) -> None:
         """Keep the last run of each group, which may go on; the eager scheme only its two ends."""
@@ -156,57 +169,33 @@ class KeptTuples:
             mine &= ends | heads
         at = np.flatnonzero(mine)
         rows = self._form.encode(tuples, at, ~linked[at], weight[at] if self._form.weighted else None)
-        self._state.rewrite(CURRENT, rows)
-        self._count(step)
-
-    def _rewrite(self, merged: Merged, linked: BoolArray, at: IntArray, step: Step) -> None:
-        begins = ~linked[at] | (np.diff(at, prepend=-2) != 1)
-        self._state.rewrite(CURRENT, self._form.encode(merged.tuples, at, begins))
+        self._state.put_behind(0, FIRST, rows)
         self._count(step)
 
     def forget(self, step: Step) -> None:
         """Keep nothing."""
-        for input in (PAST, CURRENT):
-            self._state.rewrite(input, _empty(self._form.stored))
+        self._state.put_behind(0, FIRST, _empty(self._form.stored))
         self._count(step)
 
     def save(self, clock: Clock) -> str:
         """Write the directory, the clock, and the stamp that tells this state from all others; gives the stamp."""
         self._state.save()
         if clock != self.clock:
-            self.stamp = self._written.stamp(f"{self.stamp} {clock}")
-            self._book.put(0, 0, wrap(json.dumps([*clock, self.stamp]).encode()))
+            log = self._logged, self._rewritten
+            self.stamp = self._written.stamp(f"{self.stamp} {clock} {log}")
+            self._book.put(0, 0, wrap(json.dumps({"clock": clock, "log": log, "stamp": self.stamp}).encode()))
         return self.stamp
 
-    def numbering(self, merged: Merged) -> Numbering:
-        """How the tuples of the stream, or of each group, were counted before this step; counts the new ones."""
-        tuples = merged.tuples
-        if not self._extents.window.per_group:
-            return Numbering(np.array([self.clock.counted - int((~merged.new).sum())]), np.array([self.clock.counted]))
-        group = np.repeat(np.arange(len(tuples.starts) - 1), np.diff(tuples.starts))
-        seen = self._seen(tuples)
-        return Numbering(seen - np.bincount(group[~merged.new], minlength=len(seen)), seen)
-
-    def _seen(self, tuples: TemporalTuples) -> IntArray:
-        """How many tuples each group had before this step, from the counts that the last one left; leaves new ones."""
-        schema = pa.schema([*(self._form.plain.field(name) for name in self._form.group), (COUNTED, pa.int64())])
+    def counts(self) -> pa.Table | None:
+        """The group columns of all groups and, last, how many tuples each has had, as `count` left them."""
         found = self._book.get(0, 1)
-        told = pa.Table.from_batches([] if found is None else [decode(found, schema)], schema)
-        here = np.flatnonzero(np.diff(tuples.starts))
-        heads = pa.table(tuples.taken(tuples.starts[here], self._form.group), names=list(self._form.group))
-        codes = groups_of(self._keys, pa.concat_tables([told.select(self._form.group), heads]).combine_chunks())
-        counts = np.zeros(codes.size, np.int64)
-        counts[codes.codes[: told.num_rows] - codes.low] = told.column(COUNTED).to_numpy()
-        seen = np.zeros(len(tuples.starts) - 1, np.int64)
-        seen[here] = counts[codes.codes[told.num_rows :] - codes.low]
-        return seen
+        return None if found is None else pa.Table.from_batches([decode(found, self._form.counted)])
 
-    def count_groups(self, tuples: TemporalTuples, numbering: Numbering) -> None:
-        """Remember how many tuples each group has had by now."""
-        here = np.flatnonzero(np.diff(tuples.starts))
-        counted = pa.array((numbering.gone + np.diff(tuples.starts))[here])
-        columns = [*tuples.taken(tuples.starts[here], self._form.group), counted]
-        self._book.put(0, 1, encode(pa.record_batch(columns, names=[*self._form.group, COUNTED])))
+    def count(self, groups: pa.Table, counts: IntArray) -> None:
+        """Remember how many tuples groups have had by now."""
+        rows = groups.append_column(COUNTED, pa.array(counts)).combine_chunks().to_batches()
+        if rows:
+            self._book.put(0, 1, encode(rows[0]))
 
     def _count(self, step: Step) -> None:
         change = self._state.rows_held - self._rows_before
@@ -216,7 +205,7 @@ class KeptTuples:
 
 def rows_kept(store: SegmentStore) -> int:
     """Rows in the store of a bucket's `KeptTuples`."""
-    return rows_in_state(StorePart(store, 0, 2), len((PAST, CURRENT)))
+    return rows_in_state(StorePart(store, 0, 2), 1)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -83,16 +83,16 @@ class LastInstant:
         cls,
         windows: tuple[MovingWindow, MovingWindow],
         ranges: tuple[Ranges, Ranges],
-        at_us: int,
+        instant: int,
         pairs: tuple[Runs, Runs],
     ) -> LastInstant:
         """Of what the ranges of both sides hold at an instant."""
         ends = []
-        for window, (instants, lows, highs, _, group) in zip(windows, ranges, strict=True):
-            assert group is not None
-            here = instants == at_us
+        for window, held in zip(windows, ranges, strict=True):
+            assert held.group is not None
+            here = held.instants == instant
             found = _grown(Ends(_NOTHING, _NOTHING), len(window.state))
-            found.note(window, group[here], lows[here], highs[here])
+            found.note(window, held.group[here], held.lows[here], held.highs[here])
             ends.append(found)
         return cls(ref(windows[1]), (ends[0], ends[1]), pairs)
 
@@ -178,8 +178,9 @@ def moving_pairs(
     `matches`: which of these pairs, side by side, belong together.
     """
     ends, pairs = last.ends, last.pairs
-    for at_us in np.intersect1d(ranges[0].at_us, ranges[1].at_us).tolist():
-        left, right = (_at(*side, at_us) for side in zip(windows, ranges, keys, strict=True))
+    at_us = dict(zip(ranges[0].instants.tolist(), ranges[0].at_us.tolist(), strict=True))
+    for instant in np.intersect1d(ranges[0].instants, ranges[1].instants).tolist():
+        left, right = (_at(*side, instant) for side in zip(windows, ranges, keys, strict=True))
         ends = _grown(ends[0], len(windows[0].state)), _grown(ends[1], len(windows[1].state))
         stay = left.stays(pairs[0], ends[0].last) & right.stays(pairs[1], ends[1].last)
         left.find_new(*ends[0])
@@ -192,13 +193,13 @@ def moving_pairs(
         for each, side in zip(ends, (left, right), strict=True):
             each.note(side.window, side.number, side.lows, side.highs)
         if len(pairs[0].start):
-            yield at_us, left.periods(pairs[0]), right.periods(pairs[1])
+            yield at_us[instant], left.periods(pairs[0]), right.periods(pairs[1])
     windows[0].last_instant = LastInstant(ref(windows[1]), ends, pairs)
 
 
-def _at(window: MovingWindow, ranges: Ranges, keys: IntArray, at_us: int) -> _Side:
+def _at(window: MovingWindow, ranges: Ranges, keys: IntArray, instant: int) -> _Side:
     assert ranges.group is not None
-    here = (ranges.at_us == at_us) & (keys[ranges.group] != NULL_KEY)
+    here = (ranges.instants == instant) & (keys[ranges.group] != NULL_KEY)
     number = ranges.group[here]
     return _Side(window, number, ranges.lows[here], ranges.highs[here], keys[number])
 

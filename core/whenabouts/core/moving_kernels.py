@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from whenabouts.core.aggregate_kernels import (
     BASE,
     BEGIN,
+    COUNTED,
     END,
     HEAD,
     HIGH_FROM,
@@ -56,7 +57,7 @@ def _move_ring(ring: IntArray, base: int, room: int, to: int, size: int, first: 
 
 
 @compiled(INT64(
-    WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64, _WRITE_BOOL, _WRITE_BOOL,
+    WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, _WRITE_BOOL, _WRITE_BOOL,
     WRITE_INT64, WRITE_INT64, WRITE_INT64, READ_INT64, READ_INT64, INT64,
 ))  # fmt: skip
 def make_room(
@@ -65,6 +66,7 @@ def make_room(
     owners: IntArray,
     times: IntArray,
     data: IntArray,
+    order: IntArray,
     linked: BoolArray,
     passes: BoolArray,
     high: IntArray,
@@ -95,6 +97,8 @@ def make_room(
         for at in range(held):
             times[to + at], data[to + at] = times[begin + at], data[begin + at]
             linked[to + at], passes[to + at] = linked[begin + at], passes[begin + at]
+            if len(order) > 0:
+                order[to + at] = order[begin + at]
         if to != base and room > 0:
             if len(high) > 0:
                 _move_ring(high, base, room, to, size, groups[of, HIGH_FROM], groups[of, HIGH_TO])
@@ -113,19 +117,21 @@ def make_room(
 
 
 @compiled((
-    WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, _WRITE_BOOL, _WRITE_BOOL,
-    READ_INT64, READ_INT64, READ_INT64, READ_INT64, _READ_BOOL, _READ_BOOL,
+    WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64, _WRITE_BOOL, _WRITE_BOOL,
+    READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, _READ_BOOL, _READ_BOOL,
 ))  # fmt: skip
 def append(
     groups: IntArray,
     times: IntArray,
     data: IntArray,
+    order: IntArray,
     linked: BoolArray,
     passes: BoolArray,
     which: IntArray,
     starts: IntArray,
     new_times: IntArray,
     new_data: IntArray,
+    new_order: IntArray,
     new_linked: BoolArray,
     new_passes: BoolArray,
 ) -> None:
@@ -139,12 +145,29 @@ def append(
                 new_linked[at],
                 new_passes[at],
             )
+            if len(order) > 0:
+                order[end] = new_order[at]
             end += 1
         groups[which[i], END] = end
+        groups[which[i], COUNTED] += starts[i + 1] - starts[i]
+
+
+@compiled((WRITE_INT64_2D, READ_INT64, READ_INT64, INT64, INT64, WRITE_INT64))
+def places_that_stay(groups: IntArray, keys: IntArray, which: IntArray, least: int, most: int, stays: IntArray) -> None:
+    """From where on tuples stay: the first whose key is not below `least`, and of which there are no more than `most`.
+
+    Amortised O(tuples that go + groups).
+    """
+    for i in range(len(which)):
+        first, stop = groups[which[i], BEGIN], groups[which[i], END]
+        first = max(first, stop - most)
+        while first < stop and keys[first] < least:
+            first += 1
+        stays[i] = first
 
 
 @compiled(TWO_INT64(
-    WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, READ_INT64, _READ_BOOL, READ_INT64, INT64, WRITE_INT64, WRITE_INT64
+    WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, READ_INT64, _READ_BOOL, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64
 ))  # fmt: skip
 def drop_before(
     space: IntArray,
@@ -153,26 +176,26 @@ def drop_before(
     data: IntArray,
     linked: BoolArray,
     which: IntArray,
-    before: int,
+    stays: IntArray,
     freed: IntArray,
     dropped: IntArray,
 ) -> Any:
-    """Drop tuples before a time.
+    """Drop the tuples before the places `stays[i]`.
 
     Writes the data that no tuple has any more (those of a datum lie side by side), and to `dropped` how many tuples and
     how many links went, that of a group's first tuple included: it stays to tell that a run lost its beginning, and
     counts no more. Returns how many data, and how many groups with none left; these give their places back.
     """
     count = empty = 0
-    for of in which:
+    for i in range(len(which)):
+        of = which[i]
         first, stop = groups[of, BEGIN], groups[of, END]
-        at = first
-        while at < stop and times[at] < before:
+        for at in range(first, stays[i]):
             dropped[1] += linked[at] and at > first
             if at + 1 == stop or data[at + 1] != data[at]:
                 freed[count] = data[at]
                 count += 1
-            at += 1
+        at = stays[i]
         dropped[0] += at - first
         groups[of, BEGIN] = at
         if at < stop:

@@ -1,9 +1,9 @@
 """The tuples of one bucket's sliding window in memory, from step to step: settled ones come, the oldest ones go.
 
 Settled tuples come in order of time, so that each group is a stretch of arrays that grows at one end and is cut at the
-other (`moving_kernels`). What a step costs follows the tuples that come and go, and what it gives out. The window
-stands in for the kept tuples of the state (`kept_tuples`), of which it is made where a process has none
-(`window_memory`).
+other (`moving_kernels`). What a step costs follows the tuples that come and go, and what it gives out; a lazy window
+compares all of its tuples at each look beside. The window stands in for the kept tuples of the state (`kept_tuples`),
+of which it is made where a process has none (`window_memory`). Which of them an extent holds: `moving_ranges`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +26,13 @@ from whenabouts.core.temporal_tuples import TemporalTuples, links_behind
 from whenabouts.core.value_equivalence import Equivalence, neighbours_linked, same_bits
 from whenabouts.core.value_rows import ValueRows
 from whenabouts.core.window_memory import InMemory
-from whenabouts.core.window_ranges import Ranges
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 _NOTHING = np.zeros(0, np.int64)
+_ALL = 2**62
+"""More tuples than there are, and later than all times."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,11 @@ class Keeps:
 class MovingWindow:
     """Tuples of groups, those of a group side by side in `times`, with gaps between groups.
 
-    `linked[i]`: tuple i goes on tuple i - 1; `passes[i]`: it passes the filter of `keeps`. Where equal values make a
-    run its tuples share a row of values, as far as they look the same. `last_instant`: what a
-    join leaves to the next step.
+    `linked[i]`: tuple i goes on tuple i - 1; `passes[i]`: it passes the filter of `keeps`. `numbers[i]`: which tuple of
+    the stream it is, in order of (time, group) and from 1, where the window is `numbered` (else there are none). Where
+    equal values make a run its tuples share a row of values, as far as they look the same. `eager`: tuples are compared
+    as they come, once; else by `compare`, and each has its own row of values. `last_instant`: what a join leaves to the
+    next step.
     """
 
     def __init__(
@@ -80,11 +83,15 @@ class MovingWindow:
         values: Sequence[str],
         equivalence: Equivalence,
         keeps: Keeps | None = None,
+        *,
+        eager: bool = True,
+        numbered: bool = False,
     ) -> None:
         from whenabouts.core.aggregate_kernels import WIDTH  # numba: imported when first needed
         from whenabouts.core.moving_kernels import LEAST, SPACE, TOP
 
         self.group, self.values, self._equivalence = tuple(group), tuple(values), equivalence
+        self.eager = eager
         self.keeps = keeps = Keeps() if keeps is None else keeps
         plain = {name: schema.field(name).remove_metadata() for name in (*group, *values)}
         # Groups of 0.0 and -0.0 are one and look different: then each tuple has a look of its own.
@@ -99,6 +106,7 @@ class MovingWindow:
         self.times, self._data, self._high, self._low, self._ordered = (
             np.zeros(64 * LEAST * wanted, np.int64) for wanted in (1, 1, keeps.extremes, keeps.extremes, keeps.median)
         )
+        self.numbers = np.zeros(64 * LEAST * numbered, np.int64)
         self.linked, self.passes = np.zeros(64 * LEAST, bool), np.ones(64 * LEAST, bool)
         self._held = np.zeros(2, np.int64)  # tuples, and links among them
         self.last_instant: InMemory | None = None
@@ -112,71 +120,119 @@ class MovingWindow:
         return int(self._held[1])
 
     @property
+    def first_us(self) -> int:
+        """The first time of all tuples. O(groups)."""
+        begins = self.stretches()[1][0]
+        return int(self.times[begins].min(initial=_ALL))
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        arrays = (self.times, self._data, *self.queues, self.linked, self.passes, self._owners, self.state)
+        arrays = [self.times, self._data, self.numbers, *self.queues, self.linked, self.passes, self._owners]
         of_join = 0 if self.last_instant is None else self.last_instant.nbytes
-        return sum(array.nbytes for array in arrays) + self._rows.nbytes + 200 * len(self.groups) + of_join
+        of_groups = self.state.nbytes + 200 * len(self.groups)
+        return sum(array.nbytes for array in arrays) + self._rows.nbytes + of_groups + of_join
 
     @property
     def queues(self) -> tuple[IntArray, IntArray, IntArray]:
         """What `aggregate_kernels` keeps beside the tuples."""
         return self._high, self._low, self._ordered
 
-    def append(self, new: TemporalTuples, linked: BoolArray | None = None) -> int:
+    def append(self, new: TemporalTuples, linked: BoolArray | None = None, numbers: IntArray | None = None) -> int:
         """Take in tuples that come behind all that are here; the comparisons that it took.
 
-        `linked`: which of them go on the ones before them, where it is known. O(tuples and groups that come).
+        `linked`: which of them go on the ones before them, where it is known; `numbers`: theirs in the stream. O(tuples
+        and groups that come).
         """
         from whenabouts.core.moving_kernels import append
 
         if not len(new):
             return 0
         held = np.flatnonzero(np.diff(new.starts))
-        numbers = self._numbers(new, held)
+        which = self._numbers(new, held)
         starts, size = new.starts[held], np.diff(new.starts)[held]
-        behind = self._behind(new, starts, numbers, linked)
+        if linked is None and not self.eager:
+            linked = np.zeros(len(new), bool)
+        behind = self._behind(new, starts, which, linked)
         data = self._put(behind, starts)
-        self._make_room(numbers, size)
+        self._make_room(which, size)
         names = [*self.group, *self.values]
         passes = np.ones(len(new), bool)
         if self.keeps.where is not None:
             passes = self.keeps.passing(pa.table(new.taken(np.arange(len(new)), names), names=names))
         append(
-            self.state, self.times, self._data, self.linked, self.passes, numbers, np.append(starts, len(new)),
-            new.times, data, behind.linked, passes,
+            self.state, self.times, self._data, self.numbers, self.linked, self.passes, which,
+            np.append(starts, len(new)), new.times, data, _NOTHING if numbers is None else numbers, behind.linked,
+            passes,
         )  # fmt: skip
         self._held += len(new), int(behind.linked.sum())
         return behind.compared
 
+    def compare(self) -> int:
+        """Find out anew which tuples go on the one before them; the comparisons that it took. O(tuples)."""
+        _, (begins, ends) = self.stretches()
+        places = _side_by_side(begins, ends)
+        later = np.ones(len(places), bool)
+        later[np.cumsum(ends - begins)[:-1]] = False
+        later[:1] = False
+        later = np.flatnonzero(later)
+        rows = self._rows.table(self._data[places]).select(self.values)
+        found = neighbours_linked(rows, self._equivalence, later - 1, later)
+        self.linked[places[later]] = found
+        self._held[1] = int(found.sum())
+        return len(later)
+
     def drop_before(self, us: int) -> None:
         """Drop tuples before a time, and groups of which none is left. O(groups + tuples that go)."""
+        self._drop(self.times, us, _ALL)
+
+    def drop_below(self, number: int) -> None:
+        """Drop tuples of lower numbers, and groups of which none is left. O(groups + tuples that go)."""
+        self._drop(self.numbers, number, _ALL)
+
+    def drop_but(self, most: int) -> None:
+        """Drop all but the last tuples of each group. O(groups + tuples that go)."""
+        self._drop(self.times, -_ALL, most)
+
+    def _drop(self, keys: IntArray, least: int, most: int) -> None:
         from whenabouts.core.aggregate_kernels import BEGIN, END, leave_before
-        from whenabouts.core.moving_kernels import drop_before
+        from whenabouts.core.moving_kernels import drop_before, places_that_stay
 
         which = self.groups.numbers
+        stays = np.empty(len(which), np.int64)
+        places_that_stay(self.state, keys, which, least, most, stays)
         if self.keeps.extremes or self.keeps.median:
             tuples = self.times, self.linked, self.passes
-            leave_before(self.state, *tuples, *self.queues, which, us, self.keeps.extremes, self.keeps.median)
+            leave_before(self.state, *tuples, *self.queues, which, stays, self.keeps.extremes, self.keeps.median)
         freed, dropped = np.empty(len(self), np.int64), np.zeros(2, np.int64)
         count, empty = drop_before(
-            self._space, self.state, self.times, self._data, self.linked, which, us, freed, dropped
+            self._space, self.state, self.times, self._data, self.linked, which, stays, freed, dropped
         )
         self._rows.free(freed[:count])
         self._held -= dropped
         if empty:
             self.groups.drop(which[self.state[which, BEGIN] == self.state[which, END]])
 
-    def ranges(self, slide_us: int, reach_us: int, first: int, last: int) -> Ranges:
-        """The extents at `k * slide_us`, `first <= k <= last`, none of them empty. O(groups log tuples + ranges)."""
+    def stretches(self) -> tuple[IntArray, tuple[IntArray, IntArray]]:
+        """The numbers of all groups, and where the tuples of each begin and end."""
         from whenabouts.core.aggregate_kernels import BEGIN, END
-        from whenabouts.core.window_ranges import sliding
 
         which = self.groups.numbers
-        starts, stops = (np.ascontiguousarray(self.state[which, end]) for end in (BEGIN, END))
-        found = sliding(self.times, starts, stops, slide_us, reach_us, first, last)
-        assert found.group is not None
-        return found._replace(group=which[found.group])
+        begins, ends = (np.ascontiguousarray(self.state[which, end]) for end in (BEGIN, END))
+        return which, (begins, ends)
+
+    def counted(self) -> tuple[pa.Table, IntArray]:
+        """The group columns of all groups, and how many tuples each has had."""
+        from whenabouts.core.aggregate_kernels import COUNTED
+
+        which = self.groups.numbers
+        return self.groups.table(which), self.state[which, COUNTED]
+
+    def count_from(self, groups: pa.Table, counts: IntArray) -> None:
+        """So many tuples have groups had by now, all of which are here."""
+        from whenabouts.core.aggregate_kernels import COUNTED
+
+        self.state[self.groups.numbers_of(groups, len(counts))[0], COUNTED] = counts
 
     def taken(self, at: IntArray, names: Sequence[str]) -> list[pa.Array]:
         """The columns of the tuples at places."""
@@ -242,7 +298,7 @@ class MovingWindow:
 
     def _put(self, behind: _Behind, starts: IntArray) -> IntArray:
         """The row of values of each new tuple: one of its own, or that of the tuple before it."""
-        if self._equivalence.needs_all_values:
+        if self._equivalence.needs_all_values or not self.eager:
             return self._rows.put(behind.rows)
         size, held = behind.rows.num_rows, len(behind.last)
         both = pa.concat_tables([self._rows.table(behind.last), behind.rows])
@@ -265,15 +321,18 @@ class MovingWindow:
         done = 0
         while True:
             done = make_room(
-                self._space, self.state, self._owners, self.times, self._data, self.linked, self.passes, *self.queues,
-                numbers, more, done,
+                self._space, self.state, self._owners, self.times, self._data, self.numbers, self.linked, self.passes,
+                *self.queues, numbers, more, done,
             )  # fmt: skip
             if done == len(numbers):
                 return
-            self.times, self._data, self._high, self._low, self._ordered, self.linked, self.passes, self._owners = (
-                np.concatenate([array, np.zeros_like(array)])
+            (
+                self.times, self._data, self.numbers, self._high, self._low, self._ordered, self.linked, self.passes,
+                self._owners,
+            ) = (
+                _doubled(array)
                 for array in (
-                    self.times, self._data, *self.queues, self.linked, self.passes, self._owners,
+                    self.times, self._data, self.numbers, *self.queues, self.linked, self.passes, self._owners,
                 )
             )  # fmt: skip
 
@@ -292,7 +351,10 @@ class MovingWindow:
             rows = self._rows.table(self._data[places]).select(self.values)
             later = np.arange(1, len(places))
             goes_on = neighbours_linked(rows, self._equivalence, later - 1, later)
-            assert (self.linked[places[1:]] == goes_on).all(), "a run is parted or joined wrongly"
+            known = self.linked[places[1:]]  # a lazy window has not compared new ones
+            assert (known == goes_on if self.eager else known <= goes_on).all(), "a run is parted or joined wrongly"
+            if len(self.numbers):
+                assert (np.diff(self.numbers[places]) > 0).all(), "numbers out of order"
             self._check_inside(self.state[of], places)
         every = np.concatenate([*held, _NOTHING])
         assert self._held.tolist() == [len(every), sum(int(self.linked[places[1:]].sum()) for places in held)], (
@@ -330,6 +392,22 @@ class MovingWindow:
                 for queue, at in zip(self.queues[:2], (HIGH_FROM, LOW_FROM), strict=True)
             ]
             assert ends == [max(found), min(found)], "a queue has lost its greatest or least"
+
+
+def _doubled(array: NDArray[Any]) -> NDArray[Any]:
+    grown = np.zeros(2 * len(array), array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def _side_by_side(begins: IntArray, ends: IntArray) -> IntArray:
+    """All places of stretches, one stretch after the other.
+
+    >>> _side_by_side(np.array([5, 2]), np.array([7, 3])).tolist()
+    [5, 6, 2]
+    """
+    size = ends - begins
+    return np.asarray(np.arange(int(size.sum())) + np.repeat(begins - np.cumsum(size) + size, size))
 
 
 class _Behind(NamedTuple):

@@ -214,20 +214,37 @@ class SegmentedState:
         """
         slots = self._axis(input, block) // self.slot_us
         for first, stop, at in self._homes(input, slots):
-            rows = block if len(at) == block.num_rows else block.take(pa.array(at))
+            rows = _rows_at(block, at)
             if first in self._segments[input]:
                 stop = self._segments[input][first].stop
                 both = pa.Table.from_batches([self._read(input, first), rows]).combine_chunks()
                 rows = both.to_batches()[0]
             self._write(input, first, stop, rows)
 
-    def rewrite(self, input: int, block: pa.RecordBatch) -> None:
-        """Hold exactly these rows of an input."""
-        for first in self._segments[input]:
+    def take(self, input: int, before_us: int) -> list[pa.RecordBatch]:
+        """Take all rows out of the segments that begin before a time."""
+        segments = [s for s in sorted(self._segments[input].values()) if s.first * self.slot_us < before_us]
+        taken = [self._alive(input, segment.first).rows for segment in segments]
+        for segment in segments:
+            self._drop(input, segment.first)
+            del self._segments[input][segment.first]
+            self._changed = True
+        return taken
+
+    def latest(self, input: int) -> list[tuple[int, int]]:
+        """End (exclusive) and bytes of each of the input's segments, the latest first."""
+        segments = sorted(self._segments[input].values(), reverse=True)
+        return [(segment.stop * self.slot_us, segment.size) for segment in segments]
+
+    def put_behind(self, input: int, before_us: int, block: pa.RecordBatch) -> None:
+        """Hold a block as one segment, in place of all that end behind a time; its rows lie at that time or behind."""
+        for first in [first for first, held in self._segments[input].items() if held.stop * self.slot_us > before_us]:
             self._drop(input, first)
-        self._segments[input] = {}
-        self._changed = True
-        self.append(input, block)
+            del self._segments[input][first]
+            self._changed = True
+        if block.num_rows:
+            slots = self._axis(input, block) // self.slot_us
+            self._write(input, int(slots.min()), int(slots.max()) + 1, block)
 
     def crossing(self, input: int, before_us: int) -> list[pa.RecordBatch]:
         """Open rows that `evict(input, before_us)` is about to drop, with their marks.
@@ -400,6 +417,13 @@ class SegmentedState:
         if alive.all():
             return Held(input, first, np.arange(rows.num_rows), rows)
         return Held(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
+
+
+def _rows_at(block: pa.RecordBatch, at: IntArray) -> pa.RecordBatch:
+    """The rows at places that rise, without a copy where they lie side by side."""
+    if int(at[-1]) - int(at[0]) + 1 == len(at):
+        return block.slice(int(at[0]), len(at))
+    return block.take(pa.array(at))
 
 
 def _distinct(numbers: IntArray) -> list[int]:

@@ -24,8 +24,8 @@ from whenabouts.core.coalescing import Coalesce, CoalesceOperator
 from whenabouts.core.errors import Code, QueryError, SingleBucketWarning
 from whenabouts.core.events import EventReader, times
 from whenabouts.core.expressions import Expression
-from whenabouts.core.extent_stream import FIRST, Look
-from whenabouts.core.kept_tuples import Clock
+from whenabouts.core.extent_stream import Look
+from whenabouts.core.kept_tuples import FIRST, Clock
 from whenabouts.core.keys import Keys
 from whenabouts.core.lateness import drop_late
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, Rejected, SegmentStore, Step

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,8 @@ MORE = PREFIX + "more"
 """Timestamps of a run's tuples behind the first one: the paper's vector v."""
 WEIGHT = PREFIX + "weight"
 """For how many tuples each timestamp of a run stands, where those in the middle have been left out."""
+
+COUNTED = PREFIX + "counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,12 @@ class TupleForm:
         """Group and value columns."""
         return (*self.group, *self.values)
 
-    @property
+    @cached_property
     def plain(self) -> pa.Schema:
         """Schema of group and values."""
         return pa.schema([self.schema.field(name) for name in self.names])
 
-    @property
+    @cached_property
     def stored(self) -> pa.Schema:
         """Schema of what is kept."""
         fields = [pa.field(T_MIN, pa.int64()), pa.field(T_MAX, pa.int64())]
@@ -70,6 +73,11 @@ class TupleForm:
         fields += [pa.field(MORE, pa.list_(pa.int64()))] if self.eager else []
         fields += [pa.field(WEIGHT, pa.list_(pa.int64()))] if self.weighted else []
         return pa.schema(fields)
+
+    @cached_property
+    def counted(self) -> pa.Schema:
+        """Schema of how many tuples each group has had."""
+        return pa.schema([*(self.schema.field(name) for name in self.group), (COUNTED, pa.int64())])
 
     def encode(
         self, tuples: TemporalTuples, at: IntArray, new: BoolArray, weight: IntArray | None = None

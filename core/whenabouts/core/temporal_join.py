@@ -32,8 +32,7 @@ from whenabouts.core.periods import PREDICATES, Period
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.run_output import VALID_FROM, VALID_TO, WINDOW_END, time_array
 from whenabouts.core.stores import StorePart
-from whenabouts.core.temporal_tuples import TemporalTuples
-from whenabouts.core.window_ranges import marks_of
+from whenabouts.core.window_ranges import Marks, marks_of, places_of
 
 IntArray = NDArray[np.int64]
 
@@ -174,8 +173,8 @@ class TemporalJoinOperator:
         for place, stream in enumerate(self._streams):
             look = stream.step(StorePart(store, place, 2), blocks[place], until, latest_us, step, marks)
             by_rows = self.query.extents.slide_rows is not None and marks is None
-            if by_rows and look is not None and isinstance(look.tuples, TemporalTuples):
-                marks = marks_of(look.tuples, look.ranges, self.query.coalescing.group)
+            if by_rows and look is not None:
+                marks = self._marks(look)
             looks.append(look)
             timers.append(step.timer_us)
             step.timer_us = None
@@ -187,6 +186,14 @@ class TemporalJoinOperator:
         for stream in self._streams:
             stream.remember()
         return step
+
+    def _marks(self, look: Look) -> Marks:
+        """The tuples of the left side at which extents end."""
+        group, tuples = self.query.coalescing.group, look.tuples
+        order = tuples.numbers if isinstance(tuples, MovingWindow) else places_of(tuples, group)
+        return marks_of(
+            tuples.times, order, look.ranges, lambda at: pa.table(tuples.taken(at, group), names=list(group))
+        )
 
     def rows_held(self, store: SegmentStore) -> int:
         """Rows and runs of both sides in a bucket's state (for `state_bound`)."""
@@ -316,7 +323,7 @@ class _Side:
         self._ends_range = np.diff(runs.range, append=-1) != 0
         window, heads = look.tuples, first[new]
         self._group = window.owner(heads) if isinstance(window, MovingWindow) else np.zeros(len(heads), np.int64)
-        instants = look.ranges.at_us if look.ranges.mark is None else look.ranges.mark
+        instants = look.ranges.instants
         self._instants = instants[runs.range]
         self.at_us = dict(zip(instants.tolist(), look.ranges.at_us.tolist(), strict=True))
 

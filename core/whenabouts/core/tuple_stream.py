@@ -28,7 +28,7 @@ class TupleStream:
         self.reader = reader
         self.keys = Keys(group, [reader.schema], (reader.name,))
         self._layout = Layout([reader.block_schema], opens={0: lambda rows: np.ones(rows.num_rows, bool)})
-        self._slot_us = max(lateness_us // 4, LEAST_SLOT_US)
+        self._slot_us = max(lateness_us // 16, LEAST_SLOT_US)
 
     def settle(
         self, store: SegmentStore, blocks: Sequence[pa.RecordBatch], until_us: int, step: Step
@@ -39,16 +39,13 @@ class TupleStream:
         replayed. At `END_OF_TIME` nothing is written. O(rows that arrive or settle).
         """
         waiting = SegmentedState(store, self._layout, slot_us=self._slot_us)
-        rows: list[pa.RecordBatch] = []
-        if until_us != NO_WATERMARK:
-            rows = waiting.load(0, NO_WATERMARK, until_us - 1)
         if until_us == END_OF_TIME:
-            rows += blocks
+            rows = [*waiting.load(0, NO_WATERMARK, END_OF_TIME), *blocks]
         else:
-            rows = [rows_before(batch, until_us) for batch in rows]
-            for block in blocks:
+            parts = [_split(batch, until_us) for batch in waiting.take(0, until_us)]
+            rows, rest = [early for early, _ in parts], [late for _, late in parts if late.num_rows]
+            for block in [*rest, *blocks]:
                 waiting.append(0, block)
-            waiting.evict(0, until_us)
             waiting.save()
             metrics.held(step.gauges, self.reader.name, waiting.rows_held, waiting.bytes_held)
         table = pa.Table.from_batches(rows, self.reader.block_schema).combine_chunks()
@@ -71,7 +68,9 @@ class TupleStream:
             step.metrics[metrics.REJECTED] += rows.num_rows
 
 
-def rows_before(rows: pa.RecordBatch, until_us: int) -> pa.RecordBatch:
-    """The rows whose time lies before an instant."""
+def _split(rows: pa.RecordBatch, until_us: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The rows whose time lies before an instant, and the others."""
     early = times(rows)[1] < until_us
-    return rows if early.all() else rows.filter(pa.array(early))
+    if early.all():
+        return rows, rows.slice(0, 0)
+    return rows.filter(pa.array(early)), rows.filter(pa.array(~early))

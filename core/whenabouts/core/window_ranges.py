@@ -7,6 +7,7 @@ Al-Kateb 2010, section 2.1 (`closed="right"`: `T - w < time`); a tuple-based one
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,6 +54,11 @@ class Ranges(NamedTuple):
     highs: IntArray
     mark: IntArray | None = None
     group: IntArray | None = None
+
+    @property
+    def instants(self) -> IntArray:
+        """What tells extents apart: their marks, or their times."""
+        return self.at_us if self.mark is None else self.mark
 
 
 class Marks(NamedTuple):
@@ -102,46 +108,38 @@ def sliding(
     return Ranges(instants, lows, highs, group=group)
 
 
-class Numbering(NamedTuple):
-    """How tuples were counted before, of the stream (one entry) or of each group: how many are gone from in front of
-    those that are here, and the number of the last one that was here in an earlier step."""
-
-    gone: IntArray
-    seen: IntArray
-
-
 def ranges_of_row_slides(
-    tuples: TemporalTuples, window: Window, every: int, numbering: Numbering, group_names: tuple[str, ...] = ()
+    tuples: TemporalTuples, window: Window, every: int, group_names: tuple[str, ...] = ()
 ) -> Ranges:
-    """The extents of a tuple-based window at each tuple whose number is a multiple of `every` and has not been seen.
+    """The extents of a tuple-based window at each tuple whose number is a multiple of `every`.
 
     Tuples are numbered from 1 in the order of (time, group), of the stream or of each group. O(tuples + ranges).
     """
     assert window.rows is not None
     if window.per_group:
         group = np.repeat(np.arange(len(tuples.starts) - 1), np.diff(tuples.starts))
-        numbers = np.arange(len(tuples)) - tuples.starts[group] + 1 + numbering.gone[group]
-        ends = np.flatnonzero((numbers % every == 0) & (numbers > numbering.seen[group]))
+        ends = np.flatnonzero((np.arange(len(tuples)) - tuples.starts[group] + 1) % every == 0)
         lows = np.maximum(tuples.starts[group[ends]], ends + 1 - window.rows)
         return Ranges(tuples.times[ends], lows, ends + 1)
-    numbers = np.arange(1, len(tuples) + 1) + int(numbering.gone[0])
-    ends = np.flatnonzero((numbers % every == 0) & (numbers > int(numbering.seen[0])))
+    ends = np.arange(every - 1, len(tuples), every)
     lows, highs = _between(tuples, places_of(tuples, group_names), ends - window.rows + 1, ends)
     groups = len(tuples.starts) - 1
     return Ranges(np.tile(np.sort(tuples.times)[ends], groups), lows, highs, np.tile(np.arange(len(ends)), groups))
 
 
-def marks_of(tuples: TemporalTuples, ranges: Ranges, group_names: tuple[str, ...]) -> Marks:
-    """The tuples at which the ranges of a window of rows of the whole stream end."""
+def marks_of(times: IntArray, order: IntArray, ranges: Ranges, groups: Callable[[IntArray], pa.Table]) -> Marks:
+    """The tuples at which the ranges of a window of rows of the whole stream end.
+
+    `times`, and `order` by (time, group), of all tuples; `groups`: the group columns of tuples at places.
+    """
     assert ranges.mark is not None
     count = int(ranges.mark.max(initial=-1)) + 1
     held = np.flatnonzero(ranges.highs > ranges.lows)
     last = ranges.highs[held] - 1
-    order = np.lexsort((places_of(tuples, group_names)[last], ranges.mark[held]))
+    by_mark = np.lexsort((order[last], ranges.mark[held]))
     ends = np.zeros(count, np.int64)
-    ends[ranges.mark[held][order]] = last[order]  # of a mark's ranges, the one that holds its last tuple comes last
-    groups = pa.Table.from_arrays(tuples.taken(ends, group_names), names=list(group_names))
-    return Marks(tuples.times[ends], groups)
+    ends[ranges.mark[held][by_mark]] = last[by_mark]  # of a mark's ranges, the one that holds its last tuple comes last
+    return Marks(times[ends], groups(ends))
 
 
 def ranges_up_to(tuples: TemporalTuples, window: Window, marks: Marks, group_names: tuple[str, ...]) -> Ranges:
@@ -163,10 +161,17 @@ def ranges_up_to(tuples: TemporalTuples, window: Window, marks: Marks, group_nam
 
 
 def _between(tuples: TemporalTuples, keys: IntArray, least: IntArray, greatest: IntArray) -> tuple[IntArray, IntArray]:
+    return stretches_between(keys, tuples.starts[:-1], tuples.starts[1:], least, greatest)
+
+
+def stretches_between(
+    keys: IntArray, starts: IntArray, stops: IntArray, least: IntArray, greatest: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Where the tuples with `least[k] <= key <= greatest[k]` of each group lie, groups being `[starts, stops)`."""
     from whenabouts.core.coalescing_kernels import ranges_between
 
-    lows, highs = (np.empty((len(tuples.starts) - 1) * len(least), np.int64) for _ in range(2))
-    ranges_between(keys, tuples.starts, least, greatest, lows, highs)
+    lows, highs = (np.empty(len(starts) * len(least), np.int64) for _ in range(2))
+    ranges_between(keys, starts, stops, least, greatest, lows, highs)
     return lows, highs
 
 

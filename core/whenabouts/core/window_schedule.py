@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.extent_stream import FIRST, first_slide
+from whenabouts.core.extent_stream import first_slide
 from whenabouts.core.extents import Extents
-from whenabouts.core.kept_tuples import Clock
+from whenabouts.core.kept_tuples import FIRST, Clock
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK
 
 IntArray = NDArray[np.int64]
