@@ -26,6 +26,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "window_join": ("cliques", ""),
     "window_join_curves": (None, ""),
     "coalesce": ("--rows 1000000", ""),
+    "coalesce_stream": ("", ""),
     "extent_complexity": (None, ""),
     "sliding_aggregate": ("--groups 20", ""),
     "planner_figures": (None, ""),

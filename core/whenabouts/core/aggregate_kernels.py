@@ -33,7 +33,7 @@ READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 BASE, ROOM, BEGIN, END, SCANNED, HEAD, NEXT, INSIDE, SUM, HIGH_FROM, HIGH_TO, LOW_FROM, LOW_TO, COUNTED = range(14)
 """Of a group: the places that are its own, and its tuples among them; up to where (exclusive) tuples were looked at,
 the last head before that, the first head behind the first tuple of the last range; how many runs are inside and their
-durations' sum; the monotone queues, as rings; how many tuples it has had."""
+durations' sum; the monotone queues, as rings (the number of places is a power of two); how many tuples it has had."""
 WIDTH = 14
 
 _ONE = np.uint64(1)
@@ -57,14 +57,14 @@ def _enter(
     base, room, inside = groups[of, BASE], groups[of, ROOM], groups[of, INSIDE]
     if extremes:
         first, to = groups[of, HIGH_FROM], groups[of, HIGH_TO]
-        while to > first and high[base + (to - 1) % room] < duration:
+        while to > first and high[base + ((to - 1) & (room - 1))] < duration:
             to -= 1
-        high[base + to % room] = duration
+        high[base + (to & (room - 1))] = duration
         groups[of, HIGH_TO] = to + 1
         first, to = groups[of, LOW_FROM], groups[of, LOW_TO]
-        while to > first and low[base + (to - 1) % room] > duration:
+        while to > first and low[base + ((to - 1) & (room - 1))] > duration:
             to -= 1
-        low[base + to % room] = duration
+        low[base + (to & (room - 1))] = duration
         groups[of, LOW_TO] = to + 1
     if median:
         at = np.uint64(first_from(ordered, base, base + inside, duration))
@@ -91,9 +91,9 @@ def _leave(
     """The oldest run inside, of this duration, is so no more."""
     base, room, inside = groups[of, BASE], groups[of, ROOM], groups[of, INSIDE]
     if extremes:
-        if high[base + groups[of, HIGH_FROM] % room] == duration:
+        if high[base + (groups[of, HIGH_FROM] & (room - 1))] == duration:
             groups[of, HIGH_FROM] += 1
-        if low[base + groups[of, LOW_FROM] % room] == duration:
+        if low[base + (groups[of, LOW_FROM] & (room - 1))] == duration:
             groups[of, LOW_FROM] += 1
     if median:
         place, last = np.uint64(first_from(ordered, base, base + inside, duration)), np.uint64(base + inside - 1)
@@ -236,9 +236,9 @@ def aggregate_ranges(
         if extremes and n + ends > 0:
             most = other if ends == 2 else one
             if n > 0:
-                inner = high[base + groups[of, HIGH_FROM] % room]
+                inner = high[base + (groups[of, HIGH_FROM] & (room - 1))]
                 greatest[r] = max(most, inner) if ends > 0 else inner
-                inner = low[base + groups[of, LOW_FROM] % room]
+                inner = low[base + (groups[of, LOW_FROM] & (room - 1))]
                 least[r] = min(one, inner) if ends > 0 else inner
             else:
                 greatest[r], least[r] = most, one

@@ -53,7 +53,7 @@ _WRITE_BOOL = types.Array(types.boolean, 1, "C")
 @compiled((WRITE_INT64, INT64, INT64, INT64, INT64, INT64, INT64), inline=True)
 def _move_ring(ring: IntArray, base: int, room: int, to: int, size: int, first: int, stop: int) -> None:
     for at in range(first, stop):
-        ring[to + at % size] = ring[base + at % room]
+        ring[to + (at & (size - 1))] = ring[base + (at & (room - 1))]
 
 
 @compiled(INT64(

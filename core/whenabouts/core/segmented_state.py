@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -346,6 +347,9 @@ class SegmentedState:
         Rows between two segments stay between them, so that segments never overlap.
         """
         held = sorted(self._segments[input].values())
+        if len(slots) and (not held or held[-1].stop <= slots[0]) and bool((slots[1:] >= slots[:-1]).all()):
+            yield from _in_order(slots)
+            return
         firsts = np.array([segment.first for segment in held], np.int64)
         stops = np.array([segment.stop for segment in held], np.int64)
         before = np.searchsorted(firsts, slots, side="right")  # how many segments begin at or before the slot
@@ -356,7 +360,7 @@ class SegmentedState:
         if not len(outside):
             return
         low, high = int(slots[outside].min()), int(slots[outside].max())
-        width = -(-(high - low + 1) // SEGMENTS_PER_STEP)
+        width = _width(low, high)
         home = (slots[outside] - low) // width * (len(held) + 1) + before[outside]
         for number in _distinct(home):
             at = outside[home == number]
@@ -417,6 +421,20 @@ class SegmentedState:
         if alive.all():
             return Held(input, first, np.arange(rows.num_rows), rows)
         return Held(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
+
+
+def _in_order(slots: IntArray) -> Iterator[tuple[int, int, IntArray]]:
+    """New segments of rows in order of their slots, behind all segments that are there."""
+    low, high = int(slots[0]), int(slots[-1])
+    edges = np.searchsorted(slots, low + _width(low, high) * np.arange(SEGMENTS_PER_STEP + 1)).tolist()
+    for begin, end in pairwise(edges):
+        if begin < end:
+            yield int(slots[begin]), int(slots[end - 1]) + 1, np.arange(begin, end)
+
+
+def _width(low: int, high: int) -> int:
+    """Slots of each of the new segments that span `low` to `high`."""
+    return -(-(high - low + 1) // SEGMENTS_PER_STEP)
 
 
 def _rows_at(block: pa.RecordBatch, at: IntArray) -> pa.RecordBatch:

@@ -191,9 +191,10 @@ class AggregateOperator(CoalesceOperator):
         from whenabouts.core.aggregate_kernels import BASE, ROOM, WIDTH
 
         state = np.zeros((len(tuples.starts) - 1, WIDTH), np.int64)
-        state[:, BASE], state[:, ROOM] = tuples.starts[:-1], np.diff(tuples.starts)
+        room = 2 ** np.ceil(np.log2(np.maximum(np.diff(tuples.starts), 1))).astype(np.int64)
+        state[:, BASE], state[:, ROOM] = np.cumsum(room) - room, room
         wanted = (self._keeps.extremes, self._keeps.extremes, self._keeps.median)
-        high, low, ordered = (np.empty(len(tuples) * each, np.int64) for each in wanted)
+        high, low, ordered = (np.empty(int(room.sum()) * each, np.int64) for each in wanted)
         passes = np.ones(len(tuples), bool)
         if self._keeps.where is not None:
             names = [*self._group, *self._values]

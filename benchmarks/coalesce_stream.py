@@ -1,0 +1,86 @@
+"""Tuples a second that a stream coalesces eagerly in order of time, block by block: in memory, and with durable state.
+
+    python benchmarks/coalesce_stream.py [--groups 100] [--blocks 40]
+
+A reading each microsecond of a random group, a window of ten blocks that is looked at once in ten. `in memory`:
+`WindowExtent.update`. `durable`: the operator as an engine hosts it, whose rows wait in state until the watermark, one
+block behind, has passed them, and whose runs are then in state; that lies in a dict. Of each block CPU-seconds a tuple,
+reading it included. All goes to `benchmarks/results/coalesce_stream.json`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import click
+import numpy as np
+import pyarrow as pa
+from measuring import SEPARATOR, Suite
+
+from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.protocol import Arrival
+from whenabouts.core.stores import DictStore
+from whenabouts.core.window_extent import WindowExtent
+
+BLOCKS_HELD = 10
+
+
+def readings(rows: int, groups: int, cp: float) -> pa.Table:
+    """In order of time; a value is that of the group's reading before it with probability cp."""
+    rng = np.random.default_rng(5)
+    group = rng.integers(0, groups, rows)
+    value = np.empty(rows, np.int64)
+    value[np.argsort(group, kind="stable")] = np.cumsum(rng.random(rows) >= cp) % 1000
+    return pa.table({"t": 1_700_000_000_000_000 + np.arange(rows), "g": group, "v": value})
+
+
+def in_memory(schema: pa.Schema, width_us: int) -> Callable[[pa.Table], None]:
+    """Takes blocks into an extent."""
+    extent = WindowExtent(schema, time="t", group="g", values="v", window=f"{width_us}us", scheme="eager")
+    return lambda block: extent.update(block) and None
+
+
+def durable(schema: pa.Schema, width_us: int) -> Callable[[pa.Table], None]:
+    """Takes blocks in as a host does."""
+    query = Coalesce(time="t", group="g", values="v", window=f"{width_us}us", slide=f"{width_us}us", scheme="eager")
+    operator, store = query.operator([schema], streaming=True), DictStore()
+
+    def take(block: pa.Table) -> None:
+        arrivals = [Arrival(0, operator.readers[0].read(batch).block) for batch in block.to_batches()]
+        operator.step(store, arrivals, block.column("t")[0].as_py())
+
+    return take
+
+
+def seconds_a_tuple(take: Callable[[pa.Table], None], table: pa.Table, size: int) -> list[float]:
+    """Of each block once the window is full and has been looked at."""
+    spent = []
+    for start in range(0, len(table), size):
+        block = table.slice(start, size)
+        begun = time.process_time()
+        take(block)
+        spent.append((time.process_time() - begun) / size)
+    return spent[2 * BLOCKS_HELD :]
+
+
+@click.command()
+@click.option("--groups", default=100, show_default=True)
+@click.option("--blocks", default=40, show_default=True, help="How many, 20 of which fill the window.")
+def main(groups: int, blocks: int) -> None:
+    """Print million tuples a second, by size of block and coalescing probability: median of blocks, and mean."""
+    pa.set_cpu_count(1)
+    suite = Suite("coalesce_stream", blocks)
+    for size in (10_000, 100_000):
+        for cp in (0.5, 0.9, 0.99):
+            table = readings(blocks * size, groups, cp)
+            for name, way in (("in memory", in_memory), ("durable", durable)):
+                spent = seconds_a_tuple(way(table.schema, BLOCKS_HELD * size), table, size)
+                suite.record(f"blocks of {size:,}, cp {cp}{SEPARATOR}{name}", spent, groups=groups)
+                median, mean = 1e-6 / float(np.median(spent)), 1e-6 / float(np.mean(spent))
+                click.echo(f"blocks of {size:,}, cp {cp}, {name:9s}: {median:5.2f} million/s, mean {mean:5.2f}")
+    suite.save()
+
+
+if __name__ == "__main__":
+    main()
