@@ -223,6 +223,11 @@ def test_queries_that_share_extents(host: Engine, schemes: str, variant: str) ->
     test_shared_coalescing.test_differential_registered_together(host, schemes, variant)
 
 
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(1, 12))])
+def test_queries_whose_schemes_are_decided_all_the_time(host: Engine, seed: int) -> None:
+    test_shared_coalescing.check_decided_in_the_job(host, seed)
+
+
 def test_queries_that_change_their_schemes(host: Engine) -> None:
     test_shared_coalescing.test_differential_schemes_change(host)
 

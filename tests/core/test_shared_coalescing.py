@@ -9,7 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from whenabouts.conformance.fickle import Fickle
 from whenabouts.core import InputError, QueryError
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
@@ -77,6 +80,24 @@ def test_switching_schemes_loses_and_repeats_nothing(seed: int, buckets: int) ->
     first = SharedCoalescing(queries=QUERIES, schemes=plans[0])
     outcome = run_stream(first, [files], buckets=buckets, changes=queries, restart_after=draw.randrange(STEPS))
     assert len(queries) > 5
+    _assert_alone(outcome, files)
+
+
+@given(
+    st.integers(0, 2**16),
+    st.integers(0, 2**16),
+    st.sampled_from([1, 20 * SECOND, 90 * SECOND]),
+    st.integers(1, 3),
+    st.none() | st.integers(0, STEPS - 1),
+)
+@settings(max_examples=6, deadline=None)
+def test_schemes_decided_in_the_buckets_lose_and_repeat_nothing(
+    data: int, seed: int, every_us: int, buckets: int, restart_after: int | None
+) -> None:
+    files = _files(data)
+    fickle = SharedCoalescing(queries=QUERIES, adapting=Fickle(seed, every_us))
+    outcome = run_stream(fickle, [files], buckets=buckets, restart_after=restart_after)
+    assert outcome.metrics["schemes_switched"] > 0
     _assert_alone(outcome, files)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,20 +13,22 @@ import pytest
 from whenabouts.core import QueryError
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import coalesce, run_stream
+from whenabouts.core.scheme_cost import scheme_costs
 from whenabouts.core.shared_coalescing import QUERY
 from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.core.timing_cost import Prices
 from whenabouts.planner import AtomicCosts, CoalescingQuery, PlanChangedWarning, Registry, Statistics, parse_query
 from whenabouts.planner.calibration import (
     CP,
     OOP,
     Calibration,
+    Point,
     made_stream,
     sizes_of,
     solved,
     store,
     stored_calibration,
 )
-from whenabouts.planner.cost_model import scheme_costs
 from whenabouts.planner.measured_statistics import measured_statistics
 from whenabouts.planner.plan_files import read_plan_file
 from whenabouts.planner.scheme_measurements import Measured
@@ -152,21 +155,37 @@ def test_a_sql_file_is_a_plan_file_and_its_mistakes_have_their_place(tmp_path: P
         read_plan_file(file)
 
 
+SIZE, STEPS = 100, (50.0, 10.0)
+
+
+def _measured(cp: float, oop: float) -> Point:
+    """Made up: 1 the row, 4 the step where eager, 2 the step where lazy; an order costs 0.9 a tuple."""
+    eager = [
+        Measured(SIZE * (60 - 40 * cp), 3 + oop - cp + 4 / rows, 4 + SIZE * (3 - cp), SIZE, rows) for rows in STEPS
+    ]
+    lazy = [Measured(SIZE * 70, 1 + oop + 2 / rows, 0.0, SIZE, rows) for rows in STEPS]
+    several = [replace(each, scan=2 / 4 + SIZE * (1.5 + cp + 0.9 / 4)) for each in lazy]
+    alone = replace(lazy[0], scan=2 + SIZE * (1.5 + cp + 0.9))
+    return Point((eager[0], eager[1]), (several[0], several[1]), alone)
+
+
 def _made_up() -> Calibration:
     """Costs from measurements that are made up."""
-    eager = {(cp, oop): Measured(100 * (60 - 40 * cp), 5 + oop - cp, 300 - 100 * cp, 100) for cp in CP for oop in OOP}
-    lazy = {(cp, oop): Measured(100 * 70, 2 + oop, 150 + 10 * cp, 100) for cp in CP for oop in OOP}
-    return Calibration(*solved(eager, lazy), machine="a made-up one", release="1")
+    found = {(cp, oop): _measured(cp, oop) for cp in CP for oop in OOP}
+    return Calibration(*solved(found), Prices(step=7.0), machine="a made-up one", release="1")
 
 
 @pytest.mark.parametrize("cp", CP)
 @pytest.mark.parametrize("oop", OOP)
-def test_the_model_says_what_was_measured_at_the_points_that_were(cp: float, oop: float) -> None:
+@pytest.mark.parametrize("step_rows", [*STEPS, 1.0])
+def test_the_model_says_what_was_measured_at_the_points_that_were(cp: float, oop: float, step_rows: float) -> None:
     found = _made_up()
-    both = scheme_costs(100, Statistics(cp, oop), found.costs, found.sizes)
-    measured = (100 * (60 - 40 * cp), 5 + oop - cp, 300 - 100 * cp), (7000, 2 + oop, 150 + 10 * cp)
-    for cost, (memory, update, scan) in zip((both.eager, both.lazy), measured, strict=True):
-        assert (cost.memory, cost.update, cost.scan) == pytest.approx((memory, update, scan))
+    for sharing in (1, 4):
+        both = scheme_costs(SIZE, Statistics(cp, oop, step_rows=step_rows), found.costs, found.sizes, sharing=sharing)
+        eager = SIZE * (60 - 40 * cp), 3 + oop - cp + 4 / step_rows, 4 + SIZE * (3 - cp)
+        lazy = SIZE * 70, 1 + oop + 2 / step_rows, SIZE * (1.5 + cp + 0.9 / sharing)
+        for cost, expected in ((both.eager, eager), (both.lazy, lazy)):
+            assert (cost.memory, cost.update, cost.scan) == pytest.approx(expected)
 
 
 def test_calibrated_costs_are_stored_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,8 +194,8 @@ def test_calibrated_costs_are_stored_and_found(tmp_path: Path, monkeypatch: pyte
     found = _made_up()
     store(found)
     assert stored_calibration() == found
-    (tmp_path / "in" / "costs.json").write_text('{"format": 2}')
-    with pytest.raises(QueryError, match="WA-2075: these are no calibrated costs: it is of format 2"):
+    (tmp_path / "in" / "costs.json").write_text('{"format": 1}')
+    with pytest.raises(QueryError, match="WA-2075: these are no calibrated costs: it is of format 1"):
         stored_calibration()
     wide = pa.schema({"t": pa.int64(), "g": pa.int32(), "v": pa.int16(), "name": pa.string()})
     sizes = sizes_of(found, wide, ["g", "v"])

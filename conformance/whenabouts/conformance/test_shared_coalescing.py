@@ -11,6 +11,7 @@ import pytest
 
 from whenabouts.conformance import multiset, sheets_coalescing
 from whenabouts.conformance.engine import Engine
+from whenabouts.conformance.fickle import Fickle
 from whenabouts.conformance.sheets_coalescing import QUERIES, TEMPORAL
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.harness import Variant
@@ -73,9 +74,7 @@ def check_shared(outcome: Outcome, query: SharedCoalescing) -> None:
 @pytest.mark.parametrize(
     ("schemes", "variant"),
     [
-        ("mixed", "stream, 3 buckets, restarted"),
-        *(pytest.param(s, v, marks=pytest.mark.similar) for s in SCHEMES for v in VARIANTS
-          if (s, v) != ("mixed", "stream, 3 buckets, restarted")),
+        pytest.param(s, v, marks=pytest.mark.similar) for s in SCHEMES for v in VARIANTS
     ],
 )  # fmt: skip
 def test_differential_registered_together(engine: Engine, schemes: str, variant: str) -> None:
@@ -84,6 +83,20 @@ def test_differential_registered_together(engine: Engine, schemes: str, variant:
     files = sheets_coalescing.stream(8) if how.streaming else sheets_coalescing.finite()
     query = SharedCoalescing(queries=TOGETHER, schemes=SCHEMES[schemes])
     check_shared(engine.run(query, files, how), query)
+
+
+def test_differential_schemes_decided_in_the_job(engine: Engine) -> None:
+    """Schemes that a running job decides in its buckets, anew all the time, with a restart: the rows stay the same."""
+    check_decided_in_the_job(engine, seed=0)
+
+
+def check_decided_in_the_job(engine: Engine, seed: int) -> None:
+    """The law for one order of arrival and one sequence of decisions."""
+    query = SharedCoalescing(queries=TOGETHER, schemes=SCHEMES["all lazy"], adapting=Fickle(seed))
+    how = VARIANTS["stream, 3 buckets, restarted"]
+    outcome = engine.run(query, sheets_coalescing.stream(8, seed), how, remember=False)
+    check_shared(outcome, query)
+    assert outcome.metrics["schemes_switched"] > 3  # of seven that can, in three buckets and eight files
 
 
 @pytest.mark.similar

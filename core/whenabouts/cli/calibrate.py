@@ -1,4 +1,4 @@
-"""`whenabouts calibrate`: measures the atomic costs of both coalescing schemes on this machine and stores them."""
+"""`whenabouts calibrate`: measures what coalescing and a timing join cost on this machine, and stores it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 
-@click.command(short_help="Measure what coalescing costs on this machine, for the planner.")
-@click.option("--window", default=16_000, show_default=True, help="Tuples in the window that is measured.")
+@click.command(short_help="Measure what queries cost on this machine, for the planner.")
+@click.option("--window", default=64_000, show_default=True, help="Tuples in the window that is measured.")
 @click.option("--repeat", default=3, show_default=True, help="Times each point is measured; the median counts.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to store it (default: WHENABOUTS_COSTS, "
               "else the user's configuration, where `whenabouts plan` finds it).")  # fmt: skip
 @click.option("--progress", "wanted", is_flag=True, help="Show progress on stderr (on a terminal it is always shown).")
 def calibrate(window: int, repeat: int, output: Path | None, wanted: bool) -> None:
-    """Run both schemes over made streams and store what an insert, a merge, a scan ... costs here.
+    """Run both coalescing schemes and a timing join over made streams; store what an insert, a scan, a step ... costs.
 
     Costs are CPU time in microseconds, so that other work on the machine counts little.
     """
@@ -30,4 +30,6 @@ def calibrate(window: int, repeat: int, output: Path | None, wanted: bool) -> No
     for point in ((0.1, 0.0), (0.8, 0.0), (0.5, 0.5)):
         costs = ", ".join(f"{name} {cost:.3g}" for name, cost in found.costs.at(*point).items())
         click.echo(f"cp {point[0]}, oop {point[1]}: {costs} us")
+    told = ", ".join(f"{name} {getattr(found.timing, name):,.0f}" for name in ("step", "row", "pair", "kernel"))
+    click.echo(f"timing join: {told} ns")
     click.echo(f"stored in {store(found, output)}")

@@ -21,10 +21,11 @@ from whenabouts.cli.reject_tables import Rejects, told
 from whenabouts.cli.result_table import print_first_rows
 from whenabouts.cli.tables import Input, read_input
 from whenabouts.core import metrics
-from whenabouts.core.choices import Choosing
+from whenabouts.core.choices import Choice, Choosing, Load, decided
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.events import EventReader, rejects_schema, times
 from whenabouts.core.protocol import Query
+from whenabouts.core.scheme_cost import SchemePrices
 from whenabouts.core.timestamps import TimeSpec
 from whenabouts.core.written_times import ClockRules
 
@@ -76,6 +77,7 @@ def run_command(
             complete, more = measured(query, inputs)
             notes += more
         say_all(notes, "note: ")
+        chosen, complete = _chosen(complete) if common.stream else ([], complete)
         operator = complete.operator([source.schema for source in inputs], streaming=common.stream)
         if instead is not None:
             for line in instead(complete, inputs):
@@ -86,7 +88,7 @@ def run_command(
         if limits is not None:
             _check_limits(complete, inputs, specs, common, limits)
         if common.explain:
-            say_all(_explained(complete, inputs, common))
+            say_all(_explained(complete, chosen, inputs, common))
             say_all([*(looks_ahead(complete, inputs) if looks_ahead is not None else ()), "not run (--explain)"])
             return
         shown.stage(f"running on {common.engine}", sum(source.rows_in for source in inputs))
@@ -138,12 +140,24 @@ def _check_limits(
     refuse_over(bound, limits.pairs, limits.per_row)
 
 
-def _explained(query: Query, inputs: Sequence[Input], common: CommonOptions) -> list[str]:
+def _chosen(query: Any) -> tuple[list[Choice], Any]:
+    """What a streaming query leaves open is chosen by the prices that were calibrated here, where there are any."""
+    from whenabouts.planner.calibration import stored_calibration
+
+    if not isinstance(query, Choosing):
+        return [], query
+    stored = stored_calibration()
+    if stored is None:
+        return query.choices(), query
+    chosen = query.choices(Load(timing_prices=stored.timing, scheme_prices=SchemePrices(stored.costs, stored.sizes)))
+    return chosen, decided(query, chosen)
+
+
+def _explained(query: Query, chosen: Sequence[Choice], inputs: Sequence[Input], common: CommonOptions) -> list[str]:
     lines = [f"engine {common.engine}, {'as a stream' if common.stream else 'as a batch'}"]
     lines += [f"{source.name}: {source.rows_in:,} rows, files: {len(source.tables)}" for source in inputs]
     fields = ((name, getattr(query, name)) for name in getattr(query, "__dataclass_fields__", ()))
     lines += [f"{name}: {value}" for name, value in fields if value is not None]
-    chosen = query.choices() if common.stream and isinstance(query, Choosing) else ()
     return lines + [f"chosen: {choice}" for choice in chosen]
 
 

@@ -11,10 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
+
+if TYPE_CHECKING:
+    from whenabouts.core.scheme_cost import SchemePrices
+    from whenabouts.core.timing_cost import Prices
 
 Value: TypeAlias = str | int
 """What an option is set to."""
@@ -33,6 +37,7 @@ class Load:
     `rates`: rows per second of event time by input, of all keys together; empty: not known. `keys`: how many keys share
     them. `every`: how much event time is taken in at a time (a micro-batch); 0: each row when it comes. `parallelism`:
     how many tasks run at once. `row_bytes`: bytes of a stored row by input. `source`: where the rates come from.
+    `timing_prices` and `scheme_prices`: what a timing join and coalescing cost here (`whenabouts calibrate`).
 
     Raises: QueryError WA-2072 for what can be none of this.
 
@@ -46,6 +51,8 @@ class Load:
     parallelism: int = 1
     row_bytes: Mapping[str, float] = field(default_factory=dict)
     source: Source = "default"
+    timing_prices: Prices | None = None
+    scheme_prices: SchemePrices | None = None
 
     def __post_init__(self) -> None:
         numbers = {f"the rate of {name}": rate for name, rate in self.rates.items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Required, TypedDict
+from typing import ClassVar, Required, TypedDict
 
 import pyarrow as pa
 
@@ -28,11 +28,15 @@ from whenabouts.core.lateness import drop_late
 from whenabouts.core.moving_window import Keeps
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
 from whenabouts.core.run_output import RunOutput, runs_of_ordered_rows
+from whenabouts.core.scheme_cost import SchemePrices, Statistics, eager_part, lone_scheme
 from whenabouts.core.timestamps import Point, TimeSpec
 from whenabouts.core.value_equivalence import Equivalence, Predicate, check_comparable, parse_equivalence
 
 SCHEMES = ("auto", "eager", "lazy")
-"""`eager` keeps runs and compares a tuple once; `lazy` keeps tuples and compares them at each look. `auto` is eager."""
+"""`eager` keeps runs and compares a tuple once; `lazy` keeps tuples and compares them at each look. `auto`: see
+`Coalesce.choices`."""
+
+_HISTORY = "over all of the past it keeps the last run of each group"
 
 
 class CoalesceOptions(TypedDict, total=False):
@@ -81,6 +85,9 @@ class Coalesce:
     scheme: str = "auto"
     closed: str = "both"
     lateness: Duration = 0
+
+    keeps_aggregates: ClassVar[bool] = False
+    """Whether what is computed of an extent that slides is kept from one to the next."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "time", point_of(self.time))
@@ -140,15 +147,25 @@ class Coalesce:
     def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """What is chosen where the query says `auto`, and why. `pins`: decided by hand.
 
-        Alone a query is eager: either scheme takes about the same time, and runs take less memory wherever tuples
-        coalesce. Among others over its stream the planner decides by costs.
+        A query with a window is decided by `scheme_cost`, at the statistics of which nothing else is known; one over
+        all of the past is eager, which keeps the last run of each group where lazy keeps all tuples. Among others over
+        its stream the planner decides.
 
+        >>> Coalesce(time="t", values="v", window="1 h").choices()[0].value
+        'eager'
         >>> print(*Coalesce(time="t", values="v").choices())
-        scheme = eager: alone both take about the same time, and runs take less memory the more tuples coalesce
+        scheme = eager: over all of the past it keeps the last run of each group
         """
         asked = (pins or {}).get("scheme", self.scheme)
-        why = "alone both take about the same time, and runs take less memory the more tuples coalesce"
-        return [ruled("scheme", "eager" if asked == "auto" else asked, why, pinned=asked != "auto")]
+        pin = None if asked == "auto" else str(asked)
+        extents, rate = self.extents, (load or Load()).rate(self.inputs[0])
+        if extents.is_history or pin not in (None, *SCHEMES):
+            return [ruled("scheme", pin or "eager", _HISTORY, pinned=pin is not None)]
+        width_us, rows = extents.window.width_us, self.rows
+        tuples = float(rows) if rows is not None else max((width_us or 0) / 1e6 * (rate or 1.0), 1.0)
+        part = eager_part(width_us, extents.slide_us, aggregated=self.keeps_aggregates)
+        prices = (load and load.scheme_prices) or SchemePrices()
+        return [lone_scheme(tuples, Statistics(source="default"), prices, part=part, pin=pin)]
 
     def kept_for_us(self, input: int) -> int:
         """How far behind the watermark the time of a row is when no extent to come holds it any more: on average, half

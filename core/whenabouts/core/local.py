@@ -32,7 +32,6 @@ from whenabouts.core.protocol import (
     Operator,
     Query,
     Rejected,
-    Steering,
     Step,
 )
 from whenabouts.core.query_options import takes_options_of
@@ -237,7 +236,6 @@ def run_stream(
     restart_after: int | None = None,
     demand: Demand = Demand.NOTHING,
     changes: Mapping[int, Query] | None = None,
-    steering: Steering | None = None,
     progress: Callable[[int], None] | None = None,
     bound: StateBound | None = None,
 ) -> Outcome:
@@ -247,7 +245,6 @@ def run_stream(
     back once its files are used up; after the last step the input has ended.
     `restart_after=n` runs step n, throws its results and state away as a crash before the commit does, and replays it.
     `changes[n]` is the query that goes on with the state from step n: another confidence, say.
-    `steering` is asked after every step, and may give another one likewise: see `protocol.Steering`.
     `progress` is told the number of rows taken in so far. `bound` is one on the rows that each bucket holds.
     """
     host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True, bound=bound)
@@ -262,8 +259,6 @@ def run_stream(
             host.restore(before)
         host.take_in(batches, demand)
         host.advance(ended=[number + 1 >= len(tables) for tables in files])
-        if steering is not None:
-            host.steer(steering)
         if progress is not None:
             progress(host.metrics[metrics.ROWS_IN])
     host.finish()
@@ -374,12 +369,6 @@ class _Host:
         """Go on with another query over the same state."""
         schemas = [reader.schema for reader in self.operator.readers]
         self._query, self.operator = query, bounded(query.operator(schemas, streaming=True), self._bound)
-
-    def steer(self, steering: Steering) -> None:
-        """Go on with what `steering` gives for all that was counted so far."""
-        query = steering(self.metrics.copy(), max(self._greatest))
-        if query is not None:
-            self.change(query)
 
     def commit(self) -> _Commit:
         """All that a checkpoint would hold."""

@@ -42,6 +42,10 @@ NEIGHBOURS = "neighbours"
 """Tuples in extents that came out which have a previous one of their group: coalesced / neighbours estimates cp."""
 OUT_OF_ORDER = "rows_out_of_order"
 """Rows whose time lies before that of one that arrived earlier (shared coalescing)."""
+STEPS = "steps"
+"""Steps that brought rows to a bucket (shared coalescing)."""
+SWITCHED = "schemes_switched"
+"""Changes of a query's scheme in a bucket, eager to lazy or back (shared coalescing)."""
 TUPLE_TESTS = "tuple_tests"
 """Window join: tuples that were put to a partial combination, because they lay in its period."""
 PERIODS = "periods"
@@ -49,7 +53,7 @@ PERIODS = "periods"
 WINDOW_TESTS = "window_tests"
 """Window join: windows that were tested on a single combination (the refinement; edges with a confidence)."""
 
-ADDED = (ROWS_IN, PROCESSED, REJECTED, REPLAYED, LATE, MATCHED, UNMATCHED, PROBED, SURE, STORED, EVICTED)
+ADDED = (ROWS_IN, PROCESSED, REJECTED, REPLAYED, LATE, MATCHED, UNMATCHED, PROBED, SURE, STORED, EVICTED, SWITCHED)
 """Counts that every engine shows in its own channel."""
 
 

@@ -175,16 +175,3 @@ class Query(Protocol):
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> Operator:
         """The operator for inputs of these schemas. Raises InputError or QueryError for what cannot work."""
-
-
-class Steering(Protocol):
-    """Who looks at a running query between its steps, and may have it go on as another one over the same state.
-
-    The local host asks after every step. An engine that cannot exchange an operator while it runs asks with the counts
-    of its own channel, stops the query where an answer comes, and starts it again from its checkpoint with that answer:
-    what a query may be changed to over its state is the same (docs/changing-a-query.md).
-    """
-
-    def __call__(self, counts: Counter[str], latest_us: int) -> Query | None:
-        """`counts`: all that was counted since the start; `latest_us`: the greatest `t_max` that was seen. None: go on
-        as it is."""

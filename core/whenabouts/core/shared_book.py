@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
+from whenabouts.core.adapting import Observed
 from whenabouts.core.kept_tuples import Clock
 from whenabouts.core.protocol import NO_WATERMARK, SegmentStore
 from whenabouts.core.segments import unwrap, wrap
@@ -17,7 +18,7 @@ PARTS = 4096
 @dataclass(slots=True)
 class Entry:
     """One query: the part of the store that is its own, its scheme, what it is; when its own operator wants to be
-    called, the segments that this one has, and how many rows they hold."""
+    called, the segments that this one has, and how many rows they hold. `wish`: the scheme that was decided here."""
 
     number: int
     scheme: str
@@ -25,17 +26,20 @@ class Entry:
     timer_us: int | None = None
     segments: list[list[int]] = field(default_factory=list)
     rows: int = 0
+    wish: str | None = None
 
 
 @dataclass(slots=True)
 class Book:
-    """The book of one bucket. `covered_us`: from there on the shared extent has every row. `shared`: it is in use."""
+    """The book of one bucket. `covered_us`: from there on the shared extent has every row. `shared`: it is in use.
+    `observed`: what schemes are decided from, where they are."""
 
     store: SegmentStore
     clock: Clock = field(default_factory=Clock)
     covered_us: int = NO_WATERMARK
     shared: bool = False
     queries: dict[str, Entry] = field(default_factory=dict)
+    observed: Observed = field(default_factory=Observed)
 
     @classmethod
     def read(cls, store: SegmentStore) -> Book:
@@ -45,7 +49,8 @@ class Book:
             return cls(store)
         found = json.loads(bytes(unwrap(data)))
         queries = {name: Entry(**entry) for name, entry in found.pop("queries").items()}
-        return cls(store, Clock(*found.pop("clock")), queries=queries, **found)
+        observed = Observed(**found.pop("observed", {}))  # a book of an older release has none
+        return cls(store, Clock(*found.pop("clock")), queries=queries, observed=observed, **found)
 
     def write(self) -> None:
         """Leave it for the next step."""
@@ -54,6 +59,7 @@ class Book:
             "covered_us": self.covered_us,
             "shared": self.shared,
             "queries": {name: asdict(entry) for name, entry in self.queries.items()},
+            "observed": asdict(self.observed),
         }
         self.store.put(0, 0, wrap(json.dumps(told).encode()))
 

@@ -6,7 +6,8 @@ and one whose window is counted in rows, has an operator of its own inside. Each
 
 Which scheme a query runs under may change from step to step. Lazy becomes eager at once: its extent is built from the
 shared rows. Eager becomes lazy when the shared extent reaches back as far as its window: until then, at most a window's
-length, it goes on as it was. Nothing is lost and nothing comes twice.
+length, it goes on as it was. Nothing is lost and nothing comes twice. Schemes change with the query (`schemes`), or are
+decided in each bucket as it runs (`adapting`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.adapting import Adapting
 from whenabouts.core.coalescing import Coalesce, CoalesceOperator
 from whenabouts.core.errors import Code, QueryError, SingleBucketWarning
 from whenabouts.core.events import EventReader, times
@@ -59,6 +61,9 @@ class SharedCoalescing:
     `schemes` and the set of queries may change while it runs: a query that is added, or means something else under its
     name, begins with the next instant; one that is left out is forgotten.
 
+    `adapting`: decides in each bucket, while it runs, under which schemes its queries go on (`adapting.Adapting`; the
+    planner's `Registry.share` gives one). `schemes` are then those with which a bucket begins.
+
     A row is rejected once if any of the queries rejects it alone (it has no group there, or loses against another row
     of its instant). Where groupings differ, the input ends with its last row for all queries, also for one in which
     this row has no group.
@@ -74,8 +79,9 @@ class SharedCoalescing:
     queries: Any
     schemes: Any = ()
     results: Any = ()
+    adapting: Adapting | None = None
 
-    changeable: ClassVar[frozenset[str]] = frozenset({"queries", "schemes", "results"})
+    changeable: ClassVar[frozenset[str]] = frozenset({"queries", "schemes", "results", "adapting"})
 
     def __post_init__(self) -> None:
         queries = dict(self.queries)
@@ -139,7 +145,9 @@ class SharedCoalescing:
         return SharedOperator(self, schemas[0], streaming=streaming)
 
 
-def share(queries: Mapping[str, Any], schemes: Mapping[str, str] | None = None) -> SelectProject:
+def share(
+    queries: Mapping[str, Any], schemes: Mapping[str, str] | None = None, adapting: Adapting | None = None
+) -> SelectProject:
     """Coalescing queries, also those that were made from text (`SelectProject`), as one query over their stream.
 
     Raises QueryError: as `SharedCoalescing`, WA-2009 where two queries compute different columns of one name.
@@ -160,7 +168,7 @@ def share(queries: Mapping[str, Any], schemes: Mapping[str, str] | None = None) 
         for column, expression in dict(query.derived).get("events", ()):
             if derived.setdefault(column, expression) != expression:
                 raise QueryError(Code.COLUMN_CLASH, f"two queries compute {column!r} in two ways", "rename one")
-    shared = SharedCoalescing(queries=plain, schemes=schemes or {}, results=results)
+    shared = SharedCoalescing(queries=plain, schemes=schemes or {}, results=results, adapting=adapting)
     return SelectProject(query=shared, derived={"events": tuple(derived.items())} if derived else ())
 
 
@@ -202,6 +210,9 @@ class SharedOperator:
             {n: query.result_schema(n, each.output_schema) for n, each in self.operators.items()}
         )
         self._results = dict(query.results)
+        # Counts that follow from rows and state alone; how much is compared hangs on what is in memory, too.
+        self._observed = [metrics.PROCESSED, metrics.OUT_OF_ORDER, metrics.STEPS]
+        self._observed += [of(name) for name, _ in query.queries for of in (metrics.coalesced, metrics.neighbours)]
         self._width_us = max([e.extents.window.width_us or 0 for _, e in query.queries])
 
     def step(
@@ -222,13 +233,14 @@ class SharedOperator:
         latest = max([was.latest, latest_us, *(int(times(block)[1].max(initial=FIRST)) for block in blocks)])
         now = Clock(until, latest, 0)
         step.metrics[metrics.OUT_OF_ORDER] += _out_of_order(blocks, was.latest)
+        step.metrics[metrics.STEPS] += bool(blocks)
         shared = SharedExtent(
             StorePart(store, 1, PARTS), self.readers[0].block_schema, self._width_us // 16, self._time
         )
         refused: list[pa.RecordBatch] = []
         self._settle_schemes(store, book, shared, was, step)
         lazy = [name for name, entry in book.queries.items() if entry.scheme == LAZY]
-        kept_for = [name for name, entry in book.queries.items() if LAZY in (entry.scheme, self._wishes(name))]
+        kept_for = [name for name, entry in book.queries.items() if LAZY in (entry.scheme, self._wishes(name, entry))]
         if kept_for:
             shared.append(blocks)
         for name, entry in book.queries.items():
@@ -242,8 +254,23 @@ class SharedOperator:
         self._look(lazy, shared, was, now, step, refused)
         self._reject(blocks, refused, step)
         if demand is not Demand.END:
+            self._adapt(book, now, step)
             self._leave(book, shared, kept_for, now, step)
         return step
+
+    def _adapt(self, book: Book, now: Clock, step: Step) -> None:
+        """Decide anew where it is time to: the next step acts on it."""
+        adapting = self.query.adapting
+        if adapting is None or now.latest <= FIRST:
+            return
+        counts = {name: step.metrics[name] for name in self._observed if step.metrics[name]}
+        book.observed.count(counts, now.latest)
+        past = book.observed.stretch(now.latest, adapting.every_us)
+        if past is not None:
+            in_force = {name: self._wishes(name, entry) for name, entry in book.queries.items()}
+            schemes, book.observed.known = adapting.adapted(past, in_force, book.observed.known)
+            for name, entry in book.queries.items():
+                entry.wish = schemes.get(name, in_force[name])
 
     def _leave(self, book: Book, shared: SharedExtent, kept_for: list[str], now: Clock, step: Step) -> None:
         """Drop what no query needs any more, and write what the next step has to know."""
@@ -271,9 +298,10 @@ class SharedOperator:
     def _floor(self, name: str, clock: Clock) -> int:
         return floor_of(self._extents(name), clock)
 
-    def _wishes(self, name: str) -> str:
+    def _wishes(self, name: str, entry: Entry | None = None) -> str:
         """The scheme that a query is to have; one whose rows are counted is looked after by its own operator."""
-        return self.query.scheme_of(name) if is_shareable(self._extents(name)) else EAGER
+        decided = entry.wish if entry is not None and self.query.adapting is not None else None
+        return decided or self.query.scheme_of(name) if is_shareable(self._extents(name)) else EAGER
 
     def _settle_schemes(self, store: SegmentStore, book: Book, shared: SharedExtent, was: Clock, step: Step) -> None:
         """Queries that came and went, and those whose scheme is to change and can."""
@@ -283,13 +311,14 @@ class SharedOperator:
                 _forget(store, book.queries.pop(name), step)
         for name, definition in definitions.items():
             entry = book.queries.get(name) or book.add(name, self._wishes(name), definition)
-            wish = self._wishes(name)
+            wish = self._wishes(name, entry)
             if entry.scheme == LAZY and wish == EAGER:
                 self._build(name, store, entry, shared, was, step)
             elif entry.scheme == EAGER and wish == LAZY and book.shared and book.covered_us <= self._floor(name, was):
                 _forget(store, entry, step)
                 entry.scheme = LAZY
-        wanted = any(self._wishes(name) == LAZY or book.queries[name].scheme == LAZY for name in self.operators)
+                step.metrics[metrics.SWITCHED] += 1
+        wanted = any(LAZY in (entry.scheme, self._wishes(name, entry)) for name, entry in book.queries.items())
         if wanted and not book.shared:
             book.covered_us = FIRST if was.latest <= FIRST else was.latest + 1
 
@@ -306,6 +335,7 @@ class SharedOperator:
         for each in found:
             _count_rows(entry, each, step)
         entry.scheme, entry.timer_us = EAGER, found[-1].timer_us
+        step.metrics[metrics.SWITCHED] += 1
 
     def _of_query(self, name: str, blocks: Sequence[pa.RecordBatch]) -> list[Arrival]:
         """The rows that have a group in a query."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Required
+from typing import ClassVar, NamedTuple, Required
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +62,8 @@ class TemporalAggregate(Coalesce):
 
     aggregates: Mapping[str, str | tuple[str, str]]
     where: pc.Expression | Expression | None = None
+
+    keeps_aggregates: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

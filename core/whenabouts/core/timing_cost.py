@@ -55,7 +55,7 @@ class Prices:
     probed_by_ends: float = 0.55
 
 
-def choices(query: TimingJoin, load: Load, pins: Mapping[str, Value], prices: Prices | None = None) -> list[Choice]:
+def choices(query: TimingJoin, load: Load, pins: Mapping[str, Value]) -> list[Choice]:
     """Strategy and block size.
 
     >>> from whenabouts.core import Point, within
@@ -70,7 +70,7 @@ def choices(query: TimingJoin, load: Load, pins: Mapping[str, Value], prices: Pr
     asked = {name: pins[name] for name in ("strategy", "block_size") if name in pins}
     if asked:
         query = replace(query, **asked)  # type: ignore[arg-type]  # checked by the query itself
-    found = prices or Prices()
+    found = load.timing_prices or Prices()
     block = _block_size(query, load, found)
     return [_strategy(query, load, int(block.value), found), block]
 

@@ -1,20 +1,21 @@
 """Decides eager or lazy for many queries at once, and explains itself."""
 
+from whenabouts.core.atomic_costs import AtomicCosts, Table, Terms
 from whenabouts.core.choices import Load
-from whenabouts.planner.atomic_costs import AtomicCosts, Table, Terms
+from whenabouts.core.scheme_cost import ExtentCost, SchemeCosts, Sizes, Statistics, Weights, scheme_costs
+from whenabouts.planner.adaptive import Adaptive
 from whenabouts.planner.coalescing_queries import CoalescingQuery
-from whenabouts.planner.cost_model import ExtentCost, SchemeCosts, Sizes, Statistics, Weights, scheme_costs
 from whenabouts.planner.join_plans import JoinPlan
 from whenabouts.planner.measured_statistics import measured_statistics
 from whenabouts.planner.plan_files import read_plan_file
 from whenabouts.planner.plans import Plan, QueryPlan
 from whenabouts.planner.registry import PlanChangedWarning, Registry
-from whenabouts.planner.replanning import Replanning, Switch
 from whenabouts.planner.selection import Selection, select
 from whenabouts.planner.streams import Stream
 from whenabouts.planner.text_queries import TextQuery, parse_query
 
 __all__ = [
+    "Adaptive",
     "AtomicCosts",
     "CoalescingQuery",
     "ExtentCost",
@@ -24,13 +25,11 @@ __all__ = [
     "PlanChangedWarning",
     "QueryPlan",
     "Registry",
-    "Replanning",
     "SchemeCosts",
     "Selection",
     "Sizes",
     "Statistics",
     "Stream",
-    "Switch",
     "Table",
     "Terms",
     "TextQuery",

@@ -1,11 +1,11 @@
 """Atomic costs measured on this machine, on our own operators, and where they are stored.
 
-The schemes are run over made streams on a grid of (cp, oop), and the atomic costs are solved for from the equations of
-`cost_model`: the lazy update gives insert and delete, what the eager update has besides gives merge; the cheaper scan
-gives read, what the other one has besides gives coalesce or expand. Each is a table over the grid, so that the model
-says at its points what was measured. What cannot be told apart from outside is booked under one name: delete, detach
-and split are nought, their work is in insert and merge. Lazy queries are measured several at a time, since those of one
-grouping share the order in which they see the rows; where each has one of its own, a lazy scan costs more than said.
+The schemes are run over made streams on a grid of (cp, oop), in steps of many rows and of few, and the atomic costs are
+solved for from the equations of `scheme_cost`. What a step costs beside its rows follows from the two sizes, and what
+the order of a grouping costs from one lazy query alone and several that share it; the rest is told by one scheme at a
+time: a lazy update gives insert and merge, what an eager one has besides gives keep; a lazy scan gives read, an eager
+one expand. Each is a table over the grid, so that the model says at its points what was measured. What cannot be told
+apart from outside is booked under one name: delete, detach, split and coalesce are nought, their work is in others.
 """
 
 from __future__ import annotations
@@ -14,24 +14,28 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.atomic_costs import AtomicCosts, Table
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.planner.atomic_costs import AtomicCosts, Table
-from whenabouts.planner.cost_model import Sizes
+from whenabouts.core.scheme_cost import Sizes
+from whenabouts.core.timing_cost import Prices
 from whenabouts.planner.releases import release
 from whenabouts.planner.scheme_measurements import Measured, measure, median
+from whenabouts.planner.timing_measurements import JOIN_RUNS, measure_prices
 
-CP = (0.05, 0.1, 0.2, 0.5, 0.95)
-OOP = (0.0, 0.35, 0.7)
-WINDOW = 16_000
+CP = (0.05, 0.35, 0.65, 0.95)
+OOP = (0.0, 0.7)
+STEPS_PER_SLIDE = (1, 8)
+"""A slide's tuples arrive in one step, and in so many."""
+WINDOW = 64_000
 """Tuples in the window that is measured."""
 
 VALUES = ("v0", "v1", "v2", "v3")
@@ -43,91 +47,138 @@ COSTS_FILE = "WHENABOUTS_COSTS"
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Costs in CPU-microseconds and sizes in bytes, and where they come from."""
+    """Coalescing's costs in CPU-microseconds and sizes in bytes, a timing join's prices in nanoseconds, and where they
+    come from."""
 
     costs: AtomicCosts
     sizes: Sizes
+    timing: Prices
     machine: str
     release: str
 
     def to_json(self) -> str:
         """As text; `Calibration.from_json` reads it back."""
         costs = {name: asdict(cost) if isinstance(cost, Table) else cost for name, cost in _fields(self.costs).items()}
-        told = {"format": 1, "machine": self.machine, "release": self.release, "sizes": asdict(self.sizes)}
-        return json.dumps(told | {"costs": costs}, indent=1)
+        told = {"format": 2, "machine": self.machine, "release": self.release, "sizes": asdict(self.sizes)}
+        return json.dumps(told | {"costs": costs, "timing": asdict(self.timing)}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Calibration:
         """Read stored costs. Raises: QueryError WA-2075 for text that holds none."""
-        from whenabouts.planner.atomic_costs import read_costs
+        from whenabouts.core.atomic_costs import read_costs
 
         try:
             found = json.loads(text)
-            if found["format"] != 1:
+            if found["format"] != 2:
                 raise ValueError(f"it is of format {found['format']}")
             costs = read_costs(found["costs"])
-            return cls(costs, Sizes(**found["sizes"]), str(found["machine"]), str(found["release"]))
+            sizes, timing = Sizes(**found["sizes"]), Prices(**found["timing"])
+            return cls(costs, sizes, timing, str(found["machine"]), str(found["release"]))
         except (KeyError, TypeError, ValueError) as error:
             raise QueryError(
                 Code.BAD_PLAN_FILE, f"these are no calibrated costs: {error}", "run whenabouts calibrate"
             ) from error
 
 
+class Point(NamedTuple):
+    """What was measured at a point of the grid: each scheme in steps of many rows and of few; `several` lazy queries,
+    of one of which update and scan are told, and one alone."""
+
+    eager: tuple[Measured, Measured]
+    several: tuple[Measured, Measured]
+    lazy: Measured
+
+
 def calibrate(
     *, window: int = WINDOW, repeat: int = 3, progress: Callable[[int, int], None] | None = None
 ) -> Calibration:
-    """Measure both schemes on the grid. About a quarter of a minute for each repetition.
+    """Measure both schemes on the grid, and a timing join. A minute for each repetition.
 
     ``progress`` is told how many of how many points are done.
     """
-    points = [(cp, oop) for cp in CP for oop in OOP]
-    eager: dict[tuple[float, float], Measured] = {}
-    lazy: dict[tuple[float, float], Measured] = {}
-    for done, (cp, oop) in enumerate(points):
+    grid = [(cp, oop) for cp in CP for oop in OOP]
+    all_runs = len(grid) + JOIN_RUNS
+    found: dict[tuple[float, float], Point] = {}
+    for done, (cp, oop) in enumerate(grid):
         table = made_stream(cp, oop, 3 * window)
-        for scheme, found in (("eager", eager), ("lazy", lazy)):
-            found[cp, oop] = median([_measured(table, scheme, window) for _ in range(repeat)])
+
+        def of(scheme: str, queries: int, steps: int, table: pa.Table = table) -> Measured:
+            return median([_measured(table, scheme, VALUES[:queries], window, steps) for _ in range(repeat)])
+
+        many, few = STEPS_PER_SLIDE
+        found[cp, oop] = Point(
+            (of("eager", 1, many), of("eager", 1, few)),
+            (of("lazy", len(VALUES), many), of("lazy", len(VALUES), few)),
+            of("lazy", 1, many),
+        )
         if progress is not None:
-            progress(done + 1, len(points))
-    return Calibration(*solved(eager, lazy), machine=_machine(), release=release())
+            progress(done + 1, all_runs)
+    timing, _ = measure_prices(repeat, None if progress is None else lambda n, _: progress(len(grid) + n, all_runs))
+    return Calibration(*solved(found), timing, machine=_machine(), release=release())
 
 
-def solved(
-    eager: dict[tuple[float, float], Measured], lazy: dict[tuple[float, float], Measured]
-) -> tuple[AtomicCosts, Sizes]:
+def solved(found: Mapping[tuple[float, float], Point]) -> tuple[AtomicCosts, Sizes]:
     """The atomic costs and sizes with which the model gives what was measured at the points of the grid."""
+    sharing = len(VALUES)
+    eager_step = float(np.median([_step(*each.eager) for each in found.values()]))
+    lazy_step = float(np.median([_step(*each.several) for each in found.values()]))
 
-    def table(cost: Callable[[float, float], float]) -> Table:
-        return Table(CP, OOP, tuple(tuple(max(cost(cp, oop), 0.0) for oop in OOP) for cp in CP))
+    def table(cost: Callable[[Point, float], float]) -> Table:
+        return Table(CP, OOP, tuple(tuple(max(cost(found[cp, oop], cp), 0.0) for oop in OOP) for cp in CP))
 
-    low, high = CP[0], CP[-1]
-    lazy_row = float(np.mean([each.memory / each.tuples for each in lazy.values()]))
-    # memory = tuples * (cp * timestamp + (1 - cp) * row), at both ends of the grid
-    per_tuple = {cp: eager[cp, 0.0].memory / eager[cp, 0.0].tuples for cp in (low, high)}
-    timestamp = max((per_tuple[high] * (1 - low) - per_tuple[low] * (1 - high)) / (high - low), 1e-3)
-    row = max((per_tuple[low] - low * timestamp) / (1 - low), 1e-3)
-    sizes = Sizes(eager_row=row, lazy_row=lazy_row, timestamp=timestamp)
+    def update(measured: Measured, step: float) -> float:
+        return measured.update - step / measured.step_rows
 
-    def scan(of: dict[tuple[float, float], Measured], cp: float, oop: float) -> float:
-        return of[cp, oop].scan / of[cp, oop].tuples
+    def scan(measured: Measured, step: float) -> float:
+        """Of a tuple; a scan is a step, too, of which little may be left when that is taken away."""
+        return max(measured.scan - step, 0.1 * measured.scan) / measured.tuples
 
-    def part(cp: float) -> float:
-        return cp * timestamp / row + 1 - cp
+    def order(point: Point) -> float:
+        several = scan(point.several[0], lazy_step / sharing)
+        return max(scan(point.lazy, lazy_step) - several, 0.0) * sharing / (sharing - 1)
 
-    def read(cp: float, oop: float) -> float:
-        return min(scan(lazy, cp, oop), scan(eager, cp, oop) / part(cp))
+    def lazy_scan(point: Point) -> float:
+        return scan(point.lazy, lazy_step) - order(point)
 
+    def eager_scan(point: Point) -> float:
+        return scan(point.eager[0], eager_step)
+
+    def read(point: Point, part: float) -> float:
+        return min(lazy_scan(point), eager_scan(point) / part)
+
+    sizes = _sizes(found)
+    parts = {cp: cp * sizes.timestamp / sizes.eager_row + 1 - cp for cp in CP}  # of the rows of an eager extent
+    insert = table(lambda point, cp: update(point.several[0], lazy_step))
     costs = AtomicCosts(
-        read=table(read),
-        insert=table(lambda cp, oop: lazy[cp, oop].update),
+        read=table(lambda point, cp: read(point, parts[cp])),
+        insert=insert,
         delete=0.0,
-        merge=table(lambda cp, oop: (eager[cp, oop].update - (1 - cp) * lazy[cp, oop].update) / cp),
+        merge=insert,
         split=0.0,
         detach=0.0,
-        coalesce=table(lambda cp, oop: (scan(lazy, cp, oop) - read(cp, oop)) / cp),
-        expand=table(lambda cp, oop: scan(eager, cp, oop) - read(cp, oop) * part(cp)),
+        coalesce=table(lambda point, cp: (lazy_scan(point) - read(point, parts[cp])) / cp),
+        expand=table(lambda point, cp: eager_scan(point) - read(point, parts[cp]) * parts[cp]),
+        keep=table(lambda point, cp: update(point.eager[0], eager_step) - update(point.several[0], lazy_step)),
+        order=table(lambda point, cp: order(point)),
+        eager_step=eager_step,
+        lazy_step=lazy_step,
     )
     return costs, sizes
+
+
+def _step(many: Measured, few: Measured) -> float:
+    """What a step costs beside its rows: the update cost is so much for a row and so much for a step."""
+    return max((few.update - many.update) / (1 / few.step_rows - 1 / many.step_rows), 0.0)
+
+
+def _sizes(found: Mapping[tuple[float, float], Point]) -> Sizes:
+    """From memory = tuples * (cp * timestamp + (1 - cp) * row) at both ends of the grid."""
+    low, high = CP[0], CP[-1]
+    lazy_row = float(np.mean([each.lazy.memory / each.lazy.tuples for each in found.values()]))
+    per_tuple = {cp: found[cp, 0.0].eager[0].memory / found[cp, 0.0].eager[0].tuples for cp in (low, high)}
+    timestamp = max((per_tuple[high] * (1 - low) - per_tuple[low] * (1 - high)) / (high - low), 1e-3)
+    row = max((per_tuple[low] - low * timestamp) / (1 - low), 1e-3)
+    return Sizes(eager_row=row, lazy_row=lazy_row, timestamp=timestamp)
 
 
 def made_stream(cp: float, oop: float, size: int, groups: int = 50, seed: int = 7) -> pa.Table:
@@ -167,7 +218,8 @@ def _width(field: pa.Field, text: float) -> float:
         return text
 
 
-def _measured(table: pa.Table, scheme: str, window: int) -> Measured:
+def _measured(table: pa.Table, scheme: str, values: Sequence[str], window: int, steps_per_slide: int) -> Measured:
+    """Queries that coalesce a value column each, under one scheme; the scan is that of one of them."""
     slide_us = window * 1_000 // 8
     given: dict[str, Any] = {
         "time": "t",
@@ -176,10 +228,10 @@ def _measured(table: pa.Table, scheme: str, window: int) -> Measured:
         "slide": f"{slide_us} us",
         "lateness": "500 ms",
     }
-    names = VALUES if scheme == "lazy" else VALUES[:1]
-    queries = {name: Coalesce(**given, values=name) for name in names}
-    found = measure(queries, dict.fromkeys(names, scheme), table, slide_us=slide_us, warm_slides=9)
-    return replace(found, scan=found.scan / len(names))
+    queries = {name: Coalesce(**given, values=name) for name in values}
+    schemes = dict.fromkeys(values, scheme)
+    found = measure(queries, schemes, table, slide_us=slide_us, steps_per_slide=steps_per_slide, warm_slides=9)
+    return replace(found, scan=found.scan / len(values))
 
 
 def costs_file() -> Path:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import fsum
 from typing import Any, NamedTuple
 
+from whenabouts.core.atomic_costs import AtomicCosts
 from whenabouts.core.choices import Alternative, Choice, Load, Value
+from whenabouts.core.durations import parse_duration
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.scheme_cost import UNIT, SchemeCosts, Sizes, Statistics, Weights, scheme_costs
 from whenabouts.core.state_forecast import buckets
-from whenabouts.planner.atomic_costs import AtomicCosts
-from whenabouts.planner.coalescing_queries import CoalescingQuery
-from whenabouts.planner.cost_model import SchemeCosts, Sizes, Statistics, Weights, scheme_costs
+from whenabouts.planner.coalescing_queries import DEFAULT_ROWS_PER_SECOND, CoalescingQuery
 from whenabouts.planner.plans import Plan, QueryPlan, Scheme
 from whenabouts.planner.releases import release
 from whenabouts.planner.selection import Candidate, Selection, SharedExtent, solve
-
-UNIT = "part of the maximum, weighted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,14 @@ def plan_coalescing(
     firsts = [registered[names[0]] for names in groups.values()]
     tuples = [first.query.tuples(first.statistics) for first in firsts]
     most = max(tuples, default=1.0)
+    groupings = Counter((first.query.stream, frozenset(first.query.group)) for first in firsts)
     distinct = []
     for names, first, n in zip(groups.values(), firsts, tuples, strict=True):
-        costs = scheme_costs(n, first.statistics, given.costs, given.sizes, largest=most)
+        sharing = groupings[first.query.stream, frozenset(first.query.group)]
+        known = _with_steps(first.statistics, given.load)
+        costs = scheme_costs(
+            n, known, given.costs, given.sizes, largest=most, sharing=sharing, part=first.query.eager_part
+        )
         distinct.append(_Distinct(tuple(names), first, costs, _wish(names, registered, costs, in_force)))
     streams = list(dict.fromkeys(first.query.stream for first in firsts))
     shared = _shared(firsts, tuples, streams, given, most)
@@ -87,6 +92,14 @@ def plan_coalescing(
     return _plan(registered, distinct, candidates, dict(zip(streams, shared, strict=True)), selection, given)
 
 
+def _with_steps(known: Statistics, load: Load) -> Statistics:
+    """How many tuples a step takes in, where that was not measured: what comes in the event time of a step."""
+    every_s = parse_duration(load.every) / 1e6
+    if known.step_rows is not None or not every_s:
+        return known
+    return replace(known, step_rows=max(every_s * (known.rate or DEFAULT_ROWS_PER_SECOND), 1.0))
+
+
 def _shared(
     firsts: Sequence[Registered], tuples: Sequence[float], streams: Sequence[str], given: Given, most: float
 ) -> list[SharedExtent]:
@@ -99,7 +112,7 @@ def _shared(
     found = []
     for stream in streams:
         n, statistics = largest[stream]
-        extent = scheme_costs(n, statistics, given.costs, given.sizes, largest=most).lazy
+        extent = scheme_costs(n, _with_steps(statistics, given.load), given.costs, given.sizes, largest=most).lazy
         found.append(SharedExtent(extent.weighted(without_scan) if without_scan else 0.0, extent.memory))
     return found
 

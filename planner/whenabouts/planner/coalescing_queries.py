@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.planner.cost_model import Statistics
+from whenabouts.core.scheme_cost import Statistics, eager_part
 
 DEFAULT_ROWS_PER_SECOND = 1.0
 """Arrival rate where none is known: a window in time then holds as many tuples as it has seconds."""
@@ -19,6 +19,9 @@ class CoalescingQuery:
 
     The window is ``rows`` tuples or a ``range`` of time. Two queries that are equal in all of this share one extent
     under either scheme (a *distinct coalescing query*, section 6.2).
+
+    ``eager_part``: through which part of its extent an eager scan goes. An aggregate of a window that slides is kept
+    from slide to slide, so that only the tuples that come and go count.
 
     Raises: QueryError WA-2006 unless there is a value column and exactly one kind of window, of at least 1.
 
@@ -34,6 +37,7 @@ class CoalescingQuery:
     range: Duration | None = None
     equivalence: str = "equal"
     stream: str = "stream"
+    eager_part: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.coalesce:
@@ -50,7 +54,15 @@ class CoalescingQuery:
         """Equal for queries that are one distinct coalescing query (the order of columns does not matter)."""
         length = self.rows if self.range is None else parse_duration(self.range)
         kind = "rows" if self.range is None else "range"
-        return self.stream, frozenset(self.coalesce), frozenset(self.group), self.equivalence, kind, length
+        return (
+            self.stream,
+            frozenset(self.coalesce),
+            frozenset(self.group),
+            self.equivalence,
+            kind,
+            length,
+            self.eager_part,
+        )
 
     def tuples(self, statistics: Statistics) -> float:
         """How many tuples the window holds."""
@@ -67,4 +79,5 @@ class CoalescingQuery:
         1000000
         """
         how, width = query.coalescing, query.extents.window.width_us
-        return cls(how.values, how.group, query.rows, width, str(query.equivalence), stream)
+        part = eager_part(width, query.extents.slide_us, aggregated=query.keeps_aggregates)
+        return cls(how.values, how.group, query.rows, width, str(query.equivalence), stream, part)

@@ -7,29 +7,31 @@ from dataclasses import replace
 
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.planner.cost_model import Statistics
+from whenabouts.core.scheme_cost import Statistics
 
 
 def measured_statistics(counts: Mapping[str, int], seconds: float, names: Iterable[str]) -> dict[str, Statistics]:
     """The statistics of the queries of a shared operator, from its counts in ``seconds`` of event time.
 
     ``coalesced.NAME`` of ``neighbours.NAME`` is cp; rows out of order of rows processed is oop; rows processed a second
-    is the rate. Queries of which no extent came out are left out. Raises: QueryError WA-2072 for no time.
+    is the rate, and rows a step how many come at a time. Queries of which no extent came out are left out. Raises:
+    QueryError WA-2072 for no time.
 
     >>> counts = {"rows_processed": 50, "rows_out_of_order": 5, "coalesced.hot": 30, "neighbours.hot": 40}
     >>> measured_statistics(counts, 10.0, ["hot", "cold"])
-    {'hot': Statistics(cp=0.75, oop=0.1, rate=5.0, arrived=None, source='measured')}
+    {'hot': Statistics(cp=0.75, oop=0.1, rate=5.0, arrived=None, source='measured', step_rows=None)}
     """
     if not seconds > 0:
         raise QueryError(Code.BAD_STATISTICS, f"{seconds} seconds were observed", "give the stretch of event time")
-    rows = counts.get(metrics.PROCESSED, 0)
+    rows, steps = counts.get(metrics.PROCESSED, 0), counts.get(metrics.STEPS, 0)
     found = {}
     for name in names:
         pairs = counts.get(metrics.neighbours(name), 0)
         if pairs and rows:
             late = min(counts.get(metrics.OUT_OF_ORDER, 0) / rows, 1.0)
             cp = counts.get(metrics.coalesced(name), 0) / pairs
-            found[name] = Statistics(cp, late, rows / seconds, source="measured")
+            at_a_time = rows / steps if steps else None
+            found[name] = Statistics(cp, late, rows / seconds, source="measured", step_rows=at_a_time)
     return found
 
 
@@ -42,7 +44,8 @@ def blended(before: Statistics, now: Statistics, weight: float) -> Statistics:
     """
     if before.source != "measured":
         return now
-    mixed = {name: (1 - weight) * getattr(before, name) + weight * getattr(now, name) for name in ("cp", "oop")}
-    rates = [each.rate for each in (before, now) if each.rate is not None]
-    rate = (1 - weight) * rates[0] + weight * rates[-1] if rates else None
-    return replace(now, **mixed, rate=rate)
+    mixed: dict[str, float | None] = {}
+    for name in ("cp", "oop", "rate", "step_rows"):
+        known = [value for value in (getattr(before, name), getattr(now, name)) if value is not None]
+        mixed[name] = (1 - weight) * known[0] + weight * known[-1] if known else None
+    return replace(now, **mixed)  # type: ignore[arg-type]  # cp and oop are always known

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import yaml
 
+from whenabouts.core.atomic_costs import AtomicCosts, read_costs
 from whenabouts.core.choices import Load
 from whenabouts.core.errors import Code, InputError, QueryError, WhenaboutsError
-from whenabouts.planner.atomic_costs import AtomicCosts, read_costs
+from whenabouts.core.scheme_cost import Sizes, Statistics, Weights
 from whenabouts.planner.calibration import Calibration
 from whenabouts.planner.coalescing_queries import CoalescingQuery
-from whenabouts.planner.cost_model import Sizes, Statistics, Weights
 from whenabouts.planner.plan_joins import (
     JOIN_KEYS,
     STREAM_KEYS,
@@ -98,6 +98,7 @@ def registry_of(
         memory_budget=found.get("memory_budget"),
         time_limit=found.get("time_limit"),
         streams=described,
+        timing_prices=None if calibrated is None else calibrated.timing,
         **more,
     )
     queries = found.get("queries")

@@ -75,6 +75,21 @@ class Plan:
         parts: tuple[QueryPlan | JoinPlan, ...] = (*self.queries, *self.joins)
         return {each.name: {choice.what: choice.value for choice in each.choices} for each in parts}
 
+    def bytes_beside(self, stream: str) -> float:
+        """Of the expected state, what is of other streams than this one."""
+        own = {frozenset((each.name, *each.shares_with)): each for each in self.queries if each.scheme == "eager"}
+        eager = sum(each.state_bytes for each in own.values() if each.stream != stream)
+        return eager + sum(size for name, size in self.shared_bytes.items() if name != stream)
+
+    def beats(self, other: Plan, hysteresis: float) -> bool:
+        """Whether this costs less than another plan of now by more than the hysteresis, a part of the other's cost.
+
+        >>> now = Plan((), 1.0, {}, {})
+        >>> Plan((), 0.94, {}, {}).beats(now, 0.05), Plan((), 0.96, {}, {}).beats(now, 0.05)
+        (True, False)
+        """
+        return self.cost < other.cost - hysteresis * abs(other.cost)
+
     def to_json(self) -> str:
         """The plan as JSON text; `Plan.from_json` reads it back.
 

@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from whenabouts.core.atomic_costs import AtomicCosts
 from whenabouts.core.choices import Choice, Load, Value, decided
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.scheme_cost import Sizes, Statistics, Weights
 from whenabouts.core.select_project import SelectProject
 from whenabouts.core.shared_coalescing import share
 from whenabouts.core.state_forecast import row_bytes
 from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.core.timestamps import TimeSpec
+from whenabouts.core.timing_cost import Prices
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.window_join import WindowJoin
-from whenabouts.planner.atomic_costs import AtomicCosts
+from whenabouts.planner.adaptive import Adaptive, check_weight, observed
 from whenabouts.planner.byte_sizes import parse_bytes
 from whenabouts.planner.coalescing_plans import Given, Registered, plan_coalescing
 from whenabouts.planner.coalescing_queries import CoalescingQuery
-from whenabouts.planner.cost_model import Sizes, Statistics, Weights
 from whenabouts.planner.join_plans import DECISIONS, Joining, JoinPlan, inner_of, is_join, plan_join
-from whenabouts.planner.measured_statistics import blended, measured_statistics
 from whenabouts.planner.plans import Plan, Scheme
 from whenabouts.planner.streams import Stream, load_over
 
@@ -59,8 +60,8 @@ class Registry:
     of the streams by name. ``every``: how much event time a step takes in (a micro-batch), ``parallelism``: how many
     tasks run at once. ``weights`` of memory, update and scan; ``costs`` and ``sizes`` of atomic operations and tuples;
     ``memory_budget`` for all extents together (bytes, or text such as "2 GiB"); ``time_limit`` of the solver in
-    seconds. ``hysteresis``: by what part a new plan must be cheaper than the decisions in force before `replan` adopts
-    it.
+    seconds. ``timing_prices``: of timing joins, as calibrated. ``hysteresis``: by what part a new plan must be cheaper
+    than the decisions in force before `replan`, or a running query, adopts it.
 
     >>> registry = Registry(weights=(1, 1, 2))
     >>> hot = CoalescingQuery(("temperature",), ("region",), rows=100)
@@ -87,6 +88,7 @@ class Registry:
         streams: Mapping[str, Stream] | None = None,
         every: Duration = 0,
         parallelism: int = 1,
+        timing_prices: Prices | None = None,
     ) -> None:
         self._weights = weights if isinstance(weights, Weights) else Weights(*weights)
         self._costs = costs or AtomicCosts()
@@ -95,7 +97,7 @@ class Registry:
         self._time_limit = time_limit
         self._hysteresis = hysteresis
         self._streams = dict(streams or {})
-        self._load = Load(every=every, parallelism=parallelism)
+        self._load = Load(every=every, parallelism=parallelism, timing_prices=timing_prices)
         self._registered: dict[str, Registered] = {}
         self._joins: dict[str, _Join] = {}
 
@@ -185,7 +187,8 @@ class Registry:
         if known is None:
             return self._load
         every, parallelism = known.every or self._load.every, max(known.parallelism, self._load.parallelism)
-        return replace(known, every=every, parallelism=parallelism)
+        prices = known.timing_prices or self._load.timing_prices
+        return replace(known, every=every, parallelism=parallelism, timing_prices=prices)
 
     def _with_sizes(self, query: Joining, over: tuple[str, ...], load: Load) -> Load:
         """The load with the bytes of the streams' rows, where their columns are known."""
@@ -278,10 +281,8 @@ class Registry:
         Queries of which nothing was counted keep their statistics. Raises: QueryError WA-2072 for a weight
         outside (0, 1].
         """
-        if not 0.0 < weight <= 1.0:
-            raise QueryError(Code.BAD_STATISTICS, f"weight is {weight}", "give a number in (0, 1]")
-        for name, found in measured_statistics(counts, seconds, self._registered).items():
-            self.observe(name, blended(self._registered[name].statistics, found, weight))
+        check_weight(weight)
+        self._registered = observed(self._registered, counts, seconds, weight)
 
     def share(
         self,
@@ -291,15 +292,24 @@ class Registry:
         time: TimeSpec | None = None,
         lateness: Duration = 0,
         plan: Plan | None = None,
+        adapt_every: Duration | None = None,
+        weight: float = 0.3,
+        buckets: int | None = None,
     ) -> SelectProject:
         """The registered queries over one stream as one query, under a plan's schemes (default: the plan of now).
 
+        ``adapt_every``: plan again after so much event time, while the query runs, in every bucket of keys by itself
+        (see `Adaptive`; ``weight`` as in `observe_counts`); None: the schemes stay. With a memory budget ``buckets``
+        says among how many it is shared.
+
         ``time`` and ``lateness`` are for queries from text, which say neither. ``stream`` may be left out where there
-        is one. What comes out: see `SharedCoalescing`. To change the plan while it runs, go on with what this gives for
-        the new plan over the same state. Raises: QueryError WA-2074 for an unknown stream, WA-2006 for queries that are
-        planned only; what binding and sharing raise.
+        is one. What comes out: see `SharedCoalescing`. To change the plan by hand, go on with what this gives for the
+        new plan over the same state. Raises: QueryError WA-2074 for an unknown stream, WA-2006 for queries that are
+        planned only, and for a budget without ``buckets``; WA-2021 unless ``adapt_every`` is above zero, WA-2072 for a
+        weight outside (0, 1]; what binding and sharing raise.
         """
-        schemes = (plan or self.plan()).schemes
+        plan = plan or self.plan()
+        schemes = plan.schemes
         streams = dict.fromkeys(each.query.stream for each in self._registered.values())
         named = stream if stream is not None else next(iter(streams), "")
         if named not in streams or (stream is None and len(streams) > 1):
@@ -315,7 +325,14 @@ class Registry:
             times = {} if time is None else {named: time}
             runs = each.runs
             queries[name] = runs if isinstance(runs, Coalesce) else runs.bind({named: schema}, times, lateness)
-        return share(queries, {name: schemes[name] for name in queries if name in schemes})
+        adapting = None
+        if adapt_every is not None:
+            mine = {name: self._registered[name] for name in queries}
+            given = self._given
+            if given.budget is not None:  # what the plan leaves to this stream
+                given = given._replace(budget=max(given.budget - plan.bytes_beside(named), 0.0))
+            adapting = Adaptive.of(mine, given, self._hysteresis, adapt_every, weight, buckets)
+        return share(queries, {name: schemes[name] for name in queries if name in schemes}, adapting)
 
     def query(self, name: str, plan: Plan | None = None) -> Joining:
         """A registered join with what a plan chose for it (default: the plan of now) in place of `auto`.
@@ -376,8 +393,7 @@ class Registry:
                 stacklevel=2,
             )
         joins = tuple(self._cheaper(old, new) for old, new in zip(kept.joins, best.joins, strict=True))
-        wins = best.cost < kept.cost - self._hysteresis * abs(kept.cost)
-        return replace(best if wins else kept, joins=joins)
+        return replace(best if best.beats(kept, self._hysteresis) else kept, joins=joins)
 
     def _keeping(self, current: Plan, best: Plan) -> Plan:
         """The plan of now under the decisions in force, as far as they can be kept."""
@@ -412,8 +428,11 @@ class Registry:
 
     def _planned(self, in_force: Mapping[str, Scheme] | None) -> Plan:
         """The coalescing queries, decided together; with decisions in force, under these."""
-        given = Given(self._weights, self._costs, self._sizes, self._budget, self._time_limit, self._load)
-        return plan_coalescing(self._registered, given, in_force)
+        return plan_coalescing(self._registered, self._given, in_force)
+
+    @property
+    def _given(self) -> Given:
+        return Given(self._weights, self._costs, self._sizes, self._budget, self._time_limit, self._load)
 
 
 def _pinnable(join: JoinPlan) -> dict[str, Value]:

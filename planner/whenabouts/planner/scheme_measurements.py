@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -20,13 +20,15 @@ from whenabouts.core.stores import DictStore
 class Measured:
     """``memory`` in bytes; ``update`` in microseconds of CPU time for each arriving tuple; ``scan`` for each look.
 
-    All of all queries together; ``tuples``: how many the window holds when it is looked at (mean).
+    All of all queries together; ``tuples``: how many the window holds when it is looked at (mean); ``step_rows``: how
+    many of them arrived in a step.
     """
 
     memory: float
     update: float
     scan: float
     tuples: float
+    step_rows: float
 
 
 def measure(
@@ -41,7 +43,8 @@ def measure(
     """Run queries together over a table in order of arrival, and measure once ``warm_slides`` extents have come out.
 
     All queries must slide by ``slide_us``. Rows arrive in ``steps_per_slide`` steps under a watermark that passes no
-    instant; then the watermark alone passes it, and the extents are looked at. The table's time column is int64. Memory
+    instant; then the watermark alone reaches it, so that all rows before it are settled, which is still part of their
+    update; then it passes it by a microsecond, and the extents are looked at. The table's time column is int64. Memory
     is what the store holds when an instant has been looked at. Cost: that of the run.
     """
     query = SharedCoalescing(queries=queries, schemes=schemes)
@@ -53,13 +56,14 @@ def measure(
     arrival = np.maximum.accumulate(at)
     lateness = int((arrival - at).max(initial=0))
     first, last = int(at[0]) // slide_us + 1, int(arrival[-1]) // slide_us
-    store, held, updates, scans, sizes = DictStore(), 0.0, 0.0, 0.0, 0.0
+    store, held, updates, scans, sizes, steps = DictStore(), 0.0, 0.0, 0.0, 0.0, 0
     watermark, rows = NO_WATERMARK, 0
     looks = 0
     for slide in range(first, last + 1):
         until = np.searchsorted(arrival, slide * slide_us + lateness, side="right")
         cuts = np.linspace(rows, until, steps_per_slide + 1).astype(int)
         warm = slide - first >= warm_slides
+        steps += warm
         for low, high in pairwise(cuts):
             if high == low:
                 continue
@@ -71,22 +75,24 @@ def measure(
             if warm:
                 updates += time.process_time() - started
                 held += high - low
+                steps += 1
             watermark = max(watermark, min(int(arrival[high - 1]) - lateness, slide * slide_us))
-        watermark = slide * slide_us + 1
         started = time.process_time()
+        operator.step(store, [], slide * slide_us)
+        settled = time.process_time()
+        watermark = slide * slide_us + 1
         operator.step(store, [], watermark)
         if warm:
-            scans += time.process_time() - started
+            updates += settled - started
+            scans += time.process_time() - settled
             sizes += store.bytes_held
             looks += 1
         rows = int(until)
     width = max(each.extents.window.width_us or 0 for _, each in query.queries)
     tuples = len(at) * width / max(int(arrival[-1] - at[0]), 1)
-    return Measured(sizes / looks, updates / held * 1e6, scans / looks * 1e6, tuples)
+    return Measured(sizes / looks, updates / held * 1e6, scans / looks * 1e6, tuples, held / steps)
 
 
 def median(found: Sequence[Measured]) -> Measured:
     """The median of each figure."""
-    return Measured(
-        *(float(np.median([getattr(each, name) for each in found])) for name in ("memory", "update", "scan", "tuples"))
-    )
+    return Measured(*(float(np.median(each)) for each in zip(*map(astuple, found), strict=True)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -45,4 +45,4 @@ def load_over(inputs: Mapping[str, str], streams: Mapping[str, Stream], known: L
         return known
     source: Source = "measured" if all(stream.source == "measured" for stream in mine.values()) else "declared"
     keys = max(stream.keys for stream in mine.values()) if known.keys == 1.0 else known.keys
-    return Load(rates, keys, known.every, known.parallelism, known.row_bytes, source)
+    return replace(known, rates=rates, keys=keys, source=source)

@@ -17,6 +17,7 @@ from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.errors import Code
 from whenabouts.core.expressions import Expression, joined
 from whenabouts.core.run_output import COUNT, VALID_FROM, VALID_TO, WINDOW_END
+from whenabouts.core.scheme_cost import eager_part
 from whenabouts.core.select_project import Named, SelectProject, column
 from whenabouts.core.sql_expressions import from_sqlglot
 from whenabouts.core.stream_views import SqlPredicate
@@ -76,6 +77,10 @@ def distinct_query(query: TextQuery) -> CoalescingQuery:
         )  # fmt: skip
     window = source.window
     group = clauses.select.args.get("group")
+    aggregated = any(_aggregate(node) is not None for node in clauses.select.expressions)
+    in_time = window.range is not None and window.slide is not None
+    range_us = text_duration_us(str(window.range), window.place) if in_time else None
+    slide_us = text_duration_us(str(window.slide), window.place) if in_time else None
     return CoalescingQuery(
         coalesce=tuple(_value_name(node) for node in clauses.coalesce),
         group=tuple(node.name for node in (group.expressions if group else ())),
@@ -83,6 +88,7 @@ def distinct_query(query: TextQuery) -> CoalescingQuery:
         range=window.range,
         equivalence="equal" if clauses.within is None else f"within:{clauses.within}",
         stream=source.stream,
+        eager_part=eager_part(range_us, slide_us, aggregated=aggregated),
     )
 
 

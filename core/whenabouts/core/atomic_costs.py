@@ -71,8 +71,12 @@ class AtomicCosts:
     ``read`` a tuple; ``insert`` one at its place; ``delete`` the oldest; ``merge`` a timestamp into a run, finding it
     included; ``split`` a run in two likewise; ``detach`` the first timestamp of the oldest run; ``coalesce`` two tuples
     while scanning a lazy extent; ``expand`` a timestamp of a run while scanning an eager one, which the paper takes to
-    cost nothing. The defaults are made up so that, with the default sizes, all ten decisions of the
-    paper's Tables 5 and 6 come out; calibrate them for your machine.
+    cost nothing. So it does three more: ``keep``, what an arriving tuple costs in an eager extent besides; ``order``,
+    to bring a tuple of the shared extent into the order of a grouping, once for all its lazy queries that look;
+    ``eager_step`` and ``lazy_step``, what a step of such an extent costs however few rows it has.
+
+    The defaults are made up so that, with the default sizes, all ten decisions of the paper's Tables 5 and 6 come out;
+    calibrate them for your machine.
     """
 
     read: Cost = 1.0
@@ -83,6 +87,10 @@ class AtomicCosts:
     detach: Cost = 0.6951
     coalesce: Cost = 1.0
     expand: Cost = 0.0
+    keep: Cost = 0.0
+    order: Cost = 0.0
+    eager_step: Cost = 0.0
+    lazy_step: Cost = 0.0
 
     def at(self, cp: float, oop: float) -> dict[str, float]:
         """Every cost as a number.

@@ -1,0 +1,29 @@
+"""Somebody who decides anew all the time: for laws about schemes that change while queries run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from whenabouts.core.adapting import Decided, Stretch
+
+
+@dataclass(frozen=True)
+class Fickle:
+    """Draws a scheme for each query whenever event time went on; equal seeds draw alike in each bucket.
+
+    >>> first = Fickle(seed=1).adapted(Stretch({}, 1.0), {"a": "eager"}, {})
+    >>> Fickle(seed=1).adapted(Stretch({}, 9.0), {"a": "lazy"}, {}) == first, first.known
+    (True, {'turn': 1})
+    """
+
+    seed: int = 0
+    every_us: int = 1
+
+    def adapted(self, past: Stretch, schemes: Mapping[str, str], known: Mapping[str, Any]) -> Decided:
+        """One scheme or the other for each query."""
+        turn = int(known.get("turn", 0)) + 1
+        draw = random.Random(f"{self.seed} {turn}")
+        return Decided({name: draw.choice(("eager", "lazy")) for name in schemes}, {"turn": turn})
