@@ -1,6 +1,6 @@
 """Tables 5 and 6 and Figures 3 to 5 of Al-Kateb et al. 2010, from our cost model: decisions printed, costs plotted.
 
-    python benchmarks/planner_figures.py [--costs default|calibrated] [--plots FOLDER]
+    python benchmarks/planner_figures.py [--costs default|calibrated]
 
 `default` are the made-up costs with which all ten decisions of the tables come out; `calibrated` are those that
 `whenabouts calibrate` stored on this machine. With any constant costs cases 4 and 5 of Table 6 contradict each other:
@@ -11,13 +11,13 @@ d(.5, .7) <= 1.25 d(.4, .6). The script looks for costs that give both, in vain.
 from __future__ import annotations
 
 import warnings
-from itertools import pairwise, product
+from itertools import groupby, pairwise, product
 from math import fsum
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
+from measuring import RESULTS, Suite
 
 from whenabouts.planner import AtomicCosts, Sizes, Statistics, Weights, scheme_costs, select
 from whenabouts.planner.calibration import stored_calibration
@@ -188,9 +188,8 @@ def _eager_update(cp: float, oop: float, costs: AtomicCosts, sizes: Sizes) -> fl
 
 @click.command()
 @click.option("--costs", "which", type=click.Choice(["default", "calibrated"]), default="default", show_default=True)
-@click.option("--plots", type=click.Path(path_type=Path), help="Write planner_figure3.svg, ...4.svg and ...5.svg here.")
-def main(which: str, plots: Path | None) -> None:
-    """Print the tables, and plot."""
+def main(which: str) -> None:
+    """Judge every decision and trend of the paper, plot, and record both."""
     costs, sizes = AtomicCosts(), Sizes()
     if which == "calibrated":
         stored = stored_calibration()
@@ -198,39 +197,60 @@ def main(which: str, plots: Path | None) -> None:
             raise click.UsageError("there are no calibrated costs: run whenabouts calibrate")
         costs, sizes = stored.costs, stored.sizes
         click.echo(f"costs calibrated on {stored.machine}")
-    click.echo("| table | case | paper | decided | optimal | all eager | all lazy |")
-    click.echo("| --- | --- | --- | --- | --- | --- | --- |")
+    suite, told = Suite("planner_figures"), f"with {'the made-up' if which == 'default' else 'calibrated'} costs"
     bars = {}
     for table, (cases, weights) in TABLES.items():
         bars[table] = [decide(case, weights, costs, sizes) for case in cases]
         for number, (case, found) in enumerate(zip(cases, bars[table], strict=True), start=1):
-            numbers = " | ".join(f"{cost:.3f}" for cost in found[1:])
-            click.echo(f"| {table} | {number} | {case.paper} | {found.letters} | {numbers} |")
-    tries = 2000
-    both = constants_that_decide_both(tries)
-    click.echo(f"constant costs that decide both case 4 and case 5 of Table 6: {both} of {tries} tried")
-    found = [costs_exist(falling=falling) for falling in (False, True)]
-    click.echo(
-        f"costs of the paper's forms that give all ten decisions: {found[0]}; if updates fall with cp: {found[1]}"
-    )
-    for weights in (*FIGURE_3, *FIGURE_4):
-        _, _, cost = surface(weights, costs, sizes)
-        click.echo(f"weights {weights.values}: eager is cheaper on {np.mean(cost[0] < cost[1]):.0%} of cp x oop")
-    click.echo("\n| sections 7.2 to 7.4 say | holds | figures |\n| --- | --- | --- |")
+            suite.claim(
+                f"Al-Kateb 2010, Table {table}, case {number}, {told}",
+                f"cp {_told(case.cp)}, oop {_told(case.oop)}: {case.paper}.",
+                holds=found.letters == case.paper,
+                why=f"Decided {found.letters} at {found.optimal:.3f}; all eager {found.all_eager:.3f}, all lazy "
+                f"{found.all_lazy:.3f}.",
+            )
+    plots = plot(costs, sizes, bars, which)
     for claim, holds, figures in trends(costs, sizes):
-        click.echo(f"| {claim} | {'yes' if holds else 'no'} | {figures} |")
-    if plots is not None:
-        plot(plots, costs, sizes, bars)
+        of = next((plot for words, plot in zip(FIGURE_OF, plots, strict=True) if any(w in claim for w in words)), None)
+        suite.claim(f"Al-Kateb 2010, sections 7.2 to 7.4, {told}: {claim}", f"{claim.capitalize()}.", holds=holds,
+                    why=f"{figures}.", plots=[] if of is None else [of])  # fmt: skip
+    if which == "default":
+        tries = 2000
+        both = constants_that_decide_both(tries)
+        some, falling = (costs_exist(falling=falling) for falling in (False, True))
+        suite.finding(
+            "What no costs can give",
+            f"Of {tries:,} random constant costs {both or 'none'} decide both case 4 and case 5 of Table 6 as the "
+            f"paper does. A linear program over all costs of the paper's forms finds {'some' if some else 'none'} that "
+            f"give all ten decisions, and {'some' if falling else 'none'} with which an eager update also costs less "
+            "with cp, as section 7.2 says.",
+        )
+    suite.save()
 
 
-def plot(folder: Path, costs: AtomicCosts, sizes: Sizes, bars: dict[int, list[Decided]]) -> None:
-    """The figures as files."""
+FIGURE_OF = (("cheaper", "dearest"), ("about the same",), ("optimum", "lazy"))
+"""Words of the claims that Figures 3, 4 and 5 show."""
+
+
+def _told(values: tuple[float, ...]) -> str:
+    """Equal values one after the other, once.
+
+    >>> _told((0.5, 0.5, 0.1))
+    '.5 x2, .1'
+    """
+    runs = [(value, len(list(each))) for value, each in groupby(values)]
+    return ", ".join(f"{value:g}".removeprefix("0") + (f" x{n}" if n > 1 else "") for value, n in runs)
+
+
+def plot(costs: AtomicCosts, sizes: Sizes, bars: dict[int, list[Decided]], which: str) -> list[str]:
+    """The figures as files, Figures 3, 4 and 5."""
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = which
     import matplotlib.pyplot as plt
 
-    folder.mkdir(parents=True, exist_ok=True)
+    suffix, found = "" if which == "default" else "_calibrated", []
     for name, every in (("figure3", FIGURE_3), ("figure4", FIGURE_4)):
         figure = plt.figure(figsize=(5 * len(every), 4.5))
         for number, weights in enumerate(every, start=1):
@@ -240,19 +260,25 @@ def plot(folder: Path, costs: AtomicCosts, sizes: Sizes, bars: dict[int, list[De
             axes.plot_surface(cp, oop, cost[1], alpha=0.5, label="lazy", rasterized=True)
             axes.set(xlabel="cp", ylabel="oop", zlabel="cost", title=f"memory, update, scan = {weights.values}")
             axes.legend()
-        figure.savefig(folder / f"planner_{name}.svg", bbox_inches="tight")
-        plt.close(figure)
+        found.append(_saved(figure, f"planner_{name}{suffix}.svg"))
     figure, both = plt.subplots(1, 2, figsize=(12, 4.5))
-    for axes, (table, found) in zip(both, bars.items(), strict=True):
-        at = np.arange(len(found))
+    for axes, (table, decided) in zip(both, bars.items(), strict=True):
+        at = np.arange(len(decided))
         for place, name in enumerate(("all_lazy", "all_eager", "optimal")):
-            axes.bar(at + 0.25 * (place - 1), [getattr(each, name) for each in found], 0.25, label=name)
-        axes.set_xticks(at, [f"case {n + 1}\n{each.letters}" for n, each in enumerate(found)])
+            axes.bar(at + 0.25 * (place - 1), [getattr(each, name) for each in decided], 0.25, label=name)
+        axes.set_xticks(at, [f"case {n + 1}\n{each.letters}" for n, each in enumerate(decided)])
         axes.set(ylabel="cost", title=f"Table {table}")
         axes.legend()
-    figure.savefig(folder / "planner_figure5.svg", bbox_inches="tight")
+    return [*found, _saved(figure, f"planner_figure5{suffix}.svg")]
+
+
+def _saved(figure: Any, name: str) -> str:
+    import matplotlib.pyplot as plt
+
+    RESULTS.mkdir(exist_ok=True)
+    figure.savefig(RESULTS / name, bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
-    click.echo(f"plots in {folder}")
+    return name
 
 
 if __name__ == "__main__":

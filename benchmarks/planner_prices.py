@@ -1,80 +1,57 @@
 """What a timing join's steps, rows, pairs and kernel calls cost: the defaults of `timing_cost.Prices`.
 
-    python benchmarks/planner_prices.py
+    python benchmarks/planner_prices.py [--rounds 3]
 
-Interval streams of 1,000 rows a second and 50 keys run through the operator in steps of some rows of each side; CPU
-time a row, and what came out and was probed. A step of one row gives the price of a step; large steps give those of
-rows, pairs and kernel calls, by least squares. The block that `auto` takes is checked against these times.
+Interval streams of 1,000 rows a second and 50 keys run through the operator in steps of some rows of each side. A step
+of one row gives the price of a step; large steps give those of rows, pairs and kernel calls, by least squares of
+relative errors. The same runs belong to `whenabouts calibrate`. How far prices explain the times is recorded with them.
 """
 
 from __future__ import annotations
 
-import time
-
 import click
 import numpy as np
-import pyarrow as pa
+from measuring import Suite
 
-from whenabouts.core import Interval, within
-from whenabouts.core.protocol import NO_WATERMARK, Arrival
-from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_cost import Prices
+from whenabouts.planner.timing_measurements import Pace, measure_prices
 
-RATE, KEYS, LONGEST_US = 1_000, 50, 200_000
-STEPS = {1: 300, 10: 200, 100: 100, 1_000: 40, 10_000: 12}
+PRICES = ("step", "row", "pair", "kernel")
 
 
-def side(rows: int, seed: int) -> pa.RecordBatch:
-    """Intervals of up to 200 ms in order of their ends."""
-    random = np.random.default_rng(seed)
-    end = np.sort(random.integers(0, rows * 1_000_000 // RATE, rows))
-    start = end - random.integers(0, LONGEST_US, rows)
-    return pa.record_batch([start, end, random.integers(0, KEYS, rows)], names=["a", "b", "k"])
-
-
-def measured(strategy: str, window: str, rows: int) -> tuple[float, float, float]:
-    """Nanoseconds of CPU time a row, pairs a row, and kernel calls a row."""
-    spec = Interval("a", "b", max_uncertainty=f"{LONGEST_US} us")
-    query = TimingJoin(
-        left_time=spec, right_time=spec, condition=within(window, confidence=0.7), on="k", strategy=strategy
-    )
-    tables = [side(rows * STEPS[rows], seed) for seed in (1, 2)]
-    operator = query.operator([table.schema for table in tables], streaming=True)
-    blocks = [reader.read(table).block for reader, table in zip(operator.readers, tables, strict=True)]
-    ends = np.minimum(*(table["b"].to_numpy() for table in tables))
-    store, watermark, pairs, probed = DictStore(), NO_WATERMARK, 0, 0
-    spent = 0.0
-    for step in range(STEPS[rows]):
-        arrivals = [Arrival(input, block.slice(step * rows, rows)) for input, block in enumerate(blocks)]
-        started = time.process_time()
-        found = operator.step(store, arrivals, watermark)
-        spent += time.process_time() - started
-        watermark = int(ends[(step + 1) * rows - 1])
-        pairs += found.metrics["matched"]
-        probed += found.metrics["probed"]
-    n = 2 * rows * STEPS[rows]
-    return spent / n * 1e9, pairs / n, probed / n
+def modelled(prices: Prices, run: Pace) -> float:
+    """Nanoseconds a row by the prices."""
+    return prices.step / (2 * run.rows) + prices.row + run.pairs * prices.pair + run.probed * prices.kernel
 
 
 @click.command()
-def main() -> None:
-    """Print what was measured, and the prices that follow."""
-    click.echo("| strategy | window | rows a step and side | ns a row | pairs a row | kernel calls a row |")
-    click.echo("| --- | --- | --- | --- | --- | --- |")
-    equations, times = [], []
-    for strategy in ("auto", "lazy", "lazy_lookup"):
-        measured(strategy, "1 s", 100)  # kernels are compiled
-        for rows in STEPS:
-            for window in ("100 ms", "2 s"):
-                ns, pairs, probed = measured(strategy, window, rows)
-                click.echo(f"| {strategy} | {window} | {rows:,} | {ns:,.0f} | {pairs:.2f} | {probed:.2f} |")
-                if strategy != "lazy_lookup":
-                    equations.append([0.5 / rows, 1.0, pairs, probed])
-                    times.append(ns)
-    weights = 1 / np.array(times)
-    prices = np.linalg.lstsq(np.array(equations) * weights[:, None], np.array(times) * weights, rcond=None)[0]
-    told = zip(("step", "row", "pair", "kernel"), prices, strict=True)
-    click.echo("\n" + ", ".join(f"{name} {price:,.0f} ns" for name, price in told))
+@click.option("--rounds", default=3, show_default=True)
+def main(rounds: int) -> None:
+    """Print what was measured and the prices that follow, and record both."""
+    suite = Suite("planner_prices", rounds)
+    prices, runs = measure_prices(rounds)
+    click.echo(
+        "| strategy | window | rows a step and side | ns a row | of the model | pairs a row | kernel calls a row |"
+    )
+    click.echo("| --- | --- | --- | --- | --- | --- | --- |")
+    for run in runs:
+        ratio = run.ns / modelled(prices, run)
+        click.echo(
+            f"| {run.strategy} | {run.window} | {run.rows:,} | {run.ns:,.0f} | {ratio:.2f} | {run.pairs:.2f} "
+            f"| {run.probed:.2f} |"
+        )
+        name = f"a row, {run.window}, steps of {run.rows:,} / {run.strategy}"
+        suite.record(name, [run.ns / 1e9], pairs=run.pairs, kernel_calls=run.probed)
+    for name in PRICES:
+        suite.record(f"price of a {name} / timing join", [max(getattr(prices, name), 1e-3) / 1e9])
+    off = [abs(np.log(run.ns / modelled(prices, run))) for run in runs if run.strategy != "lazy_lookup"]
+    told = ", ".join(f"{name} {getattr(prices, name):,.0f} ns" for name in PRICES)
+    suite.finding(
+        "Prices of a timing join",
+        f"{told}. The model is within a factor of {np.exp(np.median(off)):.2f} of half of the runs, and of "
+        f"{np.exp(max(off)):.2f} of all. A step costs as much as {prices.step / max(prices.row, 1.0):,.0f} rows.",
+    )
+    suite.save()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import time
 
 import click
 import numpy as np
+from measuring import Suite
 
 from whenabouts.planner import CoalescingQuery, Registry, Statistics
 
@@ -31,21 +32,31 @@ def needed(registry: Registry) -> float:
     return sum(each.state_bytes for each in plan.queries if each.scheme == "eager") + sum(plan.shared_bytes.values())
 
 
+LIMITS = {1_000: 2.0, 10_000: 20.0}
+"""Seconds in which so many queries are to be planned."""
+
+
 @click.command()
-@click.option("--repeat", default=3, show_default=True)
-def main(repeat: int) -> None:
-    """Print a table."""
-    click.echo("| queries | budget | seconds (median) | of it CPU | status |\n| --- | --- | --- | --- | --- |")
-    for queries in (1_000, 10_000):
+@click.option("--rounds", default=3, show_default=True)
+def main(rounds: int) -> None:
+    """Plan, and record the seconds."""
+    suite = Suite("planner_speed", rounds)
+    for queries, limit in LIMITS.items():
         bytes_needed = needed(registered(queries, None))
-        for name, budget in (("none", None), ("binding", 0.6 * bytes_needed)):
+        for name, budget in (("no", None), ("a binding", 0.6 * bytes_needed)):
             took = []
-            for _ in range(repeat):
-                started, cpu = time.perf_counter(), time.process_time()
+            for _ in range(rounds):
+                started = time.perf_counter()
                 plan = registered(queries, budget).plan()
-                took.append((time.perf_counter() - started, time.process_time() - cpu))
-            wall, cpu = np.median(np.array(took), axis=0)
-            click.echo(f"| {queries:,} | {name} | {wall:.2f} | {cpu:.2f} | {plan.status} |")
+                took.append(time.perf_counter() - started)
+            suite.record(f"{queries:,} queries, {name} budget / planned", took, clock="wall", status=plan.status)
+            suite.claim(
+                f"{queries:,} distinct queries, {name} budget",
+                f"Planned to optimality in under {limit:g} s, model building included.",
+                holds=max(took) < limit and plan.status == "optimal",
+                why=f"Median {np.median(took):.2f} s of {rounds} (wall), at most {max(took):.2f} s; {plan.status}.",
+            )
+    suite.save()
 
 
 if __name__ == "__main__":
