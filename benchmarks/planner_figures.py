@@ -239,7 +239,7 @@ def _told(values: tuple[float, ...]) -> str:
     '.5 x2, .1'
     """
     runs = [(value, len(list(each))) for value, each in groupby(values)]
-    return ", ".join(f"{value:g}".removeprefix("0") + (f" x{n}" if n > 1 else "") for value, n in runs)
+    return ", ".join(f"{value:g}".replace("0.", ".") + (f" x{n}" if n > 1 else "") for value, n in runs)
 
 
 def plot(costs: AtomicCosts, sizes: Sizes, bars: dict[int, list[Decided]], which: str) -> list[str]:

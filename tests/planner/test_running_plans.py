@@ -5,18 +5,23 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from whenabouts.core import QueryError
+from whenabouts.core import Point as PointInTime
+from whenabouts.core import QueryError, within
+from whenabouts.core.choices import Load, decided
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import coalesce, run_stream
-from whenabouts.core.scheme_cost import scheme_costs
+from whenabouts.core.scheme_cost import SchemePrices, scheme_costs
 from whenabouts.core.shared_coalescing import QUERY
+from whenabouts.core.temporal_aggregate import TemporalAggregate
 from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.core.timing_cost import Prices
+from whenabouts.core.timing_join import TimingJoin
 from whenabouts.planner import AtomicCosts, CoalescingQuery, PlanChangedWarning, Registry, Statistics, parse_query
 from whenabouts.planner.calibration import (
     CP,
@@ -30,7 +35,7 @@ from whenabouts.planner.calibration import (
     stored_calibration,
 )
 from whenabouts.planner.measured_statistics import measured_statistics
-from whenabouts.planner.plan_files import read_plan_file
+from whenabouts.planner.plan_files import read_plan_file, registry_of
 from whenabouts.planner.scheme_measurements import Measured
 
 SECOND = 1_000_000
@@ -210,3 +215,60 @@ def test_a_made_stream_has_the_probabilities_that_were_asked_for() -> None:
     at = table["t"].to_numpy()
     late = (at < pc.cumulative_max(table["t"]).to_numpy()).mean()
     assert late == pytest.approx(0.3, abs=0.02)
+
+
+def test_what_is_left_open_is_chosen_at_calibrated_prices() -> None:
+    given = {"left_time": PointInTime("t"), "right_time": PointInTime("t"), "condition": within("1 s", confidence=1)}
+    join, rates = TimingJoin(**given, on="k", max_latency="5 s"), Load(rates={"left": 300.0, "right": 100.0})
+    cheap = replace(_made_up(), timing=Prices(step=1.0))  # a step that costs nothing need not wait for rows
+    for prices, block in ((None, 2000), (cheap.timing, 1)):
+        registry = Registry(timing_prices=prices)
+        registry.register("pairs", join, rates, stream=["a", "b"])
+        assert registry.plan().decisions["pairs"]["block_size"] == block
+        known = replace(rates, timing_prices=prices)
+        assert decided(join, join.choices(known)).block_size == block
+    stream = {"columns": {"k": "string", "t": "timestamp"}, "time": "t", "rate": 200}
+    asked = {"name": "pairs", "join": ["a", "b"], "on": "k", "within": "1 s", "confidence": 1, "max_latency": "5 s"}
+    told = {"streams": {"a": stream, "b": stream}, "queries": [asked]}
+    assert registry_of(told).plan().decisions["pairs"]["block_size"] == 2000
+    assert registry_of(told, calibrated=cheap).plan().decisions["pairs"]["block_size"] == 1
+
+
+def test_a_lone_query_asks_the_cost_model_too() -> None:
+    query = Coalesce(time="t", group="k", values="v", window="1 h", slide="10 s")
+    dear = SchemePrices(costs=replace(AtomicCosts(), eager_step=1e9))
+    assert query.choices()[0].value == "eager"
+    (choice,) = query.choices(Load(rates={"events": 5.0}, scheme_prices=dear))
+    assert (choice.value, len(choice.alternatives)) == ("lazy", 2)
+    assert decided(query, [choice]).scheme == "lazy"
+    assert query.choices(Load(scheme_prices=dear), {"scheme": "eager"})[0].value == "eager"
+    past = Coalesce(time="t", group="k", values="v")
+    assert past.choices(Load(scheme_prices=dear))[0].value == "eager"
+
+
+def test_few_rows_a_step_and_a_grouping_of_its_own_tell_for_the_shared_extent_or_against_it() -> None:
+    found = _made_up()
+    small, large = (
+        scheme_costs(SIZE, Statistics(0.35, 0.0, step_rows=rows), found.costs, found.sizes) for rows in (1.0, 100.0)
+    )
+    assert small.eager.update - large.eager.update > small.lazy.update - large.lazy.update > 0
+    registry = Registry(costs=found.costs, sizes=found.sizes)
+    for name in ("a", "b"):
+        registry.register(name, CoalescingQuery((name,), ("k",), rows=SIZE), Statistics(0.35, step_rows=10.0))
+    together = {each.name: each.lazy_cost for each in registry.plan().queries}
+    registry.unregister("b")
+    assert registry.plan().queries[0].lazy_cost > together["a"]  # alone it pays for the order
+    whole = CoalescingQuery.of(TemporalAggregate(**AGGREGATED)), CoalescingQuery.of(Coalesce(**_without(AGGREGATED)))
+    assert [each.eager_part for each in whole] == [0.5, 1.0]
+    texts = (f"SELECT k, {what} FROM s [RANGE 40 SECOND SLIDE 10 SECOND] COALESCE ON v GROUP BY k" for what in (
+        "MAX(DURATION(VALID(s))) AS longest", "v"))  # fmt: skip
+    assert [parse_query(text).distinct().eager_part for text in texts] == [0.5, 1.0]
+
+
+AGGREGATED: dict[str, Any] = {
+    "time": "t", "group": "k", "values": "v", "window": "40 s", "slide": "10 s", "aggregates": {"n": "count"},
+}  # fmt: skip
+
+
+def _without(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name != "aggregates"}

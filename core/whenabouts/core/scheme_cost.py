@@ -150,11 +150,11 @@ def scheme_costs(
 
 def maxima(tuples: float, statistics: Statistics, costs: AtomicCosts, sizes: Sizes) -> tuple[float, float, float]:
     """What memory, update and scan are parts of, for an extent of so many tuples (M_max, U_max, S_max)."""
-    every, now = costs.at(1.0, 1.0), costs.at(statistics.cp, statistics.oop)
+    every = costs.at(1.0, 1.0)
     update = (
         every["merge"] + every["detach"] + every["keep"] + every["eager_step"] / (statistics.step_rows or STEP_ROWS)
     )
-    return tuples * sizes.lazy_row, update, tuples * (now["read"] + now["coalesce"] + now["order"])
+    return tuples * sizes.lazy_row, update, tuples * (every["read"] + every["coalesce"] + every["order"])
 
 
 def _extent_cost(cost: tuple[float, float, float], maxima: tuple[float, float, float]) -> ExtentCost:
