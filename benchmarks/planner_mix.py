@@ -1,14 +1,15 @@
 """Six queries over the Intel Lab stream, eager or lazy as planned: is the mix as cheap as it is said to be, measured?
 
     WHENABOUTS_COSTS=costs.json whenabouts calibrate
-    WHENABOUTS_COSTS=costs.json WHENABOUTS_DATA=/path/to/data python benchmarks/planner_mix.py [--case 3]
+    WHENABOUTS_COSTS=costs.json WHENABOUTS_DATA=/path/to/data python benchmarks/planner_mix.py [--case NAME]
 
 The four cases of Table 5 of Al-Kateb et al. 2010: six queries on (temperature, humidity), quantised so that tuples
 coalesce with the probability asked for, each with a quantum and, as in the paper, a grouping of its own (the mote,
 under six names). Further cases ask for aggregates of some (the longest period of each mote), which an eager query keeps
 from slide to slide, and let memory count for more. The queries run together (`SharedCoalescing`), all eager, all lazy,
-and as the planner decides from the costs that were calibrated here. Memory is what the store holds after a look, update
-and scan are CPU time; each is divided by its maximum (of the calibrated costs, the same for all plans) and weighted.
+and as the planner decides from the costs that were calibrated here (now, if they were not). Memory is what the store
+holds after a look, update and scan are CPU time; each is divided by its maximum (of the calibrated costs, the same for
+all plans) and weighted.
 All plans must give the same rows.
 """
 
@@ -30,7 +31,7 @@ from whenabouts.core.scheme_cost import maxima
 from whenabouts.core.shared_coalescing import SharedCoalescing
 from whenabouts.core.temporal_aggregate import TemporalAggregate
 from whenabouts.planner import Plan, Registry, Sizes, Statistics, Weights
-from whenabouts.planner.calibration import Calibration, sizes_of, stored_calibration
+from whenabouts.planner.calibration import Calibration, calibrate, sizes_of, stored_calibration
 from whenabouts.planner.scheme_measurements import Measured, measure, median
 
 
@@ -139,9 +140,7 @@ def weighted(
 def main(rows: int, rounds: int, cases: tuple[str, ...], window_h: int, slide_h: int) -> None:
     """Measure the cases and record them; plans take turns, so that they meet the same machine."""
     pa.set_cpu_count(1)
-    found = stored_calibration()
-    if found is None:
-        raise click.UsageError("there are no calibrated costs: run whenabouts calibrate")
+    found = stored_calibration() or calibrate(repeat=2)
     click.echo(f"{found.machine}, release {found.release}; {rows:,} readings, median of {rounds}")
     plain, suite = readings(rows), Suite("planner_mix", rounds)
     for name in cases or CASES:

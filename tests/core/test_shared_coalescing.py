@@ -18,7 +18,8 @@ from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
 from whenabouts.core.protocol import NO_WATERMARK, Arrival
 from whenabouts.core.shared_book import PARTS
-from whenabouts.core.shared_coalescing import QUERY, SharedCoalescing
+from whenabouts.core.shared_coalescing import SharedCoalescing
+from whenabouts.core.shared_rows import QUERY
 from whenabouts.core.stores import DictStore
 from whenabouts.core.temporal_aggregate import TemporalAggregate
 

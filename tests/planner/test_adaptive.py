@@ -17,7 +17,7 @@ from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
 from whenabouts.core.protocol import Arrival
 from whenabouts.core.shared_book import PARTS, Book
-from whenabouts.core.shared_coalescing import QUERY
+from whenabouts.core.shared_rows import QUERY
 from whenabouts.core.stores import DictStore, StorePart
 from whenabouts.planner import Adaptive, CoalescingQuery, Registry, Statistics
 

@@ -17,7 +17,7 @@ from whenabouts.core.choices import Load, decided
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.local import coalesce, run_stream
 from whenabouts.core.scheme_cost import SchemePrices, scheme_costs
-from whenabouts.core.shared_coalescing import QUERY
+from whenabouts.core.shared_rows import QUERY
 from whenabouts.core.temporal_aggregate import TemporalAggregate
 from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.core.timing_cost import Prices

@@ -16,7 +16,8 @@ from whenabouts.conformance.sheets_coalescing import QUERIES, TEMPORAL
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome, run
-from whenabouts.core.shared_coalescing import QUERY, SharedCoalescing
+from whenabouts.core.shared_coalescing import SharedCoalescing
+from whenabouts.core.shared_rows import QUERY
 
 VARIANTS = {
     "batch": Variant(),

@@ -13,7 +13,7 @@ decided in each bucket as it runs (`adapting`).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,14 +36,12 @@ from whenabouts.core.segments import fingerprint
 from whenabouts.core.select_project import SelectProject, finished
 from whenabouts.core.shared_book import FIRST_OWN, PARTS, Book, Entry, TrackedStore
 from whenabouts.core.shared_extent import SharedExtent
+from whenabouts.core.shared_rows import common_groups, out_of_order, union_schema, without_group
 from whenabouts.core.stores import StorePart
 from whenabouts.core.temporal_join import TemporalJoin
 from whenabouts.core.total_order import ranks_of_rows
 from whenabouts.core.window_ranges import ranges_at, ranges_of_slides
 from whenabouts.core.window_schedule import floor_of, is_due, is_shareable, next_due, slides_between
-
-QUERY = "query"
-"""The output column that says which query a row is of."""
 
 EAGER, LAZY = "eager", "lazy"
 
@@ -195,9 +193,11 @@ class SharedOperator:
         self._time = first.point.t
         self._groups = {name: each.coalescing.group for name, each in query.queries}
         # A row without a common group is of no use to anybody.
-        self.readers = (EventReader(0, query.inputs[0], schema, first.point, groups=_common(self._groups.values())),)
+        self.readers = (
+            EventReader(0, query.inputs[0], schema, first.point, groups=common_groups(self._groups.values())),
+        )
         spread = [operator.keys.names for operator in self.operators.values()]
-        common = _common(spread)
+        common = common_groups(spread)
         if streaming and any(spread) and not common:
             warnings.warn(
                 f"{Code.SINGLE_BUCKET}: the queries group by nothing in common, so that one bucket, and one core, gets "
@@ -206,7 +206,7 @@ class SharedOperator:
                 stacklevel=4,
             )
         self.keys = Keys(common, [self.readers[0].schema], query.inputs)
-        self.output_schema = _union(
+        self.output_schema = union_schema(
             {n: query.result_schema(n, each.output_schema) for n, each in self.operators.items()}
         )
         self._results = dict(query.results)
@@ -232,7 +232,7 @@ class SharedOperator:
         until = END_OF_TIME if demand is Demand.END else max(watermark_us, was.until)
         latest = max([was.latest, latest_us, *(int(times(block)[1].max(initial=FIRST)) for block in blocks)])
         now = Clock(until, latest, 0)
-        step.metrics[metrics.OUT_OF_ORDER] += _out_of_order(blocks, was.latest)
+        step.metrics[metrics.OUT_OF_ORDER] += out_of_order(blocks, was.latest)
         step.metrics[metrics.STEPS] += bool(blocks)
         shared = SharedExtent(
             StorePart(store, 1, PARTS), self.readers[0].block_schema, self._width_us // 16, self._time
@@ -341,7 +341,7 @@ class SharedOperator:
         """The rows that have a group in a query."""
         found = []
         for block in blocks:
-            none = _without_group(block, self._groups[name])
+            none = without_group(block, self._groups[name])
             found.append(Arrival(0, block.filter(pa.array(~none)) if none.any() else block))
         return [arrival for arrival in found if arrival.block.num_rows]
 
@@ -397,11 +397,11 @@ class SharedOperator:
         every = dict.fromkeys(name for group in self._groups.values() for name in group)
         reader = self.readers[0]
         for block in blocks:
-            none = _without_group(block, every)
+            none = without_group(block, every)
             self._refuse(Code.NULL_GROUP, reader.raw(block.filter(pa.array(none))), step)
         if losers:
             rows = pa.Table.from_batches(losers, reader.schema).combine_chunks()
-            known = ~_without_group(rows, every)
+            known = ~without_group(rows, every)
             first = np.unique(ranks_of_rows(rows), return_index=True)[1]
             for batch in rows.take(pa.array(first[known[first]])).to_batches():
                 self._refuse(Code.DUPLICATE_TIMESTAMP, batch, step)
@@ -411,12 +411,6 @@ class SharedOperator:
             step.rejected.append(Rejected(0, code, rows))
             step.metrics[metrics.REJECTED] += rows.num_rows
             step.metrics[metrics.PROCESSED] -= rows.num_rows
-
-
-def _common(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The columns that all groupings have."""
-    first, *others = groups
-    return tuple(name for name in first if all(name in other for other in others))
 
 
 def _definition(query: Coalesce) -> str:
@@ -440,38 +434,3 @@ def _forget(store: SegmentStore, entry: Entry, step: Step) -> None:
     _own_store(store, entry).clear()
     step.metrics[metrics.EVICTED] += entry.rows
     entry.rows, entry.timer_us = 0, None
-
-
-def _without_group(rows: pa.RecordBatch | pa.Table, names: Any) -> Any:
-    none = np.zeros(rows.num_rows, bool)
-    for name in names:
-        column = rows.column(name)
-        if column.null_count:
-            none |= np.asarray(column.is_null())
-    return none
-
-
-def _out_of_order(blocks: Sequence[pa.RecordBatch], latest: int) -> int:
-    """How many rows lie behind one that came before them."""
-    found = 0
-    for block in blocks:
-        t = times(block)[1]
-        before = np.maximum.accumulate(np.concatenate([[latest], t]))
-        found += int((t < before[:-1]).sum())
-        latest = int(before[-1])
-    return found
-
-
-def _union(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
-    """The columns of all queries behind the one that says which query a row is of."""
-    fields: dict[str, pa.Field] = {QUERY: pa.field(QUERY, pa.string())}
-    for name, schema in schemas.items():
-        for field in schema:
-            known = fields.setdefault(field.name, field.remove_metadata())
-            if known.type != field.type or field.name == QUERY:
-                raise QueryError(
-                    Code.COLUMN_CLASH,
-                    f"column {field.name!r} of query {name!r} is {field.type}, another one of that name {known.type}",
-                    "rename one: queries that share an operator share their result's columns",
-                )
-    return pa.schema(list(fields.values()))
