@@ -123,8 +123,8 @@ def scheme_costs(
     """Costs of an extent of ``tuples`` tuples under both schemes; normalised by an extent of ``largest`` tuples.
 
     ``largest`` is the largest window over the stream, so that costs of queries with different windows add up.
-    ``sharing``: how many queries over the stream have this grouping. ``part``: of the extent, through which an eager
-    scan goes; less than all where what is computed of the extent is kept from one to the next.
+    ``sharing``: how many queries over the stream have this grouping, as if all were lazy. ``part``: of the extent,
+    through which an eager scan goes; less than all where what is computed of the extent is kept from one to the next.
 
     >>> both = scheme_costs(100, Statistics(cp=0.8), AtomicCosts(), Sizes())
     >>> round(both.eager.weighted(Weights()), 4), round(both.lazy.weighted(Weights(0, 0, 2)), 4)

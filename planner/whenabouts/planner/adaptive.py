@@ -27,7 +27,7 @@ class Adaptive:
     all queries are planned again; a plan is adopted if it costs less than the decisions in force by more than
     ``hysteresis``. Where nothing was counted, or constraints cannot hold together, all stays as it is. Pins and
     longest scans hold; of a memory budget each bucket has its part. Cost: that of planning, once per ``every_us`` and
-    bucket: some 50 microseconds a query, and a run of the solver where the budget binds.
+    bucket: some 200 microseconds a query, and a run of the solver where the budget binds.
     """
 
     registered: Mapping[str, Registered]
