@@ -149,12 +149,15 @@ def scheme_costs(
 
 
 def maxima(tuples: float, statistics: Statistics, costs: AtomicCosts, sizes: Sizes) -> tuple[float, float, float]:
-    """What memory, update and scan are parts of, for an extent of so many tuples (M_max, U_max, S_max)."""
-    every = costs.at(1.0, 1.0)
+    """What memory, update and scan are parts of, for an extent of so many tuples (M_max, U_max, S_max).
+
+    Of a scan it is what a lazy one costs where all tuples coalesce and come as far out of order as they do.
+    """
+    every, looked = costs.at(1.0, 1.0), costs.at(1.0, statistics.oop)
     update = (
         every["merge"] + every["detach"] + every["keep"] + every["eager_step"] / (statistics.step_rows or STEP_ROWS)
     )
-    return tuples * sizes.lazy_row, update, tuples * (every["read"] + every["coalesce"] + every["order"])
+    return tuples * sizes.lazy_row, update, tuples * (looked["read"] + looked["coalesce"] + looked["order"])
 
 
 def _extent_cost(cost: tuple[float, float, float], maxima: tuple[float, float, float]) -> ExtentCost:
