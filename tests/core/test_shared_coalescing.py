@@ -97,9 +97,14 @@ def test_schemes_decided_in_the_buckets_lose_and_repeat_nothing(
 ) -> None:
     files = _files(data)
     fickle = SharedCoalescing(queries=QUERIES, adapting=Fickle(seed, every_us))
-    outcome = run_stream(fickle, [files], buckets=buckets, restart_after=restart_after)
-    assert outcome.metrics["schemes_switched"] > 0
-    _assert_alone(outcome, files)
+    _assert_alone(run_stream(fickle, [files], buckets=buckets, restart_after=restart_after), files)
+
+
+@pytest.mark.parametrize(("every_us", "switches"), [(1, 20), (20 * SECOND, 8), (1000 * SECOND, 0)])
+def test_how_often_schemes_are_switched(every_us: int, switches: int) -> None:
+    outcome = run_stream(SharedCoalescing(queries=QUERIES, adapting=Fickle(5, every_us)), [_files(5)])
+    assert outcome.metrics["schemes_switched"] >= switches
+    assert switches or not outcome.metrics["schemes_switched"]
 
 
 def test_a_switch_frees_what_is_needed_no_longer() -> None:
