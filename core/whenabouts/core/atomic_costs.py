@@ -72,7 +72,7 @@ class AtomicCosts:
     included; ``split`` a run in two likewise; ``detach`` the first timestamp of the oldest run; ``coalesce`` two tuples
     while scanning a lazy extent; ``expand`` a timestamp of a run while scanning an eager one, which the paper takes to
     cost nothing. So it does three more: ``keep``, what an arriving tuple costs in an eager extent besides; ``order``,
-    to bring a tuple of the shared extent into the order of a grouping, once for all its lazy queries that look;
+    to bring a byte of the shared extent into the order of a grouping, once for all its lazy queries that look;
     ``eager_step`` and ``lazy_step``, what a step of such an extent costs however few rows it has.
 
     The defaults are made up so that, with the default sizes, all ten decisions of the paper's Tables 5 and 6 come out;

@@ -8,7 +8,7 @@ probability ``cp`` and arrive out of order with probability ``oop``, over an ext
                     + cp detach + (1 - cp) delete + keep + eager_step / step
                                               lazy  insert + delete + lazy_step / step       (mean per arrival)
     scan     eager  (read n (cp m / r_eager + 1 - cp) + expand n) part + eager_step
-                                              lazy  n (read + cp coalesce + order / sharing)
+                                              lazy  n (read + cp coalesce + order r_lazy / sharing)
 
 Mended: equations 1 and 3 took expired tuples away before there were any; the last term of 3 read ``1 - cp delete``; 4
 was per tuple and 3 cumulative; 6 summed over all tuples ever seen. Expiry costs nothing while the extent still fills.
@@ -143,7 +143,11 @@ def scheme_costs(
         shared_update += now["delete"]
     scan = part * (now["read"] * memory / sizes.eager_row + now["expand"] * held) + now["eager_step"]
     eager = memory, update, scan
-    lazy = held * sizes.lazy_row, shared_update, held * (now["read"] + cp * now["coalesce"] + now["order"] / sharing)
+    lazy = (
+        held * sizes.lazy_row,
+        shared_update,
+        held * (now["read"] + cp * now["coalesce"] + now["order"] * sizes.lazy_row / sharing),
+    )
     most = held if largest is None else largest
     return SchemeCosts(*(_extent_cost(cost, maxima(most, statistics, costs, sizes)) for cost in (eager, lazy)))
 
@@ -157,7 +161,11 @@ def maxima(tuples: float, statistics: Statistics, costs: AtomicCosts, sizes: Siz
     update = (
         every["merge"] + every["detach"] + every["keep"] + every["eager_step"] / (statistics.step_rows or STEP_ROWS)
     )
-    return tuples * sizes.lazy_row, update, tuples * (looked["read"] + looked["coalesce"] + looked["order"])
+    return (
+        tuples * sizes.lazy_row,
+        update,
+        tuples * (looked["read"] + looked["coalesce"] + looked["order"] * sizes.lazy_row),
+    )
 
 
 def _extent_cost(cost: tuple[float, float, float], maxima: tuple[float, float, float]) -> ExtentCost:

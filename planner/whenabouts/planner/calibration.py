@@ -159,7 +159,7 @@ def solved(found: Mapping[tuple[float, float], Point]) -> tuple[AtomicCosts, Siz
         coalesce=table(lambda point, cp: (lazy_scan(point) - read(point, parts[cp])) / cp),
         expand=table(lambda point, cp: eager_scan(point) - read(point, parts[cp]) * parts[cp]),
         keep=table(lambda point, cp: update(point.eager[0], eager_step) - update(point.several[0], lazy_step)),
-        order=table(lambda point, cp: order(point)),
+        order=table(lambda point, cp: order(point) / sizes.lazy_row),
         eager_step=eager_step,
         lazy_step=lazy_step,
     )
