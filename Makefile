@@ -52,7 +52,7 @@ bench-full: .venv/ready .venv-peers/ready ## All benchmarks, the engines too: ho
 wheel: .venv/ready ## Build dist/*.whl
 	@rm -rf build dist && $(BIN)/python -m build --wheel --no-isolation
 
-LOCKED := --extra conformance --extra demo --extra plot --extra spark --extra sql --group dev
+LOCKED := --extra conformance --extra demo --extra payloads --extra plot --extra spark --extra sql --group dev
 COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url
 lock: ## Resolve requirements/*.lock anew (needs uv)

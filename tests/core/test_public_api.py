@@ -16,6 +16,7 @@ from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
 from whenabouts.core.window_join import WindowJoin, WindowJoinOptions
 
 PUBLIC = {
+    "AvroPayload",
     "ChanceMatches",
     "Code",
     "Condition",
@@ -24,6 +25,7 @@ PUBLIC = {
     "Histogram",
     "InputError",
     "Interval",
+    "JsonPayload",
     "Lateness",
     "LossyQueryWarning",
     "PairAnswer",

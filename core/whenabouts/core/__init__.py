@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from whenabouts.core.clocks import from_clock
     from whenabouts.core.empirical_distributions import empirical
     from whenabouts.core.pair_answers import PairAnswer, Reason, why_not
+    from whenabouts.core.payloads import AvroPayload, JsonPayload
     from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
     from whenabouts.core.timestamps_from import from_distribution, from_granularity, from_latency, from_polling
     from whenabouts.core.value_equivalence import Equivalence, within_relative, within_value
     from whenabouts.core.window_extent import WindowExtent
 
 __all__ = [
+    "AvroPayload",
     "ChanceMatches",
     "Code",
     "Condition",
@@ -41,6 +43,7 @@ __all__ = [
     "Histogram",
     "InputError",
     "Interval",
+    "JsonPayload",
     "Lateness",
     "LossyQueryWarning",
     "PairAnswer",
@@ -73,6 +76,8 @@ __all__ = [
 ]
 
 _IMPORTED_WHEN_USED = {
+    "AvroPayload": "payloads",
+    "JsonPayload": "payloads",
     "Equivalence": "value_equivalence",
     "within_relative": "value_equivalence",
     "within_value": "value_equivalence",

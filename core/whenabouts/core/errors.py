@@ -31,6 +31,8 @@ class Code(StrEnum):
     EMPTY_INPUT = "WA-1031"
     FOREIGN_FILE_SYSTEM = "WA-1041"
     SHED = "WA-1042"
+    UNREADABLE_PAYLOAD = "WA-1051"
+    AHEAD = "WA-1052"
 
     BAD_CONFIDENCE = "WA-2001"
     BAD_DURATION = "WA-2002"
@@ -72,6 +74,7 @@ class Code(StrEnum):
     CHOICE_REFUSED = "WA-2161"
     BAD_SETTING = "WA-2151"
     LATENCY_NOT_KEPT = "WA-2141"
+    BAD_PAYLOAD = "WA-2171"
 
     NO_JAVA = "WA-3001"
     ENGINE_VERSION = "WA-3002"
@@ -83,6 +86,7 @@ class Code(StrEnum):
     OTHER_REPLAY = "WA-3031"
     OTHER_QUERY = "WA-3032"
     STATE_FULL = "WA-3033"
+    NO_BROKER = "WA-3041"
 
 
 REASONS: dict[Code, str] = {
@@ -97,6 +101,8 @@ REASONS: dict[Code, str] = {
     Code.NULL_GROUP: "a group column is null",
     Code.DUPLICATE_TIMESTAMP: "duplicate_timestamp: another row of the group has this time and comes before in order",
     Code.SHED: "the state was full",
+    Code.UNREADABLE_PAYLOAD: "the payload is no record of the declared columns",
+    Code.AHEAD: "t_max is further ahead of the time at which the record was received than max_ahead allows",
 }
 """What a rejected row is told, by code (the codes that can strike a single row)."""
 

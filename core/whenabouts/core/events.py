@@ -68,7 +68,7 @@ class EventReader:
         self._groups = tuple(groups)
         _check_names(schema, name)
         for column in time.columns:
-            _check_time_column(schema, column, name)
+            check_time_column(schema, column, name)
         if time.template_column is not None:
             _check_template_column(schema, time.template_column, name)
         self.schema = pa.schema([field.with_type(_plain(field.type)) for field in schema])
@@ -77,16 +77,13 @@ class EventReader:
         self._own = [t_min if first is None or first != last else copy_of(t_min, T_MAX), pa.field(T_MAX, pa.int64())]
         self._own += [pa.field(TEMPLATE, pa.int32())] if time.templates else []
         ends = {first: T_MIN} | {last: T_MAX}
-        columns = [copy_of(f, ends[f.name]) if f.name in ends and _is_microseconds(f.type) else f for f in self.schema]
+        columns = [copy_of(f, ends[f.name]) if f.name in ends and _ismicroseconds(f.type) else f for f in self.schema]
         self.block_schema = pa.schema([*self._own, *columns])
 
     def read(self, rows: pa.RecordBatch) -> Events:
         """Split a raw batch into a block (times in microseconds) and rejects with their codes. O(rows)."""
         rows = self._conform(rows)
-        columns = [_microseconds(rows.column(name)) for name in self.time.columns]
-        template = self._template(rows)
-        known = None if template is None else np.maximum(template, 0)
-        t_min, t_max = self.time.ends([column.us for column in columns], known)
+        columns, template, t_min, t_max = self._times(rows)
         good = np.ones(rows.num_rows, bool)
         rejected = []
         nulls = [np.asarray(rows.column(name).is_null()) for name in self._groups if rows.column(name).null_count]
@@ -102,6 +99,17 @@ class EventReader:
             own.append(pa.array(np.zeros(rows.num_rows, np.int32) if template is None else template.astype(np.int32)))
         block = pa.RecordBatch.from_arrays([*own, *rows.columns], schema=self.block_schema)
         return Events(block.filter(pa.array(good)) if rejected else block, rejected)
+
+    def ends(self, rows: pa.RecordBatch) -> tuple[IntArray, IntArray]:
+        """The times of a raw batch in microseconds, of which only those that `read` does not reject mean anything."""
+        return self._times(rows)[2:]
+
+    def _times(self, rows: pa.RecordBatch) -> tuple[list[_Ends], IntArray | None, IntArray, IntArray]:
+        """The time columns as they are, the numbers of templates, `t_min` and `t_max`."""
+        columns = [microseconds(rows.column(name)) for name in self.time.columns]
+        template = self._template(rows)
+        known = None if template is None else np.maximum(template, 0)
+        return columns, template, *self.time.ends([column.us for column in columns], known)
 
     def _template(self, rows: pa.RecordBatch) -> IntArray | None:
         """The number of each row's template, -1 where it names none of the registered ones."""
@@ -241,7 +249,8 @@ def _check_present(schema: pa.Schema, column: str, kind: str, name: str) -> None
         )
 
 
-def _check_time_column(schema: pa.Schema, column: str, name: str) -> None:
+def check_time_column(schema: pa.Schema, column: str, name: str) -> None:
+    """Raise InputError WA-1001 where there is no such column, WA-1002 where it holds no times."""
     _check_present(schema, column, "time", name)
     type_ = schema.field(column).type
     if not (pa.types.is_timestamp(type_) or pa.types.is_int64(type_) or pa.types.is_null(type_)):
@@ -264,7 +273,7 @@ def _check_template_column(schema: pa.Schema, column: str, name: str) -> None:
         )
 
 
-def _is_microseconds(type_: pa.DataType) -> bool:
+def _ismicroseconds(type_: pa.DataType) -> bool:
     return bool(pa.types.is_int64(type_) or (pa.types.is_timestamp(type_) and type_.unit == "us"))
 
 
@@ -280,7 +289,8 @@ class _Ends(NamedTuple):
     outside: NDArray[np.bool_] | None
 
 
-def _microseconds(column: pa.Array) -> _Ends:
+def microseconds(column: pa.Array) -> _Ends:
+    """The times of a column."""
     null = np.asarray(column.is_null()) if column.null_count else None
     if pa.types.is_null(column.type):
         return _Ends(np.zeros(len(column), np.int64), null, None)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from whenabouts.core.decoded import Decoded
 from whenabouts.core.deduplication import Deduplicated
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.protocol import Query
@@ -91,6 +92,10 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
     if isinstance(query, Deduplicated):
         name, settings = _settings(query.query)
         return name, settings | {"dedupe": repr(query.by)}
+    if isinstance(query, Decoded):
+        name, settings = _settings(query.query)
+        inside = [payload and (payload.schema.to_string(), payload.keep) for payload in query.payloads]
+        return name, settings | {"payloads": repr(inside)}
     if isinstance(query, SelectProject):
         name, settings = _settings(query.query)
         return name, settings | {"where": repr(query.where), "derived": repr(query.derived)}

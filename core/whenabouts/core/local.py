@@ -312,7 +312,7 @@ class _Host:
         streaming: bool,
         bound: StateBound | None = None,
     ) -> None:
-        self._query, self._bound = query, bound
+        self._query, self._bound, self._schemas = query, bound, schemas
         self.operator: Operator = bounded(query.operator(schemas, streaming=streaming), bound)
         self._stores = [DictStore() for _ in range(buckets)]
         self._timers: list[int | None] = [None] * buckets
@@ -367,8 +367,7 @@ class _Host:
 
     def change(self, query: Query) -> None:
         """Go on with another query over the same state."""
-        schemas = [reader.schema for reader in self.operator.readers]
-        self._query, self.operator = query, bounded(query.operator(schemas, streaming=True), self._bound)
+        self._query, self.operator = query, bounded(query.operator(self._schemas, streaming=True), self._bound)
 
     def commit(self) -> _Commit:
         """All that a checkpoint would hold."""

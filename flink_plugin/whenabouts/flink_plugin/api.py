@@ -19,6 +19,7 @@ from pyflink.datastream import DataStream, RuntimeExecutionMode, StreamExecution
 from pyflink.java_gateway import get_gateway
 from pyflink.table import Table
 
+from whenabouts.core.decoded import Payloads, decoded
 from whenabouts.core.deduplication import Identifying, deduplicated
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
@@ -103,6 +104,7 @@ def timing_join(
     *,
     buckets: int | None = None,
     dedupe: Identifying | None = None,
+    payloads: Payloads | None = None,
     watermarks: str = "lateness",
     name: str = "timing-join",
     **options: Unpack[TimingJoinOptions],
@@ -126,7 +128,8 @@ def timing_join(
     not). A query that is restored may have another confidence, not less than the `min_confidence` that it was started
     with. `buckets`: into how many parts the keys are split (8); it is the limit of parallelism, and fixed for the
     life of a savepoint. `dedupe`: columns that identify a row, where sources deliver rows again
-    (`whenabouts.core.deduplication`). `name` begins the uid of every operator: two joins in a job need two.
+    (`whenabouts.core.deduplication`). `payloads`: how rows are read that hold records as bytes, as those of Kafka do
+    (`whenabouts.core.payloads`). `name` begins the uid of every operator: two joins in a job need two.
 
     `max_latency`: how long a row may wait for others, by the clock on the wall, on its way through the query: half
     of it in bundles, a quarter in a lazy strategy; a quarter is left for Flink's exchanges and the work itself. Without
@@ -141,7 +144,7 @@ def timing_join(
     once, then as `whenabouts.core.local.timing_join` in parallel over the buckets.
     """
     options.setdefault("time_slots", "auto")
-    query = deduplicated(TimingJoin(**options), dedupe)
+    query = decoded(deduplicated(TimingJoin(**options), dedupe), payloads)
     latency = options.get("max_latency")
     return run(query, [left, right], buckets=buckets, watermarks=watermarks, name=name, max_latency=latency)
 
@@ -153,6 +156,7 @@ def window_join(
     time: TimesByStream,
     buckets: int | None = None,
     dedupe: Identifying | None = None,
+    payloads: Payloads | None = None,
     watermarks: str = "lateness",
     name: str = "window-join",
     max_latency: Duration | None = None,
@@ -169,7 +173,7 @@ def window_join(
     options.setdefault("time_slots", "auto")
     query = WindowJoin.of(tuple(streams), time, **options)
     inputs = [streams[stream] for stream in query.inputs]
-    query_ = deduplicated(query, dedupe)
+    query_ = decoded(deduplicated(query, dedupe), payloads)
     return run(query_, inputs, buckets=buckets, watermarks=watermarks, name=name, max_latency=max_latency)
 
 
@@ -181,8 +185,10 @@ def run(
     watermarks: str = "lateness",
     name: str = "whenabouts",
     max_latency: Duration | None = None,
+    payloads: Payloads | None = None,
 ) -> Form:
     """The output of any query over one stream for each of its inputs, in the form of the first; as `timing_join`."""
+    query = decoded(query, payloads)
     result = hosted(query, inputs, buckets=buckets, watermarks=watermarks, name=name, max_latency=max_latency)
     output = as_given(result.output, inputs[0], result.hosting.operator().event_time)
     _results[output] = result

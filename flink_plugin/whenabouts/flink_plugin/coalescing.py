@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from whenabouts.core.coalescing import Coalesce, CoalesceOptions
+from whenabouts.core.decoded import Payloads
 from whenabouts.core.durations import Duration
 from whenabouts.core.query_options import takes_options_of
 from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
@@ -20,6 +21,7 @@ def coalesce(
     watermarks: str = "lateness",
     name: str = "coalesce",
     max_latency: Duration | None = None,
+    payloads: Payloads | None = None,
     **options: Unpack[CoalesceOptions],
 ) -> Form:
     """Consecutive rows of a group whose values are equivalent, merged to one, in batch or as a stream.
@@ -33,7 +35,13 @@ def coalesce(
     `whenabouts.core.local.coalesce` in parallel over the buckets.
     """
     return run(
-        Coalesce(**options), [stream], buckets=buckets, watermarks=watermarks, name=name, max_latency=max_latency
+        Coalesce(**options),
+        [stream],
+        buckets=buckets,
+        watermarks=watermarks,
+        name=name,
+        max_latency=max_latency,
+        payloads=payloads,
     )
 
 
@@ -45,6 +53,7 @@ def temporal_aggregate(
     watermarks: str = "lateness",
     name: str = "temporal-aggregate",
     max_latency: Duration | None = None,
+    payloads: Payloads | None = None,
     **options: Unpack[TemporalAggregateOptions],
 ) -> Form:
     """For each group, how long its coalesced tuples last in the extents of a window, in batch or as a stream.
@@ -60,6 +69,7 @@ def temporal_aggregate(
         watermarks=watermarks,
         name=name,
         max_latency=max_latency,
+        payloads=payloads,
     )
 
 
@@ -72,6 +82,7 @@ def temporal_join(
     watermarks: str = "lateness",
     name: str = "temporal-join",
     max_latency: Duration | None = None,
+    payloads: Payloads | None = None,
     **options: Unpack[TemporalJoinOptions],
 ) -> Form:
     """Pairs of coalesced tuples of two windows by when they hold, in batch or as a stream.
@@ -88,4 +99,5 @@ def temporal_join(
         watermarks=watermarks,
         name=name,
         max_latency=max_latency,
+        payloads=payloads,
     )

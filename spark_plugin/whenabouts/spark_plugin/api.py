@@ -17,6 +17,7 @@ from pyspark.sql.functions import col, explode, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from whenabouts.core.coalescing import Coalesce, CoalesceOptions
+from whenabouts.core.decoded import Payloads, decoded
 from whenabouts.core.deduplication import Identifying, deduplicated
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
@@ -85,6 +86,7 @@ def timing_join(
     buckets: int | None = None,
     bound: StateBound | None = None,
     dedupe: Identifying | None = None,
+    payloads: Payloads | None = None,
     **options: Unpack[TimingJoinOptions],
 ) -> DataFrame:
     """Pairs of a left and a right row for which `P(condition) >= confidence`, in batch or as a stream.
@@ -106,7 +108,8 @@ def timing_join(
     `buckets`: into how many parts the keys are split, `spark.sql.shuffle.partitions` unless said otherwise; it is the
     limit of parallelism, and fixed for the life of a checkpoint, as Spark fixes the partitions. `bound`: a limit on the
     rows that a bucket of a stream holds. `dedupe`: columns that identify a row, where sources deliver rows again
-    (`whenabouts.core.deduplication`).
+    (`whenabouts.core.deduplication`). `payloads`: how rows are read that hold records as bytes, as those of Kafka do
+    (`whenabouts.core.payloads`).
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. One side's rows
@@ -130,7 +133,7 @@ def timing_join(
             'give lateness=Lateness(left="10 s", right="10 s"); Lateness() if they come in order of t_max',
         )
     options.setdefault("time_slots", "auto")
-    return run(TimingJoin(**options), [left, right], buckets=buckets, bound=bound, dedupe=dedupe)
+    return run(TimingJoin(**options), [left, right], buckets=buckets, bound=bound, dedupe=dedupe, payloads=payloads)
 
 
 @takes_options_of(WindowJoin, without=("times",), time_slots="auto")
@@ -141,6 +144,7 @@ def window_join(
     buckets: int | None = None,
     bound: StateBound | None = None,
     dedupe: Identifying | None = None,
+    payloads: Payloads | None = None,
     **options: Unpack[WindowJoinOptions],
 ) -> DataFrame:
     """Combinations of one row from each of several DataFrames that lie in each other's windows, batch or streaming.
@@ -158,12 +162,19 @@ def window_join(
     """
     options.setdefault("time_slots", "auto")
     query = WindowJoin.of(tuple(frames), time, **options)
-    return run(query, [frames[name] for name in query.inputs], buckets=buckets, bound=bound, dedupe=dedupe)
+    return run(
+        query, [frames[name] for name in query.inputs], buckets=buckets, bound=bound, dedupe=dedupe, payloads=payloads
+    )
 
 
 @takes_options_of(Coalesce)
 def coalesce(
-    frame: DataFrame, *, buckets: int | None = None, bound: StateBound | None = None, **options: Unpack[CoalesceOptions]
+    frame: DataFrame,
+    *,
+    buckets: int | None = None,
+    bound: StateBound | None = None,
+    payloads: Payloads | None = None,
+    **options: Unpack[CoalesceOptions],
 ) -> DataFrame:
     """Consecutive rows of a group whose values are equivalent, merged to one, in batch or as a stream.
 
@@ -179,7 +190,7 @@ def coalesce(
     Raises: as `timing_join`; QueryError WA-2006, WA-2021, WA-2022, InputError WA-1023. Cost: packing and shuffling
     once, then as `whenabouts.core.local.coalesce` in parallel over the buckets.
     """
-    return run(Coalesce(**options), [frame], buckets=buckets, bound=bound)
+    return run(Coalesce(**options), [frame], buckets=buckets, bound=bound, payloads=payloads)
 
 
 @takes_options_of(TemporalAggregate)
@@ -188,6 +199,7 @@ def temporal_aggregate(
     *,
     buckets: int | None = None,
     bound: StateBound | None = None,
+    payloads: Payloads | None = None,
     **options: Unpack[TemporalAggregateOptions],
 ) -> DataFrame:
     """For each group, how long its coalesced tuples last in the extents of a window, in batch or as a stream.
@@ -195,7 +207,7 @@ def temporal_aggregate(
     Arguments and columns are those of `whenabouts.core.local.temporal_aggregate` (`where` is an Arrow expression, which
     travels to the workers by pickle); `lateness`, `buckets`, rejected rows and when rows come out as in `coalesce`.
     """
-    return run(TemporalAggregate(**options), [frame], buckets=buckets, bound=bound)
+    return run(TemporalAggregate(**options), [frame], buckets=buckets, bound=bound, payloads=payloads)
 
 
 @takes_options_of(TemporalJoin)
@@ -205,6 +217,7 @@ def temporal_join(
     *,
     buckets: int | None = None,
     bound: StateBound | None = None,
+    payloads: Payloads | None = None,
     **options: Unpack[TemporalJoinOptions],
 ) -> DataFrame:
     """Pairs of coalesced tuples of two windows by when they hold, in batch or as a stream.
@@ -213,7 +226,7 @@ def temporal_join(
     pickle); `lateness` (of either side), `buckets`, rejected rows and when rows come out as in `coalesce`. Tuples are
     spread over buckets by the group columns that `on` names; without any, one bucket does the work.
     """
-    return run(TemporalJoin(**options), [left, right], buckets=buckets, bound=bound)
+    return run(TemporalJoin(**options), [left, right], buckets=buckets, bound=bound, payloads=payloads)
 
 
 def run(
@@ -224,6 +237,7 @@ def run(
     end_of_input: DataFrame | None = None,
     bound: StateBound | None = None,
     dedupe: Identifying | None = None,
+    payloads: Payloads | None = None,
 ) -> DataFrame:
     """The output of any query over one DataFrame for each of its inputs.
 
@@ -232,7 +246,7 @@ def run(
     end by a flush row, in which that is true. Errors as `timing_join`, and QueryError WA-2006 for a wrong
     number of inputs or buckets.
     """
-    query = deduplicated(query, dedupe)
+    query = decoded(deduplicated(query, dedupe), payloads)
     output = tagged(query, inputs, buckets=buckets, end_of_input=end_of_input, bound=bound)
     rows = output.output
     _results[rows] = output
