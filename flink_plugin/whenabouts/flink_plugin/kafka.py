@@ -1,0 +1,92 @@
+"""Kafka topics in and out, by Flink's own connector (`flink-sql-connector-kafka`, a jar in `pipeline.jars`).
+
+    seismic = read_topic(tables, "localhost:9092", "seismic", lateness="5 s")
+    pairs = timing_join(seismic, acoustic, ..., payloads=JsonPayload({...}), watermarks="inputs")
+    out = tables.create_statement_set()
+    out.add_insert(topic_sink(pairs, brokers, "pairs"), pairs)
+    out.add_insert(topic_sink(refused, brokers, "dead-letters"), refused)
+    out.execute()
+
+Rows are written in transactions that end with Flink's checkpoints: a consumer with `isolation.level=read_committed`
+sees each row once, a checkpoint later.
+"""
+
+from __future__ import annotations
+
+from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table, TableDescriptor
+from pyflink.table.expressions import col, lit
+
+from whenabouts.core.brokers import require_broker
+from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.flink_plugin.clock import delay_ms
+
+COMMIT_WITHIN_MS = 900_000
+"""How long a transaction may stay open: brokers allow a quarter of an hour unless they are told otherwise. A job that
+is away for longer loses what it had written and not committed."""
+
+
+def read_topic(
+    tables: StreamTableEnvironment,
+    brokers: str,
+    topic: str,
+    *,
+    lateness: Duration | None = None,
+    wait: Duration = "10 s",
+    **options: str,
+) -> Table:
+    """The records of a topic from its beginning: `value` (bytes), `timestamp`, `partition`, `offset`.
+
+    `brokers`: `host:port`, several with commas between them. `lateness`: how long after its `t_max` a record may have
+    been written, by the topic's own timestamps. Flink then follows each partition's watermark, so that no row is late
+    because one partition is read faster than another; say `watermarks="inputs"` to the function that takes the Table.
+    None: the watermark follows the rows as they are read. `options`: of the connector, as
+    `**{"scan.watermark.idle-timeout": "1 min"}`, or `**{"scan.bounded.mode": "latest-offset"}` for what the topic holds
+    now. Give the Table to a function of this package together with `payloads`. Raises EngineError WA-3041 if no broker
+    answers within `wait`.
+    """
+    require_broker(brokers, wait)
+    schema = (
+        Schema.new_builder()
+        .column("value", DataTypes.BYTES())
+        .column_by_metadata("timestamp", DataTypes.TIMESTAMP_LTZ(3), is_virtual=True)
+        .column_by_metadata("partition", DataTypes.INT(), is_virtual=True)
+        .column_by_metadata("offset", DataTypes.BIGINT(), is_virtual=True)
+    )
+    if lateness is not None:
+        behind = lit(delay_ms(parse_non_negative(lateness, name="lateness"))).milli
+        schema = schema.watermark("timestamp", col("timestamp") - behind)
+    chosen = {
+        "properties.bootstrap.servers": brokers,
+        "topic": topic,
+        "scan.startup.mode": "earliest-offset",
+    }
+    descriptor = TableDescriptor.for_connector("kafka").schema(schema.build()).format("raw")
+    for name, value in (chosen | options).items():
+        descriptor = descriptor.option(name, value)
+    return tables.from_descriptor(descriptor.build())
+
+
+def topic_sink(rows: Table, brokers: str, topic: str, *, key: tuple[str, ...] = (), **options: str) -> TableDescriptor:
+    """Where `rows` can be inserted: a topic that takes each as a record of JSON, exactly once.
+
+    `key`: the columns that make the record's key. The job needs checkpoints: rows become visible with them. The broker
+    tells writers apart by `sink.transactional-id-prefix`, the topic's name unless `options` say otherwise: jobs that
+    write to one topic need one each. Times are written with microseconds, bytes as base64.
+    """
+    described = rows.get_resolved_schema()
+    schema = Schema.new_builder().from_fields(described.get_column_names(), described.get_column_data_types()).build()
+    chosen = {
+        "properties.bootstrap.servers": brokers,
+        "topic": topic,
+        "value.format": "json",
+        "value.json.timestamp-format.standard": "ISO-8601",
+        "sink.delivery-guarantee": "exactly-once",
+        "sink.transactional-id-prefix": topic,
+        "properties.transaction.timeout.ms": str(COMMIT_WITHIN_MS),
+    }
+    if key:
+        chosen |= {"key.format": "json", "key.fields": ";".join(key), "key.json.timestamp-format.standard": "ISO-8601"}
+    descriptor = TableDescriptor.for_connector("kafka").schema(schema)
+    for name, value in (chosen | options).items():
+        descriptor = descriptor.option(name, value)
+    return descriptor.build()

@@ -1,0 +1,58 @@
+"""Kafka topics in and out, by Spark's own connector (`spark-sql-kafka-0-10`, which `--packages` brings).
+
+    seismic = read_topic(spark, "localhost:9092", "seismic")
+    pairs = timing_join(seismic, acoustic, ..., payloads=JsonPayload({...}))
+    write_with_rejects(pairs, topic_writer(brokers, "pairs", key=["id_left", "id_right"]),
+                       topic_writer(brokers, "dead-letters"), checkpoint="...").start()
+
+Spark's sink is at-least-once: a micro-batch that is run again is written again, row by row the same. A consumer that
+takes each key once sees each row once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit, struct, to_json
+
+from whenabouts.core.brokers import require_broker
+from whenabouts.core.durations import Duration
+
+_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",  # Spark's own has milliseconds
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "ignoreNullFields": "false",
+}
+
+
+def read_topic(
+    spark: SparkSession, brokers: str, topic: str, *, stream: bool = True, wait: Duration = "10 s", **options: str
+) -> DataFrame:
+    """The records of a topic from its beginning: `value`, `key`, `partition`, `offset`, `timestamp` and what else is.
+
+    `brokers`: `host:port`, several with commas between them. `stream`: False for what the topic holds now. `options`:
+    of the connector, as `maxOffsetsPerTrigger="100000"`. Give the DataFrame to a function of this package together with
+    `payloads`. Raises EngineError WA-3041 if no broker answers within `wait`.
+    """
+    require_broker(brokers, wait)
+    chosen = {"kafka.bootstrap.servers": brokers, "subscribe": topic, "startingOffsets": "earliest", **options}
+    return (spark.readStream if stream else spark.read).format("kafka").options(**chosen).load()
+
+
+def topic_writer(
+    brokers: str, topic: str, *, key: Sequence[str] = (), **options: str
+) -> Callable[[DataFrame, int], None]:
+    """A function that writes a DataFrame to a topic as JSON, one record per row, as `write_with_rejects` wants it.
+
+    `key`: the columns that identify a row; they make the record's key, by which consumers tell rows that a repeated
+    micro-batch writes again. `options`: of the connector. Times are written with microseconds, bytes as base64.
+    """
+    chosen = {"kafka.bootstrap.servers": brokers, "topic": topic, **options}
+
+    def write(rows: DataFrame, number: int) -> None:
+        names = to_json(struct(*(col(f"`{name}`") for name in key)), _TIMES) if key else lit(None).cast("string")
+        value = to_json(struct(*(col(f"`{name}`") for name in rows.columns)), _TIMES)
+        rows.select(names.alias("key"), value.alias("value")).write.format("kafka").options(**chosen).save()
+
+    return write

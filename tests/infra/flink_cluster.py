@@ -1,0 +1,106 @@
+"""A standalone Flink cluster of the pip package: a job manager and task managers, each a process that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyflink
+import yaml
+
+from infra.processes import Server, free_port, wait_for
+
+HOME = Path(pyflink.__path__[0])
+
+
+class FlinkCluster:
+    """Where a cluster is, and how jobs get to it; `options`: of Flink's configuration, by group."""
+
+    def __init__(self, folder: Path, *, task_managers: int = 2, options: dict[str, Any] | None = None) -> None:
+        self.folder, self.rest_port, self._task_managers = folder, free_port(), task_managers
+        for name in ("conf", "logs"):
+            (folder / name).mkdir(parents=True)
+        for shipped in (HOME / "conf").iterdir():
+            (folder / "conf" / shipped.name).write_bytes(shipped.read_bytes())
+        conf = yaml.safe_load((HOME / "conf" / "config.yaml").read_text(encoding="utf-8"))
+        conf["jobmanager"]["rpc"]["port"] = free_port()
+        conf["jobmanager"]["memory"]["process"]["size"] = "1024m"
+        conf["taskmanager"]["memory"]["process"]["size"] = "1400m"
+        conf["taskmanager"]["numberOfTaskSlots"] = 1
+        conf.setdefault("rest", {}).update({"port": self.rest_port, "bind-port": self.rest_port})
+        for group, values in (options or {}).items():
+            conf.setdefault(group, {}).update(values)
+        (folder / "conf" / "config.yaml").write_text(yaml.safe_dump(conf, width=10_000), encoding="utf-8")
+        self.job_manager = self._server("jobmanager", "jobmanager")
+        self.task_managers = [self._server("taskmanager", f"taskmanager-{n}") for n in range(task_managers)]
+
+    def _server(self, script: str, name: str) -> Server:
+        command = [str(HOME / "bin" / f"{script}.sh"), "start-foreground"]
+        return Server(command, self.folder, name=name, env=self.environment)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What Flink's scripts go by; whenabouts is not on the path of anything they start."""
+        plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        own = {"FLINK_CONF_DIR": str(self.folder / "conf"), "FLINK_LOG_DIR": str(self.folder / "logs")}
+        return plain | own | {"HOME": str(self.folder), "TMPDIR": str(self.folder)}
+
+    def start(self) -> None:
+        """Start what is not running, and wait until all slots are there."""
+        for server in (self.job_manager, *self.task_managers):
+            if not server.alive:
+                server.start()
+        wait_for(lambda: self._slots() >= self._task_managers, seconds=120, told=self.told)
+
+    def stop(self) -> None:
+        """End all of it."""
+        for server in (*self.task_managers, self.job_manager):
+            server.stop()
+
+    def told(self) -> str:
+        """The ends of all logs."""
+        logs = [*self.folder.glob("*.log"), *(self.folder / "logs").glob("*")]
+        return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in logs)
+
+    def rest(self, path: str) -> Any:
+        """What Flink's REST interface answers."""
+        with urllib.request.urlopen(f"http://localhost:{self.rest_port}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def run(self, job: Path, *arguments: str, shipped: str, more: Sequence[str] = (), **conf: str) -> str:
+        """`flink run` of a job of parallelism 2, whose Python has Flink, and whenabouts from `shipped` alone.
+
+        `more`: of the command line; `conf`: options, `__` for a dot and `_` for a dash. Returns what it printed.
+        """
+        options = [f"-D{name.replace('__', '.').replace('_', '-')}={value}" for name, value in conf.items()]
+        python = ["-pyexec", sys.executable, "-pyclientexec", sys.executable, "-pyfs", shipped]
+        flink = [str(HOME / "bin" / "flink"), "run", "-p", "2", *options, *more, *python, "-py", str(job), *arguments]
+        done = subprocess.run(
+            flink, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=480, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr[-1000:]
+        return done.stdout
+
+    def _slots(self) -> int:
+        try:
+            return int(self.rest("/overview")["slots-total"])
+        except OSError:
+            return 0
+
+
+@contextmanager
+def running_flink(folder: Path, **options: Any) -> Iterator[FlinkCluster]:
+    """A cluster until the block ends."""
+    cluster = FlinkCluster(folder, **options)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()

@@ -1,0 +1,47 @@
+"""Java archives of the broker and of the engines' connectors, fetched once by Maven from `pom.xml`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+POM = Path(__file__).with_name("pom.xml")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "whenabouts-tests"
+
+
+class NotFetchedError(Exception):
+    """There is no Maven, or it could not fetch: tests that need an archive are skipped with this for a reason."""
+
+
+@cache
+def jars() -> Path:
+    """The folder with all archives. Raises NotFetchedError."""
+    folder = CACHE / hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
+    if not folder.exists():
+        if shutil.which("mvn") is None:
+            raise NotFetchedError("neither Docker nor Maven (Debian: apt-get install maven) is here")
+        half = folder.with_name(f"{folder.name}.{os.getpid()}")
+        command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={half}"]
+        fetched = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        if fetched.returncode:
+            raise NotFetchedError(f"Maven could not fetch: {fetched.stdout.strip().splitlines()[:1]}")
+        half.rename(folder)
+    return folder
+
+
+def of_spark() -> list[Path]:
+    """Spark's connector and what it needs besides Spark."""
+    return _found("spark-*.jar", "kafka-clients-*.jar", "commons-pool2-*.jar")
+
+
+def of_flink() -> list[Path]:
+    """Flink's connector, which brings all that it needs."""
+    return _found("flink-sql-connector-kafka-*.jar")
+
+
+def _found(*patterns: str) -> list[Path]:
+    return [path for pattern in patterns for path in sorted(jars().glob(pattern))]

@@ -1,0 +1,93 @@
+"""Servers that a test starts, each in a session of its own, and ends by the number of its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+
+class Server:
+    """One process with all that it starts; started again, it has the same command, folder and log."""
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, *, name: str, env: Mapping[str, str] | None = None
+    ) -> None:
+        self._command, self._folder, self.name = list(command), folder, name
+        self._env = dict(os.environ if env is None else env)
+        self.log = folder / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; that it answers is to be waited for."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, env=self._env, cwd=self._folder, stdout=log, stderr=log, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it goes on."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """kill -9, with everything that it started."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ask it to end, and after half a minute make it."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        for signal_, seconds in ((how, 30), (signal.SIGKILL, 30)):
+            try:
+                os.killpg(self._process.pid, signal_)
+                self._process.wait(seconds)
+                break
+            except ProcessLookupError:
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        self._process.wait()
+        self._process = None
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+
+
+def wait_for(what: Callable[[], bool], *, seconds: float, told: Callable[[], str]) -> None:
+    """Wait until something is so. Fails with what `told` says."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as asked:
+        asked.bind(("localhost", 0))
+        port: int = asked.getsockname()[1]
+        return port
+
+
+def listens(port: int) -> bool:
+    """Whether somebody answers at a port of this machine."""
+    try:
+        socket.create_connection(("localhost", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
