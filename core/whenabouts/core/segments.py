@@ -39,12 +39,11 @@ def encode(rows: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
     form = _form_of(rows.schema) if schema is None else _form(schema)
     if form.columns is not None:
         rows = pa.RecordBatch.from_arrays([rows.column(place) for place in form.kept], schema=form.stored)
-    message: bytes = rows.serialize().to_pybytes()
-    return _PREFIX + message
+    return b"".join((_PREFIX, rows.serialize()))  # copied once
 
 
-def decode(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of a segment written by `encode`. Raises EngineError WA-3003 for another format version."""
+def decode(data: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of a segment written by `encode`, in its memory. Raises EngineError WA-3003 for another version."""
     message = pa.py_buffer(unwrap(data))
     form = _form(schema)
     if data[2] == 1 or form.columns is None:
@@ -59,16 +58,18 @@ def wrap(data: bytes) -> bytes:
     return _PREFIX + data
 
 
-def unwrap(data: bytes) -> memoryview:
+def unwrap(data: bytes | pa.Buffer) -> memoryview:
     """What stands behind the format version. Raises EngineError WA-3003 for another version."""
-    if not data.startswith(_MAGIC) or len(data) <= len(_MAGIC) or data[2] not in _READ:
-        found = f"version {data[2]}" if data.startswith(_MAGIC) and len(data) > len(_MAGIC) else "unknown bytes"
+    whole = memoryview(data).cast("B")
+    ours = whole[: len(_MAGIC)] == _MAGIC and len(whole) > len(_MAGIC)
+    if not ours or whole[len(_MAGIC)] not in _READ:
+        found = f"version {whole[len(_MAGIC)]}" if ours else "unknown bytes"
         raise EngineError(
             Code.STATE_FORMAT,
             f"the state is of {found}, this release reads version {FORMAT_VERSION}",
             "restart from a new checkpoint, or with the release that wrote it",
         )
-    return memoryview(data)[len(_PREFIX) :]
+    return whole[len(_PREFIX) :]
 
 
 def fingerprint(*parts: object) -> str:

@@ -46,4 +46,4 @@ class Unpacker:
         target = worker_schema(self.spark_schema)
         for batch in batches:
             for blob in batch.column(0):
-                yield conform(decode(blob.as_py(), self.schema), target)
+                yield conform(decode(blob.as_buffer(), self.schema), target)
