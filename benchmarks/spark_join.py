@@ -49,8 +49,8 @@ from whenabouts.spark_plugin import java_version, local_session, observed, run
 
 NOW_US = 1_600_000_000_000_000
 LATENESS, LONGEST = "1 second", "200 ms"
-SUSTAINED = 24
-"""Steps without a pause; the later half of them is measured."""
+SUSTAINED = 12
+"""Steps without a pause."""
 CONFIDENCE = 0.8
 
 
@@ -419,7 +419,7 @@ def table_row(case: Case, costs: dict[str, list[Cost]], found: Found) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def record(out: Path, table: str, line: str) -> None:
+def record(out: Path, line: str) -> None:
     """Put a line into one of the file's tables, in place of an earlier one of the same case."""
     text = out.read_text() if out.exists() else ""
     rows = {row.split("|")[1].strip(): row for row in text.splitlines() if row.startswith("| ")}
@@ -459,7 +459,7 @@ def sustain(name: str, cores: int) -> None:
         for _ in range(case.more + case.warm):
             show(case, "ours", stream.step(), "warm")
         with cost_of(2 * case.rows * SUSTAINED) as cost:
-            steps = stream.sustained(SUSTAINED)[SUSTAINED // 2 :]
+            steps = stream.sustained(SUSTAINED)
         show(case, "ours", cost, f"in {SUSTAINED} steps")
         click.echo(f"  milliseconds: { {part: median(step[part] for step in steps) for part in steps[0]} }")
         click.echo(f"seconds a step: {' '.join(str(step['triggerExecution'] / 1000) for step in steps)}")
@@ -486,7 +486,8 @@ def compare(names: Sequence[str], suite: Suite, steps: int | None, only: str | N
         line = table_row(case, costs, found)
         click.echo(line)
         if out is not None:
-            record(out, "case", line)
+            record(out, line)
+        suite.save()
     spark.stop()
 
 
@@ -503,7 +504,8 @@ def scaling(name: str, out: Path | None, suite: Suite) -> None:
     line = f"| {name}, alone | {rates[0]:,.0f} | {rates[1]:,.0f} | {rates[1] / rates[0]:.2f} | 1.7 |"
     click.echo(line)
     if out is not None:
-        record(out, "scaling", line)
+        record(out, line)
+    suite.save()
 
 
 @click.command()
@@ -527,8 +529,6 @@ def main(
         compare(cases or tuple(CASES), suite, steps, only, out)
     if scaled or not (cases or only):
         scaling(scaled or "120k", out, suite)
-    if not only:
-        suite.save()
 
 
 if __name__ == "__main__":
