@@ -273,7 +273,6 @@ PACES = (
     Pace("eager", THREAD, "auto", 100),
     Pace("eager, processes", PROCESS, "auto", 100),
     Pace("lazy", THREAD, "lazy", 500),
-    Pace("lazy", THREAD, "lazy", 2000),
 )
 
 
