@@ -233,13 +233,14 @@ class ExtentStream:
         extents, group, look, arrived = self.how.extents, self.how.group, None, None
         if extents.window.over_all_groups:
             arrived = Arrivals.of(new, group, was.counted)
-        step.metrics[metrics.COMPARED] += window.append(new, None, None if arrived is None else arrived.numbers)
+        linked, compared = window.append(new, None, None if arrived is None else arrived.numbers)
+        step.metrics[metrics.COMPARED] += compared
         if self._is_due(was, now):
             if not self.how.eager:
                 step.metrics[metrics.COMPARED] += window.compare()
             look = Look(window, window.linked, self._moving_ranges(window, arrived, was, now, marks))
         if now.until != END_OF_TIME:
-            kept.keep(window.since, new, self._floor(now), step)
+            kept.keep(window.since, new, linked & ~new.heads, self._floor(now), step)
             if len(new) and extents.window.per_group and extents.slide_rows is not None:
                 kept.count(*window.counted())
         return look
@@ -293,7 +294,7 @@ class ExtentStream:
         elif extents.is_history:
             kept.keep_last_runs(merged, linked, step)
         else:
-            kept.keep(self._since(kept, new, was, step), new, self._floor(now), step)
+            kept.keep(self._since(kept, new, was, step), new, None, self._floor(now), step)
         return look
 
     def _since(self, kept: KeptTuples, new: TemporalTuples, was: Clock, step: Step) -> Since:

@@ -107,19 +107,25 @@ class KeptTuples:
         nothing = TemporalTuples(none, np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(1, np.int64))
         return self.merged(nothing, from_us).tuples
 
-    def keep(self, since: Since, new: TemporalTuples, floor_us: int, step: Step) -> None:
-        """Keep new tuples, which are later than all that are kept; those before `floor_us` count no more."""
+    def keep(self, since: Since, new: TemporalTuples, linked: BoolArray | None, floor_us: int, step: Step) -> None:
+        """Keep new tuples, which are later than all that are kept; those before `floor_us` count no more.
+
+        `linked`: which new ones go on the one before among them, where that is known.
+        """
         if len(new):
             self._logged += len(new)
             if self._window.rows is not None and self._logged > 2 * self._rewritten + LEAST_TUPLES:
                 self._write_anew(since)
             else:
-                self._add(since, int(new.times.min()), floor_us)
+                self._add(since, new, linked, floor_us)
         self._state.evict(0, floor_us)
         self._count(step)
 
-    def _add(self, since: Since, new_from_us: int, floor_us: int) -> None:
-        rows = self._rows(*since(max(new_from_us, floor_us)))
+    def _add(self, since: Since, new: TemporalTuples, linked: BoolArray | None, floor_us: int) -> None:
+        new_from_us = int(new.times.min())
+        if linked is None or floor_us > new_from_us:
+            new, linked = since(max(new_from_us, floor_us))
+        rows = self._rows(new, linked)
         before_us = self._end_of_rest(rows.nbytes, new_from_us)
         if before_us < new_from_us:
             rows = self._rows(*since(max(before_us, floor_us)))

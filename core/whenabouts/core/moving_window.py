@@ -138,8 +138,10 @@ class MovingWindow:
         """What `aggregate_kernels` keeps beside the tuples."""
         return self._high, self._low, self._ordered
 
-    def append(self, new: TemporalTuples, linked: BoolArray | None = None, numbers: IntArray | None = None) -> int:
-        """Take in tuples that come behind all that are here; the comparisons that it took.
+    def append(
+        self, new: TemporalTuples, linked: BoolArray | None = None, numbers: IntArray | None = None
+    ) -> tuple[BoolArray, int]:
+        """Take in tuples that come behind all that are here: which go on the one before, and comparisons made.
 
         `linked`: which of them go on the ones before them, where it is known; `numbers`: theirs in the stream. O(tuples
         and groups that come).
@@ -147,7 +149,7 @@ class MovingWindow:
         from whenabouts.core.moving_kernels import append
 
         if not len(new):
-            return 0
+            return np.zeros(0, bool), 0
         held = np.flatnonzero(np.diff(new.starts))
         which = self._numbers(new, held)
         starts, size = new.starts[held], np.diff(new.starts)[held]
@@ -166,7 +168,7 @@ class MovingWindow:
             passes,
         )  # fmt: skip
         self._held += len(new), int(behind.linked.sum())
-        return behind.compared
+        return behind.linked, behind.compared
 
     def compare(self) -> int:
         """Find out anew which tuples go on the one before them; the comparisons that it took. O(tuples)."""

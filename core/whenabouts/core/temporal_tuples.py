@@ -171,10 +171,20 @@ def links_behind(
     earlier[goes_back] = np.arange(held)
     known = ~begins
     known[goes_back] = True
-    later = np.flatnonzero(known)
     found = np.zeros(new.num_rows, bool)
-    found[later] = neighbours_linked(rows, equivalence, earlier[later], held + later)
-    return Behind(rows, earlier, found, len(later))
+    if equivalence.predicate is not None:
+        later = np.flatnonzero(known)
+        found[later] = neighbours_linked(rows, equivalence, earlier[later], held + later)
+    elif len(found):
+        # Most stand behind their neighbour in the columns: these are compared as a whole.
+        columns = [comparable(column) for column in rows.columns]
+        found[1:] = linked(
+            [c.slice(held, -1) for c in columns], [c.slice(held + 1, None) for c in columns], equivalence
+        )
+        back = [c.take(earlier[goes_back]) for c in columns], [c.take(held + goes_back) for c in columns]
+        found[begins] = False
+        found[goes_back] = linked(*back, equivalence)
+    return Behind(rows, earlier, found, int(known.sum()))
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
