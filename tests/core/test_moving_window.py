@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields
@@ -19,6 +20,7 @@ from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.errors import EngineError
 from whenabouts.core.moving_window import MovingWindow
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Operator, Step
+from whenabouts.core.segments import unwrap, wrap
 from whenabouts.core.stores import DictStore
 from whenabouts.core.temporal_aggregate import FUNCTIONS, WEIGHTED, TemporalAggregate
 from whenabouts.core.temporal_join import TemporalJoin
@@ -169,6 +171,17 @@ def test_a_window_is_found_by_its_state_and_query_alone() -> None:
     windows().clear()
     again = given[0][0].step(given[0][1], [], 18 * SECOND)
     assert again.metrics["compared"] > 3
+
+
+def test_state_of_an_earlier_form_is_refused() -> None:
+    query = Coalesce(time="t", values="v", window="9s", slide="1s")
+    operator = query.operator([pa.schema({"t": pa.int64(), "v": pa.int64()})], streaming=True)
+    store = DictStore()
+    operator.step(store, [], 10 * SECOND)
+    ((place, book),) = [(key, data) for key, data in store._segments.items() if b'"clock"' in data]
+    clock = json.loads(bytes(unwrap(book)))["clock"]
+    with pytest.raises(EngineError, match="WA-3003"):
+        operator.step(DictStore(store._segments | {place: wrap(json.dumps(clock).encode())}), [], 15 * SECOND)
 
 
 class CountingStore(DictStore):

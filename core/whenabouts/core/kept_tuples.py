@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.extents import Extents
 from whenabouts.core.keys import Keys
 from whenabouts.core.protocol import NO_WATERMARK, SegmentStore, Step
@@ -59,7 +60,10 @@ class Merged(NamedTuple):
 
 
 class KeptTuples:
-    """The settled tuples of one bucket and input during one step."""
+    """The settled tuples of one bucket and input during one step.
+
+    Raises EngineError WA-3003 for state of another form.
+    """
 
     def __init__(self, store: SegmentStore, form: TupleForm, keys: Keys, extents: Extents) -> None:
         self._form, self._keys, self._window = form, keys, extents.window
@@ -69,6 +73,12 @@ class KeptTuples:
         self._book = StorePart(store, 1, 2)
         found = self._book.get(0, 0)
         told = {} if found is None else json.loads(bytes(unwrap(found)))
+        if not isinstance(told, dict):
+            raise EngineError(
+                Code.STATE_FORMAT,
+                "the state was written by an earlier release, which kept tuples in another form",
+                "restart from a new checkpoint, or with the release that wrote it",
+            )
         self.clock = Clock(*told.get("clock", ()))
         self.stamp: str = told.get("stamp", "")
         self._logged, self._rewritten = told.get("log", (0, 0))
