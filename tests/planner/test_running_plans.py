@@ -221,7 +221,7 @@ def test_what_is_left_open_is_chosen_at_calibrated_prices() -> None:
     given = {"left_time": PointInTime("t"), "right_time": PointInTime("t"), "condition": within("1 s", confidence=1)}
     join, rates = TimingJoin(**given, on="k", max_latency="5 s"), Load(rates={"left": 300.0, "right": 100.0})
     cheap = replace(_made_up(), timing=Prices(step=1.0))  # a step that costs nothing need not wait for rows
-    for prices, block in ((None, 2000), (cheap.timing, 1)):
+    for prices, block in ((None, 1000), (cheap.timing, 1)):
         registry = Registry(timing_prices=prices)
         registry.register("pairs", join, rates, stream=["a", "b"])
         assert registry.plan().decisions["pairs"]["block_size"] == block
@@ -230,7 +230,7 @@ def test_what_is_left_open_is_chosen_at_calibrated_prices() -> None:
     stream = {"columns": {"k": "string", "t": "timestamp"}, "time": "t", "rate": 200}
     asked = {"name": "pairs", "join": ["a", "b"], "on": "k", "within": "1 s", "confidence": 1, "max_latency": "5 s"}
     told = {"streams": {"a": stream, "b": stream}, "queries": [asked]}
-    assert registry_of(told).plan().decisions["pairs"]["block_size"] == 2000
+    assert registry_of(told).plan().decisions["pairs"]["block_size"] == 1000
     assert registry_of(told, calibrated=cheap).plan().decisions["pairs"]["block_size"] == 1
 
 

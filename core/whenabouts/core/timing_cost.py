@@ -34,20 +34,20 @@ _UNIT = "ns a row"
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Nanoseconds, rounded from runs on a busy machine; benchmarks/planner_prices.py measures them.
+    """Nanoseconds, rounded from runs on two idle cores; `whenabouts calibrate` measures them where it runs.
 
     What is chosen hangs on their order: a step costs as much as thousands of rows.
 
     `probed`: the part of the rows within reach of uncertainty that the ranges leave to the kernel.
     """
 
-    step: float = 1_300_000.0
+    step: float = 760_000.0
     """A step: its segments are read and written, and a correlation begins."""
-    row: float = 250.0
+    row: float = 125.0
     """A row: put in order, and its ranges found."""
-    pair: float = 25.0
+    pair: float = 40.0
     """A pair that comes out."""
-    kernel: float = 60.0
+    kernel: float = 140.0
     """A pair for which the kernel decides."""
     looked_up: float = 0.65
     """What is left of that where a table answers a third of the questions (`benchmarks/lookup_hits.py`)."""
@@ -65,7 +65,7 @@ def choices(query: TimingJoin, load: Load, pins: Mapping[str, Value]) -> list[Ch
     [('strategy', 'auto'), ('block_size', 1)]
     >>> patient = replace(query, max_latency="5 s")
     >>> [each.value for each in choices(patient, Load(rates={"left": 300.0, "right": 100.0}), {})]
-    ['auto', 2000]
+    ['auto', 1000]
     """
     asked = {name: pins[name] for name in ("strategy", "block_size") if name in pins}
     if asked:
