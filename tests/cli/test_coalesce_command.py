@@ -13,7 +13,11 @@ from click.testing import Result
 
 from whenabouts.conformance import multiset
 from whenabouts.conformance.answers_coalescing import answer
+from whenabouts.core.atomic_costs import AtomicCosts
 from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.scheme_cost import Sizes
+from whenabouts.core.timing_cost import Prices
+from whenabouts.planner.calibration import Calibration, store
 
 Cli = Callable[..., Result]
 
@@ -119,3 +123,21 @@ def test_a_stream_that_one_bucket_must_hold_is_told_once(cli: Cli, readings: pa.
     done = cli("coalesce readings --time t --group region --values temperature --rows 5 --stream --lateness 31s -o -")
     assert done.exit_code == 0
     assert done.stderr.count("WA-2081") == 1
+
+
+@pytest.mark.usefixtures("readings")
+def test_a_stream_is_eager_or_lazy_at_the_prices_of_this_machine(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHENABOUTS_COSTS", str(tmp_path / "costs.json"))
+    asked = (
+        "coalesce readings --time t --group region --values temperature --range 30s --slide 10s --stream --lateness 1m"
+    )
+    for costs, scheme in ((None, "eager"), (AtomicCosts(eager_step=1e9), "lazy")):
+        if costs is not None:
+            store(Calibration(costs, Sizes(), Prices(), machine="this", release="1"))
+        told = cli(f"{asked} --explain").stderr
+        assert f"chosen: scheme = {scheme}: least cost of an extent that nobody shares" in told
+        assert cli(f"{asked} -o {scheme}.parquet").exit_code == 0
+    found = [multiset.rows(pq.read_table(tmp_path / f"{scheme}.parquet")) for scheme in ("eager", "lazy")]
+    assert found[0] == found[1]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.atomic_costs import AtomicCosts, Table
+from whenabouts.core.atomic_costs import AtomicCosts, Table, Terms
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.scheme_cost import Sizes
@@ -58,7 +58,10 @@ class Calibration:
 
     def to_json(self) -> str:
         """As text; `Calibration.from_json` reads it back."""
-        costs = {name: asdict(cost) if isinstance(cost, Table) else cost for name, cost in _fields(self.costs).items()}
+        costs = {
+            name: asdict(cost) if isinstance(cost, Table | Terms) else cost
+            for name, cost in _fields(self.costs).items()
+        }
         told = {"format": 2, "machine": self.machine, "release": self.release, "sizes": asdict(self.sizes)}
         return json.dumps(told | {"costs": costs, "timing": asdict(self.timing)}, indent=1)
 
