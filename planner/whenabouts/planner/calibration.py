@@ -3,9 +3,10 @@
 The schemes are run over made streams on a grid of (cp, oop), in steps of many rows and of few, and the atomic costs are
 solved for from the equations of `scheme_cost`. What a step costs beside its rows follows from the two sizes, and what
 the order of a grouping costs from one lazy query alone and several that share it; the rest is told by one scheme at a
-time: a lazy update gives insert and merge, what an eager one has besides gives keep; a lazy scan gives read, an eager
-one expand. Each is a table over the grid, so that the model says at its points what was measured. What cannot be told
-apart from outside is booked under one name: delete, detach, split and coalesce are nought, their work is in others.
+time: a lazy update gives insert and merge, what an eager one has besides gives keep; the cheaper scan gives read, what
+the other one has besides gives coalesce or expand. Each is a table over the grid, so that the model says at its points
+what was measured. What cannot be told apart from outside is booked under one name: delete, detach and split are nought,
+their work is in insert, merge and keep.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class Calibration:
 
 
 class Point(NamedTuple):
-    """What was measured at a point of the grid: each scheme in steps of many rows and of few; `several` lazy queries,
-    of one of which update and scan are told, and one alone."""
+    """What was measured at a point of the grid: each scheme in steps of many rows and of few; `several` lazy queries
+    with the scan of one of them, and a lazy query alone."""
 
     eager: tuple[Measured, Measured]
     several: tuple[Measured, Measured]
