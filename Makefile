@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each: Spark is done with them before the JVM's second compiler would pay.
 test test-full test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo test test-fast test-full test-newest lint bench bench-full lock wheel clean
+.PHONY: help demo test test-fast test-full test-cluster test-newest lint bench bench-full lock wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,16 +24,19 @@ demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark st
 	@$(WITH_JAVA) $(BIN)/whenabouts demo
 
 test: lint ## Everything but the longest tests: lint, unit tests, doctests, the conformance laws on every engine
-	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full" $(TWO_AT_ONCE)
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not cluster" $(TWO_AT_ONCE)
 
 test-fast: .venv/ready ## Tests that need no engine, in under two minutes
-	@$(BIN)/pytest --engine local -m "not slow and not full" --ignore=tests/spark --ignore=tests/flink
+	@$(BIN)/pytest --engine local -m "not slow and not full and not cluster" --ignore=tests/spark --ignore=tests/flink
 
 test-full: lint ## Every test there is
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(TWO_AT_ONCE)
 
 # The operators are the same on every Spark; what can differ is how it hosts them.
 NEWEST_LAWS := "test_replay_source or test_connect or test_sql or test_batch or test_streaming or test_packing or test_environment or restart or accounting or late_rows or event_time or end_of_input or oracle_runs"
+test-cluster: .venv/ready ## Kafka to Kafka on clusters of both engines whose workers, leaders and broker are killed (Docker, or Maven)
+	@$(WITH_JAVA) $(BIN)/pytest -m "cluster and not full" tests/cluster
+
 test-newest: .venv-newest/ready ## The Spark adapter, and the laws about hosting, on the newest Spark, in .venv-newest
 	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" -k $(NEWEST_LAWS) tests/spark conformance/whenabouts/conformance
 
