@@ -36,6 +36,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "sliding_stream": (None, ""),
     "stream_peers": ("--rounds 1", ""),
     "growth": ("--most 1000000 --rounds 1", ""),
+    "scale": (None, ""),
     "spark_join": (None, "--out benchmarks/results/spark_join.md"),
     "spark_window_join": (None, ""),
     "flink_join": (None, ""),
