@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 RESULTS = Path(__file__).parent / "results"
 PEERS = ("numpy", "pyarrow", "numba", "duckdb", "polars", "pyspark", "apache-flink", "pathway", "bytewax")
 SEPARATOR = " / "
-_MACHINE = ("cpu_model_name", "cpu_count", "platform", "python_version")  # pyperf knows paths and host names as well
+_MACHINE = ("cpu_model_name", "cpu_count", "python_version")  # pyperf knows kernels, paths and host names as well
 
 Result = TypeVar("Result")
 Clock = Callable[[], float]

@@ -155,7 +155,7 @@ def workers(number: int, hosting: Hosting) -> Iterator[list[Connection]]:
 
 
 def called(pipes: list[Connection], calls: list[tuple[Any, ...]]) -> list[tuple[Any, float]]:
-    """The same kind of call to each worker, one after the other: on few cores they would only be in each other's way."""
+    """The same kind of call to each worker, one after the other: on few cores they would be in each other's way."""
     answers = []
     for pipe, call in zip(pipes, calls, strict=True):
         pipe.send(call)
