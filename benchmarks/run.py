@@ -23,6 +23,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "histogram_join": ("--rounds 3", ""),
     "lookup_hits": ("--seconds 10", ""),
     "itc_figures": ("--seconds 4 --rounds 1", ""),
+    "ptjoin_figure": ("", ""),
     "window_join": ("cliques", ""),
     "window_join_curves": (None, ""),
     "coalesce": ("--rows 1000000", ""),

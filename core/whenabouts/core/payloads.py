@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -29,7 +30,7 @@ Record = Sequence[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Payload:
+class Payload(ABC):
     """Where an input has its payloads, and what else of its rows counts; `JsonPayload` and `AvroPayload` say the form.
 
     `column`: that of the payloads, bytes or text. `skip`: bytes in front of each record (5 for those of Confluent's
@@ -57,9 +58,9 @@ class Payload:
         assert self.max_ahead_us is None or self.max_ahead_us >= 0  # refuses what is no duration
 
     @property
+    @abstractmethod
     def schema(self) -> pa.Schema:
         """The columns that the payloads hold."""
-        raise NotImplementedError
 
     @property
     def max_ahead_us(self) -> int | None:
@@ -70,9 +71,9 @@ class Payload:
         """What reads them; to be made once, where they are read."""
         return Decoder(self.schema, self.skip, self._reader())
 
+    @abstractmethod
     def _reader(self) -> Callable[[bytes], Record]:
         """Reads one payload, and raises for one that is no record."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
