@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from infra.flink_cluster import FlinkCluster, running_flink
 from infra.jars import of_flink, of_spark
 from infra.processes import Server, wait_for
-from infra.spark_cluster import SparkCluster, running_spark
 from whenabouts.core.shipping import archive
+
+if TYPE_CHECKING:  # either engine may be missing
+    from infra.flink_cluster import FlinkCluster
+    from infra.spark_cluster import SparkCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -110,6 +112,8 @@ class FlinkJob:
 def running_job(engine: str, folder: Path, brokers: str) -> Iterator[Job]:
     """The example of an engine, started on a cluster of its own."""
     if engine == "spark":
+        from infra.spark_cluster import running_spark
+
         with running_spark(folder / "spark") as spark:
             spark_job = SparkJob(folder, spark, brokers)
             spark_job.start()
@@ -118,6 +122,8 @@ def running_job(engine: str, folder: Path, brokers: str) -> Iterator[Job]:
             finally:
                 spark_job.stop()
     else:
+        from infra.flink_cluster import running_flink
+
         with running_flink(folder / "flink") as flink:
             flink_job = FlinkJob(folder, flink, brokers)
             flink_job.start()
