@@ -16,7 +16,7 @@ from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.events import EventReader, Events, check_time_column, microseconds
 from whenabouts.core.payloads import Payload
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Query, Rejected, SegmentStore, Step
-from whenabouts.core.wrapped_operator import WrappedOperator
+from whenabouts.core.wrapped_operator import WrappedOperator, WrappedQuery
 
 Payloads = Payload | Mapping[str, Payload]
 """Of every input, or of inputs by name."""
@@ -53,26 +53,11 @@ def decoded(query: Query, payloads: Payloads | None) -> Query:
 
 
 @dataclass(frozen=True)
-class Decoded:
+class Decoded(WrappedQuery):
     """A query over payloads; `payloads`: for each input how they are read, None where its rows are columns already."""
 
     query: Query
     payloads: tuple[Payload | None, ...]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Those of the query."""
-        return self.query.inputs
-
-    @property
-    def lateness_us(self) -> tuple[int, ...]:
-        """Those of the query."""
-        return self.query.lateness_us
-
-    @property
-    def idle_after_us(self) -> int | None:
-        """That of the query."""
-        return self.query.idle_after_us
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> DecodingOperator:
         """The query's operator behind its readers. Raises InputError WA-1001 and WA-1002 for columns of the input,

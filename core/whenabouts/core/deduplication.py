@@ -24,7 +24,7 @@ from whenabouts.core.events import times
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Copied, Demand, Operator, Query, SegmentStore, Step
 from whenabouts.core.segmented_state import SegmentedState
 from whenabouts.core.stores import StorePart
-from whenabouts.core.wrapped_operator import WrappedOperator
+from whenabouts.core.wrapped_operator import WrappedOperator, WrappedQuery
 
 if TYPE_CHECKING:
     from whenabouts.core.events import EventReader
@@ -65,26 +65,11 @@ def deduplicated(query: Query, by: Identifying | None) -> Query:
 
 
 @dataclass(frozen=True)
-class Deduplicated:
+class Deduplicated(WrappedQuery):
     """A query whose rows are taken in once; `by`: for each input the columns that identify a row, none for no check."""
 
     query: Query
     by: tuple[tuple[str, ...], ...]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Those of the query."""
-        return self.query.inputs
-
-    @property
-    def lateness_us(self) -> tuple[int, ...]:
-        """Those of the query."""
-        return self.query.lateness_us
-
-    @property
-    def idle_after_us(self) -> int | None:
-        """That of the query."""
-        return self.query.idle_after_us
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> DeduplicatingOperator:
         """The query's operator behind the check. Raises InputError WA-1001 and WA-1002 for columns besides its own."""

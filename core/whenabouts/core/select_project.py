@@ -30,14 +30,14 @@ from whenabouts.core.protocol import (
     SegmentStore,
     Step,
 )
-from whenabouts.core.wrapped_operator import WrappedOperator
+from whenabouts.core.wrapped_operator import WrappedOperator, WrappedQuery
 
 Named = tuple[tuple[str, Expression], ...]
 """Names with what they stand for, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectProject:
+class SelectProject(WrappedQuery):
     """A query with selections and projections.
 
     `where`: input name -> a condition on its rows. `derived`: input name -> computed columns (name, expression), which
@@ -76,21 +76,6 @@ class SelectProject:
         names = [name for name, _ in self.columns or ()]
         if len(set(names)) < len(names):
             raise QueryError(Code.COLUMN_CLASH, f"two output columns share a name: {', '.join(names)}", "rename one")
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Those of the query."""
-        return self.query.inputs
-
-    @property
-    def lateness_us(self) -> tuple[int, ...]:
-        """Those of the query."""
-        return self.query.lateness_us
-
-    @property
-    def idle_after_us(self) -> int | None:
-        """That of the query."""
-        return self.query.idle_after_us
 
     def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """Those of the query."""

@@ -1,16 +1,37 @@
-"""An operator around another one: to a host it is an operator like any other."""
+"""A query around another one, and its operator around the other's: to a host they are like any other."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whenabouts.core.protocol import Operator, SegmentStore
+from whenabouts.core.protocol import Operator, Query, SegmentStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from whenabouts.core.events import EventReader
     from whenabouts.core.keys import Keys
+
+
+class WrappedQuery:
+    """All that a host asks of a query, but for `operator`, as the one inside has it."""
+
+    query: Query
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Those of the query."""
+        return self.query.inputs
+
+    @property
+    def lateness_us(self) -> tuple[int, ...]:
+        """Those of the query."""
+        return self.query.lateness_us
+
+    @property
+    def idle_after_us(self) -> int | None:
+        """That of the query."""
+        return self.query.idle_after_us
 
 
 class WrappedOperator:
