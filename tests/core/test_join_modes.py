@@ -21,7 +21,8 @@ from whenabouts.core.join_modes import BESTS, HOWS
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Step
 from whenabouts.core.segmented_state import MARKS
 from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import STRATEGIES, TimingJoin, TimingJoinOperator
+from whenabouts.core.timing_join import STRATEGIES, TimingJoin
+from whenabouts.core.timing_join_operator import TimingJoinOperator
 
 SECOND = 1_000_000
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "id": pa.string()})

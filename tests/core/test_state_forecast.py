@@ -10,7 +10,7 @@ import pytest
 
 from whenabouts.core import Interval, Lateness, Point, between
 from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.hosting import Hosting
+from whenabouts.core.hosting import Arrived, BlockPacker, Hosting
 from whenabouts.core.protocol import Arrival, Demand
 from whenabouts.core.state_forecast import forecast_state
 from whenabouts.core.stores import DictStore
@@ -50,6 +50,33 @@ def test_state_is_within_a_fifth_of_its_forecast(every_s: int) -> None:
         assert forecast[name].bytes == pytest.approx(size, rel=0.2)
         raw_bytes = rows * (8 + 8 + 4 + 4 + 6)
         assert size < 1.3 * raw_bytes
+
+
+@pytest.mark.parametrize("width", ["auto", "3 s"])
+def test_copies_in_time_slots_are_forecast(width: str) -> None:
+    query = TimingJoin(
+        left_time=Point("t"), right_time=Point("t"), condition=between("-1 s", "2 s", confidence=1), time_slots=width,
+        lateness=Lateness("1 s", "1 s"),
+    )  # fmt: skip
+    schema, rate, every_s, rng = pa.schema({"t": pa.int64()}), 100, 60, np.random.default_rng(1)
+    hosting = Hosting(query, (schema, schema), 8, streaming=True)
+    packers = [BlockPacker(hosting, input) for input in (0, 1)]
+    operator, stores, held = hosting.operator(), [DictStore() for _ in range(8)], [0] * 8
+    for step in range(4):
+        times = [np.sort(rng.integers(step * every_s * SECOND, (step + 1) * every_s * SECOND, 6_000)) for _ in "lr"]
+        packed = [
+            row
+            for packer, t in zip(packers, times, strict=True)
+            for row in packer.split([packer.read(pa.record_batch([pa.array(t)], schema=schema))[0]])
+        ]
+        for bucket, store in enumerate(stores):
+            arrived = Arrived()
+            arrived.take(operator, ((row.kind, row.rows, row.blob) for row in packed if row.bucket == bucket))
+            watermark_us = step * every_s * SECOND - SECOND
+            held[bucket] = hosting.step(operator, store, arrived, watermark_us, Demand.FLUSH).gauges["state_rows_right"]
+    forecast = forecast_state(query, [schema, schema], [rate, rate], every=f"{every_s} s")["right"].rows
+    assert forecast > 1.9 * rate * every_s  # two copies of nearly all
+    assert sum(held) == pytest.approx(forecast, rel=0.2)
 
 
 @pytest.mark.parametrize("kind", ["bew", "few", "coalesce"])

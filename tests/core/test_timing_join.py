@@ -8,7 +8,8 @@ from whenabouts.core.conditions import deadline
 from whenabouts.core.errors import InputError
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, Step
 from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import STRATEGIES, TimingJoin, TimingJoinOperator
+from whenabouts.core.timing_join import STRATEGIES, TimingJoin
+from whenabouts.core.timing_join_operator import TimingJoinOperator
 
 SECOND = 1_000_000
 SCHEMA = pa.schema({"t": pa.int64(), "id": pa.string()})

@@ -25,7 +25,7 @@ from whenabouts.core.protocol import NO_WATERMARK, Demand, Query, Rejected, Step
 from whenabouts.core.side_rows import Finality
 from whenabouts.core.stores import DictStore
 from whenabouts.core.stream_views import StreamViews
-from whenabouts.core.timing_join import TimingJoinOperator
+from whenabouts.core.timing_join_operator import TimingJoinOperator
 from whenabouts.core.window_join import WindowJoin
 from whenabouts.core.window_join_operator import WindowJoinOperator
 

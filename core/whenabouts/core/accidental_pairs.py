@@ -23,7 +23,8 @@ from whenabouts.core.join_modes import LEFT, RIGHT
 from whenabouts.core.keys import NULL_KEY
 from whenabouts.core.time_slides import Side, slide
 from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.timing_join import TimingJoin, TimingJoinOperator
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join_operator import TimingJoinOperator
 
 SAMPLED_PAIRS = 2_000_000
 """Pairs that a slide should not pass: a join that is nearly a cross product is sampled down to it."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from whenabouts.core.events import T_MAX, T_MIN, TEMPLATE, templates_of
 from whenabouts.core.time_slides import Side
 from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.timing_join import TimingJoinOperator
+from whenabouts.core.timing_join_operator import TimingJoinOperator
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

@@ -167,6 +167,9 @@ class Choosing(Protocol):
     def kept_for_us(self, input: int) -> int:
         """How far behind the watermark a row's `t_max` is when it is needed no longer."""
 
+    def copies(self, input: int) -> float:
+        """How many buckets hold a row of an input on average: more than one with time slots."""
+
 
 Query = TypeVar("Query")
 

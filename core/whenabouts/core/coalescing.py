@@ -175,6 +175,10 @@ class Coalesce:
             return 0
         return max(extents.window.reach_us - (extents.slide_us or 0) // 2, 0)
 
+    def copies(self, input: int) -> float:
+        """How many buckets hold a row: one."""
+        return 1.0
+
     def warn_of_one_bucket(self, streaming: bool) -> None:
         """Warn (`SingleBucketWarning`, WA-2081) of a stream that cannot be spread: its window counts all rows."""
         if streaming and self.group and self.extents.window.over_all_groups:

@@ -22,7 +22,8 @@ from whenabouts.core.events import times
 from whenabouts.core.join_modes import LEFT, RIGHT
 from whenabouts.core.keys import NULL_KEY
 from whenabouts.core.protocol import NO_WATERMARK
-from whenabouts.core.timing_join import TimingJoin, TimingJoinOperator
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join_operator import TimingJoinOperator
 
 Row: TypeAlias = Mapping[str, Any] | pa.RecordBatch | pa.Table
 

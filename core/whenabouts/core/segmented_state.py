@@ -35,6 +35,9 @@ IntArray = NDArray[np.int64]
 DIRECTORY = -1
 WAITING = -2
 MARKS = -16
+LEAST_SLOT_US = 250_000
+"""Slots of segments are not narrower than this, however short the condition: a segment should hold many rows."""
+
 SEGMENTS_PER_STEP = 4
 """Rows that arrive together go to about so many new segments of an input: what is dropped as one, is kept as one."""
 

@@ -85,6 +85,10 @@ class SelectProject(WrappedQuery):
         """That of the query."""
         return self._inner.kept_for_us(input)
 
+    def copies(self, input: int) -> float:
+        """Those of the query."""
+        return self._inner.copies(input)
+
     @property
     def _inner(self) -> Choosing:
         assert isinstance(self.query, Choosing)

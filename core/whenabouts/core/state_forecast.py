@@ -3,7 +3,8 @@
 A row of an input stays while a row to come can need it: until the watermark has passed its `t_max` by what the query
 says (`kept_for_us`). When a step that spans `every` of event time has been taken in, the watermark in force was set by
 the step before it, `lateness` behind its last row: so rows of the last `every + lateness + kept` are held. Segments go
-as a whole, a step's rows being cut into four: on average an eighth of a step's rows stays on.
+as a whole, a step's rows being cut into four: on average an eighth of a step's rows stays on. With time slots a row
+counts in each bucket that holds a copy of it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def expected_state(query: Query, load: Load) -> dict[str, StateForecast]:
     found = {}
     for input, name in enumerate(query.inputs):
         held_us = step_us + max(query.lateness_us) + query.kept_for_us(input) + step_us / (2 * SEGMENTS_PER_STEP)
-        rows = (load.rate(name) or 1.0) * max(held_us, 0) / 1_000_000
+        rows = (load.rate(name) or 1.0) * max(held_us, 0) / 1_000_000 * query.copies(input)
         found[name] = StateForecast(rows, rows * load.bytes_of(name))
     return found
 

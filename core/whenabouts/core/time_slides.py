@@ -16,7 +16,7 @@ from whenabouts.core.events import T_MAX, T_MIN
 from whenabouts.core.join_modes import LEFT, RIGHT
 from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand
 from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import TimingJoinOperator
+from whenabouts.core.timing_join_operator import TimingJoinOperator
 
 IntArray = NDArray[np.int64]
 

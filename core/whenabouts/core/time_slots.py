@@ -42,6 +42,9 @@ class Slots(Protocol):
     def of(self, input: int, t_min: IntArray, t_max: IntArray, most: int) -> tuple[IntArray, IntArray]:
         """First slot of each row of an input, and how many it goes to, at most `most`."""
 
+    def copies(self, input: int) -> float:
+        """To how many slots a row of an input goes on average, if its time is a point."""
+
 
 @dataclass(frozen=True)
 class TimeSlots:
@@ -67,6 +70,10 @@ class TimeSlots:
             return t_max // self.width_us, np.ones(len(t_max), np.int64)
         first = (t_min - self.before_us) // self.width_us
         return first, np.minimum((t_max + self.after_us) // self.width_us - first + 1, most)
+
+    def copies(self, input: int) -> float:
+        """To how many slots a row goes on average, if its time is a point."""
+        return 1.0 if input == self.home else 1 + (self.before_us + self.after_us) / self.width_us
 
 
 def home_input(mode: Mode) -> int:

@@ -294,6 +294,10 @@ class WindowJoin:
         """How far behind the watermark a row's `t_max` is when no row to come can be combined with it any more."""
         return max(self.graph().horizon_us(input), 0)
 
+    def copies(self, input: int) -> float:
+        """How many buckets hold a row of an input on average: more than one with time slots."""
+        return 1.0 if self.slots is None else self.slots.copies(input)
+
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> WindowJoinOperator:
         """The operator for inputs of these schemas.
 

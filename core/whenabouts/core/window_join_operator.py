@@ -21,10 +21,9 @@ from whenabouts.core.events import EventReader, templates_of, times
 from whenabouts.core.keys import NULL_KEY, Keys
 from whenabouts.core.lateness import drop_late
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Demand, SegmentStore, Step
-from whenabouts.core.segmented_state import Layout, SegmentedState, rows_in_state
+from whenabouts.core.segmented_state import LEAST_SLOT_US, Layout, SegmentedState, rows_in_state
 from whenabouts.core.side_rows import SideRows, one_batch, table_of
 from whenabouts.core.stream_views import SqlPredicate, StreamViews, pair_test
-from whenabouts.core.timing_join import LEAST_SLOT_US
 from whenabouts.core.window_cost import cheapest_algorithm, choose
 from whenabouts.core.window_graph import OPEN_US, Edge, WindowGraph
 from whenabouts.core.window_walks import Walk, walk_from

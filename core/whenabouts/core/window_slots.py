@@ -33,6 +33,11 @@ class WindowSlots:
         first = (t_max + before) // self.width_us
         return first, np.minimum((t_max + after) // self.width_us - first + 1, most)
 
+    def copies(self, input: int) -> float:
+        """To how many slots a row goes on average."""
+        before, after = self.spans[input]
+        return 1 + (after - before) / self.width_us
+
 
 def window_slots(graph: WindowGraph, width_us: int | None) -> WindowSlots:
     """Slots for a graph; without a width they are as wide as the widest stretch in which home rows can lie.
