@@ -3,7 +3,7 @@
     python benchmarks/growth.py [NAME ...] [--most 10000000]
 
 Batch, local engine, Arrow tables in and out; CPU-seconds of the process, the least of `--rounds`. A cost that grows
-faster than rows and pairs together shows as an exponent above 1.
+faster than rows and pairs together shows as an exponent above 0.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def by_rows(suite: Suite, most: int) -> None:
     for rows in _powers(10_000, most):
         seconds, pairs = measure(suite, f"rows / {rows}", join(rows, 1_000, 1.25, SECOND), 2 * rows)
         points.append((rows, 1e9 * seconds / (2 * rows + pairs)))
-    _tell(suite, "Rows", points, "rows, each side", "Longer streams at the same density")
+    _tell(suite, "Rows", points, "rows of a side", "Longer streams at the same density")
 
 
 def by_keys(suite: Suite, most: int) -> None:
@@ -95,7 +95,7 @@ def by_output(suite: Suite, most: int) -> None:
 
 
 def by_streams(suite: Suite, most: int) -> None:
-    """Uniform cliques of 2 to 6 streams of 50,000 rows, 1,000 keys."""
+    """Uniform cliques of 2 to 6 streams of 50,000 rows, 1,000 keys. A row out has a part from each stream."""
     rows, points = min(50_000, most), []
     for k in (2, 3, 4, 5, 6):
         random = np.random.default_rng(k)
@@ -112,8 +112,9 @@ def by_streams(suite: Suite, most: int) -> None:
         seconds, found = measure(
             suite, f"streams / {k}", lambda query=query, inputs=inputs: run(query, inputs).output.num_rows, k * rows
         )
-        points.append((k, 1e9 * seconds / (k * rows + found)))
-    _tell(suite, "Streams", points, "streams", f"Cliques of {rows:,} rows a stream")
+        points.append((k, 1e9 * seconds / (k * rows + k * found)))
+    unit = "each row in and each stream's part of a row out"
+    _tell(suite, "Streams", points, "streams", f"Cliques of {rows:,} rows a stream", unit)
 
 
 def by_queries(suite: Suite, most: int) -> None:
@@ -122,7 +123,7 @@ def by_queries(suite: Suite, most: int) -> None:
     for queries in [n for n in (10, 100, 1_000, 10_000) if n <= most]:
         seconds, _ = measure(suite, f"queries planned / {queries}", planning(queries), queries)
         points.append((queries, 1e9 * seconds / queries))
-    _tell(suite, "Queries", points, "queries", "Planning queries of one stream under a memory budget")
+    _tell(suite, "Queries", points, "queries", "Planning queries of one stream under a memory budget", "each query")
 
 
 def planning(queries: int) -> Callable[[], int]:
@@ -141,15 +142,16 @@ SWEEPS: Mapping[str, Callable[[Suite, int], None]] = {
 }
 
 
-def _tell(suite: Suite, title: str, points: list[tuple[float, float]], x_label: str, what: str) -> None:
-    plot = draw(f"growth_{title.lower()}", {"ns": points}, x_label, "CPU-ns of a row or pair")
-    power = 1 + exponent(points[1:])
+def _tell(
+    suite: Suite, title: str, points: list[tuple[float, float]], x_label: str, what: str,
+    unit: str = "each row in and each row out",
+) -> None:  # fmt: skip
+    plot = draw(f"growth_{title.lower()}", {"ns": points}, x_label, f"CPU-ns for {unit}")
     told = ", ".join(f"{cost:,.0f} at {x:,.3g}" for x, cost in points)
     suite.finding(
         f"Growth: {title.lower()}",
-        f"{what}: CPU-ns for each row in and each row out {told}. Without the first point the total grows as that "
-        "number "
-        f"to the power of {power:.2f}.",
+        f"{what}: CPU-ns for {unit} {told}. Without the first point that cost grows as the {x_label} to the "
+        f"power of {exponent(points[1:]):.2f}.",
         plots=[plot],
     )
 

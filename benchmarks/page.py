@@ -3,7 +3,8 @@
     python benchmarks/page.py
 
 Input: `results/*.json` (series, pyperf's format), `results/*.claims.json` (what papers say, and whether it held),
-`promises.toml` (ratios that others rely on). A promise without its series is shown as not measured, never left out.
+`promises.toml` (ratios that others rely on), `peers.toml` (what peers cannot express), `costs.toml` (the largest costs
+of each engine's path, before and after). A promise without its series is shown as not measured, never left out.
 """
 
 from __future__ import annotations
@@ -32,6 +33,24 @@ of the JVM and all its Python workers. Contenders run in turn in one process on 
 count and an order-free hash) differ, the run fails and leaves no figure. Medians; in brackets the least and the
 greatest round.
 """
+
+
+TABLES = (
+    (
+        "What peers cannot express",
+        HERE / "peers.toml",
+        {
+            "name": "Peer", "within": "within d", "uncertain": "uncertain times", "windows": "several windows",
+            "coalescing": "coalescing, out of order too", "streams": "streams",
+        },
+    ),
+    (
+        "Where the time went",
+        HERE / "costs.toml",
+        {"path": "Path", "what": "Cost that the profile showed", "before": "before", "after": "after", "how": "How"},
+    ),
+)  # fmt: skip
+"""Title, file and columns of the tables that are written by hand."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +128,13 @@ def _claim(claim: Mapping[str, Any]) -> str:
     return "\n".join([f"### {claim['figure']}\n\n{said}{claim['why']}\n", *plots])
 
 
+def table_part(title: str, path: Path, headers: Mapping[str, str]) -> str:
+    """The entries of a file of tables, a row each; `headers` by field."""
+    (entries,) = tomllib.loads(path.read_text()).values()
+    rows = [[entry[field] for field in headers] for entry in entries]
+    return f"## {title}\n\n{tabulate(rows, list(headers.values()), tablefmt='github')}\n"
+
+
 def suite_part(name: str, series: Series) -> str:
     """All that one suite measured."""
     by_workload: dict[str, list[pyperf.Benchmark]] = {}
@@ -170,7 +196,8 @@ def main() -> None:
     """Write the page."""
     suites, promises = read_suites(RESULTS), read_promises(HERE / "promises.toml")
     draw(promises, suites, RESULTS / PLOT)
-    parts = [HEAD, promises_part(promises, suites), claims_part(RESULTS), "## All series\n"]
+    parts = [HEAD, promises_part(promises, suites), *(table_part(*table) for table in TABLES)]
+    parts += [claims_part(RESULTS), "## All series\n"]
     parts += [suite_part(name, series) for name, series in suites.items()]
     PAGE.write_text("\n".join(parts))
     click.echo(f"wrote {PAGE.relative_to(HERE.parent)}")
