@@ -19,11 +19,15 @@ from measuring import Suite
 
 from whenabouts.core import Interval, Point, within
 from whenabouts.core.local import run, timing_join
+from whenabouts.core.protocol import NO_WATERMARK, Arrival
+from whenabouts.core.stores import DictStore
+from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.window_join import WindowJoin
 from whenabouts.planner.selection import select
 
 SECOND = 1_000_000
 LENGTHS_US = (20_000, 200_000)
+STEP_ROWS = 100_000
 TIME = Interval("a", "b", max_uncertainty="200ms")
 
 
@@ -71,6 +75,42 @@ def by_rows(suite: Suite, most: int) -> None:
         seconds, pairs = measure(suite, f"rows / {rows}", join(rows, 1_000, 1.25, SECOND), 2 * rows)
         points.append((rows, 1e9 * seconds / (2 * rows + pairs)))
     _tell(suite, "Rows", points, "rows of a side", "Longer streams at the same density")
+
+
+def by_length(suite: Suite, most: int) -> None:
+    """10^5 rows a side to ten times `most` as a stream with state, 100,000 rows a step and side, 1,000 keys."""
+    points = []
+    stream(STEP_ROWS)  # to load the kernels
+    for rows in _powers(STEP_ROWS, 10 * most):
+        spent, pairs, held = stream(rows)
+        suite.record(f"length of a stream / {rows}", [spent], rows_in=2 * rows, rows_out=pairs, state_bytes=held)
+        click.echo(f"length / {rows}: {spent:.2f} CPU-s, {pairs:,} out, at most {held:,} bytes of state")
+        points.append((rows, 1e9 * spent / (2 * rows + pairs)))
+    _tell(suite, "Length of a stream", points, "rows of a side", "A stream with durable state that goes on and on")
+
+
+def stream(rows: int) -> tuple[float, int, int]:
+    """CPU-seconds of a stream's steps, its pairs, and the most bytes of state."""
+    query = TimingJoin(left_time=TIME, right_time=TIME, condition=within("1s", confidence=0.8), on="k")
+    operator, store = query.operator([in_order(0, 0, 1).schema] * 2, streaming=True), DictStore()
+    spent, pairs, held, latest = 0.0, 0, 0, NO_WATERMARK
+    for step in range(rows // STEP_ROWS):
+        batches = [in_order(side, step, STEP_ROWS) for side in (0, 1)]
+        begun = time.process_time()
+        arrivals = [Arrival(side, operator.readers[side].read(batch).block) for side, batch in enumerate(batches)]
+        pairs += sum(out.num_rows for out in operator.step(store, arrivals, latest).output)
+        spent += time.process_time() - begun
+        held, latest = max(held, store.bytes_held), min(batch["b"][-1].as_py() for batch in batches)
+    return spent, pairs, held
+
+
+def in_order(side: int, step: int, rows: int) -> pa.RecordBatch:
+    """A side of a micro-batch, in the order of its times: 1,250 rows a second, 1,000 keys."""
+    random = np.random.default_rng([side, step])
+    first, last = (int(at * rows / 1_250 * SECOND) for at in (step, step + 1))
+    end = np.sort(random.integers(first, last, rows))
+    start = end - random.integers(*LENGTHS_US, rows, endpoint=True)
+    return pa.record_batch({"k": random.integers(0, 1_000, rows), "a": start, "b": end, "id": np.arange(rows)})
 
 
 def by_keys(suite: Suite, most: int) -> None:
@@ -135,6 +175,7 @@ def planning(queries: int) -> Callable[[], int]:
 
 SWEEPS: Mapping[str, Callable[[Suite, int], None]] = {
     "rows": by_rows,
+    "length": by_length,
     "keys": by_keys,
     "output": by_output,
     "streams": by_streams,
@@ -146,7 +187,7 @@ def _tell(
     suite: Suite, title: str, points: list[tuple[float, float]], x_label: str, what: str,
     unit: str = "each row in and each row out",
 ) -> None:  # fmt: skip
-    plot = draw(f"growth_{title.lower()}", {"ns": points}, x_label, f"CPU-ns for {unit}")
+    plot = draw(f"growth_{title.lower().replace(' ', '_')}", {"ns": points}, x_label, f"CPU-ns for {unit}")
     told = ", ".join(f"{cost:,.0f} at {x:,.3g}" for x, cost in points)
     suite.finding(
         f"Growth: {title.lower()}",
