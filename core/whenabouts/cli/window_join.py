@@ -178,12 +178,17 @@ def measured(query: WindowJoin, inputs: tuple[Input, ...]) -> tuple[WindowJoin, 
 
 
 def _rates(query: WindowJoin, inputs: tuple[Input, ...]) -> dict[str, float]:
-    """Rows per second and key by stream; nothing where one has no rows."""
+    """Rows per second and key by stream; nothing where one has no rows. Of the files only times and keys are held."""
     import pyarrow as pa
 
     from whenabouts.core.window_cost import measured_rates
 
-    return measured_rates(query, {source.name: pa.concat_tables(source.tables) for source in inputs})
+    samples = {}
+    for source in inputs:
+        spec = query.spec(source.name)
+        asked = [*query.key_columns, *spec.columns, *filter(None, [spec.template_column])]
+        samples[source.name] = pa.concat_tables(table.select(dict.fromkeys(asked)) for table in source.tables)
+    return measured_rates(replace(query, predicates=()), samples)
 
 
 def _explained(query: WindowJoin, inputs: tuple[Input, ...]) -> list[str]:
