@@ -27,7 +27,8 @@ test: lint ## Everything but the longest tests: lint, unit tests, doctests, the 
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not cluster" $(TWO_AT_ONCE)
 
 test-fast: .venv/ready ## Tests that need no engine, in under two minutes
-	@$(BIN)/pytest --engine local -m "not slow and not full and not cluster" --ignore=tests/spark --ignore=tests/flink $(TWO_AT_ONCE)
+	@$(BIN)/pytest --engine local -m "not slow and not full and not cluster" --ignore=tests/spark --ignore=tests/flink --ignore=tests/cluster \
+		--hypothesis-profile=fast $(TWO_AT_ONCE)
 
 test-full: lint ## Every test there is
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(TWO_AT_ONCE)

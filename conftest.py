@@ -18,6 +18,7 @@ __all__ = ["pytest_addoption"]
 
 # How long an example takes hangs on the machine and on what else it does.
 settings.register_profile("whenabouts", deadline=None)
+settings.register_profile("fast", deadline=None, max_examples=20)  # make test-fast
 settings.load_profile("whenabouts")
 
 # What only newer Sparks have cannot be imported under older ones, and has no doctests to lose.
