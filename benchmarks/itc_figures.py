@@ -191,11 +191,9 @@ def _buffer(suite: Suite, of: dict[str, dict[int, Pace]]) -> None:
         "ITC Figure 5, length of the buffers against rate",
         "Eager's buffers are the shortest, simple sort's shorter than simple's; lazy holds a block more than eager.",
         holds=False,
-        why=f"Lazy holds {gap:,.0f} rows more than eager at {PAPER_RATES:,} tuples/s, with a block of {BLOCK:,} (half "
-        "full "
-        "on average; rows that wait keep their partners). Simple, simple sort and eager hold the same rows here: all "
-        "drop "
-        "rows by the same bound, so that none has a longer buffer by a weaker invalidation.",
+        why=f"Lazy holds {gap:,.0f} rows more than eager at {PAPER_RATES:,} tuples/s, with a block of {BLOCK:,} "
+        "(half full on average; rows that wait keep their partners). Simple, simple sort and eager hold the same "
+        "rows here: all drop rows by the same bound, so that none has a longer buffer by a weaker invalidation.",
         plots=[plot],
     )
 
@@ -245,8 +243,7 @@ def in_order(suite: Suite, seconds: float) -> None:
         "Lazy with a look-up table is the fastest at every confidence; its lead shrinks as the confidence falls.",
         holds=best and ratios[0] > ratios[-1],
         why=f"Lazy takes {told} times what lazy_lookup takes. A kernel call costs some 10 ns here, no more than to "
-        "look "
-        "its answer up, so that the table has little to save.",
+        "look its answer up, so that the table has little to save.",
         plots=[plot],
     )
 

@@ -51,8 +51,7 @@ class Pace:
 def ticks(
     tables: Mapping[str, pa.Table], readers: tuple[EventReader, ...], tick: int, *, settle: bool
 ) -> Iterator[Tick]:
-    """What arrives in each tick; `settle`: and then a step that says how far every stream has come (FEW waits for "
-    "it)."""
+    """What arrives in each tick; `settle`: and then a step that says how far every stream has come, which FEW needs."""
     times = [table.column("t").to_numpy() for table in tables.values()]
     passed = NO_WATERMARK
     for now in range(tick, int(max(t[-1] for t in times)), tick):
@@ -149,10 +148,8 @@ def throughput(suite: Suite, method: str) -> None:
         "FEW sustains more than BEW from 2- to 5-way joins, and its advantage shrinks with the number of streams.",
         holds=min(ratios.values()) > 1 and ratios[5] < ratios[2],
         why=f"FEW over BEW: {told}. What FEW spares in the paper is comparing timestamps tuple by tuple. Here a "
-        "period is "
-        "found by two searches in sorted rows and no tuple in it is compared, in BEW as in FEW; what is left to spare "
-        "are "
-        "the tuples tried for combinations in which somebody is missing.",
+        "period is found by two searches in sorted rows and no tuple in it is compared, in BEW as in FEW; what is "
+        "left to spare are the tuples tried for combinations in which somebody is missing.",
         plots=[plot],
     )
 
@@ -213,10 +210,8 @@ def conservative(suite: Suite) -> None:
         "Where windows differ widely, LCA tests fewer combinations than GCA.",
         holds=min(ratios) > 1,
         why=f"GCA tries {min(ratios):.1f} to {max(ratios):.1f} times what LCA tries. Modified BEW tries fewer than "
-        "both "
-        f"({spared:.0f} times fewer than LCA at 32 s) and costs nothing more per tuple where bounds are searched for "
-        "in "
-        "sorted rows: `auto` takes it.",
+        f"both ({spared:.0f} times fewer than LCA at 32 s) and costs nothing more per tuple where bounds are "
+        "searched for in sorted rows: `auto` takes it.",
         plots=[plot],
     )
 
