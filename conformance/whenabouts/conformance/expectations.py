@@ -115,3 +115,22 @@ def without(events: Sequence[oracle.Event], rows: Counter[Row]) -> list[oracle.E
             kept.append(event)
     assert not left_over.total(), f"rejected rows that never came in: {left_over}"
     return kept
+
+
+def accepted(
+    outcome: Outcome, tables: Mapping[str, pa.Table], events: Mapping[str, list[oracle.Event]]
+) -> dict[str, list[oracle.Event]]:
+    """The usable rows of each input that were not late. The accounts must agree that some were, and that no row is
+    lost."""
+    late, kept = 0, {}
+    for name in tables:
+        told = rejected(outcome, tables, name)
+        behind = Counter({row[1:]: n for row, n in told.items() if row[0] == "WA-1010"})
+        kept[name] = without(events[name], behind)
+        late += behind.total()
+    assert late > 0, "rows of the first files come in the last ones: an engine with a watermark calls some of them late"
+    counts = outcome.metrics
+    assert counts["rows_late"] == late
+    assert counts["rows_in"] == sum(table.num_rows for table in tables.values())
+    assert counts["rows_in"] == counts["rows_processed"] + counts["rows_rejected"]
+    return kept
