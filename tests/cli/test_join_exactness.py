@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -132,15 +132,34 @@ def test_text_files_give_the_pairs_of_brute_force(cli: Cli, tmp_path: Path, kind
     check(cli, tmp_path, "--within 20us", -20, 20, kind=kind, seed=3, files=2)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # a client in this process leaves sockets and pipes to the garbage collector
+@pytest.mark.parametrize("mode", ["", "--stream --lateness 1s"], ids=["batch", "stream"])
+@pytest.mark.parametrize("engine", ["spark"])
+def test_an_engine_gives_the_pairs_of_brute_force(cli: Cli, tmp_path: Path, engine: str, mode: str) -> None:
+    """From files that overlap in time, their rows in no order."""
+    extra = f"--within 40us --engine {engine} {mode}"
+    check(cli, tmp_path, extra, -40, 40, kind="parquet", seed=4, files=4, confidences=CONFIDENCES[::2])
+
+
 def check(
-    cli: Cli, tmp_path: Path, extra: str, lo: int | None, hi: int | None, *, kind: str, seed: int, files: int = 1
+    cli: Cli,
+    tmp_path: Path,
+    extra: str,
+    lo: int | None,
+    hi: int | None,
+    *,
+    kind: str,
+    seed: int,
+    files: int = 1,
+    confidences: Sequence[float] = CONFIDENCES,
 ) -> None:
     """Run `join` on random files and compare pairs and probabilities with the oracle's."""
     random_ = random.Random(seed)
     left, right = rows(random_, 70, ("l", "a", "b")), rows(random_, 60, ("r", "c", "d"))
     names = [write(side, tmp_path / name, kind, files) for side, name in ((left, "left"), (right, "right"))]
     sizes = []
-    for confidence in CONFIDENCES:
+    for confidence in confidences:
         done = cli(
             f"join {names[0]} {names[1]} --on k --left-time a,b --right-time c,d --confidence {confidence} {extra} "
             "-o out.parquet --max-uncertainty 60us"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -30,7 +31,7 @@ N = 60
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two Parquet files of several row groups and a CSV file, out of order, with a type that Spark lacks."""
+    """Two Parquet files of several row groups, a CSV file and one of JSON lines, out of order."""
     folder = tmp_path_factory.mktemp("replay") / "events"
     folder.mkdir()
     draw = np.random.default_rng(1)
@@ -38,7 +39,9 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = pa.table({"t": at, "id": pa.array(range(N), pa.int64()), "k": pa.array(np.arange(N) % 3, pa.int64())})
     pq.write_table(table[:25], folder / "a.parquet", row_group_size=9)
     pq.write_table(table[25:50], folder / "b.parquet", row_group_size=9)
-    pa.csv.write_csv(table[50:], folder / "c.csv")
+    pa.csv.write_csv(table[50:55], folder / "c.csv")
+    lines = (json.dumps(row | {"t": row["t"].isoformat()}) for row in table[55:].to_pylist())
+    (folder / "d.jsonl").write_text("\n".join(lines))
     return folder
 
 
@@ -79,7 +82,7 @@ def test_filters_are_pushed_down_to_row_groups(spark: SparkSession, events: Path
         frame.where("id = 3").count()
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        assert frame.where("id = 3").rdd.getNumPartitions() == 2  # of 7: one row group, and the text file
+        assert frame.where("id = 3").rdd.getNumPartitions() == 3  # of 8: one row group, and the text files
         told = frame.where("id > 40 and k in (0, 2) and id * 2 < 110").toArrow()["id"].to_pylist()
         assert sorted(told) == [i for i in range(41, 55) if i % 3 != 1]
     finally:
