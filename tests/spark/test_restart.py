@@ -15,8 +15,9 @@ from pyspark.sql.functions import window
 
 from whenabouts.core import EngineError, Lateness, Point, QueryError, within
 from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.identity import VERSION
 from whenabouts.core.state_bound import StateBound
-from whenabouts.spark_plugin import run, timing_join, write_stream, write_with_rejects
+from whenabouts.spark_plugin import coalesce, run, timing_join, window_join, write_stream, write_with_rejects
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +90,9 @@ def _consume(batch: DataFrame, number: int) -> None:
     batch.count()
 
 
-def test_another_query_is_refused_before_it_starts(stream_of: StreamOf, spark: SparkSession, tmp_path: Path) -> None:
+def test_another_query_is_refused_before_it_starts(
+    stream_of: StreamOf, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream, checkpoint = stream_of(STEPS[:2]), str(tmp_path / "checkpoint")
     pairs = join(stream, stream)
     counted = pairs.groupBy(window("event_time", "10 seconds")).count()
@@ -108,6 +111,10 @@ def test_another_query_is_refused_before_it_starts(stream_of: StreamOf, spark: S
     for other, told in others:
         with pytest.raises(EngineError, match=told):
             write_stream(other, checkpoint)
+    with monkeypatch.context() as later:
+        later.setattr("whenabouts.core.identity.VERSION", VERSION + 1)
+        with pytest.raises(EngineError, match=f"WA-3003: .* has version {VERSION} of the layout"):
+            write_stream(pairs, checkpoint)
     foreign = str(tmp_path / "foreign")
     query = stream.writeStream.foreachBatch(_consume).option("checkpointLocation", foreign)
     query.trigger(availableNow=True).start().awaitTermination()
@@ -122,6 +129,10 @@ def test_what_cannot_work_is_refused_in_a_code(stream_of: StreamOf, settings: An
             write_stream(join(stream, stream), str(tmp_path / "checkpoint"), output_mode=mode)
     with pytest.raises(QueryError, match="WA-2051"):
         join(stream, stream, lateness=None)
+    with pytest.raises(QueryError, match="WA-2051"):
+        window_join({"a": stream, "b": stream}, time=Point("t"), windows={("a", "b"): "1 s"})
+    with pytest.raises(QueryError, match=r"WA-2051.*give lateness=.10 s."):
+        coalesce(stream, time="t", values="k")
     with pytest.raises(QueryError, match=r"WA-2052: the right input has a watermark of its own, on column 't'"):
         join(stream, stream.withWatermark("t", "5 seconds"))
     with pytest.raises(QueryError, match=r"WA-2052: the left input .* 'event_time'.*write its rows to a table"):

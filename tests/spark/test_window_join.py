@@ -45,7 +45,7 @@ def test_the_last_instant_carries_the_watermark_on(
     """Counts of ten seconds by `t_last` come out in append mode once the streams are past them."""
     steps = [(0, 3), (11, 14), (60, 61), (120, 121)]
     frames = {name: stream_of([_points(*step) for step in steps]) for name in "abc"}
-    found = window_join(frames, on="k", time=Point("t"), windows=WINDOWS)
+    found = window_join(frames, on="k", time=Point("t"), windows=WINDOWS, lateness="0 s")
     counted = found.groupBy(window("t_last", "10 seconds")).count()
     writer = counted.writeStream.format("memory").queryName("counted").outputMode("append")
     query = writer.option("checkpointLocation", (tmp_path / "checkpoint").as_uri()).trigger(availableNow=True).start()

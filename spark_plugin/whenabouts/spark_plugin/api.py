@@ -6,9 +6,9 @@ The way of a row: `packing` (rows to blobs, by bucket) -> `batch_host` or `strea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -119,19 +119,14 @@ def timing_join(
     In batch a bucket that does not fit into a worker's memory is taken in piecemeal, in order of time, if the condition
     has two ends and intervals a `max_uncertainty`: else give more `buckets`.
 
-    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, among them WA-2051 for a stream without
+    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, among them WA-2051 for streams without
     lateness and WA-2052 for watermarks that cannot work together, EngineError WA-3004 when one side is a stream and the
     other is not, WA-3002 for an unfit Spark. What a checkpoint and a sink can be is checked by `write_stream`.
 
     Cost: packing and shuffling both sides once, then as `whenabouts.core.local.timing_join` in parallel over the
     buckets.
     """
-    if options.get("lateness") is None and left.isStreaming and right.isStreaming:
-        raise QueryError(
-            Code.NO_LATENESS,
-            "the inputs are streams, and how late their rows may come is not said",
-            'give lateness=Lateness(left="10 s", right="10 s"); Lateness() if they come in order of t_max',
-        )
+    _require_lateness(options, [left, right], 'Lateness(left="10 s", right="10 s")', "Lateness()")
     options.setdefault("time_slots", "auto")
     return run(TimingJoin(**options), [left, right], buckets=buckets, bound=bound, dedupe=dedupe, payloads=payloads)
 
@@ -160,6 +155,7 @@ def window_join(
     conditions in SQL. Cost: packing and shuffling each input once, then as `whenabouts.core.local.window_join` in
     parallel over the buckets.
     """
+    _require_lateness(options, frames.values())
     options.setdefault("time_slots", "auto")
     query = WindowJoin.of(tuple(frames), time, **options)
     return run(
@@ -190,6 +186,7 @@ def coalesce(
     Raises: as `timing_join`; QueryError WA-2006, WA-2021, WA-2022, InputError WA-1023. Cost: packing and shuffling
     once, then as `whenabouts.core.local.coalesce` in parallel over the buckets.
     """
+    _require_lateness(options, [frame])
     return run(Coalesce(**options), [frame], buckets=buckets, bound=bound, payloads=payloads)
 
 
@@ -207,6 +204,7 @@ def temporal_aggregate(
     Arguments and columns are those of `whenabouts.core.local.temporal_aggregate` (`where` is an Arrow expression, which
     travels to the workers by pickle); `lateness`, `buckets`, rejected rows and when rows come out as in `coalesce`.
     """
+    _require_lateness(options, [frame])
     return run(TemporalAggregate(**options), [frame], buckets=buckets, bound=bound, payloads=payloads)
 
 
@@ -226,7 +224,20 @@ def temporal_join(
     pickle); `lateness` (of either side), `buckets`, rejected rows and when rows come out as in `coalesce`. Tuples are
     spread over buckets by the group columns that `on` names; without any, one bucket does the work.
     """
+    _require_lateness(options, [left, right])
     return run(TemporalJoin(**options), [left, right], buckets=buckets, bound=bound, payloads=payloads)
+
+
+def _require_lateness(
+    options: Mapping[str, Any], inputs: Iterable[DataFrame], some: str = '"10 s"', none: str = '"0 s"'
+) -> None:
+    """Refuse streams of which nobody says how late their rows may come: there would be no watermark to go by."""
+    if options.get("lateness") is None and all(df.isStreaming for df in inputs):
+        raise QueryError(
+            Code.NO_LATENESS,
+            "the inputs are streams, and how late their rows may come is not said",
+            f"give lateness={some}; {none} if they come in order of their times",
+        )
 
 
 def run(
