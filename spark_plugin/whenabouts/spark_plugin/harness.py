@@ -30,6 +30,10 @@ from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 FIRST_FILE_S = 1_000_000_000
 """Modification time of file 0; file n is n seconds younger. Spark's file source takes the oldest first."""
 
+STARVED = "Python worker failed to connect back"
+"""What Spark says where the machine had no ten seconds for a new Python process: as in production, the query is started
+again, and goes on from its checkpoint."""
+
 
 class SparkHarness:
     """A local Spark; it shares a session that is already there."""
@@ -88,7 +92,7 @@ class SparkRun:
     def _stream(self, folder: Path, folders: list[Path], read: _Collected) -> None:
         schemas = [self._session.read.parquet(source.as_uri()).schema for source in folders]
         crashing = _CrashOnce(folder / "checkpoint", self._variant.restart_after)
-        query = self._query
+        query, patience = self._query, 3
         while True:
             end = EndOfInput(self._session, folder / "end")
             frames = [self._read_stream(*each) for each in zip(folders, schemas, strict=True)]
@@ -108,7 +112,10 @@ class SparkRun:
             try:
                 run_to_end(running, end)
                 return
-            except StreamingQueryException:
+            except StreamingQueryException as error:
+                if STARVED in str(error) and patience:
+                    patience -= 1
+                    continue
                 if not crashing.recovering():
                     raise
                 query = self._variant.restarted_as or query
