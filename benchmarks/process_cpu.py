@@ -1,8 +1,9 @@
-"""CPU-seconds of a process and all that it started, dead children included, from /proc (Linux)."""
+"""CPU-seconds of a process and all that it started, dead children included, and on which cores they run (Linux)."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -10,6 +11,25 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 def cpu_of_tree(root: int | None = None) -> dict[str, float]:
     """CPU-seconds by command name, of `root` (this process by default) and its descendants."""
+    total: dict[str, float] = {}
+    for pid, (name, _, seconds) in _tree(root).items():
+        kind = "driver" if pid == os.getpid() else "JVM" if name == "java" else "workers"
+        compiling = _compiling(pid) if kind == "JVM" else 0.0
+        for part, spent in ((kind, seconds - compiling), ("JIT", compiling)):
+            total[part] = total.get(part, 0.0) + spent
+    return total
+
+
+def pin_tree(cores: set[int], root: int | None = None) -> None:
+    """Every thread of `root` (this process by default) and its descendants, and all that they start, run on `cores`."""
+    for _ in range(2):  # a thread inherits the cores of the one that starts it: none is missed twice
+        for pid in _tree(root):
+            for thread in _threads(pid):
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread.name), cores)
+
+
+def _tree(root: int | None) -> dict[int, tuple[str, int, float]]:
     stats = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -21,22 +41,21 @@ def cpu_of_tree(root: int | None = None) -> dict[str, float]:
     while True:
         more = {pid for pid, (_, parent, _) in stats.items() if parent in wanted} - wanted
         if not more:
-            break
+            return {pid: stats[pid] for pid in wanted & stats.keys()}
         wanted |= more
-    total: dict[str, float] = {}
-    for pid in wanted & stats.keys():
-        name, _, seconds = stats[pid]
-        kind = "driver" if pid == os.getpid() else "JVM" if name == "java" else "workers"
-        compiling = _compiling(pid) if kind == "JVM" else 0.0
-        for part, spent in ((kind, seconds - compiling), ("JIT", compiling)):
-            total[part] = total.get(part, 0.0) + spent
-    return total
+
+
+def _threads(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return []
 
 
 def _compiling(java: int) -> float:
     """What the JVM's compiler threads have spent (those that have ended count as JVM)."""
     spent = 0.0
-    for thread in Path(f"/proc/{java}/task").iterdir():
+    for thread in _threads(java):
         try:
             name, _, seconds = _read(thread / "stat")
         except OSError:

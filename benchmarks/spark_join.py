@@ -1,9 +1,9 @@
 """Our timing join on Spark against Spark's own interval join on the same rows: CPU-seconds of JVM and Python.
 
     python benchmarks/spark_join.py [--case NAME]... [--steps N] [--out FILE]
-    python benchmarks/spark_join.py --scaling NAME [--out FILE]
+    python benchmarks/spark_join.py --scaling NAME [--scaling NAME] [--only native] [--out FILE]
 
-Without options: all cases, then `--scaling 120k`.
+Without options: all cases, then `--scaling 120k` and `--scaling 400k`.
 
 Streams: one file of each side in every micro-batch, RocksDB state, two cores. Both queries live in one Spark and take
 in the same files in turn, a step of ours and a step of Spark's; the first steps only warm them up, of the others the
@@ -12,16 +12,15 @@ intervals' ends), for it has nothing else. `points` runs both on exact times wit
 hashes must agree. All cases are stretches of one kind of stream, 1.2 events a second and key on each side and 2.4
 matches for each: what differs is how many keys there are and how much is taken in at once. In `hot` one key has half of
 all rows.
-`--scaling` runs ours alone, with two buckets, pinned to one core and then to two, each in a Spark of its own: there the
-files lie ready, and a step is what Spark says that a micro-batch took.
+`--scaling` runs one join alone, with two buckets, all its processes now pinned to one core and now to two: there the
+files lie ready, and a step is what Spark says that a micro-batch took. Before it, so many small micro-batches are taken
+in that the JVM's compiler is nearly at rest, as in a stream that has run for some minutes.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from measuring import Suite
-from process_cpu import cpu_of_tree
+from process_cpu import cpu_of_tree, pin_tree
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, expr, xxhash64
@@ -49,8 +48,11 @@ from whenabouts.spark_plugin import java_version, local_session, observed, run
 
 NOW_US = 1_600_000_000_000_000
 LATENESS, LONGEST = "1 second", "200 ms"
-SUSTAINED = 12
-"""Steps without a pause."""
+SETTLING, SETTLING_BLOCK, SETTLING_ROWS, SETTLED = 400, 20, 8_000, 0.1
+"""Before throughput is measured: micro-batches at most, how many at a time, rows of a side in each, and the compiler's
+share of the CPU below which it counts as resting."""
+TURNS, SUSTAINED = 3, 5
+"""How often one core and two take turns, and steps without a pause in each."""
 CONFIDENCE = 0.8
 
 
@@ -103,6 +105,9 @@ class Case:
             time_slots=self.slots,
         )
 
+
+SCALED = ("120k", "400k")
+"""The cases of which throughput is measured on one core and two."""
 
 CASES = {
     case.name: case
@@ -167,6 +172,16 @@ def native(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
     return sides[0].join(sides[1], near)
 
 
+FIXED = "-XX:-UseDynamicNumberOfCompilerThreads"
+"""A compiler thread that ended would take the seconds of its past with it, and they would count as the JVM's."""
+
+
+def session(**options: object) -> SparkSession:
+    """Spark on two cores."""
+    pin_tree(set(sorted(os.sched_getaffinity(0))[:2]))
+    return local_session("benchmark", spark__driver__memory="3g", spark__driver__extraJavaOptions=FIXED, **options)
+
+
 BUILDERS: dict[str, Callable[..., DataFrame]] = {"ours": ours, "native": native}
 
 
@@ -187,6 +202,11 @@ class Cost:
     def hot_seconds(self) -> float:
         """Without the JVM's compiler, which rests once all code is hot."""
         return self.cpu_seconds - self.cpu.get("JIT", 0.0)
+
+    @property
+    def compiling(self) -> float:
+        """The share of the JVM's compiler."""
+        return self.cpu.get("JIT", 0.0) / self.cpu_seconds
 
     @property
     def rate(self) -> float:
@@ -251,7 +271,11 @@ class Stream:
             self._offer()
         self._work()
         assert self.query is not None
-        return [each.durationMs for each in self.query.recentProgress if each.numInputRows][-steps:]
+        for target in self._folders:  # listing them would cost more from step to step
+            for taken in target.iterdir():
+                taken.unlink()
+        rows = 2 * self._case.sizes[self._taken - 1]  # the first may begin before the other side's file is there
+        return [each.durationMs for each in self.query.recentProgress if each.numInputRows == rows][-steps:]
 
     def _offer(self) -> None:
         for files, target in zip(self._sides, self._folders, strict=True):
@@ -276,6 +300,17 @@ class Stream:
         """The end."""
         if self.query is not None:
             self.query.stop()
+
+
+@contextmanager
+def streaming(spark: SparkSession, case: Case, name: str) -> Iterator[Stream]:
+    """One contender alone, over files of its own."""
+    with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+        stream = Stream(spark, case, name, write(case, Path(folder) / "waiting"), Path(folder))
+        try:
+            yield stream
+        finally:
+            stream.stop()
 
 
 class Batch:
@@ -396,7 +431,9 @@ def show(case: Case, name: str, cost: Cost, note: str = "") -> None:
 HEADS = {
     "case": "| case | keys | rows a step and side | ours, rows/CPU-s | Spark's own | ratio | without JIT | wanted "
     "| ours, CPU-s a step | Spark's own, CPU-s a step | steps | state over |\n" + "| --- " * 12 + "|",
-    "scaling": "| scaling | one core, rows/s | two cores, rows/s | ratio | wanted |\n" + "| --- " * 5 + "|",
+    "scaling": "| scaling | one core, rows/s | two cores, rows/s | ratio | wanted | compiler's share of the CPU |\n"
+    + "| --- " * 6
+    + "|",
 }
 
 
@@ -406,8 +443,9 @@ threads apart, as JIT: they rest once a stream has run for long), the Python wor
 ratio without the compiler. `state over`: bytes of our state over the raw bytes of the columns of the rows that it
 holds, and over the forecast. What has no line has not been measured.
 
-`scaling`: ours alone with two buckets, all its processes pinned to one core and to two; micro-batches one after the
-other, each with the next one's files ready, and the median of how long Spark says that they took."""
+`scaling`: one join alone with two buckets, all its processes pinned to one core and to two in turn, once the JVM's
+compiler is nearly at rest; micro-batches one after the other, each with the next one's files ready, and the median of
+how long Spark says that they took."""
 
 
 def table_row(case: Case, costs: dict[str, list[Cost]], found: Found) -> str:
@@ -426,7 +464,9 @@ def record(out: Path, line: str) -> None:
     rows[line.split("|")[1].strip()] = line
     lines = ["# `benchmarks/spark_join.py`", "", machine(), "", *COLUMNS.splitlines(), ""]
     for kind, head in HEADS.items():
-        names = list(CASES) if kind == "case" else [f"{name}, alone" for name in CASES]
+        names = (
+            list(CASES) if kind == "case" else [f"{name}, {who}" for name in CASES for who in ("alone", "native alone")]
+        )
         body = [rows[name] for name in names if name in rows]
         lines += [head, *body, ""] if body else []
     out.write_text("\n".join(lines))
@@ -443,35 +483,61 @@ def machine() -> str:
     )
 
 
-def pin(cores: int) -> None:
-    """This process and all that it starts run on so many cores."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+def settle(spark: SparkSession, who: str) -> None:
+    """Small micro-batches until the JVM's compiler is nearly at rest."""
+    case = replace(CASES["16k"], rows=SETTLING_ROWS, more=0, warm=0, measured=SETTLING)
+    with streaming(spark, case, who) as stream:
+        for _ in range(0, SETTLING, SETTLING_BLOCK):
+            with cost_of(0) as cost:
+                stream.sustained(SETTLING_BLOCK)
+            seconds = cost.seconds / SETTLING_BLOCK
+            click.echo(f"  settling: {seconds:.2f} s a step, {cost.compiling:.0%} of the CPU compiles")
+            if cost.compiling < SETTLED:
+                return
 
 
-def sustain(name: str, cores: int) -> None:
-    """Ours alone on so many cores: warms up step by step, then takes in `SUSTAINED` steps without a pause."""
-    pin(cores)
-    case = replace(CASES[name], measured=SUSTAINED, again=0)
-    with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
-        sides = write(case, Path(folder) / "waiting")
-        spark = local_session("benchmark", cores=cores, spark__driver__memory="3g", spark__sql__shuffle__partitions=2)
-        stream = Stream(spark, case, "ours", sides, Path(folder))
-        for _ in range(case.more + case.warm):
-            show(case, "ours", stream.step(), "warm")
-        with cost_of(2 * case.rows * SUSTAINED) as cost:
-            steps = stream.sustained(SUSTAINED)
-        show(case, "ours", cost, f"in {SUSTAINED} steps")
-        click.echo(f"  milliseconds: { {part: median(step[part] for step in steps) for part in steps[0]} }")
-        click.echo(f"seconds a step: {' '.join(str(step['triggerExecution'] / 1000) for step in steps)}")
-        stream.stop()
+def throughput(spark: SparkSession, case: Case, who: str) -> tuple[dict[int, list[float]], float]:
+    """Seconds of each micro-batch by number of cores, which take turns, and the compiler's share of the CPU."""
+    cores = sorted(os.sched_getaffinity(0))
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    compiling = []
+    with streaming(spark, replace(case, more=0, measured=2 * TURNS * SUSTAINED, again=0), who) as stream:
+        stream.sustained(case.warm)
+        for turn in range(2 * TURNS):
+            used = 1 + turn % 2
+            pin_tree(set(cores[:used]))
+            with cost_of(2 * case.rows * SUSTAINED) as cost:
+                steps = stream.sustained(SUSTAINED)
+            show(case, who, cost, f"in {SUSTAINED} steps, cores: {used}")
+            click.echo(f"  milliseconds: { {part: median(step[part] for step in steps) for part in steps[0]} }")
+            seconds[used] += [step["triggerExecution"] / 1000 for step in steps]
+            compiling.append(cost.compiling)
+    return seconds, median(compiling)
+
+
+def scaling(names: Sequence[str], who: str, out: Path | None, suite: Suite) -> None:
+    """Throughput of one of the two joins on one core and on two, in one Spark."""
+    spark = session(spark__sql__shuffle__partitions=2)
+    settle(spark, who)
+    for name in names:
+        seconds, compiling = throughput(spark, CASES[name], who)
+        told = f"{name}, alone" if who == "ours" else f"{name}, {who} alone"
+        for used, words in ((1, "one core"), (2, "two cores")):
+            suite.record(f"{told} / {words}", seconds[used], clock="wall", rows_in=2 * CASES[name].rows)
+        rates = [2 * CASES[name].rows / median(each) for each in seconds.values()]
+        cells = [f"{rates[0]:,.0f}", f"{rates[1]:,.0f}", f"{rates[1] / rates[0]:.2f}", "1.7", f"{compiling:.0%}"]
+        line = f"| {told} | {' | '.join(cells)} |"
+        click.echo(line)
+        if out is not None:
+            record(out, line)
+        suite.save()
     spark.stop()
 
 
 def compare(names: Sequence[str], suite: Suite, steps: int | None, only: str | None, out: Path | None) -> None:
     """Cases one after the other in one Spark; of `only` one contender the steps are printed, and nothing recorded."""
-    pin(2)
-    delay = {"spark__sql__streaming__pollingDelay": "500ms"}  # a query that waits for its turn must not cost the other
-    spark = local_session("benchmark", spark__driver__memory="3g", **delay)
+    # a query that waits for its turn must not cost the other
+    spark = session(spark__sql__streaming__pollingDelay="500ms")
     for name in names:
         case = replace(CASES[name], measured=steps) if steps else CASES[name]
         costs, found = alternate(spark, case, (only,) if only else tuple(BUILDERS))
@@ -491,44 +557,23 @@ def compare(names: Sequence[str], suite: Suite, steps: int | None, only: str | N
     spark.stop()
 
 
-def scaling(name: str, out: Path | None, suite: Suite) -> None:
-    """Throughput of ours on one core and on two."""
-    rates = []
-    for cores, told in ((1, "one core"), (2, "two cores")):
-        command = [sys.executable, __file__, "--sustain", name, "--cores", str(cores)]
-        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        click.echo(printed, nl=False)
-        seconds = [float(each) for each in printed.splitlines()[-1].partition(":")[2].split()]
-        suite.record(f"{name}, alone / {told}", seconds, clock="wall", rows_in=2 * CASES[name].rows)
-        rates.append(2 * CASES[name].rows / median(seconds))
-    line = f"| {name}, alone | {rates[0]:,.0f} | {rates[1]:,.0f} | {rates[1] / rates[0]:.2f} | 1.7 |"
-    click.echo(line)
-    if out is not None:
-        record(out, line)
-    suite.save()
-
-
 @click.command()
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), help="default: all")
 @click.option("--steps", type=int, help="measured steps, instead of the case's own")
 @click.option("--only", type=click.Choice(list(BUILDERS)), help="one of the two without comparison: prints its steps")
-@click.option("--scaling", "scaled", type=click.Choice(list(CASES)), help="only this: ours on one core and on two")
-@click.option("--sustain", "sustained", type=click.Choice(list(CASES)), help="only this: ours on as many cores as said")
-@click.option("--cores", default=2, show_default=True, help="for --sustain: what all processes are pinned to")
+@click.option("--scaling", "scaled", multiple=True, type=click.Choice(list(CASES)), help="only this: one core and two")
 @click.option("--out", type=click.Path(path_type=Path), help="keep the results in this file")
 def main(
-    cases: tuple[str, ...], steps: int | None, only: str | None, scaled: str | None, sustained: str | None, cores: int,
-    out: Path | None,
-) -> None:  # fmt: skip
+    cases: tuple[str, ...], steps: int | None, only: str | None, scaled: tuple[str, ...], out: Path | None
+) -> None:
     """Medians of CPU-seconds, ours and Spark's own, and their ratio; all cases, and one core against two."""
     suite = Suite("spark_join")
-    if sustained:
-        sustain(sustained, cores)
+    if scaled:
+        scaling(scaled, only or "ours", out, suite)
         return
-    if not scaled:
-        compare(cases or tuple(CASES), suite, steps, only, out)
-    if scaled or not (cases or only):
-        scaling(scaled or "120k", out, suite)
+    compare(cases or tuple(CASES), suite, steps, only, out)
+    if not (cases or only):
+        scaling(SCALED, "ours", out, suite)
 
 
 if __name__ == "__main__":
