@@ -17,7 +17,7 @@ from pyflink.table.utils import pandas_to_arrow
 from whenabouts.core.errors import EngineError
 from whenabouts.core.segments import encode
 from whenabouts.flink_plugin.column_types import table_type
-from whenabouts.flink_plugin.table_rows import _NotNumbers, _Spread, _Values
+from whenabouts.flink_plugin.table_rows import EVENT_TIME, _NotNumbers, _Spread, _Values
 
 INSTANT = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, dt.UTC)
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -36,14 +36,17 @@ SCHEMA = pa.schema({name: type_ for name, (type_, _) in COLUMNS.items()})
 ROWS = pa.record_batch([pa.array(values, type_) for type_, values in COLUMNS.values()], schema=SCHEMA)
 
 
+BLOB = encode(ROWS, SCHEMA)
+
+
 def filled(function: Any, type_: Any, calls: list[list[bytes]]) -> list[Any]:
-    """What Flink makes of a function's answers, in a session far from UTC."""
+    """What Flink makes of a function's answers, in a session whose clocks skip an hour a year."""
     schema = create_arrow_schema(["c"], [type_])
     values = []
     for blobs in calls:
         answer = function(pd.Series(blobs, dtype=object))
         assert type(answer) is pd.Series
-        values += pandas_to_arrow(schema, "Asia/Tokyo", [type_], [answer]).column(0).to_pylist()
+        values += pandas_to_arrow(schema, "Europe/Berlin", [type_], [answer]).column(0).to_pylist()
     return values
 
 
@@ -54,7 +57,8 @@ def test_whatever_calls_a_spread_block_is_cut_into_its_columns_come_back(
     batches = [rows for start, length in blocks if (rows := ROWS.slice(start, length)).num_rows]
     spread = _Spread(SCHEMA)
     spread.open(None)  # type: ignore[arg-type]  # it asks nothing of Flink
-    elements = [element for rows in batches for element in spread.flat_map(encode(rows, SCHEMA))]
+    given = [element for rows in batches for element in spread.flat_map(encode(rows, SCHEMA))]
+    elements = [blob for blob, times in given for _ in range(times)]
     assert len(elements) == sum(rows.num_rows for rows in batches)
     calls = []
     for size in [*sizes, len(elements)]:
@@ -70,6 +74,12 @@ def test_whatever_calls_a_spread_block_is_cut_into_its_columns_come_back(
         if column.name == "instant":  # to Flink the number of microseconds is the instant
             wanted = [None if value is None else value.replace(tzinfo=None) for value in wanted]
         assert list(map(repr, found)) == list(map(repr, wanted)), column
+
+
+def test_event_time_is_rounded_down_to_milliseconds() -> None:
+    found = filled(_Values(SCHEMA, SCHEMA.get_field_index("instant"), whole_ms=True), EVENT_TIME, [[BLOB, b"", b""]])
+    before_1970 = INSTANT.replace(tzinfo=None, microsecond=999_000)
+    assert found == [before_1970, None, before_1970]
 
 
 def test_rows_that_are_missing_are_noticed() -> None:

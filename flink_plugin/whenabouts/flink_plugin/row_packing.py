@@ -17,8 +17,8 @@ from pyflink.table import StreamTableEnvironment
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import Code, EngineError, QueryError
 
-ROWS = 10_000
-"""Rows that are packed together at most."""
+ROWS = 1 << 15
+"""Rows that are packed together at most, unless the job says otherwise (`python.fn-execution.arrow.batch.size`)."""
 
 WAIT_MS = 250
 """How long a bundle is at most, unless `max_latency` asks for less. Less would cost steps of few rows, more nothing but
@@ -85,11 +85,12 @@ def set_bundles(env: StreamExecutionEnvironment, tables: Iterable[StreamTableEnv
     """
     if _option(env, _SIZE, "") == str(ROWS):
         wait_ms = min(wait_ms, int(_option(env, _TIME, "1000")))
-    options = Configuration()
-    for name, value in ((_SIZE, ROWS), (_TIME, wait_ms), (_BATCH, ROWS)):
-        options.set_string(name, str(value))
+    options, batch = Configuration(), _option(env, _BATCH, str(ROWS))
+    for name, value in ((_SIZE, str(ROWS)), (_TIME, str(wait_ms)), (_BATCH, batch)):
+        options.set_string(name, value)
         for each in tables:
-            each.get_config().set(name, str(value))
+            config = each.get_config()
+            config.set(name, config.get(name, value) if name == _BATCH else value)
     env.configure(options)
 
 

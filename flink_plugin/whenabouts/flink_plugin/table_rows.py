@@ -1,74 +1,68 @@
 """Blocks as the rows of a Table, which Flink makes from columns: Python makes no row.
 
 A vectorised function of Flink's gives as many rows as it takes. So each block is spread out first: its bytes in one row
-and as many empty rows behind it as it has more rows. One function for each column then fills them all. Nothing may come
-between the two that drops, adds or moves rows: both are behind a stream of Flink's own, through which no query of the
-user's is optimised.
+and as many empty rows behind it as it has more rows, which Flink makes of their number. One function for each column
+then fills them all. Nothing may come between the two that drops, adds or moves rows: both are behind a stream of
+Flink's own, through which no query of the user's is optimised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyflink.common import Types
 from pyflink.datastream import FlatMapFunction, RuntimeContext
-from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.expression import Expression
-from pyflink.table.expressions import col
+from pyflink.table.expressions import call, col, lit
+from pyflink.table.types import DataType
 from pyflink.table.udf import udf
-from pyflink.util.java_utils import get_java_class
 
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.segments import decode
 from whenabouts.flink_plugin.blocks import Blocks, beside
 from whenabouts.flink_plugin.column_types import table_type
 from whenabouts.flink_plugin.own_thread import runner
+from whenabouts.flink_plugin.retyping import retyped
 from whenabouts.flink_plugin.wire import blob_type
 
-SPREAD = "f0"
-"""What Flink calls the only column of a stream whose elements are no rows."""
+BLOB, TIMES = "f0", "f1"
+"""What Flink calls the columns of a stream of pairs."""
+
+EVENT_TIME = DataTypes.TIMESTAMP_LTZ(3)
+"""Of a time attribute, which has milliseconds."""
+
+REPLICATE = "$REPLICATE_ROWS$1"
+"""Flink's function that gives a row so many times; its planner makes EXCEPT ALL of it."""
 
 
 def table_of(blocks: Blocks, tables: StreamTableEnvironment, event_time: str | None = None) -> Table:
     """A Table; the column `event_time` is its time attribute (in milliseconds, as Flink's are) under our watermark."""
-    spread = beside(blocks.stream.flat_map(_Spread(blocks.schema), blob_type()), blocks.stream)
-    columns = [_column(blocks.schema, place).alias(name) for place, name in enumerate(blocks.schema.names)]
-    return _behind_a_stream(tables.from_data_stream(spread).select(*columns), blocks.schema, event_time)
+    spread = blocks.stream.flat_map(_Spread(blocks.schema), Types.TUPLE([blob_type(), Types.LONG()]))
+    rows = tables.from_data_stream(beside(spread, blocks.stream))
+    rows = rows.join_lateral(call(REPLICATE, col(TIMES), lit(0)).alias("_wa_row"))
+    types, clock = {field.name: table_type(field) for field in blocks.schema}, Schema.new_builder()
+    if event_time is not None:
+        types[event_time] = EVENT_TIME
+        clock = clock.watermark(event_time, "SOURCE_WATERMARK()")
+    columns = [_column(blocks.schema, place, type_).alias(name) for place, (name, type_) in enumerate(types.items())]
+    return retyped(rows.select(*columns), types, clock)
 
 
-def _column(schema: pa.Schema, place: int) -> Expression:
-    type_ = table_type(schema.field(place))
-    values = udf(_Values(schema, place), result_type=type_, func_type="pandas")(col(SPREAD))
+def _column(schema: pa.Schema, place: int, type_: DataType) -> Expression:
+    values = udf(_Values(schema, place, whole_ms=type_ == EVENT_TIME), result_type=type_, func_type="pandas")(col(BLOB))
     if pa.types.is_floating(schema.field(place).type):  # of floats, Flink takes a NaN for a null
         not_numbers = udf(_NotNumbers(schema, place), result_type=DataTypes.STRING(), func_type="pandas")
-        values = not_numbers(col(SPREAD)).cast(type_).if_null(values)
+        values = not_numbers(col(BLOB)).cast(type_).if_null(values)
     return values
 
 
-def _behind_a_stream(table: Table, schema: pa.Schema, event_time: str | None) -> Table:
-    """The same rows, in Flink's own form, as a Table that begins with them."""
-    jvm, tables = get_gateway().jvm, table._t_env
-    types = {field.name: table_type(field) for field in schema}
-    columns = Schema.new_builder()
-    if event_time is not None:
-        types[event_time] = DataTypes.TIMESTAMP_LTZ(3)
-        columns = columns.watermark(event_time, "SOURCE_WATERMARK()")
-    for name, type_ in types.items():
-        columns = columns.column(name, type_)
-    table = table.select(*(col(name).cast(type_).alias(name) for name, type_ in types.items()))
-    internal = table._j_table.getResolvedSchema().toPhysicalRowDataType()
-    internal = internal.bridgedTo(get_java_class(jvm.org.apache.flink.table.data.RowData))
-    rows = tables._j_tenv.toDataStream(table._j_table, internal)
-    return Table(tables._j_tenv.fromDataStream(rows, columns.build()._j_schema), tables)
-
-
 class _Spread(FlatMapFunction):
-    """Blobs, each with empty ones behind it: as many elements as it has rows."""
+    """Blobs and how often to give them: each once, then an empty one for each row that it has more."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -81,13 +75,13 @@ class _Spread(FlatMapFunction):
         """Called by Flink when the task ends."""
         self._runner.stop()
 
-    def flat_map(self, value: Any) -> Iterator[bytes]:
+    def flat_map(self, value: Any) -> Iterator[tuple[bytes, int]]:
         """The elements of one blob."""
         blob = bytes(value)
         rows = self._runner.run(lambda: decode(blob, self._schema).num_rows)
         if rows:
-            yield blob
-            yield from repeat(b"", rows - 1)
+            yield blob, 1
+            yield b"", rows - 1
 
 
 @dataclass
@@ -95,16 +89,18 @@ class _Values:
     """A column of blocks that were spread out.
 
     A block may begin in one call and end in another: what is left of it waits here. A checkpoint finds nothing waiting,
-    since all rows of a block come from one element.
+    since all rows of a block come from one element. `whole_ms` rounds times down to milliseconds.
     """
 
     schema: pa.Schema
     place: int
+    whole_ms: bool = False
     rest: pa.ChunkedArray | None = field(default=None, init=False)
 
     def __call__(self, blobs: Any) -> Any:
         """A pandas Series of the next values, as many as there are blobs, empty ones included."""
-        return _series(self._next(blobs), type(blobs))
+        values = self._next(blobs)
+        return _series(pc.floor_temporal(values, unit="millisecond") if self.whole_ms else values, type(blobs))
 
     def _next(self, blobs: Any) -> pa.ChunkedArray:
         chunks = [] if self.rest is None else self.rest.chunks

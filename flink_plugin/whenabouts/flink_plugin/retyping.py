@@ -1,0 +1,49 @@
+"""Tables taken through a stream in Flink's own form, and there called what they are.
+
+Flink keeps the same number for an instant (TIMESTAMP_LTZ) and for a timestamp without zone, but Python's vectorised
+functions cannot take every instant: PyFlink takes the number for local time, which fails where clocks skip or repeat
+an hour. So instants travel as timestamps without zone. A cast would convert them; to call them otherwise costs nothing.
+
+Behind such a stream a Table begins anew: no query is optimised through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyflink.java_gateway import get_gateway
+from pyflink.table import DataTypes, Schema, Table
+from pyflink.table.types import DataType, LocalZonedTimestampType, _to_java_data_type
+from pyflink.util.java_utils import get_java_class
+
+
+def without_zone(type_: DataType) -> DataType:
+    """The type in which instants travel; any other is its own."""
+    if isinstance(type_, LocalZonedTimestampType):
+        return DataTypes.TIMESTAMP(type_.precision)
+    return type_
+
+
+def retyped(table: Table, types: Mapping[str, DataType], clock: Schema.Builder | None = None) -> Table:
+    """A Table's rows under types that are the same to Flink but for the zone; `clock` may tell of event time.
+
+    The time attribute of the table, if it has one, is the timestamp of the stream's elements.
+    """
+    jvm, tables = get_gateway().jvm, table._t_env
+    form = table._j_table.getResolvedSchema().toPhysicalRowDataType()
+    rows = tables._j_tenv.toDataStream(
+        table._j_table, form.bridgedTo(get_java_class(jvm.org.apache.flink.table.data.RowData))
+    )
+    row = DataTypes.ROW([DataTypes.FIELD(name, type_) for name, type_ in types.items()])
+    told = jvm.org.apache.flink.table.runtime.typeutils.InternalTypeInfo.of(_to_java_data_type(row).getLogicalType())
+    rows.getTransformation().setOutputType(told)
+    columns = Schema.new_builder() if clock is None else clock
+    for name, type_ in types.items():
+        columns = columns.column(name, type_)
+    return Table(tables._j_tenv.fromDataStream(rows, columns.build()._j_schema), tables)
+
+
+def skips_hours(table: Table) -> bool:
+    """Whether clocks of the Table's session were ever set."""
+    zone = get_gateway().jvm.java.time.ZoneId.of(table._t_env.get_config().get_local_timezone())
+    return not zone.getRules().isFixedOffset()
