@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyflink.common import Duration, Row, Types, WatermarkStrategy
 from pyflink.common.watermark_strategy import TimestampAssigner
-from pyflink.table import StreamTableEnvironment, Table
+from pyflink.table import DataTypes, StreamTableEnvironment, Table
 from pyflink.table.expressions import col
 
 from whenabouts.core import EngineError, InputError, Lateness, Point, QueryError, within
@@ -48,6 +48,10 @@ JOIN: Any = {
 }
 
 
+CHANGES = {"l": 1_711_852_200_000, "r": 1_729_996_200_000}
+"""2024-03-31 02:30 and 2024-10-27 02:30 in UTC; clocks in Berlin skip the one time of day and show the other twice."""
+
+
 def _sides(tables: StreamTableEnvironment, folder: Path) -> Iterator[Table]:
     for name, columns, rows in (("l", LEFT, LEFT_ROWS), ("r", RIGHT, RIGHT_ROWS)):
         (folder / f"{name}.csv").write_text(rows, encoding="utf-8")
@@ -55,9 +59,8 @@ def _sides(tables: StreamTableEnvironment, folder: Path) -> Iterator[Table]:
             f"CREATE TEMPORARY TABLE {name} ({columns}) WITH ('connector' = 'filesystem', 'format' = 'csv', "
             f"'path' = '{(folder / name).as_uri()}.csv', 'csv.null-literal' = '')"
         )
-        yield tables.sql_query(
-            f"SELECT *, '{name}' AS side_{name}, TO_TIMESTAMP_LTZ(k * 1000, 3) AS at_{name} FROM {name}"
-        )
+        at = f"TO_TIMESTAMP_LTZ({CHANGES[name]} + k * 1000, 3)"
+        yield tables.sql_query(f"SELECT *, '{name}' AS side_{name}, {at} AS at_{name} FROM {name}")
 
 
 def _expected() -> list[tuple[Any, ...]]:
@@ -72,25 +75,26 @@ def _expected() -> list[tuple[Any, ...]]:
 
 def test_a_table_comes_back_as_a_table_and_sql_goes_on_with_its_event_time(tmp_path: Path) -> None:
     tables = StreamTableEnvironment.create(local_environment(1, mode=PROCESS))
-    tables.get_config().set("table.local-time-zone", "Asia/Tokyo")  # nine hours before UTC: it changes no instant
+    tables.get_config().set("table.local-time-zone", "Europe/Berlin")  # it changes no instant
     pairs = timing_join(*_sides(tables, tmp_path), **JOIN)
     tables.create_temporary_view("pairs", pairs)
     query = """
         SELECT window_start, COUNT(*), COUNT(n), MAX(n), COUNT(f), MAX(CAST(f AS STRING)), COUNT(b), MAX(s), MIN(d),
-               MAX(m), MAX(side_l || side_r), MAX(TIMESTAMPDIFF(SECOND, TO_TIMESTAMP_LTZ(0, 3), at_l)),
+               MAX(m), MAX(side_l || side_r), MAX(TIMESTAMPDIFF(SECOND, TO_TIMESTAMP_LTZ(1711852200000, 3), at_l)),
+               MAX(TIMESTAMPDIFF(SECOND, TO_TIMESTAMP_LTZ(1729996200000, 3), at_r)),
                MAX(CAST(t_left AS STRING)), MAX(CAST(t_right AS STRING))
         FROM TABLE(TUMBLE(TABLE pairs, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end
     """
     with tables.execute_sql(query).collect() as rows:
         found = sorted(tuple(row) for row in rows)
-    minute = dt.datetime(2024, 5, 1, 9)  # windows are told in the session's time
+    minute = dt.datetime(2024, 5, 1, 2)  # windows are told in the session's time
     assert [(row[0], row[1]) for row in found] == [(minute, 1), (minute + dt.timedelta(minutes=1), 1)]
     assert Counter(row[-2:] for row in found) == Counter(_expected())
     first, second = found
     assert first[2:10] == (0, None, 1, "NaN", 1, "ä", dt.date(1900, 2, 3), first[9])
     assert str(first[9]) == "1.25"
     assert second[2:9] == (1, 7, 1, "0.5", 1, None, None)
-    assert (first[-3], second[-3]) == (1, 1)
+    assert (first[-4:-2], second[-4:-2]) == ((1, 1), (1, 1))
 
 
 @pytest.mark.parametrize("mode", [THREAD, PROCESS])
@@ -184,6 +188,20 @@ def test_a_table_without_event_time_is_refused_where_it_is_wanted() -> None:
     plain = tables.sql_query("SELECT 1 AS k, TIMESTAMP '2024-05-01 00:00:00' AS t")
     with pytest.raises(EngineError, match=r"WA-3021: .*left input carry no event time .*WATERMARK FOR"):
         timing_join(plain, plain, **JOIN, watermarks="inputs")
+
+
+def test_event_time_of_a_table_is_kept_where_clocks_skip_an_hour() -> None:
+    tables = StreamTableEnvironment.create(local_environment(1))
+    tables.get_config().set("table.local-time-zone", "Europe/Berlin")
+    at = f"TO_TIMESTAMP_LTZ({CHANGES['l']} + k * 1000, 3)"
+    tables.execute_sql(
+        f"CREATE TEMPORARY TABLE spring (k BIGINT, t AS {at}, WATERMARK FOR t AS t) WITH ('connector' = 'datagen', "
+        "'fields.k.kind' = 'sequence', 'fields.k.start' = '1', 'fields.k.end' = '3')"
+    )
+    rows = tables.from_path("spring")
+    pairs = timing_join(rows, rows, **JOIN | {"condition": within("1us", confidence=1)}, watermarks="inputs")
+    with pairs.select(col("k"), col("t_left").cast(DataTypes.STRING())).execute().collect() as found:
+        assert sorted(map(tuple, found)) == [(k, f"2024-03-31 04:30:0{k}.000000") for k in (1, 2, 3)]
 
 
 def test_a_latency_that_cannot_be_kept_is_refused() -> None:

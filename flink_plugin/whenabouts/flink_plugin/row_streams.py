@@ -32,10 +32,11 @@ from whenabouts.flink_plugin.column_types import (
     table_type,
 )
 from whenabouts.flink_plugin.own_thread import runner
+from whenabouts.flink_plugin.retyping import retyped, skips_hours, without_zone
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
-from whenabouts.flink_plugin.table_rows import table_of
+from whenabouts.flink_plugin.table_rows import EVENT_TIME, table_of
 
-BLOCK, ROWTIME = "block", "_wa_rowtime"
+BLOCK, ROWTIME, CLOCK = "block", "_wa_rowtime", "_wa_clock"
 
 _rows: WeakKeyDictionary[Blocks, DataStream] = WeakKeyDictionary()
 
@@ -109,6 +110,8 @@ def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, *, event_time
 
 def _packed(table: Table, schema: pa.Schema) -> Blocks:
     """The rows of a Table, whose first columns have the schema, packed as they come."""
+    if any(map(_is_instant, schema.types)) and skips_hours(table):
+        table = _without_zones(table, schema)
     masked = [field.name for field in schema if field.nullable and _pandas_blurs_nulls(field.type)]
     columns = [col(name).if_null(0) if name in masked else col(name) for name in schema.names]
     pack = udf(_PackColumns(schema, tuple(masked)), result_type=DataTypes.BYTES(), func_type="pandas")
@@ -117,6 +120,22 @@ def _packed(table: Table, schema: pa.Schema) -> Blocks:
     packed = table.select(pack(*arguments).alias(BLOCK), *clock)
     stream = table._t_env.to_data_stream(packed.where(col(BLOCK).is_not_null))
     return Blocks(stream, schema, ReadFirst(schema))
+
+
+def _without_zones(table: Table, schema: pa.Schema) -> Table:
+    """The same rows, the instants among them as timestamps without zone, event time kept."""
+    types, clock = {field.name: table_type(field) for field in schema}, Schema.new_builder()
+    columns = [col(name).cast(type_).alias(name) for name, type_ in types.items()]
+    types = {name: without_zone(type_) for name, type_ in types.items()}
+    for attribute in _time_attributes(table)[:1]:  # becomes the timestamp of the stream's elements
+        columns.append(col(attribute).alias(ROWTIME))
+        types[ROWTIME] = EVENT_TIME
+        clock = clock.column_by_metadata(CLOCK, EVENT_TIME, "rowtime").watermark(CLOCK, "SOURCE_WATERMARK()")
+    return retyped(table.select(*columns), types, clock)
+
+
+def _is_instant(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) and type_.tz is not None)
 
 
 def _time_attributes(table: Table) -> list[str]:
