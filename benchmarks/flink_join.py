@@ -5,19 +5,20 @@
 
 All forms take the same rows in one JVM, in turn: `native` is Flink's SQL interval join on exact times, which has its
 rows made inside of the JVM, the cheapest source there is; `blocks` reads them from Parquet files with `read_files`;
-`table` gets them as a Table, which is packed for a second at most; `eager` as a DataStream with `max_latency="100 ms"`,
+`table` gets them as a Table; `eager` as a DataStream with `max_latency="100 ms"`,
 and Python in the JVM's threads. Ours have exact times too, so that all give the same pairs: the first round of each
 counts and hashes them, and these must agree; `intervals` is `blocks` with uncertain times and the probability
 predicate. The other rounds throw the pairs away. Told are CPU-seconds a million rows of input, the start of each job
 in them, of JVM (its compiler, JIT, too) and Python.
 
-Then latency: rows come at 1,000 a second and side; what a pair has waited since the later of its rows was made, until
-Python has it behind the join. Of the first seconds, in which Flink and the kernels start, nothing is told.
+Then latency: rows come at 1,000 a second and side, one by one; what a pair has waited since the later of its rows was
+made, until Python has it behind the join. Of the first seconds, in which Flink and the kernels start, nothing is told.
 """
 
 from __future__ import annotations
 
 import statistics
+import struct
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,8 +34,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from measuring import RESULTS, SEPARATOR, DisagreementError, Suite
 from process_cpu import cpu_of_tree
-from pyflink.common import Row, Types
-from pyflink.datastream import DataStream
+from pyflink.common import Row, Types, WatermarkStrategy
+from pyflink.datastream import DataStream, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.datastream.connectors import Sink
 from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment
@@ -91,9 +92,9 @@ def side_table(side: str, rows: int) -> pa.Table:
 
 TABLE = """
     CREATE TEMPORARY TABLE {side}_rows (
-        id BIGINT, k AS MOD(id * {stride}, {keys}), t AS TO_TIMESTAMP_LTZ(id, 3), made AS CURRENT_TIMESTAMP,
+        id BIGINT, k AS MOD(id * {stride}, {keys}), t AS TO_TIMESTAMP_LTZ(id, 3),
         WATERMARK FOR t AS t - INTERVAL '1' SECOND
-    ) WITH ('connector' = 'datagen', 'rows-per-second' = '{pace}', 'fields.id.kind' = 'sequence',
+    ) WITH ('connector' = 'datagen', 'rows-per-second' = '1000000000', 'fields.id.kind' = 'sequence',
             'fields.id.start' = '0', 'fields.id.end' = '{last}')
 """
 NATIVE = """
@@ -103,22 +104,13 @@ NATIVE = """
 HASH = "COUNT(*), SUM(CAST(MOD(id_left * 31 + id_right * 17, {prime}) AS BIGINT))"
 
 
-def environment(form: Form, pace: int = 1_000_000_000) -> StreamTableEnvironment:
+def environment(form: Form) -> StreamTableEnvironment:
     """Tables of both sides in a job of one slot."""
     env = local_environment(1, mode=form.mode)
     tables = StreamTableEnvironment.create(env)
     for side, stride in STRIDES.items():
-        tables.execute_sql(TABLE.format(side=side, stride=stride, keys=KEYS, pace=pace, last=form.rows - 1))
+        tables.execute_sql(TABLE.format(side=side, stride=stride, keys=KEYS, last=form.rows - 1))
     return tables
-
-
-def row_stream(tables: StreamTableEnvironment, side: str) -> DataStream:
-    """The rows of a side as named rows, with microseconds as integers: `made` is when Python saw them first."""
-    rows = tables.to_data_stream(tables.sql_query(f"SELECT id, k, id * 1000 AS t FROM {side}_rows"))
-    types = [Types.LONG(), Types.INT(), Types.LONG(), Types.LONG()]
-    return rows.map(
-        lambda row: Row(*list(row)[:3], int(time.time() * 1e6)), Types.ROW_NAMED(["id", "k", "t", "made"], types)
-    )
 
 
 def discard(stream: DataStream) -> None:
@@ -191,7 +183,8 @@ def run_table(form: Form, *, check: bool) -> tuple[int, int] | None:
 def run_eager(form: Form, *, check: bool) -> tuple[int, int] | None:
     """Ours from a DataStream of rows that wait 100 ms at most."""
     tables = environment(form)
-    sides = [row_stream(tables, side) for side in STRIDES]
+    chosen = "SELECT id, k, id * 1000 AS t FROM {}_rows"
+    sides = [tables.to_data_stream(tables.sql_query(chosen.format(side))) for side in STRIDES]
     pairs = timing_join(*sides, **JOIN, lateness=LATENESS, max_latency="100 ms")
     if not check:
         discard(pairs)
@@ -300,12 +293,62 @@ PLOT = "flink_latency.svg"
 
 def waits(pace: Pace, seconds: int) -> np.ndarray[Any, Any]:
     """Milliseconds of each pair after the warm-up."""
-    tables = environment(Form(pace.name, 1000 * seconds, pace.mode), pace=1000)
-    sides = [row_stream(tables, side) for side in STRIDES]
+    env = local_environment(1, mode=pace.mode)
+    sides = [steady_rows(env, side, 1000 * seconds) for side in STRIDES]
     bound = f"{pace.bound_ms} ms"
     pairs = timing_join(*sides, **JOIN, lateness=LATENESS, strategy=pace.strategy, block_size=10**5, max_latency=bound)
-    with pairs.map(_told, Types.TUPLE([Types.LONG(), Types.DOUBLE()])).execute_and_collect() as found:
-        return np.array([ms for us, ms in found if us > WARM_UP_US])
+    with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+        told = Path(folder) / "waits"
+        discard(pairs.map(Tell(str(told)), Types.DOUBLE()))
+        env.execute("waits")
+        found = np.frombuffer(told.read_bytes(), np.dtype([("us", "<i8"), ("ms", "<f8")]))
+    return found["ms"][found["us"] > WARM_UP_US]
+
+
+def steady_rows(env: StreamExecutionEnvironment, side: str, rows: int) -> DataStream:
+    """The rows of a side, one a millisecond; `made` is when Python sees them first.
+
+    (The `datagen` of Flink's SQL makes all rows of a second at once.)
+    """
+    jvm = get_gateway().jvm.org.apache.flink
+    numbers, long = get_gateway().jvm.java.util.ArrayList(), jvm.api.common.typeinfo.Types.INT
+    for number in range(rows):
+        numbers.add(number)
+    source = jvm.connector.datagen.source.DataGeneratorSource(
+        jvm.connector.datagen.functions.IndexLookupGeneratorFunction(long, numbers),
+        rows,
+        jvm.api.connector.source.util.ratelimit.RateLimiterStrategy.perSecond(1000.0),
+        long,
+    )
+    untimed = WatermarkStrategy.no_watermarks()._j_watermark_strategy
+    ids = DataStream(env._j_stream_execution_environment.fromSource(source, untimed, side))
+    types = Types.ROW_NAMED(["id", "k", "t", "made"], [Types.LONG(), Types.INT(), Types.LONG(), Types.LONG()])
+    stride = STRIDES[side]
+    return ids.map(lambda id_: Row(id_, id_ * stride % KEYS, id_ * 1000, int(time.time() * 1e6)), types)
+
+
+class Tell(MapFunction):
+    """Writes to a file the time of the earlier row and what the pair has waited.
+
+    (Given back to the client, each pair costs more on its way there than in the join.)
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called by Flink in every task before anything else."""
+        self._file = open(self._path, "ab")  # noqa: SIM115  # closed when Flink says so
+
+    def close(self) -> None:
+        """Called by Flink when the task ends."""
+        self._file.close()
+
+    def map(self, value: Any) -> float:
+        """What the pair has waited, in milliseconds."""
+        waited: float = time.time() * 1000 - max(value["made_left"], value["made_right"]) / 1000
+        self._file.write(struct.pack("<qd", min(value["t_left"], value["t_right"]), waited))
+        return waited
 
 
 WARM_UP_US = 8_000_000
@@ -327,11 +370,6 @@ def draw(measured: dict[str, np.ndarray[Any, Any]], file: Path) -> None:
         axis.set_ylabel("pairs")
     axes[-1].set_xlabel("ms from the later row's arrival to the pair; dashed: max_latency")
     figure.savefig(file, metadata={"Date": None})
-
-
-def _told(row: Any) -> tuple[int, float]:
-    """The time of the earlier row, and what the pair has waited."""
-    return min(row["t_left"], row["t_right"]), time.time() * 1000 - max(row["made_left"], row["made_right"]) / 1000
 
 
 @click.command(help=__doc__)

@@ -1,9 +1,13 @@
-"""A streaming join over files into a file sink, for `test_recovery` to kill: FOLDER MODE PARALLELISM [CHECKPOINT]."""
+"""A streaming join over files into a file sink, for `test_recovery` to kill: FOLDER MODE PARALLELISM [CHECKPOINT].
+
+`SPLITS_LOG` names the log of splits, `SPLITS` how many the job may begin before it stops to be killed (0: no number).
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,12 +34,19 @@ JOIN = {
 
 
 class ReadAndTell(ReadSplit):
-    """Writes each split that it reads to a log, so that what is read again can be seen."""
+    """Writes each split that it reads to a log, so that what is read again can be seen.
+
+    The last that the job may begin is never done: no checkpoint can pass, and whenever the kill comes, it is in time.
+    """
 
     def __call__(self, split: str) -> Iterator[pa.RecordBatch]:
         """Record batches of the schema."""
-        with open(os.environ["SPLITS_LOG"], "a", encoding="utf-8") as log:
+        path = Path(os.environ["SPLITS_LOG"])
+        with path.open("a", encoding="utf-8") as log:
             log.write(split + "\n")
+        most = int(os.environ["SPLITS"])
+        while most and len(path.read_text(encoding="utf-8").splitlines()) >= most:
+            time.sleep(0.1)
         yield from super().__call__(split)
 
 
@@ -45,7 +56,7 @@ def main(folder: Path, mode: str, parallelism: int, checkpoint: str | None) -> N
     env = local_environment(
         parallelism,
         mode=mode,
-        execution__checkpointing__interval="300 ms",
+        execution__checkpointing__interval="100 ms",
         execution__checkpointing__dir=(folder / "checkpoints").as_uri(),
         execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
         state__backend__type=os.environ.get("STATE_BACKEND", "hashmap"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 import urllib.request
 from pathlib import Path
@@ -16,6 +15,7 @@ from pyflink.common import JobClient, Types
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 
+from infra.processes import free_port
 from whenabouts.core import Point, within
 from whenabouts.core.metrics import shown
 from whenabouts.flink_plugin.api import counts, rejects, timing_join
@@ -37,13 +37,6 @@ def _files(folder: Path, name: str) -> Path:
         t = pa.array([1_000_000 * number, 1_000_000 * number + 1, None], pa.int64())
         pq.write_table(pa.table({"k": [0, 1, 2], "t": t}), folder / name / f"{number}.parquet")
     return folder / name
-
-
-def _free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("localhost", 0))
-        port: int = asked.getsockname()[1]
-        return port
 
 
 def _rest(port: int, path: str) -> Any:
@@ -94,7 +87,7 @@ def _join(folder: Path, parallelism: int, **conf: object) -> tuple[StreamExecuti
 def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_parallelism(tmp_path: Path) -> None:
     for name in ("left", "right"):
         _files(tmp_path, name)
-    port = _free_port()
+    port = free_port()
     often = {"execution__checkpointing__interval": "1 h", "metrics__fetcher__update_interval": "50 ms"}
     env, pairs = _join(tmp_path, 1, rest__port=port, **often)
     assert rows_of(pairs) is rows_of(pairs)

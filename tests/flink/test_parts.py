@@ -24,6 +24,7 @@ from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunc
 from whenabouts.flink_plugin.bucket_labels import labels
 from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock, delay_ms
 from whenabouts.flink_plugin.own_thread import Here, OwnThread, runner
+from whenabouts.flink_plugin.segment_cache import CachedStore, SegmentCache
 
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64()})
 QUERY = TimingJoin(
@@ -55,8 +56,9 @@ def test_the_ends_of_time() -> None:
     assert Clock(7).timer_ms(None) is None
 
 
-def test_work_in_a_thread_of_its_own_sees_what_it_wrote_and_leaves_nothing_when_it_fails() -> None:
-    store, thread = DictStore(), OwnThread()
+@pytest.mark.parametrize("kind", [OwnThread, Here])
+def test_a_step_sees_what_it_wrote_and_leaves_nothing_when_it_fails(kind: type[OwnThread | Here]) -> None:
+    store, thread, cache = DictStore(), kind(), SegmentCache()
     store.put(0, 1, b"old")
 
     def work(segments: Any) -> bytes | None:
@@ -71,12 +73,34 @@ def test_work_in_a_thread_of_its_own_sees_what_it_wrote_and_leaves_nothing_when_
         segments.put(0, 3, b"lost")
         raise ValueError("it fails")
 
-    assert thread.step(work, store) == store.get(0, 1) == b"new"
+    assert thread.step(work, store, cache, 7) == store.get(0, 1) == b"new"
     with pytest.raises(ValueError, match="it fails"):
-        thread.step(fail, store)
+        thread.step(fail, store, cache, 7)
     assert store.get(0, 3) is None
+    assert thread.step(lambda segments: (segments.get(0, 1), segments.get(0, 3)), store, cache, 7) == (b"new", None)
     thread.stop()
     assert isinstance(runner(), Here)
+
+
+def test_a_segment_is_read_once_and_a_bucket_knows_its_own_only() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def fetch(segment: tuple[int, int]) -> bytes | None:
+        asked.append(segment)
+        return b"old" if segment == (0, 1) else None
+
+    cache = SegmentCache(most_bytes=8)
+    for _ in range(2):
+        step = CachedStore(fetch, cache, 7)
+        assert (step.get(0, 1), step.get(0, 2)) == (b"old", None)
+    assert asked == [(0, 1), (0, 2)]
+    step.delete(0, 1)
+    step.apply(DictStore())
+    assert (CachedStore(fetch, cache, 7).get(0, 1), CachedStore(fetch, cache, 8).get(0, 1)) == (None, b"old")
+    cache.put(8, (0, 1), b"too long to remember")
+    assert not cache.knows(8, (0, 1))
+    cache.forget(7)
+    assert CachedStore(fetch, cache, 7).get(0, 1) == b"old"
 
 
 class _Context:

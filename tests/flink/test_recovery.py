@@ -21,28 +21,33 @@ from whenabouts.core.local import timing_join as local_join
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-FILES, ROWS = 10, 30
+ROWS = 30
+"""Rows of a file."""
+MOST = 5
+"""Splits that a job begins before it is killed, at most."""
 JOB = Path(__file__).with_name("job_to_kill.py")
 
 
-def _write(folder: Path) -> dict[str, pa.Table]:
+def _write(folder: Path, files: int) -> dict[str, pa.Table]:
     tables = {}
     for seed, name in enumerate(("left", "right")):
         draw = np.random.default_rng(seed)
-        t_max = np.sort(draw.integers(0, 60_000_000, FILES * ROWS)) + 1_700_000_000_000_000
+        t_max = np.sort(draw.integers(0, 60_000_000, files * ROWS)) + 1_700_000_000_000_000
         columns = {"t_min": t_max - draw.integers(0, 4_000_000, len(t_max)), "t_max": t_max}
         columns |= {"k": draw.integers(0, 9, len(t_max)), "id": np.arange(len(t_max))}
         tables[name] = pa.table(columns)
         (folder / name).mkdir()
-        for number in range(FILES):
+        for number in range(files):
             pq.write_table(tables[name].slice(number * ROWS, ROWS), folder / name / f"{number:03}.parquet")
     return tables
 
 
-def _start(folder: Path, mode: str, parallelism: int, backend: str, checkpoint: str | None) -> subprocess.Popen[bytes]:
+def _start(
+    folder: Path, mode: str, parallelism: int, backend: str, checkpoint: str | None, splits: int = 0
+) -> subprocess.Popen[bytes]:
     """The job in a session of its own: its JVM and workers are in it, and nobody else."""
     command = [sys.executable, str(JOB), str(folder), mode, str(parallelism), *([checkpoint] if checkpoint else [])]
-    own = {"SPLITS_LOG": str(folder / "splits.log"), "STATE_BACKEND": backend}
+    own = {"SPLITS_LOG": str(folder / "splits.log"), "SPLITS": str(splits), "STATE_BACKEND": backend}
     own["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     with open(folder / "job.log", "ab") as log:
         return subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, start_new_session=True)
@@ -54,12 +59,12 @@ def _splits(folder: Path) -> list[str]:
 
 
 def _kill_after(job: subprocess.Popen[bytes], folder: Path, splits: int) -> None:
-    """Kill -9 the job once it has begun so many splits."""
+    """Kill -9 the job once it has begun so many splits, the last of which it does not end."""
     deadline = time.monotonic() + 300
     while len(_splits(folder)) < splits:
         assert job.poll() is None, (folder / "job.log").read_text()[-3000:]
         assert time.monotonic() < deadline, "the job does not get on"
-        time.sleep(0.005)
+        time.sleep(0.02)
     os.killpg(job.pid, signal.SIGKILL)
     job.wait()
 
@@ -77,23 +82,24 @@ def _finished_lines(folder: Path) -> Counter[str]:
 @pytest.mark.parametrize(
     ("mode", "backend", "kills", "seed"),
     [
-        ("thread", "hashmap", 1, 0),
-        pytest.param("process", "rocksdb", 3, 1, marks=pytest.mark.full),
-        pytest.param("thread", "rocksdb", 3, 2, marks=pytest.mark.full),
-        pytest.param("process", "hashmap", 20, 3, marks=pytest.mark.full),
+        ("thread", "hashmap", 3, 0),
+        pytest.param("process", "rocksdb", 5, 1, marks=pytest.mark.full),
+        pytest.param("thread", "rocksdb", 5, 2, marks=pytest.mark.full),
+        pytest.param("process", "hashmap", 7, 3, marks=pytest.mark.full),
     ],
 )
 def test_a_killed_job_gives_the_batch_answer(tmp_path: Path, mode: str, backend: str, kills: int, seed: int) -> None:
-    tables = _write(tmp_path)
+    files = kills * MOST // 2 + MOST  # of a side: what all killed jobs may begin, and more than one of them besides
+    tables = _write(tmp_path, files)
     draw = random.Random(seed)
     for number in range(kills):
-        begun = len(_splits(tmp_path))
-        job = _start(tmp_path, mode, 1 + number % 2, backend, _last_checkpoint(tmp_path))
-        _kill_after(job, tmp_path, begun + draw.randint(3, 2 * FILES // kills + 3))
+        splits = len(_splits(tmp_path)) + draw.randint(2, MOST)
+        job = _start(tmp_path, mode, 1 + number % 2, backend, _last_checkpoint(tmp_path), splits)
+        _kill_after(job, tmp_path, splits)
     last = _start(tmp_path, mode, 2, backend, _last_checkpoint(tmp_path))
     assert last.wait(timeout=600) == 0, (tmp_path / "job.log").read_text()[-3000:]
     expected = local_join(tables["left"], tables["right"], **runpy.run_path(str(JOB))["JOIN"]).to_pylist()
     assert _finished_lines(tmp_path) == Counter(repr(list(row.values())) for row in expected)
     read = Counter(_splits(tmp_path))
-    assert len(read) == 2 * FILES
+    assert len(read) == 2 * files
     assert max(read.values()) > 1, "no kill came between two checkpoints"

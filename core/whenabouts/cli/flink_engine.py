@@ -14,9 +14,6 @@ from whenabouts.core.local import Outcome
 from whenabouts.core.protocol import Query
 from whenabouts.flink_plugin import check_environment
 
-BUCKETS = 32
-"""Into how many parts keys are split, on any machine: more than cores, so that they share the work evenly."""
-
 
 def run_on_flink(query: Query, inputs: Sequence[Input], *, stream: bool) -> Outcome:
     """Run a query over the inputs' tables, one file each, and collect all that it gave.
@@ -24,6 +21,7 @@ def run_on_flink(query: Query, inputs: Sequence[Input], *, stream: bool) -> Outc
     Raises: EngineError WA-3001 or WA-3002 where Flink cannot run here; what Flink raises passes through.
     """
     check_environment()
+    from whenabouts.flink_plugin.api import BUCKETS
     from whenabouts.flink_plugin.harness import FlinkHarness
 
     run = FlinkHarness().open(query, Variant(streaming=stream, parallelism=BUCKETS))

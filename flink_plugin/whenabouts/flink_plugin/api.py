@@ -41,8 +41,9 @@ BUCKETS = 8
 again when a job is restored with another one. Each has a step for every block, which costs as much as thousands of rows
 do: not more than needed."""
 
-LOW_LATENCY_BUCKETS = 4
-"""Buckets where `max_latency` is given: each has a step for every bundle, however few rows are in it."""
+LOW_LATENCY_BUCKETS = 2
+"""Buckets where `max_latency` is given: each has a step for every bundle, however few rows are in it. A constant for
+the same reason."""
 
 _TAG_NAMES = {OUTPUT: "output", REJECTED: "rejects", COUNTS: "counts"}
 
@@ -131,10 +132,11 @@ def timing_join(
     (`whenabouts.core.deduplication`). `payloads`: how rows are read that hold records as bytes, as those of Kafka do
     (`whenabouts.core.payloads`). `name` begins the uid of every operator: two joins in a job need two.
 
-    `max_latency`: how long a row may wait for others, by the clock on the wall, on its way through the query: half
-    of it in bundles, a quarter in a lazy strategy; a quarter is left for Flink's exchanges and the work itself. Without
-    it rows wait half a second at most for each bundle on their way. With it `buckets` is 4 unless given. QueryError
-    WA-2141 where it cannot be kept.
+    `max_latency`: how long a row may take through the query, by the clock on the wall. Rows wait for others in bundles
+    for two fifths of it, and no bundle waits for another; the rest is for Flink's exchanges and the work itself. (Of
+    `Blocks` a lazy strategy may let rows wait for a fifth.) Without it rows wait half a second at most for each bundle
+    on their way. With it `buckets` is 2 unless given: say more where more than two tasks are to work. QueryError WA-2141
+    where it cannot be kept.
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. Modes that
@@ -232,7 +234,8 @@ def hosted(
     _check(query, inputs, buckets, watermarks)
     env = environment_of(inputs[0])
     embedded, table_out = threads(env), isinstance(inputs[0], Table)
-    latency = Latency.of(max_latency, hops=hops(threads=embedded, table_out=table_out))
+    gathered = not any(isinstance(source, Blocks) for source in inputs)
+    latency = Latency.of(max_latency, hops=hops(threads=embedded, table_out=table_out), gathered=gathered)
     if all(isinstance(source, Blocks) for source in inputs):
         require_latency(env, latency)
     else:

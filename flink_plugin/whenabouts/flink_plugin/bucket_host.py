@@ -23,6 +23,7 @@ from whenabouts.core.stores import DictStore
 from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock
 from whenabouts.flink_plugin.counting import GroupCounts
 from whenabouts.flink_plugin.own_thread import runner
+from whenabouts.flink_plugin.segment_cache import SegmentCache
 from whenabouts.flink_plugin.worker_imports import import_numba
 
 _HEADER = struct.Struct("<iq")
@@ -66,8 +67,10 @@ class BucketFunction(KeyedProcessFunction):
     """Runs the operator of each bucket; knows no kind of operator."""
 
     def __init__(self, hosting: Hosting, max_latency_ms: int | None = None) -> None:
+        """`max_latency_ms`: how long rows may wait by the clock; 0: not at all, each element is the block."""
         self._hosting = hosting
         self._max_latency_ms = max_latency_ms
+        self._demand = Demand.FLUSH if max_latency_ms == 0 else Demand.NOTHING
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
@@ -76,6 +79,7 @@ class BucketFunction(KeyedProcessFunction):
         self._kept = runtime_context.get_list_state(ListStateDescriptor("rows", binary()))
         self._book = runtime_context.get_state(ValueStateDescriptor("book", binary()))
         self._store = MapStateStore(self._segments)
+        self._cache = SegmentCache()
         import_numba()
         self._runner = runner()
         self._operator = self._runner.run(self._hosting.operator)
@@ -96,7 +100,8 @@ class BucketFunction(KeyedProcessFunction):
             return
         book = self._book_of(ctx)
         if self._hosting.streaming:
-            yield from self._stream_step([packed], Clock(ctx.timer_service().current_watermark()), book, ctx)
+            clock = Clock(ctx.timer_service().current_watermark())
+            yield from self._stream_step([packed], clock, book, ctx, self._demand)
         else:
             self._kept.add(_HEADER.pack(kind, rows) + packed[2])
 
@@ -116,24 +121,26 @@ class BucketFunction(KeyedProcessFunction):
     def _stream_step(
         self, packed: list[Blob], clock: Clock, book: dict[str, Any], ctx: Any, demand: Demand = Demand.NOTHING
     ) -> Out:
-        clock = clock.at_least(book["watermark_ms"])
-        wanted, tagged = self._step(self._store, packed, clock.us, demand)
+        clock, bucket = clock.at_least(book["watermark_ms"]), ctx.get_current_key()
+        wanted, tagged = self._step(self._store, self._cache, bucket, packed, clock.us, demand)
         book = book | {"watermark_ms": clock.ms}
         self._set_timers(book, clock.timer_ms(wanted.timer_us), wanted.rows_waiting, ctx)
-        yield from self._counted(tagged, ctx.get_current_key())
+        yield from self._counted(tagged, bucket)
 
     def _end(self, clock: Clock, ctx: Any) -> Out:
         """Everything that is still to come from this bucket; nothing of it stays."""
+        bucket = ctx.get_current_key()
         if self._hosting.streaming:
-            _, tagged = self._step(self._store, [], clock.us, Demand.END)
+            _, tagged = self._step(self._store, self._cache, bucket, [], clock.us, Demand.END)
         else:
             kept = [(*_HEADER.unpack_from(data), data[_HEADER.size :]) for data in self._kept.get()]
             kept.sort(key=itemgetter(0))  # inputs in the query's order: which came first is a race between tasks
-            _, tagged = self._step(DictStore(), kept, NO_WATERMARK, Demand.END)
+            _, tagged = self._step(DictStore(), SegmentCache(), bucket, kept, NO_WATERMARK, Demand.END)
         self._segments.clear()
+        self._cache.forget(bucket)
         self._kept.clear()
         self._book.clear()
-        yield from self._counted(tagged, ctx.get_current_key())
+        yield from self._counted(tagged, bucket)
 
     def _counted(self, tagged: list[TaggedBlob], bucket: int | None = None) -> list[TaggedBlob]:
         """What is going out, when its counts are in Flink's metrics. `bucket`: that of a step of the operator."""
@@ -142,7 +149,13 @@ class BucketFunction(KeyedProcessFunction):
         return tagged
 
     def _step(
-        self, store: SegmentStore, packed: list[Blob], watermark_us: int, demand: Demand
+        self,
+        store: SegmentStore,
+        cache: SegmentCache,
+        bucket: int,
+        packed: list[Blob],
+        watermark_us: int,
+        demand: Demand,
     ) -> tuple[Wanted, list[TaggedBlob]]:
         """One step of the operator: what it wants, and what it gave.
 
@@ -154,7 +167,7 @@ class BucketFunction(KeyedProcessFunction):
             step = self._hosting.step(self._operator, segments, arrived, watermark_us, demand)
             return Wanted(step.timer_us, step.rows_waiting), self._tagged(step, arrived)
 
-        return self._runner.step(work, store)
+        return self._runner.step(work, store, cache, bucket)
 
     def _arrived(self, packed: list[Blob]) -> Arrived:
         arrived = Arrived()

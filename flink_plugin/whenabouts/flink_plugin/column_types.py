@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyflink.common import Instant, Types
-from pyflink.common.typeinfo import LocalTimeTypeInfo, RowTypeInfo, TypeInformation
+from pyflink.common.typeinfo import ExternalTypeInfo, LocalTimeTypeInfo, RowTypeInfo, TypeInformation
 from pyflink.table import DataTypes
 from pyflink.table import types as table_types
 from pyflink.table.types import DataType
@@ -66,6 +66,8 @@ def arrow_schema_of_table(names: list[str], types: list[DataType]) -> pa.Schema:
 
 def arrow_schema_of_rows(type_: TypeInformation) -> pa.Schema:
     """The Arrow schema of a DataStream of named rows. Raises InputError WA-1002 for what it lacks."""
+    if isinstance(type_, ExternalTypeInfo):  # of a stream that was a Table
+        type_ = type_._type_info
     if not isinstance(type_, RowTypeInfo):
         raise InputError(
             Code.WRONG_TYPE,

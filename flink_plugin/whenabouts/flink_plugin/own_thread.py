@@ -2,21 +2,26 @@
 
 In Flink's thread mode Python code is called in threads of the JVM. There `PyGILState_Ensure` never returns, so that
 whatever asks for it hangs: pyarrow where it makes arrays, a numba kernel that is given arrays. In a thread of Python's
-own everything runs as everywhere. State belongs to the JVM's thread: what a step reads is fetched there, and what it
-writes is applied there when it is done.
+own everything runs as everywhere. State belongs to the JVM's thread: what a step reads for the first time is fetched
+there, and what it writes is applied there when it is done (`segment_cache`).
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from whenabouts.core.protocol import SegmentStore
+from whenabouts.flink_plugin.segment_cache import CachedStore, Segment, SegmentCache
 
 T = TypeVar("T")
-Segment = tuple[int, int]
+
+SWITCH_SECONDS = 0.001
+"""How long Python may keep a thread waiting for another one, at most. All tasks of a JVM share one Python, and each row
+is handed over a few times: at Python's own 5 ms these add up to what an eager query may take."""
 
 
 class Runner(Protocol):
@@ -25,8 +30,8 @@ class Runner(Protocol):
     def run(self, work: Callable[[], T]) -> T:
         """What `work` gives or raises."""
 
-    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore) -> T:
-        """What `work` gives or raises for a store."""
+    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
+        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
 
     def stop(self) -> None:
         """Nothing will be run any more."""
@@ -45,9 +50,12 @@ class Here:
         """What `work` gives or raises."""
         return work()
 
-    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore) -> T:
-        """What `work` gives or raises for a store."""
-        return work(store)
+    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
+        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
+        cached = CachedStore(lambda segment: store.get(*segment), cache, bucket)
+        given = work(cached)
+        cached.apply(store)
+        return given
 
     def stop(self) -> None:
         """Nothing to stop."""
@@ -61,12 +69,13 @@ class OwnThread:
     >>> def step(segments):
     ...     segments.put(0, 1, b"new")
     ...     return segments.get(0, 1)
-    >>> thread.step(step, store), store.get(0, 1), thread.run(threading.active_count) > 1
+    >>> thread.step(step, store, SegmentCache(), 7), store.get(0, 1), thread.run(threading.active_count) > 1
     (b'new', b'new', True)
     >>> thread.stop()
     """
 
     def __init__(self) -> None:
+        sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
         self._to: SimpleQueue[Any] = SimpleQueue()
         self._back: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         threading.Thread(target=self._serve, name="whenabouts", daemon=True).start()
@@ -75,11 +84,11 @@ class OwnThread:
         """What `work` gives or raises."""
         return self._answer(work, None)
 
-    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore) -> T:
-        """What `work` gives or raises for a store; its writes are applied if it does not fail."""
-        overlay = _Overlay(self._fetch)
-        given = self._answer(lambda: work(overlay), store)
-        overlay.apply(store)
+    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
+        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
+        cached = CachedStore(self._fetch, cache, bucket)
+        given = self._answer(lambda: work(cached), store)
+        cached.apply(store)
         return given
 
     def stop(self) -> None:
@@ -109,28 +118,3 @@ class OwnThread:
                 self._back.put(("done", work()))
             except BaseException as error:  # whatever it is, it belongs to the caller
                 self._back.put(("failed", error))
-
-
-class _Overlay:
-    """A `SegmentStore` that keeps writes back until `apply`."""
-
-    def __init__(self, fetch: Callable[[Segment], bytes | None]) -> None:
-        self._fetch = fetch
-        self._written: dict[Segment, bytes | None] = {}
-
-    def get(self, input: int, slot: int) -> bytes | None:
-        segment = (input, slot)
-        return self._written[segment] if segment in self._written else self._fetch(segment)
-
-    def put(self, input: int, slot: int, data: bytes) -> None:
-        self._written[input, slot] = data
-
-    def delete(self, input: int, slot: int) -> None:
-        self._written[input, slot] = None
-
-    def apply(self, store: SegmentStore) -> None:
-        for (input, slot), data in self._written.items():
-            if data is None:
-                store.delete(input, slot)
-            else:
-                store.put(input, slot, data)

@@ -24,6 +24,9 @@ WAIT_MS = 250
 """How long a bundle is at most, unless `max_latency` asks for less. Less would cost steps of few rows, more nothing but
 time: where rows come fast enough to matter, a bundle is full before."""
 
+SHARE = 5
+"""What part of `max_latency` the bundles on a row's way last together, and what part rows wait in the operator."""
+
 BUFFER_SHARE = 20
 """What part of `max_latency` a network buffer may wait before it goes out."""
 
@@ -45,10 +48,11 @@ class Latency:
     """How `max_latency` is spent (None: no bound): `bundle_ms` in each bundle, `operator_ms` waiting in the operator,
     `buffer_ms` in a network buffer.
 
-    A bundle can last twice as long as Flink was told: a clock with that period ends it, but only if it is as old.
+    A bundle can last twice as long as Flink was told: a clock with that period ends it, but only if it is as old. Rows
+    that were gathered in one wait no more: the bundle is the block of the lazy strategies.
 
-    >>> Latency.of("100 ms", hops=1), Latency.of("100 ms", hops=5)
-    (Latency(bundle_ms=25, operator_ms=25, buffer_ms=5), Latency(bundle_ms=5, operator_ms=25, buffer_ms=5))
+    >>> Latency.of("100 ms", hops=1), Latency.of("100 ms", hops=5, gathered=False)
+    (Latency(bundle_ms=20, operator_ms=0, buffer_ms=5), Latency(bundle_ms=4, operator_ms=20, buffer_ms=5))
     """
 
     bundle_ms: int
@@ -56,21 +60,24 @@ class Latency:
     buffer_ms: int | None
 
     @staticmethod
-    def of(max_latency: Duration | None, *, hops: int) -> Latency:
-        """Half of it for bundles, a quarter for the operator; the rest is for buffers and for the work itself.
+    def of(max_latency: Duration | None, *, hops: int, gathered: bool = True) -> Latency:
+        """Two fifths for bundles, a fifth for the operator unless all rows come from bundles of ours (`gathered`).
+
+        The rest is for buffers and for the work itself.
 
         Raises QueryError WA-2141 where less than a millisecond, which is Flink's least, would be left for a bundle.
         """
         if max_latency is None:
             return Latency(WAIT_MS, None, None)
         ms = parse_non_negative(max_latency, name="max_latency") // 1000
-        if ms < 4 * hops:
+        if ms < SHARE * hops:
             raise QueryError(
                 Code.LATENCY_NOT_KEPT,
                 f"max_latency is {ms} ms",
-                f"rows are gathered before they are joined: give {4 * hops} ms or more, or leave it out",
+                f"rows are gathered before they are joined: give {SHARE * hops} ms or more, or leave it out",
             )
-        return Latency(min(WAIT_MS, ms // (4 * hops)), ms // 4, ms // BUFFER_SHARE)
+        fifth = ms // SHARE
+        return Latency(min(WAIT_MS, fifth // hops), 0 if gathered else fifth, ms // BUFFER_SHARE)
 
 
 def threads(env: StreamExecutionEnvironment) -> bool:
