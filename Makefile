@@ -14,10 +14,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each: Spark is done with them before the JVM's second compiler would pay.
 test test-full test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo test test-fast test-full test-cluster test-newest lint bench bench-full lock wheel clean
+.PHONY: help demo test test-fast test-full test-cluster test-cluster-full test-newest lint bench bench-full lock wheel clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 	@echo "PYTHON=... names the Python (3.11 to 3.13) to make the environments with."
 
 demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark stream, as a Spark batch and locally
@@ -35,8 +35,11 @@ test-full: lint ## Every test there is
 
 # The operators are the same on every Spark; what can differ is how it hosts them.
 NEWEST_LAWS := "test_replay_source or test_connect or test_sql or test_batch or test_streaming or test_packing or test_environment or restart or accounting or late_rows or event_time or end_of_input or oracle_runs"
-test-cluster: .venv/ready ## Kafka to Kafka on clusters of both engines whose workers, leaders and broker are killed (Docker, or Maven)
-	@$(WITH_JAVA) $(BIN)/pytest -m "cluster and not full" tests/cluster
+test-cluster: .venv/ready ## Kafka to Kafka on clusters of both engines whose workers, leaders and broker are killed (Maven, or Docker)
+	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/pytest -m "cluster and not full" $(TWO_AT_ONCE) tests/cluster
+
+test-cluster-full: .venv/ready ## The same with 200,000 rows a side and a minute of silence: half an hour
+	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/pytest -m cluster $(TWO_AT_ONCE) tests/cluster
 
 test-newest: .venv-newest/ready ## The Spark adapter, and the laws about hosting, on the newest Spark, in .venv-newest
 	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" -k $(NEWEST_LAWS) tests/spark conformance/whenabouts/conformance

@@ -2,6 +2,7 @@
 # java.sh: print the home of a Java 17 or later, which Spark needs; install one where there is none and the system's
 # package manager may be used, else say what to install. Everything but the home goes to stderr.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 home_if_fits() { # the home of a java executable, if it is 17 or later
     local settings version
@@ -24,26 +25,12 @@ find_home() {
     return 1
 }
 
-as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
-}
-
-first_that_installs() { # COMMAND... -- PACKAGE...: distributions carry different versions of Java
-    local command=()
-    while [ "$1" != -- ]; do command+=("$1") && shift; done
-    shift
-    local package
-    for package in "$@"; do
-        echo "Trying to install $package ..." >&2
-        if "${command[@]}" "$package" >&2; then return; fi
-    done
-    return 1
-}
+. .ci/packages.sh
 
 install_java() {
     if command -v brew >/dev/null; then
         first_that_installs brew install -- openjdk@17
-    elif [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
+    elif ! may_install; then
         return 1
     elif command -v apt-get >/dev/null; then
         as_root apt-get update -qq >&2 || true # one unreachable source of packages is no reason to give up

@@ -1,9 +1,9 @@
-"""Two Kafka topics joined on Flink: pairs to a third topic, what nobody could use to a fourth, each row once.
+"""Topics joined and coalesced on Flink: results to two more topics, what nobody could use to a third, each row once.
 
     flink run -pyexec python -pyclientexec python -C file:///PATH/TO/flink-sql-connector-kafka-5.0.0-2.2.jar \\
         -py examples/kafka_flink.py localhost:9092
 
-Topics and columns are those of `kafka_spark.py`. What is written becomes visible, to consumers with
+Topics, columns and results are those of `kafka_spark.py`. What is written becomes visible, to consumers with
 `isolation.level=read_committed`, with each checkpoint.
 """
 
@@ -14,13 +14,24 @@ import sys
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
 
-from whenabouts.core import Interval, JsonPayload, Lateness, within
-from whenabouts.flink_plugin import rejects, timing_join
+from whenabouts.core import AvroPayload, Interval, JsonPayload, Lateness, within
+from whenabouts.flink_plugin import coalesce, rejects, timing_join
 from whenabouts.flink_plugin.kafka import read_topic, topic_sink
 
-EVENT = JsonPayload(
-    {"id": "int64", "region": "string", "t_min": "int64", "t_max": "int64"}, received="timestamp", max_ahead="1 day"
-)
+SEISMIC = JsonPayload(
+    {"id": "int64", "region": "string", "t_min": "int64", "t_max": "int64", "level": "int64"},
+    received="timestamp", max_ahead="1 day",
+)  # fmt: skip
+ACOUSTIC = AvroPayload(
+    {
+        "type": "record", "name": "acoustic",
+        "fields": [
+            {"name": "id", "type": "long"}, {"name": "region", "type": "string"},
+            {"name": "t_min", "type": "long"}, {"name": "t_max", "type": ["null", "long"]},
+        ],
+    },
+    received="timestamp", max_ahead="1 day",
+)  # fmt: skip
 
 
 def main(brokers: str) -> None:
@@ -28,19 +39,25 @@ def main(brokers: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.enable_checkpointing(1000)
     tables = StreamTableEnvironment.create(env)
+    seismic, acoustic = (read_topic(tables, brokers, topic, lateness="5 s") for topic in ("seismic", "acoustic"))
     pairs = timing_join(
-        read_topic(tables, brokers, "seismic", lateness="5 s"), read_topic(tables, brokers, "acoustic", lateness="5 s"),
-        on="region", watermarks="inputs",
-        payloads=EVENT, dedupe="id",  # a producer that is not idempotent sends again what was not acknowledged
+        seismic, acoustic, on="region", watermarks="inputs",
+        payloads={"left": SEISMIC, "right": ACOUSTIC},
+        dedupe="id",  # a producer that is not idempotent sends again what was not acknowledged
         left_time=Interval("t_min", "t_max", max_uncertainty="500 ms"),
         right_time=Interval("t_min", "t_max", max_uncertainty="2 s"),
         condition=within("2 s", confidence=0.6),
         lateness=Lateness(left="5 s", right="5 s"),
     )  # fmt: skip
-    refused = rejects(pairs)
+    levels = coalesce(
+        seismic, payloads=SEISMIC, time="t_max", group="region", values="level", lateness="5 s", watermarks="inputs"
+    )
     out = tables.create_statement_set()
-    out.add_insert(topic_sink(pairs, brokers, "pairs", key=("id_left", "id_right")), pairs)
-    out.add_insert(topic_sink(refused, brokers, "dead-letters"), refused)
+    for name, rows, key in (("pairs", pairs, ("id_left", "id_right")), ("levels", levels, ("region", "valid_from"))):
+        out.add_insert(topic_sink(rows, brokers, name, key=key), rows)
+        refused = rejects(rows)
+        own = {"sink.transactional-id-prefix": f"dead-letters-of-{name}"}
+        out.add_insert(topic_sink(refused, brokers, "dead-letters", **own), refused)
     out.execute()
 
 

@@ -1,110 +1,129 @@
-"""The Kafka examples as they stand, on real brokers and clusters whose parts die, against brute force."""
+"""The Kafka examples as they stand, on real brokers and clusters whose parts die, against brute force.
+
+All tests of an engine write to one running job, one scene after the other.
+"""
 
 from __future__ import annotations
 
 import os
 import random
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from infra.broker import Broker, running_broker
-from infra.events import POISON, events, expected, written
+from infra.broker import Broker
+from infra.events import LATENESS, PARTITIONS, POISON, SECOND, written
 from infra.jars import NotFetchedError
-from infra.jobs import Job, running_job
-from infra.topics import Written, committed, create_topics, produce
+from infra.jobs import run_alone
+from infra.streams import Stream, running_stream
+from whenabouts.core import Interval, Lateness, within
+from whenabouts.core.state_forecast import forecast_state
+from whenabouts.core.timing_join import TimingJoin
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
-PAIRS, DEAD = "pairs", "dead-letters"
+ENGINES = ["spark", "flink"]
+ROWS_A_STEP = 5000
+"""That the example for Spark takes of a topic at most."""
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
+def _require(engine: str) -> None:
+    pytest.importorskip("pyspark" if engine == "spark" else "pyflink")
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def stream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
+    _require(request.param)
     try:
-        with running_broker(tmp_path / "kafka") as here:
-            create_topics(here.address, "seismic", "acoustic", PAIRS, DEAD)
-            yield here
+        with running_stream(request.param, tmp_path_factory.mktemp(request.param)) as running:
+            yield running
     except NotFetchedError as missing:
         pytest.skip(str(missing))
 
 
-class Found:
-    """What has come out so far."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[Any, dict[str, Any]]] = []
-        self.dead: Counter[tuple[str, str]] = Counter()
-
-    def pairs(self) -> Counter[tuple[int, int]]:
-        return Counter((row["id_left"], row["id_right"]) for _, row in self.rows)
-
-
-def _read_until(address: str, pairs: int, dead: int, job: Job, *, seconds: float) -> Found:
-    """Reads until all that is expected has come out, and then until nothing more comes."""
-    found, deadline, quiet = Found(), time.monotonic() + seconds, 0
-    with committed(address, PAIRS) as rows, committed(address, DEAD) as letters:
-        while quiet < 4:
-            assert time.monotonic() < deadline, f"{len(found.pairs())} of {pairs}, {found.dead}\n{job.told()}"
-            more, refused = rows(1), letters(0.5)
-            found.rows += more
-            found.dead.update((row["input"], row["code"]) for _, row in refused)
-            complete = len(found.pairs()) >= pairs and len(found.dead) >= dead
-            quiet = quiet + 1 if complete and not (more or refused) else 0
-    return found
+def _forecast(left: float, right: float, every: str) -> float:
+    """Rows that the join of the examples holds at so many rows a second, taken in so often."""
+    timed = [Interval("t_min", "t_max", max_uncertainty=longest) for longest in ("500 ms", "2 s")]
+    late = f"{LATENESS // SECOND} s"
+    query = TimingJoin(
+        on="region", left_time=timed[0], right_time=timed[1], condition=within("2 s", confidence=0.6),
+        lateness=Lateness(left=late, right=late),
+    )  # fmt: skip
+    schema = pa.schema({"region": pa.string(), "t_min": pa.int64(), "t_max": pa.int64()})
+    return sum(each.rows for each in forecast_state(query, [schema, schema], [left, right], every=every).values())
 
 
-def _paced(records: list[Written], seconds: float) -> Iterator[Written]:
-    begun = time.monotonic()
-    for number, record in enumerate(records):
-        ahead = begun + seconds * number / len(records) - time.monotonic()
-        if ahead > 0.01:
-            time.sleep(ahead)
-        yield record
+def test_a_skewed_backlog_is_taken_in(stream: Stream) -> None:
+    """It waits when the job starts: one region has half of all rows, and one side ten times those of the other."""
+    rows, seconds = {"seismic": 10_000, "acoustic": 1_000}, 400
+    stream.write(written(stream.scene(rows, seconds=seconds, regions=20, hot=0.5), twice=0.02))
+    stream.check()
+    stream.wait_for(lambda: stream.told("rows_in")[-1:] == [len(stream.records())])
+    assert stream.told("rows_rejected")[-1] == 0
+    step = seconds * ROWS_A_STEP / rows["seismic"] if stream.engine == "spark" else seconds  # Flink takes what it gets
+    ahead = rows["acoustic"] + 2 * (20 + PARTITIONS)  # the side with few rows is taken in at once
+    assert max(stream.told("state_rows")) <= 1.2 * _forecast(rows["seismic"] / seconds, 0.001, f"{step} s") + ahead
 
 
-@pytest.mark.parametrize("engine", ["spark", "flink"])
+def test_poison_goes_to_the_dead_letters_and_the_job_goes_on(stream: Stream) -> None:
+    stream.write(written(stream.scene({"seismic": 500, "acoustic": 500}, seconds=50, regions=5), poisoned=True))
+    stream.check()
+    poison = stream.poison()
+    assert len(poison) >= 2 * len(POISON)
+    stream.wait_for(lambda: stream.told("rows_rejected")[-1:] == [len(poison)])
+
+
+@pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=pytest.mark.full)])
+def test_a_side_that_is_silent_for_a_minute_holds_rows_and_loses_none(stream: Stream, seconds: int) -> None:
+    """`seconds`: how long that is on the wall; on the clock of events it is a minute and more."""
+    rows = {"seismic": 3000, "acoustic": 300}
+    records = list(written(stream.scene(rows, seconds=60, regions=50), twice=0.02))
+    before = len(stream.job.metrics())
+    stream.write([record for record in records if record.topic == "seismic"], seconds=seconds)
+    stream.wait_for(lambda: max(stream.told("state_rows", since=before), default=0) >= rows["seismic"])
+    assert max(stream.told("state_rows", since=before)) <= 1.2 * _forecast(rows["seismic"] / 60, 1, "100 s")
+    stream.write(record for record in records if record.topic == "acoustic")
+    stream.check()
+    spoken = len(stream.job.metrics())
+    stream.write(written(stream.scene({"seismic": 50, "acoustic": 50}, seconds=10, regions=5)))
+    stream.check()
+    stream.wait_for(lambda: min(stream.told("state_rows", since=spoken), default=rows["seismic"]) <= 750)
+
+
+@pytest.mark.parametrize("rows", [2000, pytest.param(200_000, marks=pytest.mark.full)])
 def test_exactly_once_while_worker_leader_and_broker_are_killed(
-    engine: str, broker: Broker, tmp_path: Path, request: pytest.FixtureRequest
+    stream: Stream, rows: int, request: pytest.FixtureRequest
 ) -> None:
-    """A producer that repeats itself, poison in between: what is committed is the brute-force answer, and the poison is
-    among the dead letters with its codes. Flink's sink gives each row once; of Spark's, which is at least once, the key
-    tells repeats, which are equal."""
-    pytest.importorskip("pyspark" if engine == "spark" else "pyflink")
-    rows = int(os.environ.get("WHENABOUTS_CLUSTER_ROWS", "10000"))
+    """A producer repeats itself, with poison in between; each kind is killed once, at a moment and in an order that
+    WHENABOUTS_CLUSTER_SEED draws."""
     seed = int(os.environ.get("WHENABOUTS_CLUSTER_SEED", random.SystemRandom().randrange(10**6)))
     request.node.add_report_section("setup", "seed", f"WHENABOUTS_CLUSTER_SEED={seed}")
     draw = random.Random(seed)
-    tables = events(rows, regions=rows // 100, per_second=200, seed=seed)
-    wanted = expected(tables)
-    records = list(written(tables, twice=0.02, seed=seed))
-    seconds = 20 + rows / 2000
-    with running_job(engine, tmp_path, broker.address) as job:
-        writing = threading.Thread(target=produce, args=(broker.address, _paced(records, seconds)))
-        writing.start()
-        kills: list[Callable[[], None]] = [job.kill_worker, job.kill_leader, lambda: _restart(broker)]
-        draw.shuffle(kills)
+    events = stream.scene(
+        dict.fromkeys(("seismic", "acoustic"), rows), seconds=rows / 200, regions=max(rows // 100, 200)
+    )
+    seconds = 12 + rows / 1000
+    kills: list[Callable[[], None]] = [
+        lambda: stream.job.kill_worker(), lambda: stream.job.kill_leader(), lambda: _restart(stream.broker)
+    ]  # fmt: skip
+    draw.shuffle(kills)
+    with stream.writing(written(events, twice=0.02, poisoned=True), seconds=seconds):
         for kill in kills:
-            time.sleep(draw.uniform(0.5, 1) * seconds / 4)
+            time.sleep(draw.uniform(0.3, 1) * seconds / 4)
             kill()
-        writing.join()
-        found = _read_until(broker.address, len(wanted), 2 * len(POISON), job, seconds=240)
-    by_key: dict[str, dict[str, Any]] = {}
-    for key, row in found.rows:
-        assert key == {"id_left": row["id_left"], "id_right": row["id_right"]}
-        assert by_key.setdefault(str(key), row) == row
-    assert Counter(set(found.pairs())) == wanted
-    if engine == "flink":
-        assert found.pairs() == wanted
-        assert found.dead == Counter((side, code) for side in ("left", "right") for code in POISON)
-    assert set(found.dead) == {(side, code) for side in ("left", "right") for code in POISON}
+    stream.check()
 
 
 def _restart(broker: Broker) -> None:
     broker.kill()
     broker.start()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_broker_that_is_away_is_a_clear_error(engine: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    _require(engine)
+    done = run_alone(engine, "localhost:1", str(tmp_path_factory.mktemp("checkpoints")))
+    assert done.returncode == 1
+    assert "WA-3041: no broker answers at localhost:1" in done.stderr

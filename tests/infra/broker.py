@@ -11,7 +11,7 @@ from typing import Protocol
 
 from infra.docker import has_docker
 from infra.jars import jars
-from infra.processes import Server, free_port, listens, wait_for
+from infra.processes import YOUNG, Server, free_port, listens, wait_for
 
 CONFIG = """
 process.roles=broker,controller
@@ -53,7 +53,7 @@ class LocalBroker:
         self.address = f"localhost:{self._port}"
         config = folder / "server.properties"
         config.write_text(CONFIG.format(port=self._port, controller=free_port(), folder=folder), encoding="utf-8")
-        java = ["java", "-Xmx512m", "-cp", f"{jars()}/*"]
+        java = ["java", "-Xmx512m", YOUNG, "-cp", f"{jars()}/*"]
         java[0] = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         cluster = "MkU3OEVBNTcwNTJENDM2Qk"
         format_ = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]

@@ -2,53 +2,84 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 
 from infra.topics import Written
 from whenabouts.core import Interval, within
-from whenabouts.core.local import timing_join
+from whenabouts.core.local import coalesce, timing_join
 
 SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
 CENTURY = 5_000_000_000 * SECOND
 LATENESS = 5 * SECOND
 LONGEST = {"seismic": SECOND // 2, "acoustic": 2 * SECOND}
-POISON = {
-    "WA-1051": b"no json",
-    "WA-1004": json.dumps({"id": -1, "region": "r0", "t_min": BEGIN + 9, "t_max": BEGIN}).encode(),
-    "WA-1003": json.dumps({"id": -2, "region": "r0", "t_min": BEGIN}).encode(),
-    "WA-1052": json.dumps({"id": -3, "region": "r0", "t_min": CENTURY, "t_max": CENTURY}).encode(),
-}
-"""By the code with which it is to be refused."""
+PARTITIONS = 2
+ACOUSTIC: Any = fastavro.parse_schema(
+    {
+        "type": "record", "name": "acoustic",
+        "fields": [
+            {"name": "id", "type": "long"}, {"name": "region", "type": "string"},
+            {"name": "t_min", "type": "long"}, {"name": "t_max", "type": ["null", "long"]},
+        ],
+    }
+)  # fmt: skip
+"""How the examples have it."""
+
+Refused = Counter[tuple[str, str]]
+"""How many rows of an input have been refused with a code."""
 
 
-def events(rows: int, *, regions: int, per_second: float, seed: int) -> dict[str, pa.Table]:
-    """`rows` of each topic, in the order of their times."""
+@dataclass(frozen=True)
+class Scene:
+    """What happens in a stretch of time: the rows of both topics. It ends with a silence and a row of each region, and
+    after another silence, so that time has passed these, with ticks in each partition."""
+
+    tables: Mapping[str, pa.Table]
+    ends_us: int
+
+
+def scene(
+    rows: Mapping[str, int], *, seconds: float, regions: int, number: int, begin_us: int = BEGIN, hot: float = 0.0
+) -> Scene:
+    """A number of rows of each topic in so many seconds, of which the share `hot` is of one region.
+
+    `number`: of the scene; it makes levels and ids that no other one has, and draws.
+    """
+    first, span = number * 10_000_000, int(seconds * SECOND)
+    quiet, tick = (begin_us + span + each * SECOND for each in (20, 40))
     tables = {}
     for at, (topic, longest) in enumerate(LONGEST.items()):
-        draw = np.random.default_rng([seed, at])
-        t_max = BEGIN + np.sort(draw.integers(0, int(rows / per_second * SECOND), rows))
-        tables[topic] = pa.table(
-            {
-                "id": np.arange(rows),
-                "region": pa.array([f"r{each}" for each in draw.integers(0, regions, rows)]),
-                "t_min": t_max - draw.integers(0, longest + 1, rows),
-                "t_max": t_max,
-            }
-        )
-    return tables
+        draw, n = np.random.default_rng([number, at]), rows[topic]
+        t_max = begin_us + np.sort(draw.choice(span, n, replace=False))  # no two readings of a region at one instant
+        region = np.where(draw.random(n) < hot, 0, draw.integers(0, regions, n))
+        t_max = np.concatenate([t_max, np.full(regions, quiet), tick + np.arange(PARTITIONS)])
+        names = [*(f"r{each}" for each in region), *(f"r{each}" for each in range(regions)), *["tick"] * PARTITIONS]
+        columns = {
+            "id": first + np.arange(len(t_max)),
+            "region": pa.array(names),
+            "t_min": t_max - draw.integers(0, longest + 1, len(t_max)),
+            "t_max": t_max,
+        }
+        if topic == "seismic":
+            columns["level"] = np.concatenate([number * 10 + draw.integers(0, 3, n), [number * 10 + 3] * (regions + 2)])
+        tables[topic] = pa.table(columns)
+    return Scene(tables, tick)
 
 
-def expected(tables: dict[str, pa.Table]) -> Counter[tuple[int, int]]:
+def expected_pairs(scenes: Sequence[Scene]) -> Counter[tuple[int, int]]:
     """The pairs that the examples are to find."""
     pairs = timing_join(
-        tables["seismic"], tables["acoustic"], on="region",
+        *(pa.concat_tables(scene.tables[topic] for scene in scenes) for topic in LONGEST),
+        on="region",
         left_time=Interval("t_min", "t_max", max_uncertainty="500 ms"),
         right_time=Interval("t_min", "t_max", max_uncertainty="2 s"),
         condition=within("2 s", confidence=0.6),
@@ -56,24 +87,77 @@ def expected(tables: dict[str, pa.Table]) -> Counter[tuple[int, int]]:
     return Counter(zip(pairs["id_left"].to_pylist(), pairs["id_right"].to_pylist(), strict=True))
 
 
-def written(tables: dict[str, pa.Table], *, twice: float, seed: int) -> Iterator[Written]:
-    """Records in the order of writing: a row comes up to half of its lateness after its time, a part of them again
-    right behind, and poison in between."""
-    draw = np.random.default_rng(seed)
+def expected_levels(scenes: Sequence[Scene]) -> Counter[tuple[Any, ...]]:
+    """The rows of coalesced levels that time has passed: region, level, from, to and number."""
+    rows = pa.concat_tables(scene.tables["seismic"] for scene in scenes)
+    runs = coalesce(rows, time="t_max", group="region", values="level").to_pylist()
+    passed = scenes[-1].ends_us - LATENESS
+    last = {run["region"]: run["valid_from"] for run in sorted(runs, key=lambda run: run["valid_from"])}
+    done = (run for run in runs if run["valid_to"] <= passed and run["valid_from"] != last[run["region"]])
+    return Counter(level_of(run) for run in done)
+
+
+def level_of(run: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A row of coalesced levels."""
+    return tuple(run[name] for name in ("region", "level", "valid_from", "valid_to", "n"))
+
+
+POISON = ("WA-1051", "WA-1051", "WA-1004", "WA-1003", "WA-1052")
+"""The codes with which each topic's poison is to be refused."""
+
+
+def poison(topic: str, now_us: int) -> list[bytes]:
+    """Records that nobody can use, one for each of `POISON`: no record, one of another schema, a reversed interval, no
+    time, and a century ahead."""
+    row = {"id": -1, "region": "nowhere", "t_min": now_us, "t_max": now_us, "level": -1}
+    return [
+        b"no record",
+        json.dumps(row | {"id": "seven"}).encode(),
+        _record(topic, row | {"t_min": now_us + 9}),
+        _record(topic, row | {"t_max": None}),
+        _record(topic, row | {"t_min": CENTURY, "t_max": CENTURY}),
+    ]
+
+
+def refused(found: Iterable[tuple[str, str]]) -> Refused:
+    """The dead letters of poison that was found in topics, as (topic, code). Coalescing looks at one end of a time: it
+    takes a reversed one."""
+    letters: Refused = Counter()
+    for topic, code in found:
+        letters["left" if topic == "seismic" else "right", code] += 1
+        if topic == "seismic" and code != "WA-1004":
+            letters["events", code] += 1
+    return letters
+
+
+def written(scene: Scene, *, twice: float = 0.0, poisoned: bool = False) -> Iterator[Written]:
+    """Records in the order of writing: a row comes up to a quarter of its lateness after its time, a part of them
+    again right behind, and poison in between."""
     order: list[tuple[float, str, dict[str, Any]]] = []
-    for topic, table in tables.items():
-        delay = draw.uniform(0, LATENESS / 2, table.num_rows)
+    for at, (topic, table) in enumerate(scene.tables.items()):
+        draw = np.random.default_rng(at)
+        delay = draw.uniform(0, LATENESS / 4, table.num_rows)
         again = draw.random(table.num_rows) < twice
         for row, late, repeat in zip(table.to_pylist(), delay, again, strict=True):
             order.append((row["t_max"] + late, topic, row))
             if repeat:
                 order.append((row["t_max"] + late + 1, topic, row))
     order.sort(key=lambda each: each[0])
-    poison = [(topic, value) for topic in tables for value in POISON.values()]
-    places = set(np.linspace(0, len(order) - 1, len(poison)).astype(int).tolist())
+    places = np.linspace(len(order) * 0.1, len(order) * 0.6, len(POISON)).astype(int).tolist() if poisoned else []
     for place, (at_us, topic, row) in enumerate(order):
         at_ms = int(at_us // 1000)
         if place in places:
-            bad, value = poison.pop()
-            yield Written(bad, value, place, at_ms)
-        yield Written(topic, json.dumps(row).encode(), row["id"], at_ms)
+            number = places.index(place)
+            for bad in scene.tables:
+                value, code = poison(bad, int(at_us))[number], POISON[number].encode()
+                yield Written(bad, value, place % PARTITIONS, at_ms, key=code)
+        yield Written(topic, _record(topic, row), row["id"] % PARTITIONS, at_ms)
+
+
+def _record(topic: str, row: Mapping[str, Any]) -> bytes:
+    """As the topic has it."""
+    if topic == "seismic":
+        return json.dumps(row).encode()
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, ACOUSTIC, dict(row))
+    return stream.getvalue()

@@ -15,7 +15,8 @@ from typing import Any
 import pyflink
 import yaml
 
-from infra.processes import Server, free_port, wait_for
+from infra.machines import Part, machine
+from infra.processes import YOUNG, free_port, installed, wait_for
 
 HOME = Path(pyflink.__path__[0])
 
@@ -25,6 +26,7 @@ class FlinkCluster:
 
     def __init__(self, folder: Path, *, task_managers: int = 2, options: dict[str, Any] | None = None) -> None:
         self.folder, self.rest_port, self._task_managers = folder, free_port(), task_managers
+        self._machine = machine("pyflink")
         for name in ("conf", "logs"):
             (folder / name).mkdir(parents=True)
         for shipped in (HOME / "conf").iterdir():
@@ -34,6 +36,7 @@ class FlinkCluster:
         conf["jobmanager"]["memory"]["process"]["size"] = "1024m"
         conf["taskmanager"]["memory"]["process"]["size"] = "1400m"
         conf["taskmanager"]["numberOfTaskSlots"] = 1
+        conf["env"]["java"]["opts"]["all"] += f" {YOUNG}"
         conf.setdefault("rest", {}).update({"port": self.rest_port, "bind-port": self.rest_port})
         for group, values in (options or {}).items():
             conf.setdefault(group, {}).update(values)
@@ -41,16 +44,15 @@ class FlinkCluster:
         self.job_manager = self._server("jobmanager", "jobmanager")
         self.task_managers = [self._server("taskmanager", f"taskmanager-{n}") for n in range(task_managers)]
 
-    def _server(self, script: str, name: str) -> Server:
-        command = [str(HOME / "bin" / f"{script}.sh"), "start-foreground"]
-        return Server(command, self.folder, name=name, env=self.environment)
+    def _server(self, script: str, name: str) -> Part:
+        command = [str(self._machine.packages / "pyflink" / "bin" / f"{script}.sh"), "start-foreground"]
+        return self._machine.launch(command, self.folder, name=name, env=self._environment)
 
     @property
-    def environment(self) -> dict[str, str]:
-        """What Flink's scripts go by; whenabouts is not on the path of anything they start."""
-        plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    def _environment(self) -> dict[str, str]:
+        """What Flink's scripts go by. Only jobs say where whenabouts is."""
         own = {"FLINK_CONF_DIR": str(self.folder / "conf"), "FLINK_LOG_DIR": str(self.folder / "logs")}
-        return plain | own | {"HOME": str(self.folder), "TMPDIR": str(self.folder)}
+        return own | {"HOME": str(self.folder), "TMPDIR": str(self.folder), "PYTHONPATH": ""}
 
     def start(self) -> None:
         """Start what is not running, and wait until all slots are there."""
@@ -74,16 +76,19 @@ class FlinkCluster:
         with urllib.request.urlopen(f"http://localhost:{self.rest_port}{path}", timeout=10) as answer:
             return json.load(answer)
 
-    def run(self, job: Path, *arguments: str, shipped: str, more: Sequence[str] = (), **conf: str) -> str:
-        """`flink run` of a job of parallelism 2, whose Python has Flink, and whenabouts from `shipped` alone.
+    def run(self, job: Path, *arguments: str, shipped: str | None = None, more: Sequence[str] = (), **conf: str) -> str:
+        """`flink run` of a job of parallelism 2, whose Python has whenabouts from `shipped` alone, or (None) installed.
 
         `more`: of the command line; `conf`: options, `__` for a dot and `_` for a dash. Returns what it printed.
         """
+        roots = os.pathsep.join(installed())
+        environment = os.environ | self._environment | ({} if shipped else {"PYTHONPATH": roots})
         options = [f"-D{name.replace('__', '.').replace('_', '-')}={value}" for name, value in conf.items()]
-        python = ["-pyexec", sys.executable, "-pyclientexec", sys.executable, "-pyfs", shipped]
+        brings = ["-pyfs", shipped] if shipped else [f"-Dpython.pythonpath={roots}"]
+        python = ["-pyexec", self._machine.python, "-pyclientexec", sys.executable, *brings]
         flink = [str(HOME / "bin" / "flink"), "run", "-p", "2", *options, *more, *python, "-py", str(job), *arguments]
         done = subprocess.run(
-            flink, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=480, check=False
+            flink, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=480, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr[-1000:]
         return done.stdout

@@ -6,11 +6,17 @@ import hashlib
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from infra.docker import has_docker
+
 POM = Path(__file__).with_name("pom.xml")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "whenabouts-tests"
+
+
+PATIENCE_S = 300
 
 
 class NotFetchedError(Exception):
@@ -22,15 +28,29 @@ def jars() -> Path:
     """The folder with all archives. Raises NotFetchedError."""
     folder = CACHE / hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
     if not folder.exists():
-        if shutil.which("mvn") is None:
-            raise NotFetchedError("neither Docker nor Maven (Debian: apt-get install maven) is here")
         half = folder.with_name(f"{folder.name}.{os.getpid()}")
-        command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={half}"]
-        fetched = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-        if fetched.returncode:
-            raise NotFetchedError(f"Maven could not fetch: {fetched.stdout.strip().splitlines()[:1]}")
-        half.rename(folder)
+        _fetch(half)
+        with suppress(OSError):  # another process may have been here before
+            half.rename(folder)
     return folder
+
+
+def _fetch(folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        if not has_docker():
+            raise NotFetchedError("neither Docker nor Maven (Debian: apt-get install maven) is here")
+        from infra.containers import fetch
+
+        if fetch(POM, folder):
+            raise NotFetchedError("Maven, in a container, could not fetch")
+        return
+    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    try:
+        fetched = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        raise NotFetchedError(f"Maven has not fetched in {PATIENCE_S} s") from None
+    if fetched.returncode:
+        raise NotFetchedError(f"Maven could not fetch: {fetched.stdout.strip().splitlines()[:1]}")
 
 
 def of_spark() -> list[Path]:

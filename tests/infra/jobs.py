@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from infra.jars import of_flink, of_spark
 from infra.processes import Server, wait_for
-from whenabouts.core.shipping import archive
+from whenabouts.core.metrics import REJECTED, ROWS_IN, state_rows
 
 if TYPE_CHECKING:  # either engine may be missing
     from infra.flink_cluster import FlinkCluster
     from infra.spark_cluster import SparkCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+STATE = "state_rows"
 
 
 class Job(Protocol):
@@ -31,6 +35,10 @@ class Job(Protocol):
     def kill_leader(self) -> None:
         """kill -9 what leads the job (driver, job manager), and start the job again."""
 
+    def metrics(self) -> list[dict[str, int]]:
+        """What the engine has told of the join, the latest last: `rows_in` and `rows_rejected` so far, and `state_rows`
+        of both sides. (Spark tells it of the buckets that a step came to, Flink of each time that it is asked.)"""
+
     def told(self) -> str:
         """What its logs say."""
 
@@ -41,8 +49,8 @@ class SparkJob:
     def __init__(self, folder: Path, cluster: SparkCluster, brokers: str) -> None:
         self._cluster = cluster
         self._application: Server = cluster.application(
-            EXAMPLES / "kafka_spark.py", brokers, str(folder / "checkpoints"), shipped=archive(folder),
-            jars=of_spark(), spark__sql__shuffle__partitions="2",
+            EXAMPLES / "kafka_spark.py", brokers, str(folder / "checkpoints"), jars=of_spark(),
+            spark__sql__shuffle__partitions="2", spark__ui__enabled="false", spark__log__level="WARN",
         )  # fmt: skip
 
     def start(self) -> None:
@@ -63,9 +71,22 @@ class SparkJob:
         """End the application."""
         self._application.stop()
 
+    def metrics(self) -> list[dict[str, int]]:
+        """Of each micro-batch, as `PrintProgress` has written them."""
+        found, total = [], dict.fromkeys((ROWS_IN, REJECTED), 0)
+        for line in self._application.log.read_text(errors="replace").splitlines():
+            if said := _OF_A_STEP.match(line):
+                rows_in, rejected, held = (int(number.replace(",", "")) for number in said.groups())
+                total = {ROWS_IN: total[ROWS_IN] + rows_in, REJECTED: total[REJECTED] + rejected}
+                found.append(total | {STATE: held})
+        return found
+
     def told(self) -> str:
         """Logs of all parts."""
         return self._cluster.told()
+
+
+_OF_A_STEP = re.compile(r"pairs \d+: ([\d,]+) rows in, .* out, ([\d,]+) rejected, .* state ([\d,]+) rows,")
 
 
 class FlinkJob:
@@ -73,8 +94,8 @@ class FlinkJob:
     submitted again, from its last checkpoint."""
 
     def __init__(self, folder: Path, cluster: FlinkCluster, brokers: str) -> None:
-        self._cluster, self._brokers, self._shipped = cluster, brokers, archive(folder)
-        self._checkpoints = folder / "checkpoints"
+        self._cluster, self._brokers, self._checkpoints = cluster, brokers, folder / "checkpoints"
+        self._told: list[dict[str, int]] = []
 
     def start(self) -> None:
         """Submit the job."""
@@ -82,7 +103,7 @@ class FlinkJob:
         again = [] if done is None else ["-s", done.parent.as_uri()]
         (jar,) = of_flink()
         self._cluster.run(
-            EXAMPLES / "kafka_flink.py", self._brokers, shipped=self._shipped, more=["-d", "-C", jar.as_uri(), *again],
+            EXAMPLES / "kafka_flink.py", self._brokers, more=["-d", "-C", jar.as_uri(), *again],
             execution__checkpointing__dir=self._checkpoints.as_uri(), execution__checkpointing__storage="filesystem",
             execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
             restart_strategy__type="fixed-delay", restart_strategy__fixed_delay__attempts="1000",
@@ -102,6 +123,29 @@ class FlinkJob:
 
     def stop(self) -> None:
         """It ends with its cluster."""
+
+    def metrics(self) -> list[dict[str, int]]:
+        """Of each time that this was asked for; nothing comes from a job that starts."""
+        found: dict[str, int] = {}
+        wanted = (ROWS_IN, REJECTED, state_rows("left"), state_rows("right"))
+        try:
+            for job in self._cluster.rest("/jobs")["jobs"]:
+                for vertex in self._cluster.rest(f"/jobs/{job['id']}")["vertices"]:
+                    found |= self._counts(f"/jobs/{job['id']}/vertices/{vertex['id']}/subtasks/metrics", wanted)
+        except OSError:
+            return self._told
+        if ROWS_IN in found:
+            held = found.get(state_rows("left"), 0) + found.get(state_rows("right"), 0)  # Flink tells no zeros
+            self._told.append({ROWS_IN: found[ROWS_IN], REJECTED: found.get(REJECTED, 0), STATE: held})
+        return self._told
+
+    def _counts(self, where: str, wanted: tuple[str, ...]) -> dict[str, int]:
+        """Those of the join, summed over its subtasks; Flink writes the operator in front of a name."""
+        told = (each["id"] for each in self._cluster.rest(where))
+        names = {name: name.rpartition(".")[2] for name in told if name.startswith("timing-join.")}
+        ours = ",".join(name for name, plain in names.items() if plain in wanted)
+        found = self._cluster.rest(f"{where}?get={ours}") if ours else []
+        return {names[each["id"]]: int(each["sum"]) for each in found}
 
     def told(self) -> str:
         """Logs of all parts."""
@@ -124,8 +168,23 @@ def running_job(engine: str, folder: Path, brokers: str) -> Iterator[Job]:
     else:
         from infra.flink_cluster import running_flink
 
-        with running_flink(folder / "flink") as flink:
+        with running_flink(folder / "flink", options=OFTEN) as flink:
             flink_job = FlinkJob(folder, flink, brokers)
             flink_job.start()
             wait_for(lambda: bool(flink.rest("/jobs")["jobs"]), seconds=60, told=flink.told)
             yield flink_job
+
+
+OFTEN = {
+    "metrics": {"fetcher": {"update-interval": "500 ms"}},
+    "heartbeat": {"interval": "1 s"},
+}
+"""Flink looks for what is gone every ten seconds, and asks as often for metrics."""
+
+
+def run_alone(engine: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The example of an engine as a plain script, without a cluster."""
+    script = EXAMPLES / f"kafka_{engine}.py"
+    return subprocess.run(
+        [sys.executable, str(script), *arguments], capture_output=True, text=True, timeout=300, check=False
+    )

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import whenabouts
+
+YOUNG = "-XX:TieredStopAtLevel=1"
+"""For JVMs that a test starts: they are done before the second compiler would pay."""
 
 
 class Server:
-    """One process with all that it starts; started again, it has the same command, folder and log."""
+    """One process with all that it starts; started again, it has the same command, folder and log. `env`: added to that
+    of this process."""
 
     def __init__(
         self, command: Sequence[str], folder: Path, *, name: str, env: Mapping[str, str] | None = None
     ) -> None:
         self._command, self._folder, self.name = list(command), folder, name
-        self._env = dict(os.environ if env is None else env)
+        self._env = os.environ | dict(env or {})
         self.log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,12 +84,18 @@ def wait_for(what: Callable[[], bool], *, seconds: float, told: Callable[[], str
         time.sleep(0.1)
 
 
+def installed() -> list[str]:
+    """Where Python finds whenabouts: a machine of a cluster has it installed, with its kernels compiled."""
+    return [str(Path(folder).parent) for folder in whenabouts.__path__]
+
+
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as asked:
-        asked.bind(("localhost", 0))
-        port: int = asked.getsockname()[1]
-        return port
+    """A port that nobody listens on, and that no connection is given: a server that was killed finds it free."""
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with socket.socket() as asked, suppress(OSError):
+            asked.bind(("localhost", port))
+            return port
+    raise OSError("no port is free")
 
 
 def listens(port: int) -> bool:

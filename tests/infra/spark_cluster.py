@@ -13,17 +13,20 @@ from typing import Any
 
 import pyspark
 
-from infra.processes import Server, free_port, wait_for
+from infra.machines import Part, machine
+from infra.processes import YOUNG, Server, free_port, installed, wait_for
 
 HOME = Path(pyspark.__path__[0])
 
 
 class SparkCluster:
-    """Where a cluster is, and how applications get to it. Its workers have a core each, and not whenabouts."""
+    """Where a cluster is, and how applications get to it. Its workers have a core each, and what is installed here; the
+    driver runs in a process of this machine."""
 
     def __init__(self, folder: Path, *, workers: int = 2) -> None:
         folder.mkdir(parents=True)
         self.folder, port, self._ui = folder, free_port(), free_port()
+        self._machine = machine("pyspark")
         self.address = f"spark://localhost:{port}"
         master = ["--host", "localhost", "--port", str(port), "--webui-port", str(self._ui)]
         self.master = self._server("org.apache.spark.deploy.master.Master", *master, name="master")
@@ -35,12 +38,15 @@ class SparkCluster:
             for n in range(workers)
         ]  # fmt: skip
 
-    def _server(self, main: str, *arguments: str, name: str) -> Server:
-        return Server([str(HOME / "bin" / "spark-class"), main, *arguments], self.folder, name=name, env=self._plain())
+    def _server(self, main: str, *arguments: str, name: str) -> Part:
+        home = self._machine.packages / "pyspark"
+        own = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": self._machine.python}
+        command = [str(home / "bin" / "spark-class"), main, *arguments]
+        return self._machine.launch(command, self.folder, name=name, env=self._environment() | own)
 
-    def _plain(self) -> dict[str, str]:
-        plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        return plain | {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m"}
+    def _environment(self) -> dict[str, str]:
+        young = {"SPARK_DAEMON_JAVA_OPTS": YOUNG, "SPARK_SUBMIT_OPTS": YOUNG}
+        return {"SPARK_DAEMON_MEMORY": "256m", "PYTHONPATH": os.pathsep.join(installed())} | young
 
     def start(self) -> None:
         """Start what is not running, and wait until all workers are there."""
@@ -61,21 +67,16 @@ class SparkCluster:
         logs = [*self.folder.glob("*.log"), *self.folder.glob("work-*/*/*/stderr")]
         return "\n".join(f"== {path}\n{path.read_text(errors='replace')[-1500:]}" for path in logs)
 
-    def application(
-        self, script: Path, *arguments: str, shipped: str, jars: Sequence[Path] = (), **conf: str
-    ) -> Server:
-        """`spark-submit` of an application, whose Python has whenabouts from `shipped` alone; not started yet. (Python
-        that Spark's driver starts by itself looks at PYTHONPATH, and not at --py-files.)
-
-        `conf`: of Spark, `__` for a dot.
-        """
+    def application(self, script: Path, *arguments: str, jars: Sequence[Path] = (), **conf: str) -> Server:
+        """`spark-submit` of an application; not started yet. `conf`: of Spark, `__` for a dot."""
+        conf = {"spark__executor__extraJavaOptions": YOUNG} | conf
         options = [each for name, value in conf.items() for each in ("--conf", f"{name.replace('__', '.')}={value}")]
         more = ["--jars", ",".join(map(str, jars))] if jars else []
         submit = [str(HOME / "bin" / "spark-submit"), "--master", self.address, "--executor-memory", "1g"]
-        command = [*submit, "--driver-memory", "1g", *options, *more, "--py-files", shipped, str(script), *arguments]
-        return Server(
-            command, self.folder, name=f"application-{script.stem}", env=self._plain() | {"PYTHONPATH": shipped}
-        )
+        command = [*submit, "--driver-memory", "1g", *options, *more, str(script), *arguments]
+        python = {"PYSPARK_PYTHON": self._machine.python, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        env = self._environment() | {"SPARK_HOME": str(HOME)} | python
+        return Server(command, self.folder, name=f"application-{script.stem}", env=env)
 
     def _alive(self) -> int:
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import NamedTuple
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 QUIET = {"logger": logging.getLogger("kafka"), "log_level": 2}
@@ -30,38 +30,63 @@ class Written(NamedTuple):
     value: bytes
     partition: int
     at_ms: int
+    key: bytes | None = None
 
 
-def produce(address: str, records: Iterable[Written], *, partitions: int = 2) -> None:
-    """Write records in order, and wait until the broker has all of it, however long it is away."""
+TOGETHER_MS = 2000
+"""How far records that are under way at once are apart in time: with their own delay it must stay in the lateness."""
+
+
+def produce(address: str, records: Iterable[Written]) -> None:
+    """Write records in order, and wait until the broker has all of it, however long it is away.
+
+    A record is sent once all that are two seconds older have arrived: however slowly a partition is written, no other
+    one is further ahead, so that no load and no outage makes rows late.
+    """
     producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "message.timeout.ms": 0, **QUIET})
-    for topic, value, partition, at_ms in records:
-        while True:
-            try:
-                producer.produce(topic, value, partition=partition % partitions, timestamp=at_ms)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    while producer.flush(10):
-        continue
+    for _, together in groupby(records, key=lambda record: record.at_ms // TOGETHER_MS):
+        for topic, value, partition, at_ms, key in together:
+            while True:
+                try:
+                    producer.produce(topic, value, key, partition=partition, timestamp=at_ms)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        while producer.flush(10):
+            continue
 
 
 @contextmanager
-def committed(address: str, topic: str) -> Iterator[Callable[[float], list[tuple[Any, dict[str, Any]]]]]:
-    """Reads a topic from its beginning: each call gives what was committed since the last one, as (key, row)."""
+def committed(address: str, *topics: str) -> Iterator[Callable[[float], list[Message]]]:
+    """Reads topics from their beginning: each call gives what was committed since the last one."""
     consumer = Consumer(
         {
-            "bootstrap.servers": address, "group.id": f"reads-{topic}", "auto.offset.reset": "earliest",
+            "bootstrap.servers": address, "group.id": f"reads-{'-'.join(topics)}", "auto.offset.reset": "earliest",
             "isolation.level": "read_committed", "enable.auto.commit": False, **QUIET,
         }
     )  # fmt: skip
-    consumer.subscribe([topic])
-
-    def read(seconds: float) -> list[tuple[Any, dict[str, Any]]]:
-        found = [message for message in consumer.consume(10_000, seconds) if message.error() is None]
-        return [(message.key() and json.loads(message.key()), json.loads(message.value())) for message in found]
-
+    consumer.subscribe(list(topics))
     try:
-        yield read
+        yield lambda seconds: [each for each in consumer.consume(10_000, seconds) if each.error() is None]
+    finally:
+        consumer.close()
+
+
+def read_all(address: str, *topics: str) -> list[Message]:
+    """All records that topics, which no transaction writes to, hold now."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "reads-all", **QUIET})
+    try:
+        described = consumer.list_topics(timeout=60).topics
+        parts = [
+            TopicPartition(topic, number, OFFSET_BEGINNING)
+            for topic in topics
+            for number in described[topic].partitions
+        ]
+        consumer.assign(parts)
+        missing = sum(high - low for low, high in (consumer.get_watermark_offsets(part, timeout=60) for part in parts))
+        found: list[Message] = []
+        while len(found) < missing:
+            found += [each for each in consumer.consume(10_000, 1.0) if each.error() is None]
+        return found
     finally:
         consumer.close()

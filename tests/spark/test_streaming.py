@@ -97,7 +97,7 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
     assert [observed(p)["state_rows_left"] for p in query.recentProgress][:3] == [1, 2, 2]
     third = query.recentProgress[2]
     told = line(third, observed(third))
-    assert "4 rows in, 1 out, 2 rejected, 2 of them late, state 0.0 MB, watermark " in told
+    assert "4 rows in, 1 out, 2 rejected, 2 of them late, state 4 rows, 0.0 MB, watermark " in told
     for _ in range(300):  # Spark tells its listeners in its own time
         if printed.getvalue().count("\n") == 3:
             break

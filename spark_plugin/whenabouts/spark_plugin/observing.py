@@ -78,12 +78,15 @@ class PrintProgress(StreamingQueryListener):
 
 def line(progress: StreamingQueryProgress, counts: Counter[str]) -> str:
     """What `PrintProgress` prints."""
-    held = sum(value for name, value in counts.items() if name.startswith(metrics.state_bytes("")))
+    rows, held = (
+        sum(value for name, value in counts.items() if name.startswith(kind))
+        for kind in (metrics.state_rows(""), metrics.state_bytes(""))
+    )
     parts = [
         f"{progress.name or 'query'} {progress.batchId}: {counts[metrics.ROWS_IN]:,} rows in",
         f"{counts[metrics.MATCHED]:,} out",
         f"{counts[metrics.REJECTED]:,} rejected, {counts[metrics.LATE]:,} of them late",
-        f"state {held / 1e6:,.1f} MB",
+        f"state {rows:,} rows, {held / 1e6:,.1f} MB",
     ]
     lag = _lag_s(progress.eventTime)
     return ", ".join(parts if lag is None else [*parts, f"watermark {lag:,.1f} s behind"])
