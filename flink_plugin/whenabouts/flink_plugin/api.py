@@ -135,8 +135,8 @@ def timing_join(
     `max_latency`: how long a row may take through the query, by the clock on the wall. Rows wait for others in bundles
     for two fifths of it, and no bundle waits for another; the rest is for Flink's exchanges and the work itself. (Of
     `Blocks` a lazy strategy may let rows wait for a fifth.) Without it rows wait half a second at most for each bundle
-    on their way. With it `buckets` is 2 unless given: say more where more than two tasks are to work. QueryError WA-2141
-    where it cannot be kept.
+    on their way. With it `buckets` is 2 unless given: say more where more than two tasks are to work. QueryError
+    WA-2141 where it cannot be kept.
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. Modes that
