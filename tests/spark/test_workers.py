@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import whenabouts.core
+from whenabouts.core.kernels import KERNELS
 from whenabouts.spark_plugin import workers
 from whenabouts.spark_plugin.sessions import WORKER_DAEMON
-from whenabouts.spark_plugin.worker_daemon import KERNELS
 
 
 class Knot:

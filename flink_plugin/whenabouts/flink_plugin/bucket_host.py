@@ -18,6 +18,7 @@ from pyflink.datastream.state import ListStateDescriptor, MapStateDescriptor, Va
 
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.hosting import COUNTS, REJECTS, Arrived, Hosting, read_counts, tagged_rows
+from whenabouts.core.kernels import load_kernels
 from whenabouts.core.protocol import NO_WATERMARK, Demand, SegmentStore, Step
 from whenabouts.core.stores import DictStore
 from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock
@@ -82,6 +83,8 @@ class BucketFunction(KeyedProcessFunction):
         self._cache = SegmentCache()
         import_numba()
         self._runner = runner()
+        if self._max_latency_ms is not None:
+            self._runner.run(load_kernels)  # Flink lets rows come when all tasks are open: none waits for this
         self._operator = self._runner.run(self._hosting.operator)
         self._inputs = self._hosting.query.inputs
         self._metrics = GroupCounts(runtime_context.get_metrics_group(), self._inputs)

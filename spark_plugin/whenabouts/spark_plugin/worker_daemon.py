@@ -9,36 +9,15 @@ on the machines of the workers; `local_session` sets it.
 from __future__ import annotations
 
 import gc
-from importlib import import_module
 
 import pandas  # noqa: F401  # as the next: workers need it
 from pyspark import daemon
 
 import whenabouts.spark_plugin.api  # noqa: F401
-
-KERNELS = (
-    "aggregate_kernels",
-    "anchored_ranges",
-    "coalescing_kernels",
-    "combinations",
-    "confidence_bounds",
-    "gather",
-    "keep_best",
-    "moving_join_kernels",
-    "moving_kernels",
-    "ordered_chunks",
-    "pair_fill",
-    "regions",
-    "row_order",
-    "satisfaction_probability",
-    "shape_probability",
-    "shape_thresholds",
-)
-"""The modules of `whenabouts.core` that hold compiled code."""
+from whenabouts.core.kernels import load_kernels
 
 if __name__ == "__main__":
-    for name in KERNELS:
-        import_module(f"whenabouts.core.{name}")
+    load_kernels()
     gc.collect()
     gc.freeze()  # a worker's collections leave what is loaded alone, so that its pages stay shared
     daemon.manager()  # type: ignore[no-untyped-call,unused-ignore]  # not typed before Spark 4.3
