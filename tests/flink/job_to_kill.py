@@ -32,6 +32,8 @@ JOIN = {
     "lateness": Lateness(left="2s", right="2s"),
 }
 
+PATIENCE_S = 600
+
 
 class ReadAndTell(ReadSplit):
     """Writes each split that it reads to a log, so that what is read again can be seen.
@@ -45,7 +47,10 @@ class ReadAndTell(ReadSplit):
         with path.open("a", encoding="utf-8") as log:
             log.write(split + "\n")
         most = int(os.environ["SPLITS"])
+        patience = time.monotonic() + PATIENCE_S
         while most and len(path.read_text(encoding="utf-8").splitlines()) >= most:
+            if time.monotonic() > patience:
+                raise TimeoutError("nobody killed this job")
             time.sleep(0.1)
         yield from super().__call__(split)
 
