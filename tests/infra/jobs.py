@@ -35,6 +35,9 @@ class Job(Protocol):
     def kill_leader(self) -> None:
         """kill -9 what leads the job (driver, job manager), and start the job again."""
 
+    def keep_up(self) -> None:
+        """Start it again if it has ended by itself, as whoever supervises it would."""
+
     def metrics(self) -> list[dict[str, int]]:
         """What the engine has told of the join, the latest last: `rows_in` and `rows_rejected` so far, and `state_rows`
         of both sides. (Spark tells it of the buckets that a step came to, Flink of each time that it is asked.)"""
@@ -66,6 +69,11 @@ class SparkJob:
         """The driver."""
         self._application.kill()
         self._application.start()
+
+    def keep_up(self) -> None:
+        """A driver that starts or looks for new rows while there is no broker gives up after a while."""
+        if not self._application.alive:
+            self._application.start()
 
     def stop(self) -> None:
         """End the application."""
@@ -120,6 +128,9 @@ class FlinkJob:
         self._cluster.job_manager.kill()
         self._cluster.start()
         self.start()
+
+    def keep_up(self) -> None:
+        """Flink does that itself: see the restart strategy."""
 
     def stop(self) -> None:
         """It ends with its cluster."""

@@ -78,6 +78,7 @@ class Stream:
 
     def look(self) -> None:
         """Take in what has come out since the last time, and let the metrics be noted."""
+        self.job.keep_up()
         self.job.metrics()
         for message in self._results(1.0):
             topic, row = message.topic(), json.loads(message.value())
