@@ -32,8 +32,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from latency_plot import draw_waits
 from measuring import RESULTS, SEPARATOR, DisagreementError, Suite
-from process_cpu import cpu_of_tree
+from process_cpu import cpu_of_tree, cpu_since
 from pyflink.common import Row, Types, WatermarkStrategy
 from pyflink.datastream import DataStream, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.datastream.connectors import Sink
@@ -211,8 +212,7 @@ def cpu_of(work: Callable[[], Any]) -> dict[str, float]:
     """CPU-seconds by process while `work` runs."""
     before = cpu_of_tree()
     work()
-    after = cpu_of_tree()
-    return {name: after[name] - before.get(name, 0.0) for name in after}
+    return cpu_since(before)
 
 
 def measure(suite: Suite, names: tuple[str, ...]) -> None:
@@ -272,10 +272,11 @@ PACES = (
 
 def latencies(suite: Suite, seconds: int) -> None:
     """What a pair has waited at 2,000 rows a second of both sides."""
-    measured: dict[str, np.ndarray[Any, Any]] = {}
+    measured: dict[str, tuple[np.ndarray[Any, Any], float | None]] = {}
     told = []
     for pace in PACES:
-        waited = measured[f"{pace.name}, {pace.bound_ms} ms"] = waits(pace, seconds)
+        waited = waits(pace, seconds)
+        measured[f"{pace.name}, {pace.bound_ms} ms"] = waited, pace.bound_ms
         p50, p90, p99 = np.percentile(waited, [50, 90, 99])
         told.append(
             f"{pace.name}, max_latency {pace.bound_ms} ms: p50 {p50:.0f} ms, p90 {p90:.0f} ms, p99 {p99:.0f} ms, "
@@ -285,7 +286,7 @@ def latencies(suite: Suite, seconds: int) -> None:
         for name, ms in (("p50", p50), ("p99", p99), ("greatest", max(waited)), ("max_latency", pace.bound_ms)):
             workload = f"wait at 2,000 rows/s, {pace.name}, {pace.bound_ms} ms"
             suite.record(workload + SEPARATOR + name, [float(ms) / 1000], rows_out=len(waited))
-        draw(measured, RESULTS / PLOT)
+        draw_waits(measured, RESULTS / PLOT)
         suite.finding("Latency on Flink at 2,000 rows a second", "; ".join(told) + ".", plots=[PLOT])
         suite.save()
 
@@ -357,24 +358,6 @@ class Tell(MapFunction):
 
 
 WARM_UP_US = 8_000_000
-
-
-def draw(measured: dict[str, np.ndarray[Any, Any]], file: Path) -> None:
-    """Histograms of the latencies, one below the other, with what was promised."""
-    import matplotlib as mpl
-    from matplotlib import pyplot as plt
-
-    mpl.rcParams["svg.hashsalt"] = "whenabouts"
-    figure, axes = plt.subplots(len(measured), figsize=(7, 1.8 * len(measured)), layout="constrained", squeeze=False)
-    for axis, (name, waited) in zip(axes.flat, measured.items(), strict=True):
-        axis.hist(waited, bins=60, color="tab:blue")
-        bound = float(name.split(", ")[-1].split()[0])
-        axis.axvline(bound, color="black", linestyle="--")
-        axis.set_xlim(0, max(bound, waited.max()) * 1.05)
-        axis.set_title(name, fontsize="medium")
-        axis.set_ylabel("pairs")
-    axes[-1, 0].set_xlabel("ms from the later row's arrival to the pair; dashed: max_latency")
-    figure.savefig(file, metadata={"Date": None})
 
 
 @click.command(help=__doc__)

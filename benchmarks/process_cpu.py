@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_of_tree(root: int | None = None) -> dict[str, float]:
-    """CPU-seconds by command name, of `root` (this process by default) and its descendants."""
+def cpu_of_tree(root: int | None = None, *, without: int | None = None) -> dict[str, float]:
+    """CPU-seconds by command name, of `root` (this process by default) and its descendants; `without` those of one."""
     total: dict[str, float] = {}
+    left_out = _tree(without) if without is not None else {}
     for pid, (name, _, seconds) in _tree(root).items():
+        if pid in left_out:
+            continue
         kind = "driver" if pid == os.getpid() else "JVM" if name == "java" else "workers"
         compiling = _compiling(pid) if kind == "JVM" else 0.0
         for part, spent in ((kind, seconds - compiling), ("JIT", compiling)):
             total[part] = total.get(part, 0.0) + spent
     return total
+
+
+def cpu_since(before: Mapping[str, float], *, without: int | None = None) -> dict[str, float]:
+    """What `cpu_of_tree` tells more than `before`. Processes that have ended take the seconds of their past with them
+    where nobody waited for them: never less than nothing."""
+    now = cpu_of_tree(without=without)
+    return {kind: max(seconds - before.get(kind, 0.0), 0.0) for kind, seconds in now.items()}
 
 
 def pin_tree(cores: set[int], root: int | None = None) -> None:

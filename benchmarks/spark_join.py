@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from measuring import Suite
-from process_cpu import cpu_of_tree, pin_tree
+from process_cpu import cpu_of_tree, cpu_since, pin_tree
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, expr, xxhash64
@@ -221,8 +221,7 @@ def cost_of(rows: int) -> Iterator[Cost]:
     before, started = cpu_of_tree(), time.perf_counter()
     yield cost
     cost.seconds = time.perf_counter() - started
-    # Workers that Spark sends away take the seconds of their past with them: never less than nothing.
-    cost.cpu = {kind: max(seconds - before.get(kind, 0.0), 0.0) for kind, seconds in cpu_of_tree().items()}
+    cost.cpu = cpu_since(before)
 
 
 class Hashes:

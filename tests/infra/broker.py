@@ -60,6 +60,11 @@ class LocalBroker:
         subprocess.run(format_, check=True, capture_output=True, cwd=folder, timeout=120)
         self._server = Server([*java, "kafka.Kafka", str(config)], folder, name="broker")
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._server.pid
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._server.start()

@@ -8,17 +8,19 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 QUIET = {"logger": logging.getLogger("kafka"), "log_level": 2}
 """A broker that is killed on purpose is no news."""
 
 
-def create_topics(address: str, *names: str, partitions: int = 2) -> None:
-    """Make topics, and wait until they are there."""
+def create_topics(address: str, *names: str, partitions: int = 2, **config: str) -> None:
+    """Make topics, and wait until they are there. `config`: theirs, with `_` for the dots."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
-    made = admin.create_topics([NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names])
+    chosen = {name.replace("_", "."): value for name, value in config.items()}
+    topics = [NewTopic(name, num_partitions=partitions, replication_factor=1, config=chosen) for name in names]
+    made = admin.create_topics(topics)
     for done in made.values():
         done.result(30)
 
@@ -73,8 +75,13 @@ def committed(address: str, *topics: str) -> Iterator[Callable[[float], list[Mes
 
 
 def read_all(address: str, *topics: str) -> list[Message]:
-    """All records that topics, which no transaction writes to, hold now."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "reads-all", **QUIET})
+    """All records that topics hold now, of transactions those that are committed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address, "group.id": "reads-all", "isolation.level": "read_committed",
+            "enable.partition.eof": True, **QUIET,
+        }
+    )  # fmt: skip
     try:
         described = consumer.list_topics(timeout=60).topics
         parts = [
@@ -83,10 +90,15 @@ def read_all(address: str, *topics: str) -> list[Message]:
             for number in described[topic].partitions
         ]
         consumer.assign(parts)
-        missing = sum(high - low for low, high in (consumer.get_watermark_offsets(part, timeout=60) for part in parts))
         found: list[Message] = []
-        while len(found) < missing:
-            found += [each for each in consumer.consume(10_000, 1.0) if each.error() is None]
+        ended: set[tuple[str | None, int | None]] = set()
+        while len(ended) < len(parts):
+            for each in consumer.consume(10_000, 1.0):
+                error = each.error()
+                if error is None:
+                    found.append(each)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended.add((each.topic(), each.partition()))
         return found
     finally:
         consumer.close()

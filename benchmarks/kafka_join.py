@@ -1,0 +1,406 @@
+"""Kafka to Kafka: our timing join against the engine's own interval join, on the same topics.
+
+    python benchmarks/kafka_join.py [--engine spark] [--engine flink] [--rows 200000] [--rounds 3] [--no-latency]
+    python benchmarks/kafka_join.py --latency [--seconds 30]
+
+A broker of its own is started (`make test-cluster` fetches it with Maven). Two topics hold records of JSON, 1,000 keys,
+two pairs for each row of the left one; pairs go to a third topic. Contenders take both topics from their beginning to
+their end, in turn, in one JVM of each engine, two tasks on two cores; the first run of each warms up, and the pairs in
+its topic are counted and hashed: all must agree with each other and with the local engine. Ours write dead letters too,
+as the examples do. Spark takes 60,000 records of a topic in a micro-batch. Both joins on Flink write in transactions
+that end with a checkpoint each second. Told are CPU-seconds of a run, its start included, of JVM and Python, without
+those of the broker.
+
+Then latency: each topic gets 1,000 rows a second; what a pair has waited since the later of its rows was given to the
+producer, until the broker has it. Spark starts a micro-batch as soon as the last has ended; on Flink rows wait at most
+100 ms (`eager`, Python in the JVM's threads) or 500 ms (`lazy`, in processes). Sinks are at-least-once there: a pair is
+not kept back until a checkpoint. Of the first seconds, in which engines and kernels start, nothing is told.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+import numpy as np
+import pyarrow as pa
+from latency_plot import draw_waits
+from measuring import RESULTS, SEPARATOR, DisagreementError, Suite, digest_of_columns
+from process_cpu import cpu_of_tree, cpu_since
+
+from whenabouts.core import JsonPayload, Lateness, Point, within
+from whenabouts.core.local import timing_join
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from infra.broker import LocalBroker
+from infra.jars import of_flink, of_spark
+from infra.topics import Written, create_topics, produce, read_all
+
+KEYS, PARTITIONS = 1_000, 2
+STRIDES = {"left": 7919, "right": 104_729}
+"""Row `id` of a side has key `id * stride mod KEYS` and the time of `id` milliseconds."""
+BEGIN_MS = 1_700_000_000_000
+PAYLOAD = JsonPayload({"id": "int64", "k": "int64", "t": "int64"})
+JOIN: Any = {
+    "on": "k",
+    "left_time": Point("t"),
+    "right_time": Point("t"),
+    "condition": within("1 s", confidence=1),
+    "lateness": Lateness("1 s", "1 s"),
+    "probability": False,
+    "payloads": PAYLOAD,
+}
+COLUMNS = ("id_left", "id_right", "t_left", "t_right")
+A_STEP = 60_000
+"""Records of a topic that Spark takes in at once."""
+
+
+def record(side: str, number: int) -> Written:
+    """Row `number` of a side, as its topic has it."""
+    at_ms = BEGIN_MS + number
+    row = {"id": number, "k": number * STRIDES[side] % KEYS, "t": at_ms * 1000}
+    return Written(side, json.dumps(row).encode(), number % PARTITIONS, at_ms)
+
+
+def expected(rows: int) -> tuple[int, int]:
+    """Number and hash of the pairs."""
+    number = np.arange(rows)
+    sides = [
+        pa.table({"id": number, "k": number * stride % KEYS, "t": (BEGIN_MS + number) * 1000})
+        for stride in STRIDES.values()
+    ]
+    batch = {name: value for name, value in JOIN.items() if name not in ("payloads", "lateness")}
+    pairs = timing_join(*sides, **batch)
+    return digest_of_columns([[np.asarray(pairs[name]) for name in COLUMNS]])
+
+
+def written_pairs(address: str, topic: str) -> tuple[int, int]:
+    """Number and hash of the pairs in a topic."""
+    rows = [json.loads(each.value()) for each in read_all(address, topic)]
+    return digest_of_columns([[np.array([row[name] for row in rows], np.int64) for name in COLUMNS]])
+
+
+class Engine(Protocol):
+    """An engine with both contenders and our join at a pace."""
+
+    name: str
+    own: str
+
+    def __init__(self, brokers: str) -> None:
+        """Start it."""
+
+    def ours(self, out: str) -> None:
+        """Our join of what the topics hold, to a topic."""
+
+    def native(self, out: str) -> None:
+        """The engine's own join of the same."""
+
+    def running(self, pace: Pace, out: str) -> AbstractContextManager[None]:
+        """Our join while the block runs, from topics that are written meanwhile."""
+
+    def stop(self) -> None:
+        """End it."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A way to run our join while rows come; `bound`: its `max_latency`."""
+
+    name: str
+    engine: str
+    bound: str | None = None
+    mode: str = "process"
+    strategy: str = "auto"
+
+
+PACES = (
+    Pace("Spark, one micro-batch after the other", "spark"),
+    Pace("Flink, eager, 100 ms", "flink", "100 ms", "thread"),
+    Pace("Flink, lazy, 500 ms", "flink", "500 ms", strategy="lazy"),
+)
+
+
+class Spark:
+    """Two tasks on two cores, state in RocksDB."""
+
+    name, own = "spark", "Spark"
+
+    def __init__(self, brokers: str) -> None:
+        from whenabouts.spark_plugin import local_session
+
+        jars = ",".join(map(str, of_spark()))
+        self._spark, self._brokers = local_session("kafka", spark__jars=jars, spark__driver__memory="3g"), brokers
+
+    def _topics(self, names: tuple[str, ...], **options: str) -> list[Any]:
+        from whenabouts.spark_plugin.kafka import read_topic
+
+        return [read_topic(self._spark, self._brokers, name, **options) for name in names]
+
+    def _writer(self, out: str) -> Callable[..., None]:
+        from whenabouts.spark_plugin.kafka import topic_writer
+
+        write = topic_writer(self._brokers, out)
+        return lambda rows, number: write(rows.select(*COLUMNS), number)
+
+    def _start(self, sides: list[Any], out: str, folder: str, **trigger: Any) -> Any:
+        from whenabouts.spark_plugin import timing_join, write_with_rejects
+        from whenabouts.spark_plugin.kafka import topic_writer
+
+        dead = topic_writer(self._brokers, DEAD)
+        pairs = write_with_rejects(timing_join(*sides, **JOIN), self._writer(out), dead, checkpoint=folder)
+        return (pairs.trigger(**trigger) if trigger else pairs).start()
+
+    def ours(self, out: str) -> None:
+        """With dead letters."""
+        with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+            sides = self._topics(tuple(STRIDES), maxOffsetsPerTrigger=str(A_STEP))
+            self._start(sides, out, folder, availableNow=True).awaitTermination()
+
+    def native(self, out: str) -> None:
+        """As Spark's guide says to write it."""
+        from pyspark.sql.functions import col, expr, from_json, timestamp_micros, unix_micros
+
+        sides = []
+        for side, df in zip(STRIDES, self._topics(tuple(STRIDES), maxOffsetsPerTrigger=str(A_STEP)), strict=True):
+            rows = df.select(from_json(col("value").cast("string"), "id long, k long, t long").alias("row"))
+            timed = rows.select("row.id", "row.k", timestamp_micros("row.t").alias("t"))
+            sides.append(
+                timed.toDF(*(f"{name}_{side}" for name in timed.columns)).withWatermark(f"t_{side}", "1 second")
+            )
+        second = "interval 1 second"
+        near = expr(f"k_left = k_right and t_right between t_left - {second} and t_left + {second}")
+        pairs = sides[0].join(sides[1], near).select(
+            "id_left", "id_right", unix_micros("t_left").alias("t_left"), unix_micros("t_right").alias("t_right")
+        )  # fmt: skip
+        with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+            writer = pairs.writeStream.foreachBatch(self._writer(out)).option("checkpointLocation", folder)
+            writer.trigger(availableNow=True).start().awaitTermination()
+
+    @contextmanager
+    def running(self, pace: Pace, out: str) -> Iterator[None]:
+        """`pace` has no choices here."""
+        with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+            query = self._start(self._topics(paced_topics(pace)), out, folder)
+            try:
+                yield
+            finally:
+                query.stop()
+
+    def stop(self) -> None:
+        """The session."""
+        self._spark.stop()
+
+
+class Flink:
+    """Two slots, a checkpoint each second."""
+
+    name, own = "flink", "Flink"
+
+    def __init__(self, brokers: str) -> None:
+        self._brokers = brokers
+
+    def _tables(self, mode: str = "process", parallelism: int = 2) -> Any:
+        from pyflink.table import StreamTableEnvironment
+
+        from whenabouts.flink_plugin.mini_cluster import local_environment
+
+        (jar,) = of_flink()
+        env = local_environment(parallelism, mode=mode, pipeline__jars=jar.as_uri())
+        env.enable_checkpointing(1000)
+        return StreamTableEnvironment.create(env)
+
+    def _run(self, tables: Any, out: list[tuple[Any, str]], **options: str) -> Any:
+        from whenabouts.flink_plugin.kafka import topic_sink
+
+        statements = tables.create_statement_set()
+        for rows, topic in out:
+            own = {"sink.transactional-id-prefix": f"{topic}-{time.time_ns()}"}
+            statements.add_insert(topic_sink(rows, self._brokers, topic, **own, **options), rows)
+        return statements.execute()
+
+    def _join(self, tables: Any, names: tuple[str, ...], pace: Pace | None = None, **options: str) -> Any:
+        from whenabouts.flink_plugin import timing_join
+        from whenabouts.flink_plugin.kafka import read_topic
+
+        sides = [read_topic(tables, self._brokers, name, lateness="1 s", **options) for name in names]
+        paced = {} if pace is None else {"max_latency": pace.bound, "strategy": pace.strategy, "buckets": 1}
+        return timing_join(*sides, **JOIN, **paced, watermarks="inputs")
+
+    def ours(self, out: str) -> None:
+        """From a Table to a Table, with dead letters."""
+        from whenabouts.flink_plugin import rejects
+
+        tables = self._tables()
+        pairs = self._join(tables, tuple(STRIDES), **BOUNDED)
+        chosen = pairs.select(*(col_(name) for name in COLUMNS))
+        self._run(tables, [(chosen, out), (rejects(pairs), DEAD)]).wait()
+
+    def native(self, out: str) -> None:
+        """SQL as Flink's documentation has it."""
+        tables = self._tables()
+        for side in STRIDES:
+            tables.execute_sql(NATIVE_TABLE.format(side=side, brokers=self._brokers, **{"mode": "latest-offset"}))
+        self._run(tables, [(tables.sql_query(NATIVE), out)]).wait()
+
+    @contextmanager
+    def running(self, pace: Pace, out: str) -> Iterator[None]:
+        """One task, as it is meant for few rows that may not wait."""
+        tables = self._tables(pace.mode, 1)
+        pairs = self._join(tables, paced_topics(pace), pace).select(*(col_(name) for name in COLUMNS))
+        job = self._run(tables, [(pairs, out)], **{"sink.delivery-guarantee": "at-least-once"})
+        try:
+            yield
+        finally:
+            job.get_job_client().cancel().result()
+
+    def stop(self) -> None:
+        """Each job ends its own cluster."""
+
+
+def col_(name: str) -> Any:
+    """A column of Flink."""
+    from pyflink.table.expressions import col
+
+    return col(name)
+
+
+BOUNDED = {"scan.bounded.mode": "latest-offset"}
+NATIVE_TABLE = """
+    CREATE TEMPORARY TABLE {side}_rows (
+        id BIGINT, k BIGINT, t BIGINT, ts AS TO_TIMESTAMP_LTZ(t / 1000, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
+    ) WITH ('connector' = 'kafka', 'properties.bootstrap.servers' = '{brokers}', 'topic' = '{side}', 'format' = 'json',
+            'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = '{mode}')
+"""
+NATIVE = """
+    SELECT l.id AS id_left, r.id AS id_right, l.t AS t_left, r.t AS t_right FROM left_rows AS l JOIN right_rows AS r
+    ON l.k = r.k AND l.ts BETWEEN r.ts - INTERVAL '1' SECOND AND r.ts + INTERVAL '1' SECOND
+"""
+ENGINES: dict[str, type[Engine]] = {"spark": Spark, "flink": Flink}
+DEAD = "dead-letters"
+
+
+def throughput(suite: Suite, engine: Engine, broker: LocalBroker, rows: int) -> None:
+    """Both contenders in turn over the same topics."""
+    runs = {"ours": engine.ours, engine.own: engine.native}
+    wanted, spent = expected(rows), {name: [] for name in runs}
+    for number in range(-1, suite.rounds):
+        for name, run in runs.items():
+            out = f"pairs-{engine.name}-{name}-{number + 1}"
+            create_topics(broker.address, out, partitions=PARTITIONS)
+            before = cpu_of_tree(without=broker.pid)
+            run(out)
+            cost = cpu_since(before, without=broker.pid)
+            if number < 0 and (found := written_pairs(broker.address, out)) != wanted:
+                raise DisagreementError(f"{engine.name}, {name} gave {found}, not {wanted} (pairs, hash)")
+            click.echo(f"{engine.name}, {name}, {'warming up' if number < 0 else f'round {number + 1}'}: {cost}")
+            if number >= 0:
+                spent[name].append(cost)
+    for name, costs in spent.items():
+        parts = {part: statistics.median(cost.get(part, 0.0) for cost in costs) for part in costs[0]}
+        series = f"{engine.name}, {rows:,} rows a side{SEPARATOR}{name}"
+        told = {"rows_in": 2 * rows, "rows_out": wanted[0], "hash": f"{wanted[1]:016x}", **parts}
+        suite.record(series, [sum(cost.values()) for cost in costs], **told)
+
+
+def paced_topics(pace: Pace) -> tuple[str, ...]:
+    """Where the rows of a pace come in."""
+    return tuple(f"{side}-{PACES.index(pace)}" for side in STRIDES)
+
+
+def waits(pace: Pace, engine: Engine, brokers: str, seconds: int) -> np.ndarray[Any, Any]:
+    """Milliseconds of each pair after the warm-up."""
+    topics, out = paced_topics(pace), f"waited-{PACES.index(pace)}"
+    create_topics(brokers, *topics, partitions=1)
+    create_topics(brokers, out, partitions=1, message_timestamp_type="LogAppendTime")
+    with engine.running(pace, out):
+        made = given(brokers, dict(zip(STRIDES, topics, strict=True)), seconds)
+        time.sleep(5)
+    found = [(row["id_left"], row["id_right"], at) for row, at in _timed_pairs(brokers, out)]
+    return np.array([at - max(made["left"][a], made["right"][b]) for a, b, at in found if min(a, b) > 1000 * WARM_UP_S])
+
+
+def _timed_pairs(brokers: str, topic: str) -> Iterator[tuple[dict[str, int], int]]:
+    for each in read_all(brokers, topic):
+        yield json.loads(each.value()), each.timestamp()[1]
+
+
+WARM_UP_S = 15
+
+
+def given(brokers: str, topics: dict[str, str], seconds: int) -> dict[str, list[float]]:
+    """Give the producer a row of each side every millisecond; when each was given, in milliseconds since 1970."""
+    made: dict[str, list[float]] = {side: [] for side in topics}
+
+    def rows() -> Iterator[Written]:
+        begun = time.time()
+        for number in range((WARM_UP_S + seconds) * 1000):
+            if (ahead := begun + number / 1000 - time.time()) > 0:
+                time.sleep(ahead)
+            for side, topic in topics.items():
+                made[side].append(time.time() * 1000)
+                yield record(side, number)._replace(topic=topic, partition=0)
+
+    produce(brokers, rows())
+    return made
+
+
+def latency(suite: Suite, engine: Engine, brokers: str, seconds: int) -> None:
+    """Of all paces of an engine."""
+    measured: dict[str, tuple[np.ndarray[Any, Any], float | None]] = {}
+    told = []
+    for pace in (pace for pace in PACES if pace.engine == engine.name):
+        waited = waits(pace, engine, brokers, seconds)
+        p50, p90, p99 = np.percentile(waited, [50, 90, 99])
+        told.append(
+            f"{pace.name}: p50 {p50:.0f} ms, p90 {p90:.0f} ms, p99 {p99:.0f} ms, greatest {max(waited):.0f} ms "
+            f"of {len(waited):,} pairs"
+        )
+        click.echo(told[-1])
+        for name, ms in (("p50", p50), ("p99", p99), ("greatest", max(waited))):
+            suite.record(f"Kafka to Kafka, {pace.name}{SEPARATOR}{name}", [float(ms) / 1000], rows_out=len(waited))
+        measured[pace.name] = waited, None if pace.bound is None else float(pace.bound.removesuffix(" ms"))
+    plot = f"kafka_latency_{engine.name}.svg"
+    draw_waits(measured, RESULTS / plot)
+    title = f"Latency from Kafka to Kafka on {engine.own} at 2,000 rows a second"
+    suite.finding(title, "; ".join(told) + ".", plots=[plot])
+
+
+@click.command(help=__doc__)
+@click.option("--engine", "engines", multiple=True, type=click.Choice(list(ENGINES)), help="Both unless given.")
+@click.option("--rows", default=200_000, show_default=True, help="Of each side.")
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--latency/--no-latency", "waits_", default=None, help="Measure latencies alone, or none.")
+@click.option("--seconds", default=30, show_default=True, help="How long each latency is measured.")
+def main(engines: tuple[str, ...], rows: int, rounds: int, waits_: bool | None, seconds: int) -> None:
+    """Both."""
+    suite = Suite("kafka_join", rounds)
+    with tempfile.TemporaryDirectory(prefix="whenabouts-kafka-") as folder:
+        broker = LocalBroker(Path(folder))
+        broker.start()
+        try:
+            create_topics(broker.address, *STRIDES, DEAD, partitions=PARTITIONS)
+            if waits_ is not True:
+                produce(broker.address, (record(side, number) for number in range(rows) for side in STRIDES))
+            for name in engines or tuple(ENGINES):
+                engine = ENGINES[name](broker.address)
+                if waits_ is not True:
+                    throughput(suite, engine, broker, rows)
+                if waits_ is not False:
+                    latency(suite, engine, broker.address, seconds)
+                engine.stop()
+                suite.save()
+        finally:
+            broker.stop()
+
+
+if __name__ == "__main__":
+    main()
