@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -54,10 +53,7 @@ def test_an_old_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(environment, "version", missing)
+    monkeypatch.setattr(environment, "installed_version", lambda package: None)
     assert environment.spark_version() is None
     with pytest.raises(EngineError, match=r"whenabouts\[spark\]") as raised:
         environment.check_packages()

@@ -5,12 +5,10 @@ Importing this module loads neither Flink nor a JVM.
 
 from __future__ import annotations
 
-import re
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 from whenabouts.core import java
-from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.installed import installed_version, require_version
 
 LEAST_FLINK = (2, 3)
 PYTHONS = ((3, 11), (3, 12))
@@ -19,10 +17,7 @@ PYTHONS = ((3, 11), (3, 12))
 
 def flink_version() -> str | None:
     """Version of the installed apache-flink, None if there is none."""
-    try:
-        return version("apache-flink")
-    except PackageNotFoundError:
-        return None
+    return installed_version("apache-flink")
 
 
 def check_environment() -> None:
@@ -38,19 +33,8 @@ def check_java() -> None:
 
 def check_packages() -> None:
     """Raise EngineError WA-3002 unless an apache-flink is there that is recent enough."""
-    found, least = flink_version(), ".".join(map(str, LEAST_FLINK))
-    if found is None:
-        fit = sys.version_info[:2] in PYTHONS
-        hint = "pip install 'whenabouts[flink]'"
-        if not fit:
-            hint = (
-                f"apache-flink has no release for Python {sys.version_info[0]}.{sys.version_info[1]}: use 3.11 or 3.12"
-            )
-        raise EngineError(Code.ENGINE_VERSION, "apache-flink is not installed", hint)
-    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
-    if numbers < LEAST_FLINK or numbers[0] != LEAST_FLINK[0]:
-        raise EngineError(
-            Code.ENGINE_VERSION,
-            f"apache-flink is {found}, at least {least} and below {LEAST_FLINK[0] + 1} is needed",
-            "pip install 'whenabouts[flink]'",
-        )
+    found, hint = flink_version(), "pip install 'whenabouts[flink]'"
+    if found is None and sys.version_info[:2] not in PYTHONS:
+        major, minor = sys.version_info[:2]
+        hint = f"apache-flink has no release for Python {major}.{minor}: use 3.11 or 3.12"
+    require_version("apache-flink", found, hint, least=LEAST_FLINK, below=LEAST_FLINK[0] + 1)

@@ -5,12 +5,11 @@ Importing this module loads neither Spark nor a JVM.
 
 from __future__ import annotations
 
-import re
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from whenabouts.core import java
 from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.installed import installed_version, require_version
 
 LEAST_SPARK = (4, 1)
 
@@ -20,10 +19,7 @@ PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
 
 def spark_version() -> str | None:
     """Version of the installed pyspark, None if there is none."""
-    try:
-        return version("pyspark")
-    except PackageNotFoundError:
-        return None
+    return installed_version("pyspark")
 
 
 def check_environment() -> None:
@@ -39,29 +35,22 @@ def check_java() -> None:
 
 def check_packages() -> None:
     """Raise EngineError WA-3002 unless pyspark is recent enough and has what its stateful operators need."""
-    hint = "pip install 'whenabouts[spark]'"
-    found = spark_version()
-    if found is None:
-        raise EngineError(Code.ENGINE_VERSION, "pyspark is not installed", hint)
-    check_spark(found)
+    check_spark(spark_version())
     if not _importable("google.protobuf"):
         raise EngineError(
-            Code.ENGINE_VERSION, "the package protobuf is missing: Spark's stateful operators speak through it", hint
+            Code.ENGINE_VERSION,
+            "the package protobuf is missing: Spark's stateful operators speak through it",
+            "pip install 'whenabouts[spark]'",
         )
 
 
-def check_spark(version: str) -> None:
-    """Raise EngineError WA-3002 for a version of Spark that cannot host the operators.
+def check_spark(version: str | None) -> None:
+    """Raise EngineError WA-3002 for a version of Spark that cannot host the operators, or none.
 
     >>> check_spark("4.1.0-SNAPSHOT")
     """
-    least = ".".join(map(str, LEAST_SPARK))
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < LEAST_SPARK:
-        raise EngineError(
-            Code.ENGINE_VERSION,
-            f"pyspark is {version}, at least {least} is needed",
-            "pip install 'whenabouts[spark]'; a Spark Connect server needs it too",
-        )
+    hint = "pip install 'whenabouts[spark]'; a Spark Connect server needs it too"
+    require_version("pyspark", version, hint, least=LEAST_SPARK)
 
 
 def _importable(name: str) -> bool:
