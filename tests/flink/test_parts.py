@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import types
 from typing import Any
 
 import pyarrow as pa
@@ -79,7 +81,17 @@ def test_a_step_sees_what_it_wrote_and_leaves_nothing_when_it_fails(kind: type[O
     assert store.get(0, 3) is None
     assert thread.step(lambda segments: (segments.get(0, 1), segments.get(0, 3)), store, cache, 7) == (b"new", None)
     thread.stop()
+
+
+def test_work_gets_a_thread_of_its_own_in_a_jvm_even_where_the_main_thread_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert isinstance(runner(), Here)
+    monkeypatch.setitem(sys.modules, "_pemja", types.ModuleType("_pemja"))
+    own = runner()
+    assert isinstance(own, OwnThread)
+    assert own.run(threading.current_thread) is not threading.main_thread() is threading.current_thread()
+    own.stop()
 
 
 def test_a_segment_is_read_once_and_a_bucket_knows_its_own_only() -> None:

@@ -220,15 +220,26 @@ def test_a_latency_that_cannot_be_kept_is_refused() -> None:
     timing_join(blocks, blocks, **JOIN)
 
 
-def test_rows_are_gathered_whatever_the_jobs_own_bundles_are() -> None:
-    env = local_environment(1, mode=THREAD)  # its bundles have one element
+def _steps_of_600_rows(**conf: object) -> list[dict[str, int]]:
+    """The counts of each step of a join of 300 rows with themselves, in one bucket."""
+    env = local_environment(1, mode=THREAD, **conf)  # its bundles have one element
     type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
     rows = env.from_collection([Row(1, 1000 * i) for i in range(300)], type_)
     pairs = timing_join(rows, rows, **JOIN | {"condition": within("1us", confidence=1)}, buckets=1)
     with counts(pairs).execute_and_collect() as told:
         steps = [json.loads(step) for step in told]
     assert sum(step.get("matched", 0) for step in steps) == 300
-    assert len(steps) < 30
+    assert sum(step["rows_in"] for step in steps) == 600
+    return steps
+
+
+def test_rows_are_gathered_whatever_the_jobs_own_bundles_are() -> None:
+    assert len(_steps_of_600_rows()) < 30
+
+
+def test_no_more_rows_are_packed_together_than_the_job_says() -> None:
+    steps = _steps_of_600_rows(python__fn_execution__arrow__batch__size=40)
+    assert max(step["rows_in"] for step in steps) == 40
 
 
 def _endless(tables: StreamTableEnvironment) -> Table:

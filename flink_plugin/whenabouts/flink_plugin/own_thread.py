@@ -1,9 +1,10 @@
 """Runs our part of an operator in a thread that Python itself started.
 
-In Flink's thread mode Python code is called in threads of the JVM. There `PyGILState_Ensure` never returns, so that
-whatever asks for it hangs: pyarrow where it makes arrays, a numba kernel that is given arrays. In a thread of Python's
-own everything runs as everywhere. State belongs to the JVM's thread: what a step reads for the first time is fetched
-there, and what it writes is applied there when it is done (`segment_cache`).
+In Flink's thread mode Python code is called in threads of the JVM. Functions that share a task share its thread, each
+under a state of its own. `PyGILState_Ensure` knows one state of a thread, and never returns where another one works; so
+whatever asks for it hangs: pyarrow where it makes arrays or lets go of them, a numba kernel that is given arrays. In a
+thread of Python's own everything runs as everywhere. State belongs to the JVM's thread: what a step reads for the first
+time is fetched there, and what it writes is applied there when it is done (`segment_cache`).
 """
 
 from __future__ import annotations
@@ -37,10 +38,18 @@ class Runner(Protocol):
         """Nothing will be run any more."""
 
 
+def in_jvm() -> bool:
+    """Whether this Python lives in a JVM.
+
+    What `threading` says of the calling thread does not tell: the one that imported that module first is the main
+    thread to it, and so is any later one that the system gives the same number.
+    """
+    return "_pemja" in sys.modules  # the part of the bridge that is there only behind it
+
+
 def runner() -> Runner:
-    """A runner for the thread that asks: beside it, if somebody else than Python started that."""
-    foreign = isinstance(threading.current_thread(), threading._DummyThread)
-    return OwnThread() if foreign else Here()
+    """What runs work so that nothing hangs: a thread of its own in a JVM, else the one that asks."""
+    return OwnThread() if in_jvm() else Here()
 
 
 class Here:

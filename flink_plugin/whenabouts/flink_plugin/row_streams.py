@@ -7,7 +7,6 @@ taken for a Table first, which no Python sees.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +30,7 @@ from whenabouts.flink_plugin.column_types import (
     row_type,
     table_type,
 )
-from whenabouts.flink_plugin.own_thread import runner
+from whenabouts.flink_plugin.own_thread import in_jvm, runner
 from whenabouts.flink_plugin.retyping import retyped, skips_hours, without_zone
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
 from whenabouts.flink_plugin.table_rows import EVENT_TIME, table_of
@@ -199,7 +198,7 @@ class _ToRows(FlatMapFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
         self._runner = runner()
-        self._to_java = ToJava(embedded=isinstance(threading.current_thread(), threading._DummyThread))
+        self._to_java = ToJava(embedded=in_jvm())
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
