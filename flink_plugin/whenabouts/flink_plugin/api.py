@@ -28,7 +28,7 @@ from whenabouts.core.protocol import Query
 from whenabouts.core.query_options import takes_options_of
 from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
 from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
-from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, beside, named
+from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, behind, named
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.bucket_labels import groups_of, labels
 from whenabouts.flink_plugin.clock import delay_ms
@@ -82,16 +82,13 @@ class Result:
         return Blocks(self._tagged(tag, bytes, blob_type()), schema, ReadBlob(schema))
 
     def _tagged(self, tag: int, read: Callable[[bytes], Any], kind: TypeInformation) -> DataStream:
-        """What there is of one tag.
-
-        (Not a side output of Flink's: PyFlink mixes those that nobody reads with the main one.)
-        """
+        """What there is of one tag. (PyFlink lets a side output that nobody reads into the main one.)"""
 
         def of_tag(row: Any) -> Iterator[Any]:
             if row[0] == tag:
                 yield read(bytes(row[1]))
 
-        told = beside(self.operator.flat_map(of_tag, kind).name(f"{self.name}-{_TAG_NAMES[tag]}"), self.operator)
+        told = behind(self.operator.flat_map(of_tag, kind), _TAG_NAMES[tag], like=self.operator)
         return told if self.buffer_ms is None else told.set_buffer_timeout(self.buffer_ms)
 
 

@@ -21,17 +21,14 @@ Read = Callable[[Any], Iterator[pa.RecordBatch]]
 
 
 def named(stream: DataStream, name: str, *, like: DataStream) -> DataStream:
-    """An operator with a name and a uid of the same text, beside another one, whose order it keeps."""
-    return beside(stream.name(name).uid(name), like)
+    """An operator with a name and a uid of the same text, of the parallelism of another one, whose order it keeps."""
+    return stream.name(name).uid(name).set_parallelism(like._j_data_stream.getParallelism())
 
 
-def beside(stream: DataStream, like: DataStream) -> DataStream:
-    """An operator of the parallelism of another one, whose order it keeps.
-
-    What has no state and stands behind the operator gets no uid: PyFlink chains it, and where a union joins two such
-    chains again it makes an operator twice, which Flink refuses if it has a uid.
-    """
-    return stream.set_parallelism(like._j_data_stream.getParallelism())
+def behind(stream: DataStream, what: str, *, like: DataStream) -> DataStream:
+    """As `named`, by what it does to the stream in front of it and by that one's uid (or name, if it has none)."""
+    front = like._j_data_stream.getTransformation()
+    return named(stream, f"{front.getUid() or front.getName()}-{what}", like=like)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from pyflink.table.expressions import col, rand
 from pyflink.table.udf import udf
 
 from whenabouts.core.segments import decode, encode
-from whenabouts.flink_plugin.blocks import Blocks, beside, named
+from whenabouts.flink_plugin.blocks import Blocks, behind, named
 from whenabouts.flink_plugin.clock import LEAST_MS
 from whenabouts.flink_plugin.column_types import (
     ToJava,
@@ -38,6 +38,7 @@ from whenabouts.flink_plugin.table_rows import EVENT_TIME, table_of
 BLOCK, ROWTIME, CLOCK = "block", "_wa_rowtime", "_wa_clock"
 
 _rows: WeakKeyDictionary[Blocks, DataStream] = WeakKeyDictionary()
+_tables: WeakKeyDictionary[Blocks, Table] = WeakKeyDictionary()
 
 
 def blocks_of(source: Blocks | Table | DataStream, name: str, *, event_time: bool = False) -> Blocks:
@@ -67,19 +68,21 @@ def environment_of(source: Blocks | Table | DataStream) -> StreamExecutionEnviro
 
 
 def as_given(blocks: Blocks, like: Blocks | Table | DataStream, event_time: str | None) -> Blocks | Table | DataStream:
-    """A stream of blocks in the form of an input."""
+    """A stream of blocks in the form of an input; asked for again, the same Table or stream."""
     if isinstance(like, Blocks):
         return blocks
-    if isinstance(like, Table):
-        return table_of(blocks, like._t_env, event_time)
-    return rows_of(blocks)
+    if not isinstance(like, Table):
+        return rows_of(blocks)
+    if blocks not in _tables:
+        _tables[blocks] = table_of(blocks, like._t_env, event_time)
+    return _tables[blocks]
 
 
 def rows_of(blocks: Blocks) -> DataStream:
     """Named rows, one element each; asked for again, the same stream."""
     if blocks not in _rows:
         rows = blocks.stream.flat_map(_ToRows(blocks.schema), row_type(blocks.schema))
-        _rows[blocks] = beside(rows, blocks.stream)
+        _rows[blocks] = behind(rows, "rows", like=blocks.stream)
     return _rows[blocks]
 
 

@@ -24,7 +24,7 @@ from pyflink.table.udf import udf
 
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.segments import decode
-from whenabouts.flink_plugin.blocks import Blocks, beside
+from whenabouts.flink_plugin.blocks import Blocks, behind
 from whenabouts.flink_plugin.column_types import table_type
 from whenabouts.flink_plugin.own_thread import runner
 from whenabouts.flink_plugin.retyping import retyped
@@ -43,7 +43,7 @@ REPLICATE = "$REPLICATE_ROWS$1"
 def table_of(blocks: Blocks, tables: StreamTableEnvironment, event_time: str | None = None) -> Table:
     """A Table; the column `event_time` is its time attribute (in milliseconds, as Flink's are) under our watermark."""
     spread = blocks.stream.flat_map(_Spread(blocks.schema), Types.TUPLE([blob_type(), Types.LONG()]))
-    rows = tables.from_data_stream(beside(spread, blocks.stream))
+    rows = tables.from_data_stream(behind(spread, "spread", like=blocks.stream))
     rows = rows.join_lateral(call(REPLICATE, col(TIMES), lit(0)).alias("_wa_row"))
     types, clock = {field.name: table_type(field) for field in blocks.schema}, Schema.new_builder()
     if event_time is not None:

@@ -1,0 +1,107 @@
+"""Every operator that the adapter puts into a job has a uid, and always the same one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyflink.common import Types
+from pyflink.datastream import DataStream, StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
+from pyflink.table import StreamTableEnvironment, Table
+
+from whenabouts.core import Lateness, Point, within
+from whenabouts.flink_plugin.api import counts, rejects, timing_join
+from whenabouts.flink_plugin.blocks import Blocks
+from whenabouts.flink_plugin.coalescing import coalesce
+from whenabouts.flink_plugin.file_source import read_files
+from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+JOIN: Any = {
+    "on": "k",
+    "left_time": Point("t"),
+    "right_time": Point("t"),
+    "condition": within("1 s", confidence=1),
+    "lateness": Lateness(left="1 h", right="1 h"),
+    "name": "one",
+}
+RUNS: Any = {"time": "t", "group": "k", "values": "t", "window": "1h", "lateness": "1h", "name": "other"}
+
+STRICT = {"pipeline__auto_generate_uids": "false", "table__exec__uid__generation": "ALWAYS"}
+"""Flink refuses a job with an operator that has no uid; what its planner makes of Tables gets uids of its own."""
+
+
+def _blocks(env: StreamExecutionEnvironment, folder: Path) -> list[Blocks]:
+    pq.write_table(pa.table({"k": [1], "t": [1]}), folder / "rows.parquet")
+    return [read_files(env, folder / "rows.parquet", name=name) for name in ("left", "right", "readings")]
+
+
+def _tables(env: StreamExecutionEnvironment, zone: str = "UTC") -> list[Table]:
+    tables = StreamTableEnvironment.create(env)
+    tables.get_config().set("table.local-time-zone", zone)
+    tables.execute_sql(
+        "CREATE TEMPORARY TABLE made (k BIGINT, t AS TO_TIMESTAMP_LTZ(k, 3), WATERMARK FOR t AS t) WITH ('connector' = "
+        "'datagen', 'fields.k.kind' = 'sequence', 'fields.k.start' = '1', 'fields.k.end' = '3')"
+    )
+    return [tables.from_path("made")] * 3
+
+
+def _rows(env: StreamExecutionEnvironment) -> list[DataStream]:
+    type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
+    made = [env.from_collection([(1, 1)], type_) for _ in range(3)]
+    for place, stream in enumerate(made):
+        stream._j_data_stream.getTransformation().setUid(f"mine-{place}")
+    return made
+
+
+def _queries(env: StreamExecutionEnvironment, folder: Path, form: str) -> None:
+    """Two queries in one job, whose rows, rejects and counts all go somewhere."""
+    sources: list[Any]
+    watermarks = "inputs" if form.startswith("event times") else "lateness"
+    if form == "blocks":
+        sources = _blocks(env, folder)
+    elif "table" in form:
+        sources = _tables(env, "Europe/Berlin" if form.endswith("in Berlin") else "UTC")
+    else:
+        sources = _rows(env)
+    pairs = timing_join(*sources[:2], **JOIN, watermarks=watermarks)
+    runs = coalesce(sources[2], **RUNS, watermarks=watermarks)
+    nowhere = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink
+    results = [pairs, rejects(pairs), rejects(pairs), counts(pairs), runs, rejects(runs)]
+    for place, result in enumerate(results):
+        stream = result.stream if isinstance(result, Blocks) else result
+        if isinstance(stream, Table):
+            stream = stream._t_env.to_data_stream(stream)
+        stream._j_data_stream.sinkTo(nowhere()).uid(f"mine-to-{place}")
+
+
+def _expected(form: str) -> set[str]:
+    """They are in every savepoint: one that changes loses the state that was kept under it."""
+    steps = ["blocks"] if form.startswith("event times") else ["blocks", "watermarks", "packed"]
+    if form == "event times of rows":
+        steps.append("event-times")
+    found = {f"{side}-{step}" for side in ("one-left", "one-right", "other-events") for step in steps}
+    given = {f"{query}-{what}" for query in ("one", "other") for what in ("output", "rejects")}
+    if form != "blocks":
+        given |= {f"{uid}-{'spread' if 'table' in form else 'rows'}" for uid in given}
+    return found | given | {"one", "other", "one-counts"}
+
+
+TIMED = [f"event times of {form}" for form in ("rows", "tables", "tables in Berlin")]
+
+
+@pytest.mark.parametrize("form", ["blocks", "rows", "tables", *TIMED])
+def test_every_operator_has_a_uid(tmp_path: Path, form: str) -> None:
+    env = local_environment(2, mode=THREAD, **STRICT)
+    _queries(env, tmp_path, form)
+    graph = env._j_stream_execution_environment.getStreamGraph(False)
+    nodes = [(node.getOperatorName(), node.getTransformationUID()) for node in graph.getStreamNodes().toArray()]
+    assert [name for name, uid in nodes if uid is None] == []
+    ours = [uid for _, uid in nodes if uid.startswith(("one", "other"))]
+    assert sorted(ours) == sorted(_expected(form))
+    env._generate_stream_graph(clear_transformations=True).getJobGraph()  # refused by Flink if a chain of them has none
