@@ -6,9 +6,9 @@ until its input has ended, which Flink tells by the last watermark there is, and
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -21,8 +21,9 @@ from whenabouts.core.hosting import COUNTS, REJECTS, Arrived, Hosting, read_coun
 from whenabouts.core.kernels import load_kernels
 from whenabouts.core.protocol import NO_WATERMARK, Demand, SegmentStore, Step
 from whenabouts.core.stores import DictStore
-from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock
+from whenabouts.flink_plugin.clock import LAST_MS, Clock
 from whenabouts.flink_plugin.counting import GroupCounts
+from whenabouts.flink_plugin.host_book import Book, Books
 from whenabouts.flink_plugin.own_thread import runner
 from whenabouts.flink_plugin.segment_cache import SegmentCache
 from whenabouts.flink_plugin.worker_imports import import_numba
@@ -78,7 +79,7 @@ class BucketFunction(KeyedProcessFunction):
         binary = Types.PICKLED_BYTE_ARRAY  # holds our own bytes: the one type that works in thread mode too
         self._segments = runtime_context.get_map_state(MapStateDescriptor("segments", Types.STRING(), binary()))
         self._kept = runtime_context.get_list_state(ListStateDescriptor("rows", binary()))
-        self._book = runtime_context.get_state(ValueStateDescriptor("book", binary()))
+        self._books = Books(runtime_context.get_state(ValueStateDescriptor("book", binary())))
         self._store = MapStateStore(self._segments)
         self._cache = SegmentCache()
         import_numba()
@@ -110,24 +111,24 @@ class BucketFunction(KeyedProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Out:
         """The operator has work to do without new rows, or the input has ended."""
-        book = self._known_book()
+        book = self._books.get(ctx.get_current_key())
         if book is None:  # the end came with an earlier timer
             return
         clock = Clock(ctx.timer_service().current_watermark())
         if clock.ended:
             yield from self._end(clock, ctx)
-        elif timestamp == book.get("flush_ms"):
-            yield from self._stream_step([], clock, book | {"flush_ms": None}, ctx, Demand.FLUSH)
-        elif timestamp == book["timer_ms"]:
-            yield from self._stream_step([], clock, book | {"timer_ms": None}, ctx)
+        elif timestamp == book.flush_ms:
+            yield from self._stream_step([], clock, replace(book, flush_ms=None), ctx, Demand.FLUSH)
+        elif timestamp == book.timer_ms:
+            yield from self._stream_step([], clock, replace(book, timer_ms=None), ctx)
 
     def _stream_step(
-        self, packed: list[Blob], clock: Clock, book: dict[str, Any], ctx: Any, demand: Demand = Demand.NOTHING
+        self, packed: list[Blob], clock: Clock, book: Book, ctx: Any, demand: Demand = Demand.NOTHING
     ) -> Out:
-        clock, bucket = clock.at_least(book["watermark_ms"]), ctx.get_current_key()
+        clock, bucket = clock.at_least(book.watermark_ms), ctx.get_current_key()
         wanted, tagged = self._step(self._store, self._cache, bucket, packed, clock.us, demand)
-        book = book | {"watermark_ms": clock.ms}
-        self._set_timers(book, clock.timer_ms(wanted.timer_us), wanted.rows_waiting, ctx)
+        book = replace(book, watermark_ms=clock.ms)
+        self._books.put(bucket, self._with_timers(book, clock.timer_ms(wanted.timer_us), wanted.rows_waiting, ctx))
         yield from self._counted(tagged, bucket)
 
     def _end(self, clock: Clock, ctx: Any) -> Out:
@@ -142,7 +143,7 @@ class BucketFunction(KeyedProcessFunction):
         self._segments.clear()
         self._cache.forget(bucket)
         self._kept.clear()
-        self._book.clear()
+        self._books.forget(bucket)
         yield from self._counted(tagged, bucket)
 
     def _counted(self, tagged: list[TaggedBlob], bucket: int | None = None) -> list[TaggedBlob]:
@@ -180,46 +181,38 @@ class BucketFunction(KeyedProcessFunction):
     def _tagged(self, step: Step, arrived: Arrived) -> list[TaggedBlob]:
         return [(row.tag, row.blob) for row in tagged_rows(step, arrived, self._operator, self._inputs)]
 
-    def _known_book(self) -> dict[str, Any] | None:
-        data = self._book.value()
-        book: dict[str, Any] | None = None if data is None else json.loads(data)
-        return book
-
-    def _book_of(self, ctx: Any) -> dict[str, Any]:
+    def _book_of(self, ctx: Any) -> Book:
         """What the host itself remembers of the bucket. A new one gets a timer for the end of the input.
 
         Raises EngineError WA-3003 for state that was written for another number of buckets.
         """
-        book = self._known_book()
+        bucket = ctx.get_current_key()
+        book = self._books.get(bucket)
         if book is None:
-            book = {"buckets": self._hosting.buckets, "timer_ms": None, "watermark_ms": LEAST_MS}
+            book = Book(self._hosting.buckets)
             ctx.timer_service().register_event_time_timer(LAST_MS)
-            self._book.update(json.dumps(book).encode())
-        elif book["buckets"] != self._hosting.buckets:
+            self._books.put(bucket, book)
+        elif book.buckets != self._hosting.buckets:
             raise EngineError(
                 Code.STATE_FORMAT,
-                f"the checkpoint holds {book['buckets']} buckets of keys, the query asks for {self._hosting.buckets}",
-                f"give buckets={book['buckets']}, or start from a new checkpoint",
+                f"the checkpoint holds {book.buckets} buckets of keys, the query asks for {self._hosting.buckets}",
+                f"give buckets={book.buckets}, or start from a new checkpoint",
             )
         return book
 
-    def _set_timers(self, book: dict[str, Any], timer_ms: int | None, waiting: int, ctx: Any) -> None:
-        """One event-time timer per bucket besides the last, and one by the clock while rows wait.
+    def _with_timers(self, book: Book, timer_ms: int | None, waiting: int, ctx: Any) -> Book:
+        """Sets one event-time timer for the bucket besides the last, and one by the clock while rows wait.
 
         A timer that has fired is gone from the book already. What waits is worked on at the latest when the timer by
         the clock fires, whatever event time does.
         """
-        timers = ctx.timer_service()
-        new = dict(book)
-        if timer_ms != book["timer_ms"]:
-            if book["timer_ms"] is not None:
-                timers.delete_event_time_timer(book["timer_ms"])
+        timers, flush_ms = ctx.timer_service(), book.flush_ms
+        if timer_ms != book.timer_ms:
+            if book.timer_ms is not None:
+                timers.delete_event_time_timer(book.timer_ms)
             if timer_ms is not None:
                 timers.register_event_time_timer(timer_ms)
-            new["timer_ms"] = timer_ms
-        if self._max_latency_ms is not None and waiting and book.get("flush_ms") is None:
-            new["flush_ms"] = timers.current_processing_time() + self._max_latency_ms
-            timers.register_processing_time_timer(new["flush_ms"])
-        data = json.dumps(new).encode()
-        if data != self._book.value():
-            self._book.update(data)
+        if self._max_latency_ms is not None and waiting and flush_ms is None:
+            flush_ms = timers.current_processing_time() + self._max_latency_ms
+            timers.register_processing_time_timer(flush_ms)
+        return replace(book, timer_ms=timer_ms, flush_ms=flush_ms)
