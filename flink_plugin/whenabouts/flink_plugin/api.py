@@ -130,9 +130,9 @@ def timing_join(
     (`whenabouts.core.payloads`). `name` begins the uid of every operator: two joins in a job need two.
 
     `max_latency`: how long a row may take through the query, by the clock on the wall. Rows wait for others in bundles
-    for two fifths of it, and no bundle waits for another; the rest is for Flink's exchanges and the work itself. (Of
-    `Blocks` a lazy strategy may let rows wait for a fifth.) Without it rows wait half a second at most for each bundle
-    on their way. With it `buckets` is 2 unless given: say more where more than two tasks are to work. QueryError
+    for two fifths of it and in front of the join for one more; the rest is for Flink's exchanges and the work itself.
+    (Of `Blocks` only a lazy strategy lets rows wait.) Without it rows wait half a second at most for each bundle on
+    their way. With it `buckets` is 2 unless given: say more where more than two tasks are to work. QueryError
     WA-2141 where it cannot be kept.
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
@@ -232,7 +232,7 @@ def hosted(
     env = environment_of(inputs[0])
     embedded, table_out = threads(env), isinstance(inputs[0], Table)
     gathered = not any(isinstance(source, Blocks) for source in inputs)
-    latency = Latency.of(max_latency, hops=hops(threads=embedded, table_out=table_out), gathered=gathered)
+    latency = Latency.of(max_latency, hops=hops(threads=embedded, table_out=table_out))
     if all(isinstance(source, Blocks) for source in inputs):
         require_latency(env, latency)
     else:
@@ -253,7 +253,7 @@ def hosted(
     if latency.buffer_ms is not None:
         sides = [side.set_buffer_timeout(latency.buffer_ms) for side in sides]
     rows = sides[0].union(*sides[1:]) if len(sides) > 1 else sides[0]
-    function = BucketFunction(hosting, latency.operator_ms)
+    function = BucketFunction(hosting, latency.operator_ms, gathers=gathered and max_latency is not None)
     operator = by_bucket(rows).process(function, tagged_type()).name(name).uid(name)
     return Result(operator, hosting, name, latency.buffer_ms)
 

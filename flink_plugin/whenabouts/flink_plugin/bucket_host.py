@@ -1,7 +1,8 @@
 """Hosts an operator in a `KeyedProcessFunction`: its segments in a MapState, its timer in Flink's, one key per bucket.
 
-The same function serves streams and batch. On a stream each block is a step. In batch the rows of a bucket are kept
-until its input has ended, which Flink tells by the last watermark there is, and are then one step.
+The same function serves streams and batch. On a stream each block is a step, or, where rows may not wait for large
+blocks, all that came in a few milliseconds. In batch the rows of a bucket are kept until its input has ended, which
+Flink tells by the last watermark there is, and are then one step.
 """
 
 from __future__ import annotations
@@ -68,11 +69,12 @@ class MapStateStore:
 class BucketFunction(KeyedProcessFunction):
     """Runs the operator of each bucket; knows no kind of operator."""
 
-    def __init__(self, hosting: Hosting, max_latency_ms: int | None = None) -> None:
-        """`max_latency_ms`: how long rows may wait by the clock; 0: not at all, each element is the block."""
+    def __init__(self, hosting: Hosting, max_latency_ms: int | None = None, *, gathers: bool = False) -> None:
+        """`max_latency_ms`: how long rows may wait by the clock. `gathers`: they wait here, and all that came meanwhile
+        are one step; else each element is one, and where its rows wait is the operator's business."""
         self._hosting = hosting
         self._max_latency_ms = max_latency_ms
-        self._demand = Demand.FLUSH if max_latency_ms == 0 else Demand.NOTHING
+        self._gathers = gathers and max_latency_ms is not None
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
@@ -104,10 +106,13 @@ class BucketFunction(KeyedProcessFunction):
             return
         book = self._book_of(ctx)
         if self._hosting.streaming:
-            clock = Clock(ctx.timer_service().current_watermark())
-            yield from self._stream_step([packed], clock, book, ctx, self._demand)
+            clock = Clock(ctx.timer_service().current_watermark()).at_least(book.watermark_ms)
+            if self._gathers:
+                yield from self._gather(packed, clock, book, ctx)
+            else:
+                yield from self._stream_step([packed], clock, book, ctx)
         else:
-            self._kept.add(_HEADER.pack(kind, rows) + packed[2])
+            self._keep(packed)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Out:
         """The operator has work to do without new rows, or the input has ended."""
@@ -115,12 +120,45 @@ class BucketFunction(KeyedProcessFunction):
         if book is None:  # the end came with an earlier timer
             return
         clock = Clock(ctx.timer_service().current_watermark())
+        if self._gathers and book.flush_ms is not None:
+            yield from self._gathered(book, ctx)
+            book = self._books.get(ctx.get_current_key()) or book
         if clock.ended:
             yield from self._end(clock, ctx)
         elif timestamp == book.flush_ms:
             yield from self._stream_step([], clock, replace(book, flush_ms=None), ctx, Demand.FLUSH)
         elif timestamp == book.timer_ms:
             yield from self._stream_step([], clock, replace(book, timer_ms=None), ctx)
+
+    def _gather(self, packed: Blob, clock: Clock, book: Book, ctx: Any) -> Out:
+        """Keep rows for the step that a timer by the clock begins. Rows of one step have come under one watermark: what
+        is late is late whether it waits or not."""
+        bucket, timers = ctx.get_current_key(), ctx.timer_service()
+        if book.flush_ms is not None and clock.ms != book.watermark_ms:
+            yield from self._gathered(book, ctx)
+            book = self._books.get(bucket) or book
+        self._keep(packed)
+        flush_ms = book.flush_ms
+        if flush_ms is None:
+            flush_ms = timers.current_processing_time() + (self._max_latency_ms or 0)
+            timers.register_processing_time_timer(flush_ms)
+        self._books.put(bucket, replace(book, watermark_ms=clock.ms, flush_ms=flush_ms))
+
+    def _gathered(self, book: Book, ctx: Any) -> Out:
+        """The step of what was gathered, under the watermark of its coming."""
+        ctx.timer_service().delete_processing_time_timer(book.flush_ms)
+        rows = self._take_kept()
+        yield from self._stream_step(rows, Clock(book.watermark_ms), replace(book, flush_ms=None), ctx, Demand.FLUSH)
+
+    def _keep(self, packed: Blob) -> None:
+        kind, rows, blob = packed
+        self._kept.add(_HEADER.pack(kind, rows) + blob)
+
+    def _take_kept(self) -> list[Blob]:
+        """Inputs in the query's order: which of them came first is a race between tasks."""
+        kept = [(*_HEADER.unpack_from(data), data[_HEADER.size :]) for data in self._kept.get()]
+        self._kept.clear()
+        return sorted(kept, key=itemgetter(0))
 
     def _stream_step(
         self, packed: list[Blob], clock: Clock, book: Book, ctx: Any, demand: Demand = Demand.NOTHING
@@ -137,12 +175,10 @@ class BucketFunction(KeyedProcessFunction):
         if self._hosting.streaming:
             _, tagged = self._step(self._store, self._cache, bucket, [], clock.us, Demand.END)
         else:
-            kept = [(*_HEADER.unpack_from(data), data[_HEADER.size :]) for data in self._kept.get()]
-            kept.sort(key=itemgetter(0))  # inputs in the query's order: which came first is a race between tasks
-            _, tagged = self._step(DictStore(), SegmentCache(), bucket, kept, NO_WATERMARK, Demand.END)
+            rows = self._take_kept()
+            _, tagged = self._step(DictStore(), SegmentCache(), bucket, rows, NO_WATERMARK, Demand.END)
         self._segments.clear()
         self._cache.forget(bucket)
-        self._kept.clear()
         self._books.forget(bucket)
         yield from self._counted(tagged, bucket)
 

@@ -25,7 +25,7 @@ WAIT_MS = 250
 time: where rows come fast enough to matter, a bundle is full before."""
 
 SHARE = 5
-"""What part of `max_latency` the bundles on a row's way last together, and what part rows wait in the operator."""
+"""What part of `max_latency` the bundles on a row's way last together, and what part rows wait in front of the join."""
 
 BUFFER_SHARE = 20
 """What part of `max_latency` a network buffer may wait before it goes out."""
@@ -45,14 +45,15 @@ def hops(*, threads: bool, table_out: bool) -> int:
 
 @dataclass(frozen=True)
 class Latency:
-    """How `max_latency` is spent (None: no bound): `bundle_ms` in each bundle, `operator_ms` waiting in the operator,
+    """How `max_latency` is spent (None: no bound): `bundle_ms` in each bundle, `operator_ms` in front of the join,
     `buffer_ms` in a network buffer.
 
-    A bundle can last twice as long as Flink was told: a clock with that period ends it, but only if it is as old. Rows
-    that were gathered in one wait no more: the bundle is the block of the lazy strategies.
+    A bundle can last twice as long as Flink was told: a clock with that period ends it, but only if it is as old. What
+    comes out of the bundles of all inputs is gathered once more: each would be a step of few rows, and where steps take
+    longer than bundles last, rows would wait without end.
 
-    >>> Latency.of("100 ms", hops=1), Latency.of("100 ms", hops=5, gathered=False)
-    (Latency(bundle_ms=20, operator_ms=0, buffer_ms=5), Latency(bundle_ms=4, operator_ms=20, buffer_ms=5))
+    >>> Latency.of("100 ms", hops=1)
+    Latency(bundle_ms=20, operator_ms=20, buffer_ms=5)
     """
 
     bundle_ms: int
@@ -60,10 +61,8 @@ class Latency:
     buffer_ms: int | None
 
     @staticmethod
-    def of(max_latency: Duration | None, *, hops: int, gathered: bool = True) -> Latency:
-        """Two fifths for bundles, a fifth for the operator unless all rows come from bundles of ours (`gathered`).
-
-        The rest is for buffers and for the work itself.
+    def of(max_latency: Duration | None, *, hops: int) -> Latency:
+        """Two fifths for bundles, a fifth in front of the join, the rest for buffers and for the work itself.
 
         Raises QueryError WA-2141 where less than a millisecond, which is Flink's least, would be left for a bundle.
         """
@@ -77,7 +76,7 @@ class Latency:
                 f"rows are gathered before they are joined: give {SHARE * hops} ms or more, or leave it out",
             )
         fifth = ms // SHARE
-        return Latency(min(WAIT_MS, fifth // hops), 0 if gathered else fifth, ms // BUFFER_SHARE)
+        return Latency(min(WAIT_MS, fifth // hops), fifth, ms // BUFFER_SHARE)
 
 
 def threads(env: StreamExecutionEnvironment) -> bool:
