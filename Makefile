@@ -24,7 +24,7 @@ demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark st
 	@$(WITH_JAVA) $(BIN)/whenabouts demo
 
 test: lint ## Everything but the longest tests: lint, unit tests, doctests, the conformance laws on every engine
-	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not cluster" $(TWO_AT_ONCE)
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not cluster" $(TWO_AT_ONCE) --durations=30
 
 test-fast: .venv/ready ## Tests that need no engine, in under two minutes
 	@$(BIN)/pytest --engine local -m "not slow and not full and not cluster" --ignore=tests/spark --ignore=tests/flink --ignore=tests/cluster \
@@ -54,7 +54,7 @@ bench: .venv/ready .venv-peers/ready ## The quick benchmarks, each beside its pe
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py
 
 bench-full: .venv/ready .venv-peers/ready ## All benchmarks, the engines too: hours
-	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py --full
+	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/python benchmarks/run.py --full
 
 wheel: .venv/ready ## Build dist/*.whl
 	@rm -rf build dist && $(BIN)/python -m build --wheel --no-isolation

@@ -42,6 +42,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "spark_join": (None, "--out benchmarks/results/spark_join.md"),
     "spark_window_join": (None, ""),
     "flink_join": (None, ""),
+    "kafka_join": (None, ""),
 }
 """Arguments of the quick and of the full run by script; None: only in the full one."""
 
