@@ -94,6 +94,32 @@ def test_work_gets_a_thread_of_its_own_in_a_jvm_even_where_the_main_thread_asks(
     own.stop()
 
 
+def test_what_failed_work_held_is_freed_in_the_thread_that_did_it() -> None:
+    """Flink's own thread would hang if that were Arrow."""
+    freed: list[str] = []
+
+    class Held:
+        def __del__(self) -> None:
+            freed.append(threading.current_thread().name)
+
+    def read(held: Held) -> None:
+        raise OSError("it cannot be read")
+
+    def work() -> None:
+        held = Held()
+        try:
+            read(held)
+        except OSError as error:
+            raise ValueError("it fails") from error
+
+    thread = OwnThread()
+    with pytest.raises(ValueError, match="it fails") as raised:
+        thread.run(work)
+    assert freed == ["whenabouts"]
+    assert str(raised.value.__cause__) == "it cannot be read"
+    thread.stop()
+
+
 def test_a_segment_is_read_once_and_a_bucket_knows_its_own_only() -> None:
     asked: list[tuple[int, int]] = []
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -126,4 +127,12 @@ class OwnThread:
             try:
                 self._back.put(("done", work()))
             except BaseException as error:  # whatever it is, it belongs to the caller
+                _free_frames(error)
                 self._back.put(("failed", error))
+
+
+def _free_frames(error: BaseException | None) -> None:
+    """Lets go, here, of what the functions held that an error has ended: the caller's thread must not free Arrow."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
