@@ -15,8 +15,14 @@ from pyspark.sql.functions import window
 
 from whenabouts.core import EngineError, Lateness, Point, QueryError, within
 from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.deduplication import deduplicated
 from whenabouts.core.identity import VERSION
+from whenabouts.core.protocol import Query
+from whenabouts.core.shared_coalescing import SharedCoalescing
 from whenabouts.core.state_bound import StateBound
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.window_join import WindowJoin
+from whenabouts.planner.text_queries import parse_query
 from whenabouts.spark_plugin import coalesce, run, timing_join, window_join, write_stream, write_with_rejects
 
 pytestmark = pytest.mark.slow
@@ -38,6 +44,16 @@ def join(left: DataFrame, right: DataFrame, **options: Any) -> DataFrame:
         "lateness": Lateness("20 s", "20 s"), "buckets": 2,
     }  # fmt: skip
     return timing_join(left, right, **(given | options))
+
+
+def queries_without_lateness() -> list[Query]:
+    joined = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1 s", confidence=1))
+    windows = WindowJoin(times={"a": Point("t"), "b": Point("t")}, windows={("a", "b"): "1 s"})
+    alone = Coalesce(time="t", values="k")
+    schemas = {name: events(0).schema for name in "ab"}
+    texts = ("SELECT k FROM a COALESCE ON k", "SELECT a.k FROM a, b WHERE a.k = b.k AND WINDOW(a, b) = '1 s'")
+    bound = [parse_query(text).bind(schemas) for text in texts]
+    return [joined, windows, alone, deduplicated(joined, "k"), SharedCoalescing(queries={"q": alone}), *bound]
 
 
 STEPS = [events(0), events(10), events(30, 11), events(45, 31), events(60, 38)]
@@ -106,7 +122,7 @@ def test_another_query_is_refused_before_it_starts(
         (join(stream, stream, on=None), r"WA-3032.*on was \('k',\) and is \(\)"),
         (join(wider, stream), r"WA-3032.*column 'more' of the left input was absent and is int32"),
         (join(stream, stream, buckets=3), r"WA-3003: the checkpoint holds 2 buckets of keys.*give buckets=2"),
-        (run(Coalesce(time="t", values="k", window="5 s", slide="5 s"), [stream], buckets=2), "WA-3032.* a Coalesce"),
+        (coalesce(stream, time="t", values="k", window="5 s", lateness="0 s", buckets=2), "WA-3032.* a Coalesce"),
     ]
     for other, told in others:
         with pytest.raises(EngineError, match=told):
@@ -133,6 +149,9 @@ def test_what_cannot_work_is_refused_in_a_code(stream_of: StreamOf, settings: An
         window_join({"a": stream, "b": stream}, time=Point("t"), windows={("a", "b"): "1 s"})
     with pytest.raises(QueryError, match=r"WA-2051.*give lateness=.10 s."):
         coalesce(stream, time="t", values="k")
+    for query in queries_without_lateness():
+        with pytest.raises(QueryError, match="WA-2051"):
+            run(query, [stream] * len(query.inputs))
     with pytest.raises(QueryError, match=r"WA-2052: the right input has a watermark of its own, on column 't'"):
         join(stream, stream.withWatermark("t", "5 seconds"))
     with pytest.raises(QueryError, match=r"WA-2052: the left input .* 'event_time'.*write its rows to a table"):

@@ -271,7 +271,7 @@ def test_extents_come_out_by_timer_before_the_input_ends(stream_of: StreamOf, tm
     steps = [
         pa.table({"k": [k], "t": pa.array([NOW + t * SECOND], pa.timestamp("us", "UTC")), "v": [1]}) for k, t in rows
     ]
-    query = Coalesce(time="t", group="k", values="v", window="5 s", slide="5 s", closed="right")
+    query = Coalesce(time="t", group="k", values="v", window="5 s", slide="5 s", closed="right", lateness=0)
     out: dict[int, list[tuple[str, float]]] = {}
 
     def write(batch: DataFrame, number: int) -> None:

@@ -35,12 +35,12 @@ class CommonOptions:
     time_unit: str | None
 
     @property
-    def lateness_by_side(self) -> Lateness | None:
-        """`--lateness D`, or `--lateness LEFT,RIGHT`."""
+    def lateness_by_side(self) -> Lateness:
+        """`--lateness D`, or `--lateness LEFT,RIGHT`; no lateness without it."""
         from whenabouts.core.timestamps import Lateness  # loads numpy, which --help does without
 
         if self.lateness is None:
-            return None
+            return Lateness()
         left, _, right = self.lateness.partition(",")
         return Lateness(left, right or left)
 

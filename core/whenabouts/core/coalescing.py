@@ -53,7 +53,7 @@ class CoalesceOptions(TypedDict, total=False):
     equivalence: str | Equivalence | Predicate
     scheme: str
     closed: str
-    lateness: Duration
+    lateness: Duration | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Coalesce:
     equivalence: str | Equivalence | Predicate = "equal"
     scheme: str = "auto"
     closed: str = "both"
-    lateness: Duration = 0
+    lateness: Duration | None = None
 
     keeps_aggregates: ClassVar[bool] = False
     """Whether what is computed of an extent that slides is kept from one to the next."""
@@ -98,7 +98,8 @@ class Coalesce:
         if self.scheme not in SCHEMES:
             raise QueryError(Code.BAD_OPTION, f"scheme is {self.scheme!r}", f"choose of {', '.join(SCHEMES)}")
         object.__setattr__(self, "equivalence", parse_equivalence(self.equivalence))
-        object.__setattr__(self, "lateness", parse_non_negative(self.lateness, name="lateness"))
+        if self.lateness is not None:
+            object.__setattr__(self, "lateness", parse_non_negative(self.lateness, name="lateness"))
         extents = extents_of(self.window, self.rows, self.per_group, self.slide, self.at, self.closed)
         if not self.group:  # one group is all of the stream
             extents = replace(extents, window=replace(extents.window, per_group=False))
@@ -112,7 +113,12 @@ class Coalesce:
     @property
     def lateness_us(self) -> tuple[int, ...]:
         """Microseconds of lateness."""
-        return (parse_duration(self.lateness),)
+        return (parse_duration(self.lateness or 0),)
+
+    @property
+    def says_lateness(self) -> bool:
+        """Whether `lateness` was given."""
+        return self.lateness is not None
 
     @property
     def idle_after_us(self) -> int | None:

@@ -167,7 +167,11 @@ class Query(Protocol):
 
     @property
     def lateness_us(self) -> tuple[int, ...]:
-        """Per input, how far behind its greatest `t_max` the watermark follows."""
+        """Per input, how far behind its greatest `t_max` the watermark follows; 0 where nobody has said."""
+
+    @property
+    def says_lateness(self) -> bool:
+        """Whether the query says how late rows may come, be it not at all: a host may refuse a stream without."""
 
     @property
     def idle_after_us(self) -> int | None:

@@ -114,6 +114,11 @@ class SharedCoalescing:
         return first.lateness_us
 
     @property
+    def says_lateness(self) -> bool:
+        """Whether all queries do."""
+        return all(query.says_lateness for _, query in self.queries)
+
+    @property
     def idle_after_us(self) -> int | None:
         """A silent input is waited for."""
         return None

@@ -149,6 +149,11 @@ class TimingJoin:
         return (self.lateness or Lateness()).per_input_us
 
     @property
+    def says_lateness(self) -> bool:
+        """Whether `lateness` was given."""
+        return self.lateness is not None
+
+    @property
     def idle_after_us(self) -> int | None:
         """How far a side may be behind the other before it is idle."""
         return (self.lateness or Lateness()).idle_after_us

@@ -42,7 +42,7 @@ class WindowJoinOptions(TypedDict, total=False):
     strategy: str
     conservative: str
     method: str
-    lateness: Duration | Mapping[str, Duration]
+    lateness: Duration | Mapping[str, Duration] | None
     idle_after: Duration | None
     joint: bool
     time_slots: Duration | None
@@ -88,7 +88,7 @@ class WindowJoin:
     strategy: str = "auto"
     conservative: str = "auto"
     method: str = "hash"
-    lateness: Any = 0
+    lateness: Any = None
     idle_after: Duration | None = None
     joint: bool = False
     time_slots: Any = None
@@ -154,7 +154,7 @@ class WindowJoin:
         object.__setattr__(self, "predicates", tuple(read))
 
     def _set_by_stream(self) -> None:
-        lateness = self.lateness
+        lateness = {} if self.lateness is None else self.lateness
         if not isinstance(lateness, Mapping):
             given = lateness if isinstance(lateness, tuple) else (lateness,) * len(self.inputs)
             lateness = dict(zip(self.inputs, given, strict=True))
@@ -168,7 +168,7 @@ class WindowJoin:
                     f"the streams are {', '.join(self.inputs)}",
                 )
         us = tuple(parse_non_negative(lateness.get(n, 0), name=f"lateness of {n}") for n in self.inputs)
-        object.__setattr__(self, "lateness", us)
+        object.__setattr__(self, "lateness", None if self.lateness is None else us)
         if self.idle_after is not None:
             object.__setattr__(self, "idle_after", parse_non_negative(self.idle_after, name="idle_after"))
         if rates and (len(rates) < len(self.inputs) or not all(rate > 0 for rate in rates.values())):
@@ -221,7 +221,13 @@ class WindowJoin:
     @property
     def lateness_us(self) -> tuple[int, ...]:
         """Microseconds of lateness, by stream."""
-        return tuple(parse_duration(us) for us in self.lateness)
+        given: tuple[int, ...] = self.lateness or (0,) * len(self.inputs)
+        return given
+
+    @property
+    def says_lateness(self) -> bool:
+        """Whether `lateness` was given."""
+        return self.lateness is not None
 
     @property
     def idle_after_us(self) -> int | None:

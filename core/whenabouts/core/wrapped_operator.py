@@ -29,6 +29,11 @@ class WrappedQuery:
         return self.query.lateness_us
 
     @property
+    def says_lateness(self) -> bool:
+        """As the query."""
+        return self.query.says_lateness
+
+    @property
     def idle_after_us(self) -> int | None:
         """That of the query."""
         return self.query.idle_after_us

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from whenabouts.core.conditions import Condition, between, deadline, delay, within
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.timestamps import Interval, Lateness, Point, TimeSpec
+from whenabouts.core.timestamps import Interval, Point, TimeSpec
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.window_graph import Edge, edge_of
 from whenabouts.core.window_join import WindowJoin
-from whenabouts.planner.streams import Stream
+from whenabouts.planner.streams import Stream, lateness_of_sides, lateness_of_streams
 from whenabouts.planner.text_queries import time_of
 
 STREAM_KEYS = frozenset({"columns", "time", "max_uncertainty", "min_uncertainty", "lateness", "rate", "keys"})
@@ -91,7 +91,7 @@ def timing_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stre
         right_time=time_in(names[1], right, at),
         condition=_condition(query, at),
         on=_names(query.get("on", ()), f"{at}: on"),
-        lateness=Lateness(left.lateness, right.lateness),
+        lateness=lateness_of_sides(left.lateness, right.lateness),
         **{name: query[name] for name in plain if name in query},
     )
 
@@ -129,7 +129,7 @@ def window_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stre
         times={name: time_in(name, stream, at) for name, stream in described.items()},
         windows=tuple(_edge(str(pair), window, f"{at}: windows") for pair, window in windows.items()),
         on=_names(query.get("on", ()), f"{at}: on"),
-        lateness={name: stream.lateness for name, stream in described.items()},
+        lateness=lateness_of_streams({name: stream.lateness for name, stream in described.items()}),
         **{name: query[name] for name in plain if name in query},
     )
 

@@ -30,7 +30,7 @@ from whenabouts.planner.coalescing_plans import Given, Registered, plan_coalesci
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.join_plans import DECISIONS, Joining, JoinPlan, inner_of, is_join, plan_join
 from whenabouts.planner.plans import Plan, Scheme
-from whenabouts.planner.streams import Stream, load_over
+from whenabouts.planner.streams import Stream, lateness_of_streams, load_over
 
 if TYPE_CHECKING:
     from whenabouts.planner.text_queries import TextQuery
@@ -158,7 +158,7 @@ class Registry:
         if not isinstance(query, TextQuery) or query.form != "join":
             return query
         schemas = {name: each.schema for name, each in self._streams.items() if each.schema is not None}
-        lateness = {name: each.lateness for name, each in self._streams.items()}
+        lateness = lateness_of_streams({name: each.lateness for name, each in self._streams.items()})
         return query.bind(schemas, self._times(), lateness)
 
     def _times(self) -> dict[str, TimeSpec]:
@@ -290,7 +290,7 @@ class Registry:
         *,
         stream: str | None = None,
         time: TimeSpec | None = None,
-        lateness: Duration = 0,
+        lateness: Duration | None = None,
         plan: Plan | None = None,
         adapt_every: Duration | None = None,
         weight: float = 0.3,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from whenabouts.core.choices import Load, Source
 from whenabouts.core.durations import Duration
-from whenabouts.core.timestamps import TimeSpec
+from whenabouts.core.timestamps import Lateness, TimeSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,14 @@ class Stream:
 
     ``rate``: rows per second of event time; ``keys``: how many keys they have, for joins; ``source``: where the rate
     comes from. Texts that join need ``schema``; ``time`` may be left out where the columns tell (`time_of`).
+    ``lateness`` None: nobody has said, and Spark refuses to run a query over such a stream.
 
     Raises: QueryError WA-2072 for a rate or a number of keys that is not above 0.
     """
 
     schema: pa.Schema | None = None
     time: TimeSpec | None = None
-    lateness: Duration = 0
+    lateness: Duration | None = None
     rate: float | None = None
     keys: float = 1.0
     source: Source = "declared"
@@ -46,3 +47,21 @@ def load_over(inputs: Mapping[str, str], streams: Mapping[str, Stream], known: L
     source: Source = "measured" if all(stream.source == "measured" for stream in mine.values()) else "declared"
     keys = max(stream.keys for stream in mine.values()) if known.keys == 1.0 else known.keys
     return replace(known, rates=rates, keys=keys, source=source)
+
+
+def lateness_of_sides(left: Duration | None, right: Duration | None) -> Lateness | None:
+    """What a join of two streams says of its rows' lateness: nothing where neither stream says any.
+
+    >>> lateness_of_sides(None, "2 s"), lateness_of_sides(None, None)
+    (Lateness(left=0, right=2000000, idle_after=None), None)
+    """
+    return None if left is None and right is None else Lateness(left or 0, right or 0)
+
+
+def lateness_of_streams(by_name: Mapping[str, Duration | None]) -> dict[str, Duration] | None:
+    """The same of any number of streams.
+
+    >>> lateness_of_streams({"a": None, "b": "2 s"}), lateness_of_streams({"a": None})
+    ({'b': '2 s'}, None)
+    """
+    return {name: each for name, each in by_name.items() if each is not None} or None

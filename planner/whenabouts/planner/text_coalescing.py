@@ -331,7 +331,8 @@ def _temporal_join(scope: Scope, found: _Coalescing, options: dict[str, Any]) ->
         holds = found.condition.value[1]
         matching += [replace(found.condition, value=(alias, holds)) for alias in scope.streams]
     first, second = scope.streams.values()
-    given = _given(scope, found) | {"time": first.time, "lateness": max(first.lateness, second.lateness, key=_us)}
+    said = [stream.lateness for stream in (first, second) if stream.lateness is not None]
+    given = _given(scope, found) | {"time": first.time, "lateness": max(said, key=_us, default=None)}
     query = TemporalJoin(
         **(given | options),
         on=on,

@@ -14,11 +14,11 @@ from whenabouts.core.select_project import Named, SelectProject
 from whenabouts.core.select_project import column as output_column
 from whenabouts.core.sql_expressions import from_sqlglot
 from whenabouts.core.stream_views import SqlPredicate
-from whenabouts.core.timestamps import Lateness
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.window_graph import Edge
 from whenabouts.core.window_join import WindowJoin
 from whenabouts.planner.query_text import Place
+from whenabouts.planner.streams import lateness_of_sides, lateness_of_streams
 from whenabouts.planner.text_durations import duration_us, number_of
 from whenabouts.planner.text_queries import Scope, conditions_of, is_call, is_window, no_column, rewritten
 
@@ -70,7 +70,7 @@ def _timing_join(scope: Scope, edge: Edge, on: Sequence[str], options: dict[str,
         right_time=right.time,
         condition=Condition(lo, hi, edge.confidence),
         on=on,
-        lateness=Lateness(left.lateness, right.lateness),
+        lateness=lateness_of_sides(left.lateness, right.lateness),
         suffixes=(f"_{left.source.alias}", f"_{right.source.alias}"),
         **options,
     )
@@ -84,7 +84,7 @@ def _window_join(
         windows=tuple(edges),
         on=on,
         predicates=predicates,
-        lateness={alias: stream.lateness for alias, stream in scope.streams.items()},
+        lateness=lateness_of_streams({alias: stream.lateness for alias, stream in scope.streams.items()}),
         **options,
     )
 

@@ -67,13 +67,14 @@ class TextQuery:
         self,
         schemas: Mapping[str, pa.Schema],
         times: Mapping[str, TimeSpec] | None = None,
-        lateness: Duration | Mapping[str, Duration] = 0,
+        lateness: Duration | Mapping[str, Duration] | None = None,
         **options: Any,
     ) -> SelectProject:
         """The query over streams of these schemas; its inputs are the streams of FROM, in that order.
 
-        ``times`` and ``lateness``: by alias or stream; a time that is not given is found with `time_of`. ``options`` go
-        to the query itself (``strategy``, ``scheme``, ``conservative``, ``time_slots``, ...).
+        ``times`` and ``lateness``: by alias or stream; a time that is not given is found with `time_of`, and without a
+        lateness the query says none. ``options`` go to the query itself (``strategy``, ``scheme``, ``conservative``,
+        ``time_slots``, ...).
 
         Raises: QueryError WA-2092 for a column that there is not, WA-2113 for a stream without a schema, WA-2114 for
         one whose time is not known, WA-2111 and WA-2112 for what a form does not have, each with line and column; and
@@ -98,7 +99,7 @@ class TextQuery:
                 )
             schema = schemas[source.stream]
             time = given.get(source.alias, given.get(source.stream)) or time_of(source.stream, schema)
-            of_stream = late.get(source.alias, late.get(source.stream, 0)) if isinstance(late, Mapping) else late
+            of_stream = late.get(source.alias, late.get(source.stream)) if isinstance(late, Mapping) else late
             streams[source.alias] = BoundStream(source, schema, time, of_stream)
         scope = Scope(self, streams)
         return bind_join(scope, options) if self.form == "join" else bind_coalescing(scope, options)
@@ -123,7 +124,7 @@ class BoundStream:
     source: Source
     schema: pa.Schema
     time: TimeSpec
-    lateness: Duration
+    lateness: Duration | None
 
 
 @dataclass(frozen=True, slots=True)

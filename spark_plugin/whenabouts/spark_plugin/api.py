@@ -6,9 +6,9 @@ The way of a row: `packing` (rows to blobs, by bucket) -> `batch_host` or `strea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -126,7 +126,6 @@ def timing_join(
     Cost: packing and shuffling both sides once, then as `whenabouts.core.local.timing_join` in parallel over the
     buckets.
     """
-    _require_lateness(options, [left, right], 'Lateness(left="10 s", right="10 s")', "Lateness()")
     options.setdefault("time_slots", "auto")
     return run(TimingJoin(**options), [left, right], buckets=buckets, bound=bound, dedupe=dedupe, payloads=payloads)
 
@@ -155,7 +154,6 @@ def window_join(
     conditions in SQL. Cost: packing and shuffling each input once, then as `whenabouts.core.local.window_join` in
     parallel over the buckets.
     """
-    _require_lateness(options, frames.values())
     options.setdefault("time_slots", "auto")
     query = WindowJoin.of(tuple(frames), time, **options)
     return run(
@@ -186,7 +184,6 @@ def coalesce(
     Raises: as `timing_join`; QueryError WA-2006, WA-2021, WA-2022, InputError WA-1023. Cost: packing and shuffling
     once, then as `whenabouts.core.local.coalesce` in parallel over the buckets.
     """
-    _require_lateness(options, [frame])
     return run(Coalesce(**options), [frame], buckets=buckets, bound=bound, payloads=payloads)
 
 
@@ -204,7 +201,6 @@ def temporal_aggregate(
     Arguments and columns are those of `whenabouts.core.local.temporal_aggregate` (`where` is an Arrow expression, which
     travels to the workers by pickle); `lateness`, `buckets`, rejected rows and when rows come out as in `coalesce`.
     """
-    _require_lateness(options, [frame])
     return run(TemporalAggregate(**options), [frame], buckets=buckets, bound=bound, payloads=payloads)
 
 
@@ -224,20 +220,7 @@ def temporal_join(
     pickle); `lateness` (of either side), `buckets`, rejected rows and when rows come out as in `coalesce`. Tuples are
     spread over buckets by the group columns that `on` names; without any, one bucket does the work.
     """
-    _require_lateness(options, [left, right])
     return run(TemporalJoin(**options), [left, right], buckets=buckets, bound=bound, payloads=payloads)
-
-
-def _require_lateness(
-    options: Mapping[str, Any], inputs: Iterable[DataFrame], some: str = '"10 s"', none: str = '"0 s"'
-) -> None:
-    """Refuse streams of which nobody says how late their rows may come: there would be no watermark to go by."""
-    if options.get("lateness") is None and all(df.isStreaming for df in inputs):
-        raise QueryError(
-            Code.NO_LATENESS,
-            "the inputs are streams, and how late their rows may come is not said",
-            f"give lateness={some}; {none} if they come in order of their times",
-        )
 
 
 def run(
@@ -257,11 +240,22 @@ def run(
     end by a flush row, in which that is true. Errors as `timing_join`, and QueryError WA-2006 for a wrong
     number of inputs or buckets.
     """
+    _require_lateness(query, inputs)
     query = decoded(deduplicated(query, dedupe), payloads)
     output = tagged(query, inputs, buckets=buckets, end_of_input=end_of_input, bound=bound)
     rows = output.output
     _results[rows] = output
     return rows
+
+
+def _require_lateness(query: Query, inputs: Sequence[DataFrame]) -> None:
+    """Refuse streams of which nobody says how late their rows may come: there would be no watermark to go by."""
+    if not query.says_lateness and all(df.isStreaming for df in inputs):
+        raise QueryError(
+            Code.NO_LATENESS,
+            "the inputs are streams, and how late their rows may come is not said",
+            'give lateness="10 s", a timing join Lateness("10 s", "10 s"); zero if rows come in order of their times',
+        )
 
 
 def rejects(result: DataFrame) -> DataFrame:
