@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -22,6 +23,9 @@ print(float(p[0]))
 """
 
 
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+"""Of Linux's `prctl`."""
+
 pytestmark = pytest.mark.slow
 
 
@@ -38,12 +42,20 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
+def without_override() -> None:
+    """In a new process: root, too, may write only where permissions say so (other users have no such right)."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
+
+
 def start(archive: Path, temporary: Path, **environment: str) -> subprocess.Popen[str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
     known |= {"PYTHONPATH": str(archive), "HOME": "/dev/null/nowhere", "TMPDIR": str(temporary)}
     return subprocess.Popen(
-        [sys.executable, "-c", HITS], env=known | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", HITS], env=known | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, preexec_fn=without_override,
+    )  # fmt: skip
 
 
 def told(process: subprocess.Popen[str]) -> list[str]:
@@ -66,6 +78,40 @@ def test_an_archive_without_a_home_is_compiled_once(archive: Path, tmp_path: Pat
     again = told(start(archive, tmp_path))
     assert again[1] == f"{kernels} 0"
     assert {answer[2] for answer in (*answers, warm, other, again)} == {"0.5"}
+
+
+def test_many_at_once_begin_on_an_empty_folder(archive: Path, tmp_path: Path) -> None:
+    """Each compiles or finds what another has just kept; none fails, and what they leave is whole."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    cold = [start(archive, tmp_path, NUMBA_CACHE_DIR=str(kept)) for _ in range(4)]
+    answers = [told(process) for process in cold]
+    assert {answer[2] for answer in answers} == {"0.5"}
+    kernels = {sum(map(int, answer[1].split())) for answer in answers}
+    assert len(kernels) == 1
+    warm = told(start(archive, tmp_path, NUMBA_CACHE_DIR=str(kept)))
+    assert warm[1:3] == [f"{kernels.pop()} 0", "0.5"]
+    assert not list(kept.glob("**/*.tmp.*"))
+
+
+def test_a_cache_that_cannot_be_written_is_passed_over(archive: Path, tmp_path: Path) -> None:
+    """Also a filled one: numba takes no folder in which it could keep nothing. Kernels are kept among the temporary
+    files then."""
+    kept, temporary = tmp_path / "kept", tmp_path / "temporary"
+    temporary.mkdir()
+    first = told(start(archive, temporary, NUMBA_CACHE_DIR=str(kept)))
+    before = {path: path.stat().st_mtime_ns for path in kept.rglob("*")}
+    folders = [kept, *(path for path in kept.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        answers = [told(start(archive, temporary, NUMBA_CACHE_DIR=str(kept))) for _ in range(2)]
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    kernels = sum(map(int, first[1].split()))
+    assert [answer[1:3] for answer in answers] == [[f"0 {kernels}", "0.5"], [f"{kernels} 0", "0.5"]]
+    assert {path: path.stat().st_mtime_ns for path in kept.rglob("*")} == before
 
 
 def test_a_folder_that_others_can_write_is_not_trusted(archive: Path, tmp_path: Path) -> None:
