@@ -34,7 +34,7 @@ test-full: lint ## Every test there is
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(TWO_AT_ONCE)
 
 # The operators are the same on every Spark; what can differ is how it hosts them.
-NEWEST_LAWS := "test_replay_source or test_connect or test_sql or test_batch or test_streaming or test_packing or test_environment or restart or accounting or late_rows or event_time or end_of_input or oracle_runs"
+NEWEST_LAWS := "test_replay_source or test_connect or test_sql or test_batch or test_streaming or restart or late_rows or event_time or end_of_input"
 test-cluster: .venv/ready ## Kafka to Kafka on clusters of both engines whose workers, leaders and broker are killed (Maven, or Docker)
 	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/pytest -m "cluster and not full" $(TWO_AT_ONCE) tests/cluster
 
