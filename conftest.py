@@ -1,6 +1,6 @@
 """Lets `pytest --engine ...` work in a checkout that is not installed; an installation has an entry point for it.
 
-Under pytest-xdist all tests of one engine stay in one process, which starts it once.
+Under pytest-xdist the laws of one engine stay in one process, which starts it once, and its own tests in another.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ collect_ignore_glob = [] if _NEWER_SPARK else ["spark_plugin/whenabouts/spark_pl
 _OF_AN_ENGINE = re.compile(r"[\[-](spark|flink)[-\]]|tests/(spark|flink|faults)/")
 
 
-def engine_of(nodeid: str) -> str:
-    """The engine that a test needs, by its folder or parameter; a test that needs none is a group of its own."""
+def group_of(nodeid: str) -> str:
+    """What shares a process: the laws, or the other tests, of the engine that a test needs, by its folder or parameter;
+    a test that needs none is a group of its own."""
     found = _OF_AN_ENGINE.search(nodeid)
-    return nodeid if found is None else (found[1] or found[2]).replace("faults", "spark")
+    if found is None:
+        return nodeid
+    engine = (found[1] or found[2]).replace("faults", "spark")
+    return f"{engine}, {'laws' if nodeid.startswith('conformance/') else 'tests'}"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -40,6 +44,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByEngine(LoadScopeScheduling):  # type: ignore[misc,unused-ignore]  # not typed
         def _split_scope(self, nodeid: str) -> str:
-            return engine_of(nodeid)
+            return group_of(nodeid)
 
     return ByEngine(config, log)
