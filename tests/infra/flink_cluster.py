@@ -61,6 +61,12 @@ class FlinkCluster:
                 server.start()
         wait_for(lambda: self._slots() >= self._task_managers, seconds=120, told=self.told)
 
+    def keep_up(self) -> None:
+        """Start task managers that have ended by themselves, as whoever supervises them would."""
+        for server in self.task_managers:
+            if not server.alive:
+                server.start()
+
     def stop(self) -> None:
         """End all of it."""
         for server in (*self.task_managers, self.job_manager):

@@ -130,7 +130,9 @@ class FlinkJob:
         self.start()
 
     def keep_up(self) -> None:
-        """Flink does that itself: see the restart strategy."""
+        """Flink does that itself: see the restart strategy. A task manager whose Python goes away while it is closed ends
+        itself, and is started again."""
+        self._cluster.keep_up()
 
     def stop(self) -> None:
         """It ends with its cluster."""
