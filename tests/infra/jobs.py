@@ -130,8 +130,8 @@ class FlinkJob:
         self.start()
 
     def keep_up(self) -> None:
-        """Flink does that itself: see the restart strategy. A task manager whose Python goes away while it is closed ends
-        itself, and is started again."""
+        """Flink does that itself: see the restart strategy. But a task manager may end itself when Python goes
+        away while it is being closed: it is started again."""
         self._cluster.keep_up()
 
     def stop(self) -> None:
