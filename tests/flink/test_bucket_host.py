@@ -302,6 +302,23 @@ def test_what_comes_together_is_one_step_unless_the_watermark_moved() -> None:
     assert sum(flink.held()) == sum(row.rows for row in blocks)
 
 
+@pytest.mark.parametrize("comes", ["a row", "the clock", "the end"])
+def test_what_was_gathered_is_not_lost_where_max_latency_is_given_up(comes: str) -> None:
+    flink = _Flink(_hosting(QUERIES["inner"]), 20, gathers=True)
+    (left, right), *_ = _packed(flink.hosting, 1)
+    flink.take(left)
+    flink.take(right)
+    flink.max_latency_ms, flink.gathers = None, False
+    flink.start()
+    {
+        "a row": lambda: flink.take(left),
+        "the clock": lambda: flink.tick(20),
+        "the end": lambda: [*flink.advance(LAST_MS)],
+    }[comes]()
+    assert not flink.kept
+    assert flink.counters["rows_in"].count == left.rows + right.rows + (left.rows if comes == "a row" else 0)
+
+
 def test_state_of_another_number_of_buckets_is_refused() -> None:
     flink = _Flink(_hosting(QUERIES["inner"]))
     flink.take(Packed(0, PRESENT, 0, 0, b""))

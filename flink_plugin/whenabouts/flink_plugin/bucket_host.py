@@ -107,8 +107,11 @@ class BucketFunction(KeyedProcessFunction):
         book = self._book_of(ctx)
         if self._hosting.streaming:
             clock = Clock(ctx.timer_service().current_watermark()).at_least(book.watermark_ms)
+            if book.keeps and (clock.ms != book.watermark_ms or not self._gathers):
+                yield from self._gathered(book, ctx)
+                book = self._book_of(ctx)
             if self._gathers:
-                yield from self._gather(packed, clock, book, ctx)
+                self._gather(packed, clock, book, ctx)
             else:
                 yield from self._stream_step([packed], clock, book, ctx)
         else:
@@ -120,9 +123,9 @@ class BucketFunction(KeyedProcessFunction):
         if book is None:  # the end came with an earlier timer
             return
         clock = Clock(ctx.timer_service().current_watermark())
-        if self._gathers and book.flush_ms is not None:
+        if book.keeps:
             yield from self._gathered(book, ctx)
-            book = self._books.get(ctx.get_current_key()) or book
+            book = self._book_of(ctx)
         if clock.ended:
             yield from self._end(clock, ctx)
         elif timestamp == book.flush_ms:
@@ -130,25 +133,24 @@ class BucketFunction(KeyedProcessFunction):
         elif timestamp == book.timer_ms:
             yield from self._stream_step([], clock, replace(book, timer_ms=None), ctx)
 
-    def _gather(self, packed: Blob, clock: Clock, book: Book, ctx: Any) -> Out:
+    def _gather(self, packed: Blob, clock: Clock, book: Book, ctx: Any) -> None:
         """Keep rows for the step that a timer by the clock begins. Rows of one step have come under one watermark: what
         is late is late whether it waits or not."""
-        bucket, timers = ctx.get_current_key(), ctx.timer_service()
-        if book.flush_ms is not None and clock.ms != book.watermark_ms:
-            yield from self._gathered(book, ctx)
-            book = self._books.get(bucket) or book
         self._keep(packed)
-        flush_ms = book.flush_ms
+        timers, flush_ms = ctx.timer_service(), book.flush_ms
         if flush_ms is None:
             flush_ms = timers.current_processing_time() + (self._max_latency_ms or 0)
             timers.register_processing_time_timer(flush_ms)
-        self._books.put(bucket, replace(book, watermark_ms=clock.ms, flush_ms=flush_ms))
+        book = replace(book, watermark_ms=clock.ms, flush_ms=flush_ms, keeps=True)
+        self._books.put(ctx.get_current_key(), book)
 
     def _gathered(self, book: Book, ctx: Any) -> Out:
         """The step of what was gathered, under the watermark of its coming."""
         ctx.timer_service().delete_processing_time_timer(book.flush_ms)
         rows = self._take_kept()
-        yield from self._stream_step(rows, Clock(book.watermark_ms), replace(book, flush_ms=None), ctx, Demand.FLUSH)
+        yield from self._stream_step(
+            rows, Clock(book.watermark_ms), replace(book, flush_ms=None, keeps=False), ctx, Demand.FLUSH
+        )
 
     def _keep(self, packed: Blob) -> None:
         kind, rows, blob = packed

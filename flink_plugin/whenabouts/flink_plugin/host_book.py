@@ -15,12 +15,14 @@ class Book:
 
     `buckets`: the number of buckets that its state was written for. `watermark_ms`: the greatest watermark that it has
     seen. `timer_ms`: its timer by event time, besides the last; `flush_ms`: its timer by the clock; None: not set.
+    `keeps`: whether rows wait in front of the operator, whatever `max_latency` a job has that goes on from it.
     """
 
     buckets: int
     watermark_ms: int = LEAST_MS
     timer_ms: int | None = None
     flush_ms: int | None = None
+    keeps: bool = False
 
 
 class Books:
