@@ -266,7 +266,7 @@ class Pace:
 PACES = (
     Pace("eager", THREAD, "auto", 100, buckets=1),  # one task does the work: fewer steps of few rows
     Pace("lazy", THREAD, "lazy", 500),
-    Pace("eager, processes", PROCESS, "auto", 100, buckets=1),
+    Pace("eager, processes", PROCESS, "auto", 500, buckets=1),  # five bundles on the way: 100 ms are not kept
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -51,10 +51,19 @@ class _Map(dict[str, bytes]):
 
 
 class _List(list[bytes]):
+    """Rows that were gathered; a step begins with taking them."""
+
     add = list.append
+
+    def __init__(self, taken: Callable[[], None]) -> None:
+        self.taken = taken
 
     def get(self) -> list[bytes]:
         return list(self)
+
+    def clear(self) -> None:
+        super().clear()
+        self.taken()
 
 
 class _Counter:
@@ -70,12 +79,16 @@ class _Flink:
 
     def __init__(self, hosting: Hosting, max_latency_ms: int | None = None, *, gathers: bool = False) -> None:
         self.hosting, self.max_latency_ms, self.gathers = hosting, max_latency_ms, gathers
-        self.book, self.segments, self.kept = _Value(), _Map(), _List()
+        self.book, self.segments, self.kept = _Value(), _Map(), _List(self.work)
         self.timers: set[int] = set()
         self.by_clock: set[int] = set()
         self.counters: dict[str, _Counter] = {}
-        self.watermark, self.now = LEAST_MS, 1_000
+        self.watermark, self.now, self.step_ms = LEAST_MS, 1_000, 0
         self.start()
+
+    def work(self) -> None:
+        """A step takes its time."""
+        self.now += self.step_ms
 
     def start(self) -> None:
         """A function that goes on from the state; Flink forgets its watermark."""
@@ -283,23 +296,38 @@ def test_rows_that_are_gathered_by_the_clock_have_the_same_answer(name: str) -> 
     assert gathering.book.data is None
 
 
-def test_what_comes_together_is_one_step_unless_the_watermark_moved() -> None:
+def test_what_comes_while_a_step_works_is_one_step_unless_the_watermark_moved() -> None:
     flink = _Flink(_hosting(QUERIES["inner"]), 20, gathers=True)
-    blocks = [row for packed in _packed(flink.hosting, 1) for row in packed][:3]
+    blocks = [row for packed in _packed(flink.hosting, 1) for row in packed][:4]
+    flink.step_ms = 8
     flink.take(blocks[0])
-    flink.tick(5)
+    flink.tick(0)
     flink.take(blocks[1])
-    assert len(flink.kept) == 2
-    flink.watermark = 1
+    flink.tick(5)
     flink.take(blocks[2])
+    assert len(flink.kept) == 2
+    assert flink.by_clock == {1_008 + 8}
+    flink.watermark = 1
+    flink.take(blocks[3])
     assert len(flink.kept) == 1
-    assert flink.by_clock == {1_025}
-    assert flink.held() == [blocks[0].rows, blocks[1].rows]
+    assert flink.by_clock == {1_008 + 5 + 8 + 8}
+    assert sum(flink.held()) == sum(row.rows for row in blocks[:3])
     flink.counters.clear()
     flink.start()
     flink.tick(20)
     assert not flink.kept
     assert sum(flink.held()) == sum(row.rows for row in blocks)
+
+
+def test_rows_wait_as_long_as_the_last_step_took_and_no_longer_than_they_may() -> None:
+    flink = _Flink(_hosting(QUERIES["inner"]), 20, gathers=True)
+    blocks = [row for packed in _packed(flink.hosting, 1) for row in packed]
+    waits = []
+    for flink.step_ms, block in zip((3, 7, 90, 0, 0), blocks, strict=False):
+        flink.take(block)
+        waits.append(min(flink.by_clock) - flink.now)
+        flink.tick(waits[-1])
+    assert waits == [0, 3, 7, 20, 0]
 
 
 @pytest.mark.parametrize("comes", ["a row", "the clock", "the end"])

@@ -130,9 +130,9 @@ def timing_join(
     (`whenabouts.core.payloads`). `name` begins the uid of every operator: two joins in a job need two.
 
     `max_latency`: how long a row may take through the query, by the clock on the wall. Rows wait for others in bundles
-    for two fifths of it and in front of the join for one more; the rest is for Flink's exchanges and the work itself.
-    (Of `Blocks` only a lazy strategy lets rows wait.) Without it rows wait half a second at most for each bundle on
-    their way. With it `buckets` is 2 unless given: say more where more than two tasks are to work. QueryError
+    for two fifths of it and in front of the join for one more at most; the rest is for Flink's exchanges and the work
+    itself. (Of `Blocks` only a lazy strategy lets rows wait.) Without it rows wait half a second at most for each
+    bundle on their way. With it `buckets` is 2 unless given: say more where more than two tasks are to work. QueryError
     WA-2141 where it cannot be kept.
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query

@@ -70,11 +70,13 @@ class BucketFunction(KeyedProcessFunction):
     """Runs the operator of each bucket; knows no kind of operator."""
 
     def __init__(self, hosting: Hosting, max_latency_ms: int | None = None, *, gathers: bool = False) -> None:
-        """`max_latency_ms`: how long rows may wait by the clock. `gathers`: they wait here, and all that came meanwhile
-        are one step; else each element is one, and where its rows wait is the operator's business."""
+        """`max_latency_ms`: how long rows may wait by the clock. `gathers`: they wait here, as long as the last step
+        took, and all that came meanwhile are one step; else each element is one, and where its rows wait is the
+        operator's business."""
         self._hosting = hosting
         self._max_latency_ms = max_latency_ms
         self._gathers = gathers and max_latency_ms is not None
+        self._step_ms = 0
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
@@ -94,7 +96,12 @@ class BucketFunction(KeyedProcessFunction):
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
+        self._runner.run(self._let_go)
         self._runner.stop()
+
+    def _let_go(self) -> None:
+        """Whatever Arrow the operator holds goes where it was made."""
+        vars(self).pop("_operator", None)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Out:
         """A packed row."""
@@ -139,18 +146,19 @@ class BucketFunction(KeyedProcessFunction):
         self._keep(packed)
         timers, flush_ms = ctx.timer_service(), book.flush_ms
         if flush_ms is None:
-            flush_ms = timers.current_processing_time() + (self._max_latency_ms or 0)
+            flush_ms = timers.current_processing_time() + min(self._step_ms, self._max_latency_ms or 0)
             timers.register_processing_time_timer(flush_ms)
         book = replace(book, watermark_ms=clock.ms, flush_ms=flush_ms, keeps=True)
         self._books.put(ctx.get_current_key(), book)
 
     def _gathered(self, book: Book, ctx: Any) -> Out:
         """The step of what was gathered, under the watermark of its coming."""
-        ctx.timer_service().delete_processing_time_timer(book.flush_ms)
-        rows = self._take_kept()
-        yield from self._stream_step(
-            rows, Clock(book.watermark_ms), replace(book, flush_ms=None, keeps=False), ctx, Demand.FLUSH
-        )
+        timers = ctx.timer_service()
+        began_ms = timers.current_processing_time()
+        timers.delete_processing_time_timer(book.flush_ms)
+        clock, book = Clock(book.watermark_ms), replace(book, flush_ms=None, keeps=False)
+        yield from self._stream_step(self._take_kept(), clock, book, ctx, Demand.FLUSH)
+        self._step_ms = timers.current_processing_time() - began_ms
 
     def _keep(self, packed: Blob) -> None:
         kind, rows, blob = packed

@@ -25,7 +25,8 @@ WAIT_MS = 250
 time: where rows come fast enough to matter, a bundle is full before."""
 
 SHARE = 5
-"""What part of `max_latency` the bundles on a row's way last together, and what part rows wait in front of the join."""
+"""What part of `max_latency` the bundles on a row's way last together, and what part rows wait in front of the join at
+most."""
 
 BUFFER_SHARE = 20
 """What part of `max_latency` a network buffer may wait before it goes out."""
@@ -45,8 +46,8 @@ def hops(*, threads: bool, table_out: bool) -> int:
 
 @dataclass(frozen=True)
 class Latency:
-    """How `max_latency` is spent (None: no bound): `bundle_ms` in each bundle, `operator_ms` in front of the join,
-    `buffer_ms` in a network buffer.
+    """How `max_latency` is spent (None: no bound): `bundle_ms` in each bundle, `operator_ms` in front of the join
+    at most, `buffer_ms` in a network buffer.
 
     A bundle can last twice as long as Flink was told: a clock with that period ends it, but only if it is as old. What
     comes out of the bundles of all inputs is gathered once more: each would be a step of few rows, and where steps take
@@ -62,7 +63,7 @@ class Latency:
 
     @staticmethod
     def of(max_latency: Duration | None, *, hops: int) -> Latency:
-        """Two fifths for bundles, a fifth in front of the join, the rest for buffers and for the work itself.
+        """Two fifths for bundles, at most a fifth in front of the join, the rest for buffers and for the work itself.
 
         Raises QueryError WA-2141 where less than a millisecond, which is Flink's least, would be left for a bundle.
         """
