@@ -60,6 +60,9 @@ STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
+_BOUNDED_AT_ONCE = 1 << 15
+"""Rows whose bounds are found and searched before those of the next: a megabyte, which stays in the cache."""
+
 _TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
 
 
@@ -262,13 +265,17 @@ def _ranges_as_they_stand(
     if join.strategy in ("simple", "ssort"):
         probe_all(base.key, target.starts, ranges)
         return ranges
-    bounds = np.empty(ranges.shape, np.int64)
-    if span is not None:
-        fill_kind_bounds(base.t_max, kind, span, bounds)
-    else:
-        fill_bounds = fill_anchored_ranges if join.strategy == "auto" else fill_confidence_bounds
-        fill_bounds(base.t_min, base.t_max, join.lo, join.hi, *join.target_lengths, join.confidence, bounds)
-    locate(bounds, base.key, target.axis, target.starts, join.strategy != "eager", ranges)
+    fill_bounds = fill_anchored_ranges if join.strategy == "auto" else fill_confidence_bounds
+    cursors = np.stack((target.starts[:-1], target.starts[:-1]))
+    for start in range(0, len(ranges), _BOUNDED_AT_ONCE):
+        rows = slice(start, start + _BOUNDED_AT_ONCE)
+        bounds = np.empty(ranges[rows].shape, np.int64)
+        if span is not None:
+            fill_kind_bounds(base.t_max[rows], kind[rows], span, bounds)
+        else:
+            times = base.t_min[rows], base.t_max[rows]
+            fill_bounds(*times, join.lo, join.hi, *join.target_lengths, join.confidence, bounds)
+        locate(bounds, base.key[rows], target.axis, target.starts, join.strategy != "eager", cursors, ranges[rows])
     return ranges
 
 

@@ -32,6 +32,7 @@ from whenabouts.core.compiled import (
     WRITE_INT32,
     WRITE_INT32_2D,
     WRITE_INT64,
+    WRITE_INT64_2D,
     compiled,
 )
 from whenabouts.core.confidence_bounds import ALWAYS_US
@@ -129,22 +130,24 @@ def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: i
     return _bisect(axis, max(first, start - step), last, value)
 
 
-@compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT32_2D))
+@compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT64_2D, WRITE_INT32_2D))
 def locate(
     bounds: NDArray[np.int64],
     base_key: NDArray[np.int64],
     axis: NDArray[np.int64],
     target_starts: NDArray[np.int64],
     gallop: bool,
+    cursors: NDArray[np.int64],
     out: NDArray[np.int32],
 ) -> None:
     """Indices of the four bounds (ends inclusive) among the targets of the same key, for each base row.
 
     Targets are grouped by key (``target_starts``) and ascend along ``axis`` within a key. ``gallop`` starts each
     search where the last one for this key ended, which is cheap when the rows of a key stand nearly in time order.
-    Otherwise each is a binary search over the key. O(n) for rows nearly in order, else O(n log m).
+    Otherwise each is a binary search over the key. ``cursors[2, keys]``, first ``target_starts``, tell the next call
+    where this one's last searches ended. O(n) for rows nearly in order, else O(n log m).
     """
-    lower, upper = target_starts[:-1].copy(), target_starts[:-1].copy()  # cursors, one for each key
+    lower, upper = cursors[0], cursors[1]
     for i in range(bounds.shape[0]):
         k = base_key[i]
         first, last = target_starts[k], target_starts[k + 1]
