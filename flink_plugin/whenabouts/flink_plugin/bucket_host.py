@@ -101,7 +101,7 @@ class BucketFunction(KeyedProcessFunction):
 
     def _let_go(self) -> None:
         """Whatever Arrow the operator holds goes where it was made."""
-        vars(self).pop("_operator", None)
+        self.__dict__.pop("_operator", None)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Out:
         """A packed row."""
