@@ -55,7 +55,7 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Promise:
-    """A ratio that others rely on. `peer`: the fastest of these counts."""
+    """A ratio that others rely on. `peer`: the fastest of these counts. `elsewhere`: what another machine gave."""
 
     says: str
     suite: str
@@ -63,6 +63,7 @@ class Promise:
     peer: list[str]
     at_least: float | None = None
     at_most: float | None = None
+    elsewhere: str = ""
 
     def measured(self, suites: Mapping[str, Series]) -> tuple[float, float, float] | None:
         """Median, least and greatest ratio, or None where a series is missing."""
@@ -75,6 +76,10 @@ class Promise:
         ratios = [other / own if self.at_least is not None else own / other for own, other in pairs]
         middle = peer.median() / mine.median() if self.at_least is not None else mine.median() / peer.median()
         return middle, min(ratios), max(ratios)
+
+    def machine(self, suites: Mapping[str, Series]) -> str:
+        """The processor that it was measured on."""
+        return str(suites[self.suite][self.ours].get_metadata().get("cpu_model_name", "")).replace("(R)", "")
 
     def met(self, ratio: float) -> bool:
         """Whether a ratio keeps it."""
@@ -104,9 +109,12 @@ def promises_part(promises: Iterable[Promise], suites: Mapping[str, Series]) -> 
     rows = []
     for promise in promises:
         found = promise.measured(suites)
-        told = ("not measured", "") if found is None else (_ratio(found), "yes" if promise.met(found[0]) else "**no**")
-        rows.append([promise.says, promise.wanted(), *told])
-    table = tabulate(rows, ["Ratio of CPU-seconds", "wanted", "measured", "met"], tablefmt="github")
+        told = ("not measured", "", "")
+        if found is not None:
+            told = (_ratio(found), "yes" if promise.met(found[0]) else "**no**", promise.machine(suites))
+        rows.append([promise.says, promise.wanted(), *told, promise.elsewhere])
+    heads = ["Ratio of CPU-seconds", "wanted", "measured", "met", "processor", "on another"]
+    table = tabulate(rows, heads, tablefmt="github")
     return f"## What is promised, and what was measured\n\n![ratios]({_shown(PLOT)})\n\n{table}\n"
 
 
