@@ -12,9 +12,9 @@ export PYTHON
 # Engines start Python workers all the time: without compiled modules each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each: Spark is done with them before the JVM's second compiler would pay.
-test test-full test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
+test test-main test-full test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo test test-fast test-full test-cluster test-cluster-full test-newest lint bench bench-full lock wheel clean
+.PHONY: help demo test test-main test-fast test-full test-cluster test-cluster-full test-newest lint bench bench-full lock wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -23,7 +23,9 @@ help: ## List the targets
 demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark stream, as a Spark batch and locally
 	@$(WITH_JAVA) $(BIN)/whenabouts demo
 
-test: lint ## Everything but the longest tests: lint, unit tests, doctests, the conformance laws on every engine
+test: lint test-main test-newest ## Everything but the longest tests: lint, unit tests, doctests, the laws on every engine and on the newest Spark
+
+test-main: .venv/ready ## The same without lint and the newest Spark
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not cluster" $(TWO_AT_ONCE) --durations=30
 
 test-fast: .venv/ready ## Tests that need no engine, in under two minutes
@@ -42,7 +44,7 @@ test-cluster-full: .venv/ready ## The same with 200,000 rows a side and a minute
 	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/pytest -m cluster $(TWO_AT_ONCE) tests/cluster
 
 test-newest: .venv-newest/ready ## The Spark adapter, and the laws about hosting, on the newest Spark, in .venv-newest
-	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" -k $(NEWEST_LAWS) $(TWO_AT_ONCE) tests/spark conformance/whenabouts/conformance
+	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" -k $(NEWEST_LAWS) tests/spark conformance/whenabouts/conformance
 
 lint: .venv/ready ## Style, types, and who imports whom
 	@$(BIN)/ruff check .
