@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -120,15 +121,16 @@ class TestPairs:
             base, target = ([(*row[:2], 0) for row in rows] for rows in (base, target))
         expected = brute_force(base, target, *window, confidence)
         for strategy in STRATEGIES:
-            for chunk_pairs in (1 << 24, 3):
-                pairs, _ = run(
-                    times_of(base, keyed),
-                    times_of(target, keyed),
-                    window,
-                    confidence,
-                    strategy,
-                    chunk_pairs=chunk_pairs,
-                )
+            for chunk_pairs, bounded_at_once in ((1 << 24, 1 << 15), (3, 1 << 15), (3, 2)):
+                with patch.object(correlation, "_BOUNDED_AT_ONCE", bounded_at_once):
+                    pairs, _ = run(
+                        times_of(base, keyed),
+                        times_of(target, keyed),
+                        window,
+                        confidence,
+                        strategy,
+                        chunk_pairs=chunk_pairs,
+                    )
                 assert pairs == expected, strategy
 
     @pytest.mark.parametrize(("base", "target", "window", "confidence"), [HALF_TIE, FOUR_FIFTHS_TIE])
