@@ -30,8 +30,8 @@ HEAD = """# Performance
 
 Made by `make bench-full`, as a whole or script by script (`make bench`: the quick part, under ten minutes); each script
 replaces what it measured before. Times are CPU-seconds: of the process, or of the JVM and all its Python workers.
-Contenders run in turn in one process on the same rows; where their answers (row count and an order-free hash) differ, the
-run fails and leaves no figure. Medians; in brackets the least and the greatest round.
+Contenders run in turn in one process on the same rows; where their answers (row count and an order-free hash) differ,
+the run fails and leaves no figure. Medians; in brackets the least and the greatest round.
 """
 
 
