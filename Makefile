@@ -44,7 +44,7 @@ test-cluster-full: .venv/ready ## The same with 200,000 rows a side and a minute
 	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/pytest -m cluster $(TWO_AT_ONCE) tests/cluster
 
 test-newest: .venv-newest/ready ## The Spark adapter, and the laws about hosting, on the newest Spark, in .venv-newest
-	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" -k $(NEWEST_LAWS) tests/spark conformance/whenabouts/conformance
+	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" -k $(NEWEST_LAWS) $(TWO_AT_ONCE) tests/spark conformance/whenabouts/conformance
 
 lint: .venv/ready ## Style, types, and who imports whom
 	@$(BIN)/ruff check .

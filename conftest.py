@@ -1,6 +1,6 @@
 """Lets `pytest --engine ...` work in a checkout that is not installed; an installation has an entry point for it.
 
-Under pytest-xdist all that needs an engine stays in one process, which starts it once: it is slow for its first minute.
+Under pytest-xdist the laws of one engine stay in one process, which starts it once, and its own tests in another.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ settings.load_profile("whenabouts")
 _NEWER_SPARK = bool(find_spec("pyspark")) and bool(find_spec("pyspark.sql.streaming.datasource"))
 collect_ignore_glob = [] if _NEWER_SPARK else ["spark_plugin/whenabouts/spark_plugin/admitted_replay.py"]
 
-_OF_AN_ENGINE = re.compile(r"[\[-](spark|flink)[-\]]|tests/(spark|flink)/")
+_OF_AN_ENGINE = re.compile(r"[\[-](spark|flink)[-\]]|tests/(spark|flink|faults)/")
 
 
 def group_of(nodeid: str) -> str:
-    """What shares a process: the engine that a test needs, by its folder or parameter; a test that needs none, or has
-    engines of its own to kill, is a group of its own."""
+    """What shares a process: the laws, or the other tests, of the engine that a test needs, by its folder or parameter;
+    a test that needs none is a group of its own."""
     found = _OF_AN_ENGINE.search(nodeid)
-    return nodeid if found is None else found[1] or found[2]
+    if found is None:
+        return nodeid
+    engine = (found[1] or found[2]).replace("faults", "spark")
+    return f"{engine}, {'laws' if nodeid.startswith('conformance/') else 'tests'}"
 
 
 @pytest.hookimpl(optionalhook=True)
