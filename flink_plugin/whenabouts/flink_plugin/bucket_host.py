@@ -96,12 +96,7 @@ class BucketFunction(KeyedProcessFunction):
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
-        self._runner.run(self._let_go)
         self._runner.stop()
-
-    def _let_go(self) -> None:
-        """Whatever Arrow the operator holds goes where it was made."""
-        self.__dict__.pop("_operator", None)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Out:
         """A packed row."""
