@@ -14,7 +14,7 @@ from whenabouts.core import EngineError, Interval, Lateness, Point, within
 from whenabouts.core.coalescing import Coalesce
 from whenabouts.core.hosting import OUTPUT, PRESENT, BlockPacker, Hosting, Packed
 from whenabouts.core.metrics import state_rows
-from whenabouts.core.protocol import Query
+from whenabouts.core.protocol import NO_WATERMARK, Query
 from whenabouts.core.segments import decode
 from whenabouts.core.timing_join import TimingJoin
 from whenabouts.core.window_join import WindowJoin
@@ -265,6 +265,27 @@ def test_a_restored_bucket_keeps_its_watermark_and_its_timers() -> None:
     assert flink.counters["rows_late"].count == first.rows
     assert flink.timers == timers
     assert flink.by_clock == {1_050}
+
+
+@pytest.mark.parametrize("comes", ["a call", "the end"])
+def test_timers_that_a_checkpoint_has_missed_are_set_again(comes: str) -> None:
+    """PyFlink sends timers on their way, and in process mode a checkpoint does not wait for them."""
+    flink = _Flink(_hosting(QUERIES["full outer"]), 20, gathers=True)
+    (left, right), *_ = _packed(flink.hosting, 1)
+    flink.take(left)
+    flink.tick(20)
+    flink.take(right)
+    timers, by_clock = set(flink.timers), set(flink.by_clock)
+    assert len(timers) == 2
+    assert len(by_clock) == 1
+    flink.timers, flink.by_clock = {LAST_MS} if comes == "the end" else set(), set()
+    flink.start()
+    if comes == "a call":
+        flink.take(Packed(0, PRESENT, 0, NO_WATERMARK, b""))
+        assert (flink.timers, flink.by_clock) == (timers, by_clock)
+    assert sum(_rows([*flink.advance(LAST_MS)], flink.hosting).values()) > 0
+    assert flink.counters["rows_in"].count == left.rows + right.rows
+    assert flink.book.data is None
 
 
 @pytest.mark.parametrize("name", list(QUERIES))

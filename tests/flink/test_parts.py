@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import types
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +18,11 @@ from pyflink.java_gateway import get_gateway
 
 from whenabouts.core import Lateness, Point, QueryError, within
 from whenabouts.core.errors import EngineError
-from whenabouts.core.hosting import REJECTS, Hosting
+from whenabouts.core.hosting import PRESENT, REJECTS, Hosting
 from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK
 from whenabouts.core.stores import DictStore
 from whenabouts.core.timing_join import TimingJoin
-from whenabouts.flink_plugin import environment
+from whenabouts.flink_plugin import blocks, environment
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction
 from whenabouts.flink_plugin.bucket_labels import labels
 from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock, delay_ms
@@ -179,19 +180,33 @@ def test_rows_without_event_time_are_refused_where_it_is_the_inputs_own(timestam
     rows = [{"t": 1, "k": 1}]
     with pytest.raises(EngineError, match="WA-3021: rows of the right input carry no event time"):
         _packed(PackFunction(HOSTING, 1, _read, range(4)), rows, timestamp)
-    assert len(_packed(PackFunction(HOSTING, 1, _read, range(4)), rows, 5)) == 1
+    assert len(_packed(PackFunction(HOSTING, 1, _read, range(4)), rows, 5)) == 4 + 1
+
+
+@pytest.mark.parametrize(("streaming", "embedded"), [(True, False), (True, True), (False, False)])
+def test_the_first_element_of_a_task_comes_with_a_call_to_every_bucket(
+    streaming: bool, embedded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "in_jvm", lambda: embedded)
+    function = PackFunction(replace(HOSTING, streaming=streaming), 1, _read, range(4))
+    function.open(None)
+    first, second = (list(function.process_element([{"t": 1, "k": 1}], _Context(5))) for _ in range(2))
+    called = [row[0] for row in first if row[1][0] == PRESENT]
+    assert called == (list(range(4)) if streaming and not embedded else [])
+    assert first[len(called) :] == second
+    assert len(second) == 1
 
 
 def test_options_are_checked_before_anything_is_built() -> None:
     from whenabouts.flink_plugin.api import run
 
-    blocks: Any = Blocks(None, SCHEMA, _read)
+    side: Any = Blocks(None, SCHEMA, _read)
     with pytest.raises(QueryError, match="WA-2006: the query has 2 inputs"):
-        run(QUERY, [blocks])
+        run(QUERY, [side])
     with pytest.raises(QueryError, match="WA-2006: buckets is 0"):
-        run(QUERY, [blocks, blocks], buckets=0)
+        run(QUERY, [side, side], buckets=0)
     with pytest.raises(QueryError, match="WA-2006: watermarks is 'mine'"):
-        run(QUERY, [blocks, blocks], watermarks="mine")
+        run(QUERY, [side, side], watermarks="mine")
 
 
 def test_unfit_versions_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,8 @@ from infra.jobs import Job, running_job
 from infra.topics import Written, committed, create_topics, produce, read_all
 
 RESULTS = ("pairs", "levels", "dead-letters")
+PATIENCE_S = 180
+"""How long nothing may come while something is waited for: longer than a cluster takes to be back."""
 Key = tuple[tuple[str, Any], ...]
 
 
@@ -91,11 +93,13 @@ class Stream:
             self.times[topic, key] += 1
             assert rows.setdefault(key, row) == row, "a row that is written again is the same"
 
-    def wait_for(self, what: Callable[[], bool], *, seconds: float = 600) -> None:
-        """Look until something is so."""
-        deadline = time.monotonic() + seconds
+    def wait_for(self, what: Callable[[], bool], *, told: Callable[[], str] = str) -> None:
+        """Look until something is so; fails where nothing has come for a while. `told`: what is not so yet."""
+        quiet_since, came = time.monotonic(), -1
         while not what():
-            assert time.monotonic() < deadline, f"{self._so_far()}\n{self.job.told()}"
+            if self._came() != came:
+                quiet_since, came = time.monotonic(), self._came()
+            assert time.monotonic() < quiet_since + PATIENCE_S, f"{told()}\n{self._so_far()}\n{self.job.told()}"
             self.look()
 
     def told(self, name: str, *, since: int = 0) -> list[int]:
@@ -107,20 +111,33 @@ class Stream:
         poison that is in the topics the dead letters. Flink's sink gives each row once, Spark's at least once."""
         pairs, levels = expected_pairs(self._scenes), expected_levels(self._scenes)
         letters = refused(self.poison())
+
+        def missing() -> dict[str, Counter[Any]]:
+            return {"pairs": pairs - self._found_pairs(), "levels": levels - self._found_levels()}
+
         self.wait_for(
-            lambda: len(self._pairs) >= len(pairs) and len(self._levels) >= len(levels) and self.dead >= letters
+            lambda: len(self._pairs) >= len(pairs) and len(self._levels) >= len(levels) and self.dead >= letters,
+            told=lambda: ", ".join(
+                f"{len(rows)} {name} are missing: {[*rows][:9]}" for name, rows in missing().items()
+            ),
         )
         before = -1
         while self._came() != before:  # what is too much comes behind
             before = self._came()
             for _ in range(2):
                 self.look()
-        assert Counter((row["id_left"], row["id_right"]) for row in self._pairs.values()) == pairs
-        assert Counter(map(level_of, self._levels.values())) == levels
+        assert self._found_pairs() == pairs
+        assert self._found_levels() == levels
         if self.engine == "flink":
             assert set(self.times.values()) <= {1}
             assert self.dead == letters
         assert set(self.dead) == set(letters)
+
+    def _found_pairs(self) -> Counter[tuple[int, int]]:
+        return Counter((row["id_left"], row["id_right"]) for row in self._pairs.values())
+
+    def _found_levels(self) -> Counter[tuple[Any, ...]]:
+        return Counter(map(level_of, self._levels.values()))
 
     def _came(self) -> int:
         return self.times.total() + self.dead.total()

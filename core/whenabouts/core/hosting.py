@@ -151,6 +151,10 @@ class BlockPacker:
         for mark in self._latest(blocks):
             yield mark, NO_WATERMARK  # before all rows
 
+    def present(self) -> list[Packed]:
+        """To every bucket, nothing: its host is called."""
+        return [Packed(bucket, PRESENT, 0, NO_WATERMARK, b"") for bucket in range(self._hosting.buckets)]
+
     def ended(self) -> Iterator[Packed]:
         """To every bucket, that this input has ended; the hosting must be `flushed`."""
         return self._told(END_OF_TIME, NO_WATERMARK, 0)

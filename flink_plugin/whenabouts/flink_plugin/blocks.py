@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext
 
-from whenabouts.core.hosting import REJECTS, BlockPacker, Hosting, Packed
+from whenabouts.core.hosting import PRESENT, REJECTS, BlockPacker, Hosting, Packed
 from whenabouts.core.segments import decode
 from whenabouts.flink_plugin.clock import LEAST_MS
-from whenabouts.flink_plugin.own_thread import runner
+from whenabouts.flink_plugin.own_thread import in_jvm, runner
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
 from whenabouts.flink_plugin.wire import keyed
 from whenabouts.flink_plugin.worker_imports import import_numba
@@ -65,6 +65,7 @@ class PackFunction(ProcessFunction):
         import_numba()
         self._runner = runner()
         self._packer = self._runner.run(lambda: BlockPacker(self._hosting, self._input))
+        self._calls = self._hosting.streaming and not in_jvm()
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
@@ -78,6 +79,11 @@ class PackFunction(ProcessFunction):
             yield from (keyed(row, self._labels) for row in batch)
 
     def _batches(self, value: Any) -> Iterator[list[Packed]]:
+        """The first element of a task comes with a call to every bucket, so that those that were restored set their
+        timers again, whether rows come to them or not; in a JVM none can be missing."""
+        if self._calls:
+            self._calls = False
+            yield self._packer.present()
         batches = self._read(value)
         while (packed := self._runner.run(lambda: self._pack(next(batches, None)))) is not None:
             yield packed
@@ -104,7 +110,7 @@ class ClockedPackFunction(PackFunction):
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         """Packed rows of one element, and their timestamps."""
         for batch in self._batches(value):
-            clock_us = max((row.clock_us for row in batch if row.kind != REJECTS), default=None)
+            clock_us = max((row.clock_us for row in batch if row.kind not in (REJECTS, PRESENT)), default=None)
             for row in batch[:-1]:
                 yield keyed(row, self._labels), LEAST_MS
             for row in batch[-1:]:

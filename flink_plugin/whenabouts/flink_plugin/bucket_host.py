@@ -121,7 +121,7 @@ class BucketFunction(KeyedProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Out:
         """The operator has work to do without new rows, or the input has ended."""
-        book = self._books.get(ctx.get_current_key())
+        book = self._book_with_timers(ctx)
         if book is None:  # the end came with an earlier timer
             return
         clock = Clock(ctx.timer_service().current_watermark())
@@ -227,18 +227,31 @@ class BucketFunction(KeyedProcessFunction):
 
         Raises EngineError WA-3003 for state that was written for another number of buckets.
         """
-        bucket = ctx.get_current_key()
-        book = self._books.get(bucket)
+        book = self._book_with_timers(ctx)
         if book is None:
             book = Book(self._hosting.buckets)
             ctx.timer_service().register_event_time_timer(LAST_MS)
-            self._books.put(bucket, book)
+            self._books.put(ctx.get_current_key(), book)
         elif book.buckets != self._hosting.buckets:
             raise EngineError(
                 Code.STATE_FORMAT,
                 f"the checkpoint holds {book.buckets} buckets of keys, the query asks for {self._hosting.buckets}",
                 f"give buckets={book.buckets}, or start from a new checkpoint",
             )
+        return book
+
+    def _book_with_timers(self, ctx: Any) -> Book | None:
+        """The bucket's book, if it has one. When it comes from a checkpoint, its timers are set again: in process mode
+        those of a bundle that a checkpoint ended are not in that checkpoint, though all else that it did is."""
+        bucket, timers = ctx.get_current_key(), ctx.timer_service()
+        restored = not self._books.knows(bucket)
+        book = self._books.get(bucket)
+        if restored and book is not None:
+            timers.register_event_time_timer(LAST_MS)
+            if book.timer_ms is not None:
+                timers.register_event_time_timer(book.timer_ms)
+            if book.flush_ms is not None:
+                timers.register_processing_time_timer(book.flush_ms)
         return book
 
     def _with_timers(self, book: Book, timer_ms: int | None, waiting: int, ctx: Any) -> Book:

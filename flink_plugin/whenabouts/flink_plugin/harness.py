@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,6 +37,7 @@ class FlinkHarness:
 
     name = "flink"
     mode = THREAD
+    options: Mapping[str, str] = {}
     capabilities = Capabilities()
 
     def start(self) -> None:
@@ -53,7 +55,7 @@ class FlinkHarness:
 
     def open(self, query: Query, variant: Variant) -> FlinkRun:
         """Prepare a run of `query`."""
-        return FlinkRun(query, variant, self.mode)
+        return FlinkRun(query, variant, self.mode, self.options)
 
 
 class FlinkProcessHarness(FlinkHarness):
@@ -69,8 +71,8 @@ class FlinkRun:
     As a stream, the source waits for a checkpoint after each step, so that steps are apart as micro-batches are.
     """
 
-    def __init__(self, query: Query, variant: Variant, mode: str) -> None:
-        self._query, self._variant, self._mode = query, variant, mode
+    def __init__(self, query: Query, variant: Variant, mode: str, options: Mapping[str, str]) -> None:
+        self._query, self._variant, self._mode, self._options = query, variant, mode, options
         self._files: dict[str, Sequence[pa.Table]] = {}
 
     def source(self, input: str, files: Sequence[pa.Table]) -> None:
@@ -135,9 +137,8 @@ class FlinkRun:
             "restart_strategy__fixed_delay__delay": "0 ms",
         }
         parallelism = min(self._variant.parallelism, 2)
-        return local_environment(
-            parallelism, streaming=streaming, mode=self._mode, **(conf | more if streaming else {})
-        )
+        conf = conf | more if streaming else {}
+        return local_environment(parallelism, streaming=streaming, mode=self._mode, **(conf | self._options))
 
 
 def _write(folder: Path, tables: Sequence[pa.Table]) -> None:
@@ -169,8 +170,9 @@ class _CrashOnce(MapFunction):
         """The element itself."""
         crashed = Path(self._folder, "crashed")
         if not crashed.exists() and list(Path(self._folder).glob(f"*/begun-{self._step}")):
-            crashed.touch()
-            raise RuntimeError(f"step {self._step} is made to fail")
+            with suppress(FileExistsError):  # another task was as fast
+                crashed.touch(exist_ok=False)
+                raise RuntimeError(f"step {self._step} is made to fail")
         return value
 
 

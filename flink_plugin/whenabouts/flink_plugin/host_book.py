@@ -32,6 +32,10 @@ class Books:
         self._state = state
         self._known: dict[int, Book] = {}
 
+    def knows(self, bucket: int) -> bool:
+        """Whether the bucket's book was read or written since the job began or was restored."""
+        return bucket in self._known
+
     def get(self, bucket: int) -> Book | None:
         """The bucket's book, None if it has none yet. `bucket` is the key that Flink is at."""
         if bucket not in self._known and (data := self._state.value()) is not None:

@@ -1,0 +1,47 @@
+"""In process mode a checkpoint may come while timers are on their way: what they are for comes all the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar
+
+import pyarrow as pa
+import pytest
+
+from whenabouts.core import Interval, Lateness, within
+from whenabouts.core.harness import Variant
+from whenabouts.core.local import run
+from whenabouts.core.timing_join import TimingJoin
+from whenabouts.flink_plugin.harness import FlinkProcessHarness
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+SECOND = 1_000_000
+TIME = Interval("t_min", "t_max", max_uncertainty="1s")
+JOIN = TimingJoin(
+    left_time=TIME, right_time=TIME, on="k", condition=within("3s", confidence=0.5), how="left_outer",
+    lateness=Lateness("1s", "1s"),
+)  # fmt: skip
+
+
+class _Bundling(FlinkProcessHarness):
+    """Bundles end with checkpoints, and when they are old: the input ends with no checkpoint."""
+
+    options: ClassVar = {"python__fn_execution__bundle__size": "1000", "python__fn_execution__bundle__time": "1000"}
+
+
+def _rows(at_s: int, keys: range) -> pa.Table:
+    t = [at_s * SECOND + key for key in keys]
+    return pa.table({"t_min": t, "t_max": t, "k": list(keys)})
+
+
+def test_timers_that_a_checkpoint_has_missed_are_set_again() -> None:
+    """Behind the first file, from whose checkpoint the job goes on, come rows of one key only."""
+    lefts = [_rows(0, range(40)), *(_rows(at, range(1)) for at in (10, 20, 30))]
+    rights = [table.slice(0, 0) for table in lefts]
+    job = _Bundling().open(JOIN, Variant(streaming=True, parallelism=4, restart_after=1))
+    job.source("left", lefts)
+    job.source("right", rights)
+    found = job.collect()
+    expected = run(JOIN, [pa.concat_tables(lefts), pa.concat_tables(rights)])
+    assert Counter(found.output["k"].to_pylist()) == Counter(expected.output["k"].to_pylist())
