@@ -138,7 +138,7 @@ class FlinkRun:
         }
         parallelism = min(self._variant.parallelism, 2)
         conf = conf | more if streaming else {}
-        return local_environment(parallelism, streaming=streaming, mode=self._mode, **(conf | self._options))
+        return local_environment(parallelism, streaming=streaming, mode=self._mode, **{**conf, **self._options})
 
 
 def _write(folder: Path, tables: Sequence[pa.Table]) -> None:
