@@ -22,3 +22,12 @@ def _flink() -> Iterator[None]:
         FlinkHarness().start()
         yield
         gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _no_flushers() -> Iterator[None]:
+    """A test leaves no threads behind that wake up for nothing."""
+    from whenabouts.flink_plugin.harness import ended_flushers
+
+    with ended_flushers():
+        yield
