@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -21,6 +20,9 @@ from whenabouts.spark_plugin.bucket_labels import CONTROL
 from whenabouts.spark_plugin.packing import ARRIVED
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 from whenabouts.spark_plugin.workers import begin_task
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEGMENT_KEY = StructType([StructField("input", IntegerType()), StructField("slot", LongType())])
 SEGMENT = StructType([StructField("data", BinaryType())])
@@ -147,6 +149,8 @@ class BucketProcessor(StatefulProcessor):
         return self._out(step, arrived)
 
     def _out(self, step: Step, arrived: Arrived) -> Iterator[pd.DataFrame]:
+        import pandas as pd  # takes a CPU-second: not in the driver, where each start of a query makes a processor
+
         for tag, blob in tagged_rows(step, arrived, self._operator, self._hosting.query.inputs):
             yield pd.DataFrame({TAG: [tag], BLOB: [blob]})
 
