@@ -27,7 +27,7 @@ def _flink() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_flushers() -> Iterator[None]:
     """A test leaves no threads behind that wake up for nothing."""
-    from whenabouts.flink_plugin.harness import ended_flushers
+    from whenabouts.flink_plugin.harness import end_flushers
 
-    with ended_flushers():
-        yield
+    yield
+    end_flushers()

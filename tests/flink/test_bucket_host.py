@@ -267,25 +267,58 @@ def test_a_restored_bucket_keeps_its_watermark_and_its_timers() -> None:
     assert flink.by_clock == {1_050}
 
 
-@pytest.mark.parametrize("comes", ["a call", "the end"])
-def test_timers_that_a_checkpoint_has_missed_are_set_again(comes: str) -> None:
-    """PyFlink sends timers on their way, and in process mode a checkpoint does not wait for them."""
-    flink = _Flink(_hosting(QUERIES["full outer"]), 20, gathers=True)
-    (left, right), *_ = _packed(flink.hosting, 1)
-    flink.take(left)
-    flink.tick(20)
-    flink.take(right)
-    timers, by_clock = set(flink.timers), set(flink.by_clock)
-    assert len(timers) == 2
-    assert len(by_clock) == 1
-    flink.timers, flink.by_clock = {LAST_MS} if comes == "the end" else set(), set()
-    flink.start()
-    if comes == "a call":
-        flink.take(Packed(0, PRESENT, 0, NO_WATERMARK, b""))
-        assert (flink.timers, flink.by_clock) == (timers, by_clock)
-    assert sum(_rows([*flink.advance(LAST_MS)], flink.hosting).values()) > 0
-    assert flink.counters["rows_in"].count == left.rows + right.rows
+def _restored_with(missed: Callable[[_Flink], None]) -> tuple[_Flink, _Flink]:
+    """A job that has taken rows, kept further ones, and goes on from a checkpoint with other timers than it had set;
+    and one that nothing has happened to."""
+    restored, unharmed = (_Flink(_hosting(QUERIES["full outer"]), 20, gathers=True) for _ in range(2))
+    (left, right), *_ = _packed(restored.hosting, 1)
+    for flink in (restored, unharmed):
+        flink.take(left)
+        flink.tick(20)
+        flink.take(right)
+        assert (len(flink.timers), len(flink.by_clock)) == (2, 1)
+    missed(restored)
+    restored.start()
+    return restored, unharmed
+
+
+def _all(flink: _Flink) -> Counter[str]:
+    given = [*flink.tick(20), *flink.advance(LAST_MS)]
     assert flink.book.data is None
+    assert not flink.timers
+    assert not flink.by_clock
+    return _rows(given, flink.hosting)
+
+
+def test_timers_that_a_checkpoint_has_missed_are_set_again_when_a_bucket_is_called() -> None:
+    """PyFlink sends timers on their way, and in process mode a checkpoint does not wait for them."""
+
+    def missed(flink: _Flink) -> None:
+        flink.timers, flink.by_clock = set(), set()
+
+    restored, unharmed = _restored_with(missed)
+    restored.take(Packed(0, PRESENT, 0, NO_WATERMARK, b""))
+    assert (restored.timers, restored.by_clock) == (unharmed.timers, unharmed.by_clock)
+    expected = _all(unharmed)
+    assert _all(restored) == expected
+    assert expected
+
+
+@pytest.mark.parametrize("left", ["the last", "the next", "the clock", "a stale one"])
+def test_whatever_timer_is_left_sets_the_others_again(left: str) -> None:
+    def missed(flink: _Flink) -> None:
+        by_event = {
+            "the last": {LAST_MS},
+            "the next": flink.timers - {LAST_MS},
+            "a stale one": {-5},
+            "the clock": set(),
+        }
+        flink.timers = by_event[left]
+        flink.by_clock = flink.by_clock if left == "the clock" else set()
+
+    restored, unharmed = _restored_with(missed)
+    first = restored.tick(20) if left == "the clock" else []
+    assert _all(restored) + _rows(first, restored.hosting) == _all(unharmed)
 
 
 @pytest.mark.parametrize("name", list(QUERIES))

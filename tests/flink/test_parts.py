@@ -195,6 +195,8 @@ def test_the_first_element_of_a_task_comes_with_a_call_to_every_bucket(
     assert called == (list(range(4)) if streaming and not embedded else [])
     assert first[len(called) :] == second
     assert len(second) == 1
+    clocked = ClockedPackFunction(replace(HOSTING, streaming=streaming), 0, _read, range(4))
+    assert [timestamp for _, timestamp in _packed(clocked, [], None)] == [LEAST_MS] * len(called)
 
 
 def test_options_are_checked_before_anything_is_built() -> None:

@@ -80,7 +80,7 @@ class PackFunction(ProcessFunction):
 
     def _batches(self, value: Any) -> Iterator[list[Packed]]:
         """The first element of a task comes with a call to every bucket, so that those that were restored set their
-        timers again, whether rows come to them or not; in a JVM none can be missing."""
+        timers again, whether rows come to them or not. In a JVM a timer is set at once: none can be missing."""
         if self._calls:
             self._calls = False
             yield self._packer.present()

@@ -8,11 +8,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyflink.common import Encoder, Types
@@ -39,7 +39,7 @@ class FlinkHarness:
 
     name = "flink"
     mode = THREAD
-    options: Mapping[str, str] = {}
+    options: ClassVar[Mapping[str, str]] = {}
     capabilities = Capabilities()
 
     def start(self) -> None:
@@ -71,7 +71,10 @@ class FlinkRun:
     """One query being run: a job whose source names the steps, and whose readers read file n of their input in step n.
 
     As a stream, the source waits for a checkpoint after each step, so that steps are apart as micro-batches are.
+    `crashed` tells afterwards whether the engine was made to lose its work.
     """
+
+    crashed = False
 
     def __init__(self, query: Query, variant: Variant, mode: str, options: Mapping[str, str]) -> None:
         self._query, self._variant, self._mode, self._options = query, variant, mode, options
@@ -83,14 +86,21 @@ class FlinkRun:
 
     def collect(self) -> Outcome:
         """Run to the end of the input; everything as Arrow tables in the operator's schema."""
-        with TemporaryDirectory(prefix="whenabouts-") as folder, ended_flushers():
+        with TemporaryDirectory(prefix="whenabouts-") as folder:
             for name, tables in self._files.items():
                 _write(Path(folder) / name, tables)
-            if self._variant.restarted_as is not None:
-                return self._over_jobs(Path(folder), self._variant.restarted_as)
-            hosting, tagged = self._job(Path(folder), self._query, self._environment())
-            with tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()).execute_and_collect() as rows:
-                return _outcome(hosting, rows)
+            try:
+                return self._run(Path(folder))
+            finally:
+                self.crashed = Path(folder, "crashed").exists()
+                end_flushers()
+
+    def _run(self, folder: Path) -> Outcome:
+        if self._variant.restarted_as is not None:
+            return self._over_jobs(folder, self._variant.restarted_as)
+        hosting, tagged = self._job(folder, self._query, self._environment())
+        with tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()).execute_and_collect() as rows:
+            return _outcome(hosting, rows)
 
     def _over_jobs(self, folder: Path, other: Query) -> Outcome:
         """The crash ends a job; one of another query goes on from its last checkpoint, into the same files."""
@@ -143,18 +153,17 @@ class FlinkRun:
         return local_environment(parallelism, streaming=streaming, mode=self._mode, **{**conf, **self._options})
 
 
-@contextmanager
-def ended_flushers() -> Iterator[None]:
-    """No job of this process may run when the block ends.
+def end_flushers() -> None:
+    """End the threads that jobs in process mode have left in this process; none of them may run any more.
 
-    A job of process mode has its workers in threads of the client here. PyFlink leaves a dozen of them, which wake up
-    every second to send what nobody gives them any more: after some hundred jobs all else is several times slower.
+    Such a job has its workers in threads of the client here. PyFlink leaves a dozen of them, which wake up every second
+    to send what nobody gives them: after some hundred jobs all else is several times slower.
     """
-    yield
     workers = sys.modules.get("pyflink.fn_execution.utils.operation_utils")  # there if any worker was
-    for thread in threading.enumerate():
-        if workers is not None and isinstance(thread, workers.PeriodicThread):
-            thread.cancel()
+    if workers is not None:
+        for thread in threading.enumerate():
+            if isinstance(thread, workers.PeriodicThread):
+                thread.cancel()
 
 
 def _write(folder: Path, tables: Sequence[pa.Table]) -> None:
