@@ -25,9 +25,9 @@ def _flink() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_flushers() -> Iterator[None]:
-    """A test leaves no threads behind that wake up for nothing."""
-    from whenabouts.flink_plugin.harness import end_flushers
+def _no_workers() -> Iterator[None]:
+    """A test leaves nothing of its jobs behind."""
+    from whenabouts.flink_plugin.harness import forget_workers
 
     yield
-    end_flushers()
+    forget_workers()

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -50,6 +51,7 @@ class FlinkHarness:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             local_environment(1, mode=self.mode)
+            share_server()
             gc.collect()
 
     def stop(self) -> None:
@@ -93,7 +95,7 @@ class FlinkRun:
                 return self._run(Path(folder))
             finally:
                 self.crashed = Path(folder, "crashed").exists()
-                end_flushers()
+                forget_workers()
 
     def _run(self, folder: Path) -> Outcome:
         if self._variant.restarted_as is not None:
@@ -153,17 +155,29 @@ class FlinkRun:
         return local_environment(parallelism, streaming=streaming, mode=self._mode, **{**conf, **self._options})
 
 
-def end_flushers() -> None:
-    """End the threads that jobs in process mode have left in this process; none of them may run any more.
+def share_server() -> None:
+    """Have all jobs of this process share one server of workers.
 
-    Such a job has its workers in threads of the client here. PyFlink leaves a dozen of them, which wake up every second
-    to send what nobody gives them: after some hundred jobs all else is several times slower.
+    PyFlink starts one for each job in this machine, and keeps all of them: its class of servers means to have a single
+    instance, and begins that one anew each time.
+    """
+    pool = import_module("pyflink.fn_execution.beam.beam_worker_pool_service").BeamFnLoopbackWorkerPoolServicer
+    pool()
+    pool.__init__ = lambda _: None
+
+
+def forget_workers() -> None:
+    """Put away what jobs in process mode have left in this process, where their workers were; none may run any more.
+
+    That are a dozen threads of each, which wake up every second to send what nobody gives them, and the word that no
+    JVM may be started, which goes on to every process that is started from here.
     """
     workers = sys.modules.get("pyflink.fn_execution.utils.operation_utils")  # there if any worker was
     if workers is not None:
         for thread in threading.enumerate():
             if isinstance(thread, workers.PeriodicThread):
                 thread.cancel()
+    os.environ.pop("PYFLINK_GATEWAY_DISABLED", None)
 
 
 def _write(folder: Path, tables: Sequence[pa.Table]) -> None:
