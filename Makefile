@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each: Spark is done with them before the JVM's second compiler would pay.
 test test-main test-full test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo test test-main test-fast test-full test-cluster test-cluster-full test-newest lint bench bench-full lock wheel clean
+.PHONY: help demo test test-main test-fast test-full test-cluster test-cluster-full test-newest lint map bench bench-full lock wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -46,11 +46,15 @@ test-cluster-full: .venv/ready ## The same with 200,000 rows a side and a minute
 test-newest: .venv-newest/ready ## The Spark adapter, and the laws about hosting, on the newest Spark, in .venv-newest
 	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" -k $(NEWEST_LAWS) $(TWO_AT_ONCE) tests/spark conformance/whenabouts/conformance
 
-lint: .venv/ready ## Style, types, and who imports whom
+lint: .venv/ready ## Style, types, who imports whom, and whether the map of it is today's
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@PYTHONPATH=.ci $(BIN)/lint-imports --no-logo
+	@$(BIN)/python .ci/package_map.py --check
+
+map: .venv/ready ## Draw docs/packages.svg, the packages and who imports whom
+	@$(BIN)/python .ci/package_map.py
 
 bench: .venv/ready .venv-peers/ready ## The quick benchmarks, each beside its peers, and docs/performance.md made of them: under ten minutes
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py
@@ -72,7 +76,7 @@ lock: ## Resolve requirements/*.lock anew (needs uv)
 
 clean: ## Remove the environments, caches and build output
 	rm -rf .venv .venv-newest .venv-peers build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find core spark_plugin flink_plugin conformance tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find core cli planner spark_plugin flink_plugin conformance tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: $(INPUTS)
 	@.ci/environment.sh .venv main

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 from measuring import SEPARATOR, Suite
 
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.protocol import Arrival
-from whenabouts.core.stores import DictStore
-from whenabouts.core.window_extent import WindowExtent
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.runtime.protocol import Arrival
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.window_extent.extent import WindowExtent
 
 BLOCKS_HELD = 10
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from measuring import SEPARATOR, Suite
 
-from whenabouts.core.window_extent import WindowExtent
+from whenabouts.core.window_extent.extent import WindowExtent
 
 BLOCK = 10_000
 

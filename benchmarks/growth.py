@@ -21,10 +21,10 @@ from measuring import Suite
 
 from whenabouts.core import Interval, Point, within
 from whenabouts.core.local import run, timing_join
-from whenabouts.core.protocol import NO_WATERMARK, Arrival
-from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.planner.selection import select
 
 SECOND = 1_000_000

@@ -19,9 +19,9 @@ import numpy as np
 from join_core import CONFIDENCE, LENGTHS_US, WORKLOADS, workload
 from measuring import Suite
 
-from whenabouts.core.correlation import Counters, Times, correlate
-from whenabouts.core.shape_thresholds import thresholds
-from whenabouts.core.templates import Template
+from whenabouts.core.probability.match_thresholds import thresholds
+from whenabouts.core.times.templates import Template
+from whenabouts.core.timing_join.strategies import CorrelationCounters, Times, correlate
 
 
 def random_templates(seed: int, n: int, shortest_us: int, longest_us: int) -> tuple[Template, ...]:
@@ -44,11 +44,11 @@ def rows(times: Times, templates: tuple[Template, ...], seed: int) -> Times:
 
 def run(
     base: Times, target: Times, within_us: int, templates: tuple[tuple[Template, ...], tuple[Template, ...]]
-) -> Callable[[], tuple[int, Counters]]:
+) -> Callable[[], tuple[int, CorrelationCounters]]:
     """A call that gives the number of pairs and the counters."""
 
-    def call() -> tuple[int, Counters]:
-        counters = Counters()
+    def call() -> tuple[int, CorrelationCounters]:
+        counters = CorrelationCounters()
         found = correlate(
             base, target, -within_us, within_us, CONFIDENCE, strategy="auto",
             base_lengths=LENGTHS_US, target_lengths=LENGTHS_US, counters=counters,
@@ -75,7 +75,7 @@ def compare(suite: Suite, name: str, templates: int) -> None:
     suite.compare(f"{WORKLOADS[name][0]}: {templates} templates a side", calls, _pairs, incomparable=["intervals"])
 
 
-def _pairs(answer: tuple[int, Counters]) -> tuple[int, int]:
+def _pairs(answer: tuple[int, CorrelationCounters]) -> tuple[int, int]:
     return answer[0], answer[0]
 
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from simulation import SECOND, Tick, simulate
 
 from whenabouts.core import Interval, Lateness, within
-from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand
-from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.timing_join.query import TimingJoin
 
 LAG_US, TICK_US = 250_000, 10_000
 RATES = (12, 50, 100, 200, 400, 800, 1_600, 6_400, 25_600)
@@ -102,7 +102,7 @@ def pace(asked: TimingJoin, sides: list[Stream], lag_us: int = LAG_US) -> Pace:
             event_us = batch.column("event_time").cast(pa.int64()).to_numpy()
             found.response += float((done.clock - event_us / SECOND).sum())
             answered += batch.num_rows
-    rest = operator.step(store, [], NO_WATERMARK, Demand.FLUSH)  # a lazy strategy's last block never fills
+    rest = operator.step(store, [], NO_WATERMARK, FlushMode.FLUSH)  # a lazy strategy's last block never fills
     found.pairs = answered + sum(batch.num_rows for batch in rest.output)
     found.response /= max(answered, 1)
     found.buffer = float(np.mean(held))

@@ -32,7 +32,7 @@ import pyarrow as pa
 from measuring import Suite, digest_of_columns
 from numpy.typing import NDArray
 
-from whenabouts.core.correlation import Counters, Times, correlate
+from whenabouts.core.timing_join.strategies import CorrelationCounters, Times, correlate
 
 LENGTHS_US = (20_000, 200_000)
 CONFIDENCE = 0.8
@@ -71,7 +71,7 @@ def ours(work: Workload, strategy: str) -> Contender:
         return list(
             correlate(
                 work.base, work.target, -work.within_us, work.within_us, CONFIDENCE, strategy=strategy,
-                base_lengths=LENGTHS_US, target_lengths=LENGTHS_US, counters=Counters(),
+                base_lengths=LENGTHS_US, target_lengths=LENGTHS_US, counters=CorrelationCounters(),
             )
         )  # fmt: skip
 

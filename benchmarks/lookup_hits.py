@@ -19,7 +19,7 @@ from measuring import Suite
 from whenabouts.core import Interval, Lateness, within
 from whenabouts.core import metrics as names
 from whenabouts.core.local import run_stream
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
 
 RATE, LAG_US = 500, 250_000
 

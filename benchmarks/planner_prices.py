@@ -1,4 +1,4 @@
-"""What a timing join's steps, rows, pairs and kernel calls cost: the defaults of `timing_cost.Prices`.
+"""What a timing join's steps, rows, pairs and kernel calls cost: the defaults of `timing_join.cost.Prices`.
 
     python benchmarks/planner_prices.py [--rounds 3]
 
@@ -13,13 +13,13 @@ import click
 import numpy as np
 from measuring import Suite
 
-from whenabouts.core.timing_cost import Prices
+from whenabouts.core.costs.prices import TimingJoinPrices
 from whenabouts.planner.timing_measurements import Pace, measure_prices
 
 PRICES = ("step", "row", "pair", "kernel")
 
 
-def modelled(prices: Prices, run: Pace) -> float:
+def modelled(prices: TimingJoinPrices, run: Pace) -> float:
     """Nanoseconds a row by the prices."""
     return prices.step / (2 * run.rows) + prices.row + run.pairs * prices.pair + run.probed * prices.kernel
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 from curves import draw
 from measuring import Suite
 
+from whenabouts.conformance.satisfaction_time import satisfaction_time
 from whenabouts.core import Histogram, Template, within
 from whenabouts.core.local import timing_join
-from whenabouts.core.satisfaction_time import satisfaction_time
 
 MS = 1_000
 D, CONFIDENCE, DETECTED, LONGEST = 1500 * MS, 0.8, 5000 * MS, 800 * MS

@@ -54,7 +54,7 @@ def main(full: bool, only: tuple[str, ...]) -> None:
     """All of them, then the page."""
     chosen = {name: args[full] for name, args in RUNS.items() if (name in only if only else args[full] is not None)}
     # Python inside Flink's JVM does not know what is installed editable.
-    roots = [HERE.parent / name for name in ("core", "planner", "spark_plugin", "flink_plugin", "conformance")]
+    roots = [HERE.parent / name for name in ("core", "cli", "planner", "spark_plugin", "flink_plugin", "conformance")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, roots))}
     failed, begun = [], time.monotonic()
     for at, (name, arguments) in enumerate(chosen.items(), 1):

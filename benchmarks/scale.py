@@ -27,13 +27,13 @@ from measuring import Suite
 from tabulate import tabulate
 
 from whenabouts.core import Interval, Lateness, within
-from whenabouts.core.choices import Load
-from whenabouts.core.hosting import Arrived, BlockPacker, Hosting, Packed
-from whenabouts.core.protocol import NO_WATERMARK, Demand
-from whenabouts.core.segments import encode
-from whenabouts.core.state_forecast import expected_state, row_bytes
-from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.costs.choices import Load
+from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting, Packed
+from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segment_codec import encode
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.planner.state_forecast import expected_state, row_bytes
 
 SECOND = 1_000_000
 WORKERS = (1, 2, 4)
@@ -116,10 +116,10 @@ class Work:
         """Pairs, their bytes, and bytes of state."""
         operator, pairs, size = self.operator, 0, 0
         for bucket, packed in arrived.items():
-            rows = Arrived()
+            rows = BucketInput()
             rows.take(operator, ((each.kind, each.rows, each.blob) for each in packed))
             store = self.stores.setdefault(bucket, DictStore())
-            step = self.hosting.step(operator, store, rows, watermark_us, Demand.FLUSH)
+            step = self.hosting.step(operator, store, rows, watermark_us, FlushMode.FLUSH)
             pairs += sum(batch.num_rows for batch in step.output)
             size += sum(len(encode(batch, operator.output_schema)) for batch in step.output)
         return pairs, size, sum(store.bytes_held for store in self.stores.values())

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from whenabouts.core.protocol import Arrival, Operator, SegmentStore, Step
+from whenabouts.core.runtime.protocol import Arrival, Operator, SegmentStore, Step
 
 SECOND = 1_000_000
 

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from measuring import SEPARATOR, Suite
 
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.protocol import Arrival, Operator, Query
-from whenabouts.core.stores import DictStore
-from whenabouts.core.temporal_aggregate import TemporalAggregate
-from whenabouts.core.temporal_join import TemporalJoin
-from whenabouts.core.window_memory import windows
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.runtime.protocol import Arrival, Operator, Query
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.window_cache import windows
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
+from whenabouts.core.temporal_queries.join import TemporalJoin
 
 SECOND = 1_000_000
 EVERY, SLIDE = 30 * SECOND, 300 * SECOND

@@ -42,8 +42,8 @@ from pyspark.sql.functions import count, expr, xxhash64
 from pyspark.sql.streaming.query import StreamingQuery
 
 from whenabouts.core import Interval, Lateness, Point, within
-from whenabouts.core.state_forecast import forecast_state
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.planner.state_forecast import forecast_state
 from whenabouts.spark_plugin import java_version, local_session, observed, run
 
 NOW_US = 1_600_000_000_000_000

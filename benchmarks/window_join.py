@@ -24,7 +24,7 @@ from measuring import Suite, digest_of_table
 
 from whenabouts.core import Interval, Point, within
 from whenabouts.core.local import run, window_join
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.window_join.query import WindowJoin
 
 ROUNDS = 5
 SECOND = 1_000_000

@@ -22,12 +22,12 @@ from simulation import SECOND, Tick, simulate
 from window_join import cpu, streams, uniform_clique
 
 from whenabouts.core import Point
-from whenabouts.core.events import EventReader
 from whenabouts.core.local import run
-from whenabouts.core.protocol import NO_WATERMARK, Arrival
-from whenabouts.core.stores import DictStore
-from whenabouts.core.window_cost import alternatives
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.runtime.event_reader import EventReader
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.window_join.cost import alternatives
+from whenabouts.core.window_join.query import WindowJoin
 
 WIDTH = 2 * SECOND
 KEYS = {"hash": 2_000, "nested": 200}

@@ -13,10 +13,9 @@ from click.testing import Result
 
 from whenabouts.conformance import multiset
 from whenabouts.conformance.answers_coalescing import answer
-from whenabouts.core.atomic_costs import AtomicCosts
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.scheme_cost import Sizes
-from whenabouts.core.timing_cost import Prices
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.costs.operation_costs import AtomicCosts
+from whenabouts.core.costs.prices import Sizes, TimingJoinPrices
 from whenabouts.planner.calibration import Calibration, store
 
 Cli = Callable[..., Result]
@@ -135,7 +134,7 @@ def test_a_stream_is_eager_or_lazy_at_the_prices_of_this_machine(
     )
     for costs, scheme in ((None, "eager"), (AtomicCosts(eager_step=1e9), "lazy")):
         if costs is not None:
-            store(Calibration(costs, Sizes(), Prices(), machine="this", release="1"))
+            store(Calibration(costs, Sizes(), TimingJoinPrices(), machine="this", release="1"))
         told = cli(f"{asked} --explain").stderr
         assert f"chosen: scheme = {scheme}: least cost of an extent that nobody shares" in told
         assert cli(f"{asked} -o {scheme}.parquet").exit_code == 0

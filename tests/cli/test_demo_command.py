@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from whenabouts.cli import demo as module
-from whenabouts.core import java
+from whenabouts.core.hosting import java
 
 Cli = Callable[..., Result]
 

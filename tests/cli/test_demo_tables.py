@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from whenabouts.cli import demo_report
-from whenabouts.cli.demo import LATENESS, RunResult, read_inputs, require_equal, the_query
+from whenabouts.cli.demo import LATENESS, read_inputs, require_equal, the_query
+from whenabouts.cli.demo_results import RunResult
 from whenabouts.cli.demo_tables import Streams, _csv, read_streams
 from whenabouts.core import EngineError
 from whenabouts.core.local import run, run_stream

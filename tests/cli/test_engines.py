@@ -96,6 +96,33 @@ def test_an_engine_gives_what_local_gives(cli: Cli, tmp_path: Path, other: str, 
     assert outcomes[other] == outcomes["local"]
 
 
+@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # as above
+@pytest.mark.parametrize("mode", ["", "--stream --lateness 5s"])
+@pytest.mark.parametrize("other", ENGINES)
+def test_keys_of_text_files_are_equal_as_they_are_written_on_every_engine(
+    cli: Cli, tmp_path: Path, other: str, mode: str
+) -> None:
+    """Zeros in front, integers of 20 digits, numbers on one side only, a row outside the calendar."""
+    keys = ["007", "7", "12345678901234567890", "12345678901234567891"]
+    lines = [f"{key},{t}" for t, key in enumerate(keys, 10)]
+    for name, order in (("l", lines), ("r", lines[::-1])):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            half = "\n".join(["k,t", *order[2 * number : 2 * number + 2], f"7,{2**63 - 1}"])
+            (tmp_path / name / f"{number}.csv").write_text(half + "\n")
+    for engine in ("local", other):
+        done = cli(
+            f"join l r --on k --left-time t --right-time t --within 1s --confidence 1 {mode} "
+            f"--engine {engine} -o {engine}.parquet --rejects {engine}.csv"
+        )
+        assert done.exit_code == 0, done.output
+        assert sorted(row["k"] for row in rows(f"{engine}.parquet")) == sorted(keys)
+        assert "rejected: 4 x WA-1007" in done.stderr
+    assert sorted(Path("local.csv").read_text().splitlines()) == sorted(Path(f"{other}.csv").read_text().splitlines())
+
+
 TEXTS = {
     "--streaming --lateness 5s": (
         "SELECT A.small AS one, B.small AS other, probability FROM l A, r B "

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from whenabouts.cli.expected_pairs import AtMost, at_most, refuse_over
 from whenabouts.cli.tables import Input
 from whenabouts.core import Interval, QueryError, between, deadline, within
-from whenabouts.core.conditions import Condition
+from whenabouts.core.times.conditions import Condition
 
 SPECS = (Interval("a", "b"), Interval("a", "b"))
 
@@ -70,3 +74,18 @@ def test_limits_stop_only_what_passes_them() -> None:
         refuse_over(AtMost(10, 3), 9, None)
     with pytest.raises(QueryError, match="one row can have 3 partners, over --max-pairs-per-row 2"):
         refuse_over(AtMost(10, 3), None, 2)
+
+
+def test_more_pairs_than_memory_holds_end_a_command_with_their_number(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No option was given: what is certain is counted anyway, before a pair is made."""
+    pq.write_table(pa.table({"t": range(20_000)}), tmp_path / "a.parquet")
+    monkeypatch.setenv("WHENABOUTS_OUTPUT_MEMORY", "500")
+    given = "a.parquet a.parquet --left-time t --right-time t --within 1s --confidence 1"
+    for command in (f"join {given} -o out.parquet", f"join {given} --stream --lateness 1s -o out.parquet"):
+        done = cli(command)
+        assert done.exit_code == 2, done.stderr
+        assert "WA-2201: at least 400,000,000 pairs of 20,000 x 20,000 rows" in done.stderr
+        assert "WHENABOUTS_OUTPUT_MEMORY=off" in done.stderr
+        assert not (tmp_path / "out.parquet").exists()

@@ -14,7 +14,7 @@ from click.testing import Result
 from whenabouts.cli.options import time_spec
 from whenabouts.cli.tables import read_input
 from whenabouts.core import Histogram
-from whenabouts.core.written_times import ClockRules
+from whenabouts.core.sources.time_parsing import ClockRules
 
 Cli = Callable[..., Result]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -226,9 +227,92 @@ def test_bad_input_ends_with_3(
 
 
 def test_keys_of_different_types_are_a_wrong_query(cli: Cli, pair_of_files: Path) -> None:
-    (pair_of_files / "l.csv").write_text("k,t_min,t_max\n1,5,6\n")
-    done = cli(WITHIN)
+    pq.write_table(pa.table({"k": [1], "t_min": [5], "t_max": [6]}), pair_of_files / "l.parquet")
+    done = cli(WITHIN.replace("l.csv", "l.parquet"))
     assert (done.exit_code, "error: WA-2008: key 'k' is int64 and string" in done.stderr) == (2, True)
+
+
+CSV, JSONL, INTEGERS, WORDS = "csv", "jsonl", "integers", "words"
+BIG, BIGGER = "12345678901234567890", "12345678901234567891"  # one and the same float
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "pairs"),
+    [
+        ((CSV, [BIG, "1"]), (CSV, [BIGGER, "1"]), ["1"]),
+        ((CSV, ["007", "8"]), (CSV, ["7", "8"]), ["8"]),
+        ((CSV, ["00042"]), (CSV, ["00042", "42"]), ["00042"]),
+        ((CSV, ["7", "8"]), (CSV, ["8", "9"]), [8]),
+        ((CSV, ["7", "8"]), (JSONL, ["7", "007"]), ["7"]),
+        ((CSV, ["7", "8"]), (JSONL, [8, 9]), [8]),
+        ((CSV, ["1e5", "2"]), (CSV, ["100000", "2"]), ["2"]),
+        ((CSV, ["7", "8"]), (WORDS, ["8", "08"]), ["8"]),
+        ((CSV, ["7", "8"]), (INTEGERS, [8, 9]), [8]),
+        ((CSV, ["2024-01-01", "x"]), (JSONL, ["2024-01-01"]), ["2024-01-01"]),
+    ],
+)
+def test_keys_in_text_files_are_equal_as_they_are_written(
+    cli: Cli, tmp_path: Path, left: tuple[str, list[Any]], right: tuple[str, list[Any]], pairs: list[Any]
+) -> None:
+    done = cli(f"{_keyed(tmp_path, left, right)} -o out.jsonl")
+    assert done.exit_code == 0, done.stderr
+    assert [json.loads(line)["k"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == pairs
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "told"),
+    [
+        ((CSV, ["7", "007"]), (INTEGERS, [7]), "'007' in row 1 of column 'k' of l.csv does not fit int64"),
+        ((CSV, ["7", BIG]), (INTEGERS, [7]), f"'{BIG}' in row 1 of column 'k' of l.csv does not fit int64"),
+        ((CSV, ["7"]), (JSONL, [7, int(BIG)]), f"{BIG} in row 1 of column 'k' of r.jsonl does not fit int64"),
+        (
+            (CSV, ["7"]),
+            (JSONL, [2**53 + 1, 0.5]),
+            "9007199254740993 in row 0 of column 'k' of r.jsonl does not fit a double",
+        ),
+    ],
+)
+def test_a_number_that_does_not_fit_is_told_with_its_row_and_column(
+    cli: Cli, tmp_path: Path, left: tuple[str, list[Any]], right: tuple[str, list[Any]], told: str
+) -> None:
+    done = cli(f"{_keyed(tmp_path, left, right)} -o out.jsonl")
+    assert (done.exit_code, f"error: WA-1067: {told}" in done.stderr) == (3, True), done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def _keyed(folder: Path, *sides: tuple[str, list[Any]]) -> str:
+    """The command that joins files of these keys."""
+    names = []
+    for side, (kind, keys) in zip("lr", sides, strict=True):
+        name = f"{side}.{kind if kind in (CSV, JSONL) else 'parquet'}"
+        if kind == CSV:
+            (folder / name).write_text("k,t\n" + "".join(f"{key},5\n" for key in keys))
+        elif kind == JSONL:
+            (folder / name).write_text("".join(json.dumps({"k": key, "t": 5}) + "\n" for key in keys))
+        else:
+            pq.write_table(pa.table({"k": keys, "t": [5] * len(keys)}), folder / name)
+        names.append(name)
+    return f"join {' '.join(names)} --on k --left-time t --right-time t --within 1s --confidence 1"
+
+
+PAYLOAD = "id,price,phone,when,ok,note,big\n00042,1.5,+4915112345678,2024-01-01,true,,0.1234567890123456789\n"
+
+
+def test_what_text_files_hold_comes_out_as_it_came_in(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text(PAYLOAD.replace("\n", ",t\n", 1).replace("6789\n", "6789,5\n"))
+    (tmp_path / "r.jsonl").write_text(
+        '{"t": 5, "day": "2024-01-01", "in": {"at": "2024-01-01", "of": ["2024-01-01"]}}\n'
+    )
+    join = "join l.csv r.jsonl --left-time t --right-time t --within 1s --confidence 1"
+    assert cli(f"{join} -o out.jsonl").exit_code == 0
+    row = json.loads((tmp_path / "out.jsonl").read_text())
+    assert (row["id"], row["price"], row["phone"], row["ok"]) == ("00042", 1.5, "+4915112345678", True)
+    assert (row["when"], row["note"], row["big"]) == ("2024-01-01", None, "0.1234567890123456789")
+    assert (row["day"], row["in"]) == ("2024-01-01", {"at": "2024-01-01", "of": ["2024-01-01"]})
+    (tmp_path / "r.csv").write_text("t\n5\n")
+    assert cli(f"{join.replace('jsonl', 'csv')} --how left_semi -o out.csv").exit_code == 0
+    _, line = (tmp_path / "out.csv").read_text().splitlines()
+    assert line.replace('"', "") + "\n" == PAYLOAD.split("\n")[1] + ",5\n"
 
 
 def test_what_an_engine_raises_ends_with_4(cli: Cli, pair_of_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,3 +395,22 @@ def test_two_columns_of_one_name_are_refused(cli: Cli, tmp_path: Path) -> None:
     done = cli("join a.csv a.csv --left-time t --right-time t --within 1s --confidence 1")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: WA-2009: a.csv has two columns 'x'")
+
+
+def test_digits_finer_than_a_microsecond_are_told_of_once(cli: Cli, tmp_path: Path) -> None:
+    """Nanoseconds of a column, of text and of numbers alike; zeros behind the sixth digit are no loss."""
+    pq.write_table(pa.table({"t": pa.array([1_000, 2_001], pa.timestamp("ns", "UTC"))}), tmp_path / "ns.parquet")
+    (tmp_path / "text.csv").write_text("t\n1970-01-01T00:00:00.000001999Z\n1970-01-01T00:00:00.000002000Z\n")
+    (tmp_path / "whole.csv").write_text("t\n1970-01-01T00:00:00.000001000Z\n")
+    (tmp_path / "numbers.csv").write_text("t\n1700000000000000001\n1700000000000000000\n")
+    shared = "--left-time t --right-time t --within 1us --confidence 1"
+    done = cli(f"join ns.parquet text.csv {shared}")
+    assert done.exit_code == 0, done.stderr
+    for name in ("left", "right"):
+        sentence = (
+            f"note: 1 times in column 't' of {name} are finer than a microsecond: what is finer was cut (WA-1075)"
+        )
+        assert sentence in done.stderr
+    assert done.stderr.count("WA-1075") == 2
+    assert "WA-1075" not in cli(f"join whole.csv whole.csv {shared}").stderr
+    assert cli(f"join numbers.csv numbers.csv {shared} --time-unit ns").stderr.count("note: 1 times in column 't'") == 2

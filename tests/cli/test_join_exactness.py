@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 from pyarrow import csv
 
-from whenabouts.core.timing_join import STRATEGIES
+from whenabouts.core.timing_join.settings import STRATEGIES
 
 Cli = Callable[..., Result]
 Row = dict[str, Any]

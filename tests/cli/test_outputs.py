@@ -14,7 +14,7 @@ import pytest
 from whenabouts.cli import outputs
 from whenabouts.cli.outputs import check_columns, check_targets, write_batches, write_table
 from whenabouts.core.errors import EngineError, QueryError
-from whenabouts.core.event_files import read_file
+from whenabouts.core.sources.files import read_file
 
 TABLE = pa.table(
     {
@@ -67,7 +67,7 @@ def test_json_values_of_every_kind(tmp_path: Path) -> None:
     write_table(table, str(tmp_path / "f.jsonl"))
     assert json.loads((tmp_path / "f.jsonl").read_text()) == {
         "nan": None,
-        "inner": [{"x": None, "at": "2024-01-01T00:00:00+00:00"}],
+        "inner": [{"x": None, "at": "2024-01-01T00:00:00.000000Z"}],
         "price": "1.10",
         "raw": "00ff",
         "took": 1_500_000,
@@ -108,7 +108,7 @@ def test_targets_are_refused_before_any_work(tmp_path: Path) -> None:
         (str(tmp_path / "f.xlsx"), None, "extension is not known"),
         (str(tmp_path / "none" / "f.csv"), None, "there is no folder"),
         (None, "-", "stdout is for the result"),
-        (good, good, "are both"),
+        (good, good, "are one file"),
     ):
         with pytest.raises(QueryError, match=told):
             check_targets(output, rejects)

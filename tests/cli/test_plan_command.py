@@ -65,3 +65,27 @@ def test_wrong_input(file: Path) -> None:
     file.write_text(PLAN)
     for option in ("-o", "--compare"):
         assert CliRunner().invoke(main, ["plan", str(file), option, str(file.parent / "no" / "x.json")]).exit_code == 3
+
+
+def test_a_plan_that_cannot_be_written_leaves_the_one_before(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = file.with_name("plan.json")
+    CliRunner().invoke(main, ["plan", str(file), "-o", str(out)])
+    before = out.read_text()
+    write = Path.open
+
+    def full(path: Path, *arguments: object, **named: object) -> object:
+        opened = write(path, *arguments, **named)  # type: ignore[arg-type]
+        if "w" in str(arguments):
+            opened.write(b"half")
+            opened.close()
+            raise OSError(28, "No space left on device")
+        return opened
+
+    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(Path, "write_text", lambda path, text, **_: full(path, "wb"))
+    run = CliRunner().invoke(main, ["plan", str(file), "-o", str(out)])
+    monkeypatch.undo()
+    assert run.exit_code == 3
+    assert "No space left on device" in run.output
+    assert out.read_text() == before
+    assert sorted(path.name for path in file.parent.iterdir()) == ["plan.json", "queries.yaml"]

@@ -54,3 +54,21 @@ def test_mistakes_are_told_in_one_line(cli: Cli, streams: Path) -> None:
     ]:  # fmt: skip
         done = cli("query", *words)
         assert (done.exit_code, told in done.stderr) == (code, True), done.stderr
+
+
+def test_times_are_found_in_text_files_of_every_kind(cli: Cli, tmp_path: Path) -> None:
+    """Text in JSON lines is text; a column that is all times is still the time, for `query` and for `plan`."""
+    (tmp_path / "l.jsonl").write_text('{"at": "2024-01-01T00:00:01Z", "k": 1, "zip": "02134"}\n')
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "a.csv").write_text("at,k,zip\n2024-01-01T00:00:01Z,1,94105\n")
+    (tmp_path / "r" / "b.csv").write_text("at,k,zip\n2024-01-01T00:00:02Z,1,02134\n2024-01-01T00:00:03Z,1,none\n")
+    text = (
+        "SELECT A.zip, B.k FROM l A, r B WHERE A.k = B.k AND A.zip = B.zip AND WINDOW(A, B) = '5 s' WITH THRESHOLD 0.5"
+    )
+    streams = ["--stream", "l=l.jsonl", "--stream", "r=r"]
+    done = cli("query", text, *streams, "-o", "out.csv")
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "out.csv").read_text() == '"zip","k"\n"02134",1\n'
+    (tmp_path / "query.sql").write_text(text)
+    planned = cli("plan", "query.sql", *streams)
+    assert planned.exit_code == 0, planned.output

@@ -19,8 +19,8 @@ from infra.jars import NotFetchedError
 from infra.jobs import run_alone
 from infra.streams import Stream, running_stream
 from whenabouts.core import Interval, Lateness, within
-from whenabouts.core.state_forecast import forecast_state
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.planner.state_forecast import forecast_state
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 

@@ -27,7 +27,7 @@ from whenabouts.core import (
     within,
 )
 from whenabouts.core.local import run
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

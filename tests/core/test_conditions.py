@@ -5,8 +5,8 @@ import math
 import pytest
 
 from whenabouts.core import Condition, Interval, Lateness, Point, QueryError, between, deadline, delay, within
-from whenabouts.core.conditions import UNBOUNDED_US
-from whenabouts.core.satisfaction_probability import UNBOUNDED_US as KERNEL_UNBOUNDED_US
+from whenabouts.core.probability.satisfaction_probability import UNBOUNDED_US as KERNEL_UNBOUNDED_US
+from whenabouts.core.times.conditions import UNBOUNDED_US
 
 
 def test_words() -> None:

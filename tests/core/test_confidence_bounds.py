@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from whenabouts.core.anchored_ranges import anchored_ranges
-from whenabouts.core.confidence_bounds import (
+from whenabouts.core.probability.confidence_bounds import (
     ALWAYS_US,
     NEVER_US,
     confidence_bounds,
@@ -20,13 +19,14 @@ from whenabouts.core.confidence_bounds import (
     least_reach,
     sum_quantile,
 )
-from whenabouts.core.satisfaction_probability import (
+from whenabouts.core.probability.match_thresholds import least_difference, past
+from whenabouts.core.probability.midpoint_bounds import anchored_ranges
+from whenabouts.core.probability.satisfaction_probability import (
     FARTHEST_US,
     KERNEL_ERROR,
     UNBOUNDED_US,
     satisfaction_probability,
 )
-from whenabouts.core.shape_thresholds import least_difference, past
 
 MONTH_US = 30 * 86_400 * 10**6
 CONFIDENCES = (1.0, 0.8, 0.75, 0.5, 1 / 3, 0.2, 1e-3, 1e-300)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from unittest.mock import patch
 
@@ -10,15 +11,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from whenabouts.core import correlation
-from whenabouts.core.correlation import STRATEGIES, Counters, Times, correlate
-from whenabouts.core.row_order import order_rows
-from whenabouts.core.satisfaction_probability import (
+from whenabouts.core.arrays.key_time_order import order_rows
+from whenabouts.core.probability.satisfaction_probability import (
     FARTHEST_US,
     KERNEL_ERROR,
     UNBOUNDED_US,
     satisfaction_probability_numpy,
 )
+from whenabouts.core.timing_join import strategies as correlation
+from whenabouts.core.timing_join.strategies import STRATEGIES, CorrelationCounters, Times, correlate
 
 Row = tuple[int, int, int]  # t_min, t_max, key
 Pair = tuple[int, int]
@@ -75,10 +76,12 @@ def run(
     base_lengths: tuple[int, int] | None = None,
     target_lengths: tuple[int, int] | None = None,
     chunk_pairs: int = 1 << 24,
-) -> tuple[list[Pair], Counters]:
-    counters, pairs = Counters(), []
+    first_only: bool = False,
+) -> tuple[list[Pair], CorrelationCounters]:
+    counters, pairs = CorrelationCounters(), []
     for base_rows, target_rows in correlate(
         base, target, *window, confidence, strategy=strategy, counters=counters, chunk_pairs=chunk_pairs,
+        first_only=first_only,
         base_lengths=base_lengths or (0, greatest_length(base)),
         target_lengths=target_lengths or (0, greatest_length(target)),
     ):  # fmt: skip
@@ -103,6 +106,42 @@ CONFIDENCE = st.sampled_from((1.0, 0.8, 0.75, 0.5, 0.2, 1 / 3, 1e-3, 1e-300))
 
 HALF_TIE = ([(0, 10, 0)], [(5, 15, 0), (-5, 5, 0)], (-5, 5), 0.5)
 FOUR_FIFTHS_TIE = ([(0, 0, 0)], [(0, 10, 0), (-10, 0, 0)], (-8, 8), 0.8)
+
+
+class TestFirstPartners:
+    """Semi and anti modes ask for one partner of each row that has any."""
+
+    @given(ROWS, ROWS, WINDOW, CONFIDENCE, st.booleans())
+    @settings(max_examples=300, deadline=None)
+    @example(*HALF_TIE, False)
+    @example(*FOUR_FIFTHS_TIE, True)
+    @example([(0, 8, 2), (9, 9, 0)], [(4, 4, 0), (4, 4, 2)], (0, 0), 1e-300, True)
+    def test_each_row_that_has_a_partner_gets_one_of_its_own(
+        self, base: list[Row], target: list[Row], window: tuple[int, int], confidence: float, keyed: bool
+    ) -> None:
+        if not keyed:
+            base, target = ([(*row[:2], 0) for row in rows] for rows in (base, target))
+        expected = brute_force(base, target, *window, confidence)
+        for strategy in STRATEGIES:
+            sides = times_of(base, keyed), times_of(target, keyed)
+            pairs, _ = run(*sides, window, confidence, strategy, first_only=True)
+            assert set(pairs) <= set(expected), strategy
+            assert {row for row, _ in pairs} == {row for row, _ in expected}, strategy
+            if strategy not in ("simple", "ssort"):
+                assert len({row for row, _ in pairs}) == len(pairs), strategy
+
+    @pytest.mark.parametrize("strategy", ["auto", "eager", "lazy", "lazy_lookup"])
+    @pytest.mark.parametrize("lengths", [[0], [0, 20], range(0, 90)])
+    def test_a_row_with_a_sure_partner_looks_at_nothing_else(self, strategy: str, lengths: Sequence[int]) -> None:
+        """20,000 rows a side, each within reach of thousands: 100 million pairs, of which n are looked at."""
+        n, random = 20_000, np.random.default_rng(7)
+        sides = []
+        for _ in range(2):
+            t_min = np.sort(random.integers(0, 100_000, n))
+            sides.append(Times(t_min, t_min + random.choice(lengths, n)))
+        pairs, counters = run(*sides, (-20_000, 20_000), 0.8, strategy, first_only=True)
+        assert len(pairs) == n
+        assert (counters.sure, counters.probed, counters.passed) == (n, 0, n)
 
 
 class TestPairs:
@@ -239,7 +278,7 @@ class TestCounters:
                 assert counters.correlations == 1
 
     def test_they_add_up_over_blocks(self) -> None:
-        counters, rows = Counters(), Times(np.array([0, 4]), np.array([2, 6]))
+        counters, rows = CorrelationCounters(), Times(np.array([0, 4]), np.array([2, 6]))
         for _ in range(3):
             list(
                 correlate(
@@ -254,7 +293,7 @@ class TestCounters:
                     counters=counters,
                 )
             )
-        assert counters == Counters(probed=12, sure=0, matched=6, lookup_hits=0, correlations=3)
+        assert counters == CorrelationCounters(probed=12, sure=0, matched=6, lookup_hits=0, correlations=3, passed=12)
 
     def test_auto_probes_least(self) -> None:
         base, target = realistic_block(1), realistic_block(2)
@@ -359,7 +398,7 @@ class TestArguments:
         rows = Times(np.array([0]), np.array([4]))
         arguments: dict[str, object] = {
             "base": rows, "target": rows, "lo": -5, "hi": 5, "confidence": 0.5, "strategy": "auto",
-            "base_lengths": (0, 9), "target_lengths": (0, 9), "counters": Counters(),
+            "base_lengths": (0, 9), "target_lengths": (0, 9), "counters": CorrelationCounters(),
         }  # fmt: skip
         with pytest.raises(ValueError, match=message):
             correlate(**(arguments | change))

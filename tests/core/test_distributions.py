@@ -17,8 +17,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from whenabouts.core import QueryError, Template, empirical, exponential, normal, triangular, uniform
-from whenabouts.core.distributions import sum_of_uniforms
-from whenabouts.core.empirical_distributions import MOST_BUCKETS, equal_mass, through_quantiles
+from whenabouts.core.times.distributions import sum_of_uniforms
+from whenabouts.core.times.empirical_distributions import MOST_BUCKETS, equal_mass, through_quantiles
 
 Function = Callable[[float], float]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core import Code, Histogram, InputError, Interval, Point, WhenaboutsError
-from whenabouts.core.events import (
+from whenabouts.core.runtime.event_reader import (
     FIRST_US,
     LAST_US,
     T_MAX,

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whenabouts.conformance.satisfaction_time import satisfaction_time
 from whenabouts.core import QueryError
-from whenabouts.core.correlation import STRATEGIES, Counters, Times, correlate
-from whenabouts.core.satisfaction_time import satisfaction_time
-from whenabouts.core.shape_probability import guard_band, shape_probabilities_at
-from whenabouts.core.shape_thresholds import MOST_LENGTHS, classes_of, members, number_few, thresholds
-from whenabouts.core.shapes import NO_SHAPES, template_shapes
-from whenabouts.core.templates import Template
+from whenabouts.core.probability.histogram_arrays import NO_SHAPES, template_shapes
+from whenabouts.core.probability.histogram_probability import guard_band, shape_probabilities_at
+from whenabouts.core.probability.match_thresholds import MOST_LENGTHS, classes_of, members, number_few, thresholds
+from whenabouts.core.times.templates import Template
+from whenabouts.core.timing_join.strategies import STRATEGIES, CorrelationCounters, Times, correlate
 
 Bucket = tuple[int, int, Fraction]
 
@@ -102,12 +102,23 @@ def test_every_strategy_equals_exact_rationals(left, right, window, confidence, 
         found: list[tuple[int, int]] = []
         for b_at, t_at in correlate(
             as_times(*base), as_times(*target), *base_window, confidence,
-            strategy=strategy, base_lengths=(0, 100), target_lengths=(0, 100), counters=Counters(),
+            strategy=strategy, base_lengths=(0, 100), target_lengths=(0, 100), counters=CorrelationCounters(),
             base_templates=base[0], target_templates=target[0], base_is_right=base_is_right, chunk_pairs=7,
         ):  # fmt: skip
             found += zip(b_at.tolist(), t_at.tolist(), strict=True)
         pairs = [(t, b) for b, t in found] if base_is_right else found
         assert sorted(pairs) == sorted(expected), strategy
+        once = [
+            pair
+            for rows in correlate(
+                as_times(*base), as_times(*target), *base_window, confidence,
+                strategy=strategy, base_lengths=(0, 100), target_lengths=(0, 100), counters=CorrelationCounters(),
+                base_templates=base[0], target_templates=target[0], base_is_right=base_is_right, first_only=True,
+            )
+            for pair in zip(*(at.tolist() for at in rows), strict=True)
+        ]  # fmt: skip
+        assert set(once) <= set(found), strategy
+        assert {b for b, _ in once} == {b for b, _ in found}, strategy
 
 
 @settings(max_examples=200)
@@ -145,7 +156,7 @@ def test_wide_windows_ask_the_kernel_only_in_the_guard_band() -> None:
         (int(t), int(k), 0) for t, k in zip(random.integers(0, 4000, 300), random.integers(0, 20, 300), strict=True)
     ]
     for strategy in ("auto", "eager", "lazy", "lazy_lookup"):
-        counters = Counters()
+        counters = CorrelationCounters()
         found = correlate(
             as_times(registered, rows), as_times(registered, rows), -150, 150, 0.8, strategy=strategy,
             base_lengths=(0, 60), target_lengths=(0, 60), counters=counters,
@@ -159,7 +170,7 @@ def test_auto_asks_no_kernel_where_lengths_are_few() -> None:
     random = np.random.default_rng(4)
     t_min = random.integers(0, 10_000, 500)
     times = Times(t_min, t_min + random.choice([0, 20, 50], 500))
-    counters = Counters()
+    counters = CorrelationCounters()
     pairs = sum(
         len(base)
         for base, _ in correlate(
@@ -203,7 +214,7 @@ def test_numbers_without_templates_are_refused() -> None:
     with pytest.raises(ValueError, match="template numbers"):
         correlate(
             times, Times(np.array([0]), np.array([0])), 0, 0, 1.0, strategy="auto", base_lengths=(0, 0),
-            target_lengths=(0, 0), counters=Counters(),
+            target_lengths=(0, 0), counters=CorrelationCounters(),
         )  # fmt: skip
     assert NO_SHAPES.start.tolist() == [0]
 

@@ -17,12 +17,13 @@ from whenabouts.conformance import expectations, generators, multiset, oracle_mo
 from whenabouts.conformance.generators import Example
 from whenabouts.conformance.oracle import AmbiguousPairError
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, between, deadline, local, within
-from whenabouts.core.join_modes import BESTS, HOWS
-from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Step
-from whenabouts.core.segmented_state import MARKS
-from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import STRATEGIES, TimingJoin
-from whenabouts.core.timing_join_operator import TimingJoinOperator
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Step
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segmented_state import MARKS
+from whenabouts.core.timing_join.modes import BESTS, HOWS
+from whenabouts.core.timing_join.operator import TimingJoinOperator
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.timing_join.settings import STRATEGIES
 
 SECOND = 1_000_000
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "id": pa.string()})
@@ -42,7 +43,9 @@ class Bucket:
         self.store = DictStore()
         self.timer_us: int | None = None
 
-    def step(self, watermark: float | None = None, demand: Demand = Demand.FLUSH, **sides: dict[str, float]) -> Step:
+    def step(
+        self, watermark: float | None = None, demand: FlushMode = FlushMode.FLUSH, **sides: dict[str, float]
+    ) -> Step:
         arrivals = []
         for input, side in enumerate(("left", "right")):
             rows = [(round(t * SECOND), None if name[0] == "n" else 1, name) for name, t in sides.get(side, {}).items()]
@@ -87,7 +90,7 @@ def test_a_row_without_a_partner_comes_out_with_the_watermark_that_proves_it(str
     assert told(bucket.step(watermark=11.1)) == []
     step = bucket.step(watermark=12)
     assert (told(step), times_of(step)) == (["b"], [11.100001])
-    assert told(bucket.step(watermark=12, demand=Demand.END)) == []
+    assert told(bucket.step(watermark=12, demand=FlushMode.END)) == []
 
 
 def test_the_last_moment_partner_saves_a_row_from_being_alone() -> None:
@@ -104,7 +107,7 @@ def test_semi_rows_come_out_with_their_first_match_once() -> None:
     assert told(bucket.step(right={"z": 10.2})) == []
     step = bucket.step(right={"w": 29.5})
     assert (told(step), times_of(step)) == (["b"], [30.0])
-    assert told(bucket.step(demand=Demand.END)) == []
+    assert told(bucket.step(demand=FlushMode.END)) == []
 
 
 def test_null_keys_come_out_at_once_with_their_own_time() -> None:
@@ -112,16 +115,16 @@ def test_null_keys_come_out_at_once_with_their_own_time() -> None:
     step = bucket.step(left={"n1": 10}, right={"n2": 12})
     assert (told(step), times_of(step)) == (["-n2", "n1-"], [10.0, 12.0])
     assert bucket.store.bytes_held == 0
-    step = Bucket(how="left_anti", strategy="lazy").step(demand=Demand.NOTHING, left={"n": 1}, right={"n": 1})
+    step = Bucket(how="left_anti", strategy="lazy").step(demand=FlushMode.NOTHING, left={"n": 1}, right={"n": 1})
     assert told(step) == ["n"]
 
 
 def test_lazy_rows_that_wait_hold_back_who_may_match_them() -> None:
     bucket = Bucket(how="left_anti", strategy="lazy", block_size=2)
     bucket.step(left={"a": 10})
-    assert told(bucket.step(watermark=10.5, demand=Demand.NOTHING, right={"x": 10.5})) == []
+    assert told(bucket.step(watermark=10.5, demand=FlushMode.NOTHING, right={"x": 10.5})) == []
     assert bucket.timer_us is None or bucket.timer_us > 11_000_001, "no watermark settles what a waiting row decides"
-    assert told(bucket.step(watermark=50, demand=Demand.NOTHING)) == [], "x waits, and may match a"
+    assert told(bucket.step(watermark=50, demand=FlushMode.NOTHING)) == [], "x waits, and may match a"
     assert told(bucket.step(watermark=50)) == [], "x has matched a"
 
 
@@ -160,7 +163,7 @@ def test_a_chosen_row_stays_chosen_until_it_is_final() -> None:
     assert told(bucket.step(watermark=98, left={"a": 100})) == ["ax"]
     assert told(bucket.step(watermark=101, left={"b": 120})) == []
     assert told(bucket.step(watermark=106)) == []
-    assert told(bucket.step(demand=Demand.END)) == ["b-"]
+    assert told(bucket.step(demand=FlushMode.END)) == ["b-"]
 
 
 def test_mutual_choices_wait_for_the_later_of_the_two() -> None:
@@ -169,7 +172,7 @@ def test_mutual_choices_wait_for_the_later_of_the_two() -> None:
     assert told(bucket.step(watermark=11.5)) == [], "a and b are final, and x is not"
     step = bucket.step(watermark=11.800001)
     assert (told(step), times_of(step)) == (["ax", "b-"], [11.800001, 11.800001])
-    assert told(bucket.step(demand=Demand.END)) == []
+    assert told(bucket.step(demand=FlushMode.END)) == []
     assert bucket.step(watermark=100).metrics["rows_evicted"] <= 3
 
 
@@ -187,7 +190,7 @@ def test_the_timer_alone_settles_everything_and_empties_the_state(how: str, best
     total = sum((step.metrics for step in steps), Counter[str]())
     assert total["rows_stored"] == total["rows_evicted"]
     assert total["matched"] == sum(batch.num_rows for step in steps for batch in step.output)
-    assert told(bucket.step(watermark=100, demand=Demand.END)) == []
+    assert told(bucket.step(watermark=100, demand=FlushMode.END)) == []
 
 
 @pytest.mark.parametrize(("how", "best"), MODES[1:])
@@ -411,7 +414,7 @@ def test_nothing_comes_out_early_nothing_late_and_nothing_twice(
         output: list[pa.RecordBatch] = []
         if arrivals or end or (timer is not None and timer <= watermark):
             before = store.copy()
-            demand = Demand.END if end else Demand.FLUSH
+            demand = FlushMode.END if end else FlushMode.FLUSH
             step = operator.step(store, arrivals, watermark, demand)
             assert not step.rejected
             again = operator.step(before, arrivals, watermark, demand)
@@ -422,3 +425,81 @@ def test_nothing_comes_out_early_nothing_late_and_nothing_twice(
         multiset.assert_same(
             multiset.rows(table, names), expected[number], f"step {number} of {watermarks}", {"query": example.query}
         )
+
+
+ONE_SIDED = ("left_semi", "left_anti")
+DECIDING = [strategy for strategy in STRATEGIES if strategy not in ("simple", "ssort")]
+
+
+@pytest.mark.parametrize("how", ONE_SIDED)
+@pytest.mark.parametrize("strategy", DECIDING)
+def test_one_partner_decides_about_a_row(how: str, strategy: str) -> None:
+    """10,000 x 10,000 rows of one key that all match each other: 10,000 rows are decided by one pair each.
+
+    As a stream too, where the partners of the first half are there before it and those of the second half come later.
+    """
+    n = 10_000
+    rows = [pa.table({"t": pa.array(range(start, start + n // 2)), "k": [1] * (n // 2)}) for start in (0, n // 2)]
+    none = rows[0].slice(0, 0)
+    asked = query(how=how, strategy=strategy, condition=within(n, confidence=1), lateness=Lateness(left=n, right=n))
+    for told in (
+        local.run(asked, [pa.concat_tables(rows)] * 2),
+        local.run_stream(asked, [[none, *rows], [rows[0], none, none, rows[1]]]),
+    ):
+        assert told.output.num_rows == (n if how == "left_semi" else 0)
+        assert (told.metrics["probed"], told.metrics["sure"]) == (0, n)
+
+
+@pytest.mark.parametrize("how", ONE_SIDED)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_row_that_is_decided_leaves_the_state(how: str, strategy: str) -> None:
+    """Left rows at 0, 1, ... 9 s; right rows decide the even ones, at once or later; the watermark stays behind."""
+    bucket = Bucket(how=how, strategy=strategy, condition=within("0.1 s", confidence=1))
+    evens = {"r" + str(t): float(t) for t in range(0, 4, 2)}
+    step = bucket.step(0, right=evens, left={str(t): float(t) for t in range(10)})
+    assert step.gauges["state_rows_left"] == 8  # 0 and 2 found theirs: they are not even written
+    assert step.metrics["rows_stored"] == 8 + 2
+    step = bucket.step(0, right={"r" + str(t): float(t) for t in (*range(4, 10, 2), 1, 3)})
+    assert step.gauges["state_rows_left"] <= 2 * 3  # 5, 7, 9 are open; a segment is rewritten once half of it is done
+    held = step.gauges["state_rows_left"]
+    assert step.metrics["rows_evicted"] == 8 - held
+    step = bucket.step(0, right={"r" + str(t): float(t) for t in (5, 7, 9)})
+    assert step.gauges["state_rows_left"] == 0
+    assert not any(input == MARKS for input, _ in bucket.store._segments)
+
+
+@pytest.mark.parametrize("how", ONE_SIDED)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_dropping_decided_rows_changes_nothing(how: str, data: st.DataObject) -> None:
+    """Rows in any order in any steps: as the slow strategy, which also keeps its rows to the end in one step."""
+    example = data.draw(generators.joins(units=(SECOND,), finite=False))
+    files = data.draw(generators.arrivals(example))
+    strategies = ("simple", *DECIDING)
+    outcomes = [
+        local.run_stream(replace(example.query, how=how, best=None, strategy=strategy), list(files.values()))
+        for strategy in strategies
+    ]
+    for strategy, outcome in zip(strategies, outcomes, strict=True):
+        multiset.assert_same(multiset.rows(outcome.output), multiset.rows(outcomes[0].output), strategy)
+        held = outcome.metrics["rows_stored"] - outcome.metrics["rows_evicted"]
+        assert held >= 0
+
+
+@pytest.mark.parametrize("how", ONE_SIDED)
+def test_state_that_holds_decided_rows_goes_on(how: str) -> None:
+    """As an earlier release left it: those rows stay out of everything, and go with the others of their segment."""
+    changes = {"how": how, "condition": within("0.1 s", confidence=1)}
+    before, after, throughout = (Bucket(**changes) for _ in range(3))
+    before.operator._layout = replace(before.operator._layout, needed={})
+    rows: dict[str, Any] = {"left": {str(t): float(t) for t in range(10)}, "right": {"r0": 0.0, "r2": 2.0}}
+    first = [told(bucket.step(0, **rows)) for bucket in (before, throughout)]
+    assert first[0] == first[1]
+    after.store = before.store
+    steps = [
+        [bucket.step(at, **more) for bucket in (after, throughout)]
+        for at, more in [(0.0, {"right": {"x0": 0.0, "x4": 4.0, "x6": 6.0}}), (7.0, {"right": {"x8": 8.0}}), (30.0, {})]
+    ]
+    for one, other in steps:
+        assert (told(one), times_of(one)) == (told(other), times_of(other))
+    assert all(step.gauges["state_rows_left"] == 0 for step in steps[-1])

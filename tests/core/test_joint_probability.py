@@ -11,9 +11,9 @@ import pytest
 from whenabouts.conformance.combination_oracle import joint_probability
 from whenabouts.conformance.oracle import Event
 from whenabouts.core import QueryError
-from whenabouts.core.joint_probability import Spread, both_directions, check_joint, joint_probabilities
-from whenabouts.core.satisfaction_probability import pair_probability
-from whenabouts.core.window_graph import Edge
+from whenabouts.core.probability.joint_probability import Spread, both_directions, check_joint, joint_probabilities
+from whenabouts.core.probability.satisfaction_probability import pair_probability
+from whenabouts.core.window_join.graph import Edge
 
 Window = tuple[int, int, float, float]
 

@@ -14,7 +14,7 @@ import pytest
 import whenabouts.core
 
 HITS = """
-from whenabouts.core import satisfaction_probability as module
+from whenabouts.core.probability import satisfaction_probability as module
 kernels = [k for k in vars(module).values() if hasattr(k, "stats")]
 print(module.__file__)
 print(sum(len(k.stats.cache_hits) for k in kernels), sum(len(k.stats.cache_misses) for k in kernels))
@@ -37,8 +37,8 @@ def archive(tmp_path: Path) -> Path:
     with zipfile.ZipFile(path, "w") as file:
         for folder in ("whenabouts/", "whenabouts/core/"):  # without them zipimport knows no namespace package
             file.writestr(folder, b"")
-        for source in root.glob("*.py"):
-            file.write(source, f"whenabouts/core/{source.name}")
+        for source in root.rglob("*.py"):
+            file.write(source, f"whenabouts/core/{source.relative_to(root).as_posix()}")
     return path
 
 

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whenabouts.core import QueryError
+from whenabouts.core import Point, QueryError, within
 from whenabouts.core.errors import InputError
-from whenabouts.core.keys import NULL_KEY, Keys
+from whenabouts.core.local import coalesce, timing_join, window_join
+from whenabouts.core.runtime.keys import NULL_KEY, Keys
+from whenabouts.core.window_extent.extent import WindowExtent
 
 NAN2 = float(np.uint64(0x7FF8000000000001).view(np.float64))
 
@@ -73,6 +76,140 @@ def test_types_of_one_family_meet(left: pa.Array, right: pa.Array) -> None:
     assert set(keys.buckets(tables[0], 1000)) & set(keys.buckets(tables[1], 1000))
 
 
+def ticks(type_: pa.DataType, *values: int | None) -> pa.Array:
+    return pa.array(values, pa.int32() if type_.bit_width == 32 else pa.int64()).view(type_)
+
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+NUMBERS = [0, 1, 2, -1, 999, 1_000, 1_001, -1_000, 10**6, 10**9, 86_400_000, 2**31 - 1, 2**62, 2**63 - 1, -(2**63)]
+UNITS = {
+    "timestamp": [pa.timestamp(unit) for unit in PER_SECOND],
+    "instant": [pa.timestamp(unit, zone) for unit, zone in zip(PER_SECOND, ["UTC", "Asia/Tokyo"] * 2, strict=True)],
+    "duration": [pa.duration(unit) for unit in PER_SECOND],
+    "time": [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")],
+}
+PAIRS = [(one, other) for types in UNITS.values() for one in types for other in types]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=[f"{one} {other}" for one, other in PAIRS])
+def test_times_of_any_units_are_equal_exactly_where_they_are_the_same_time(
+    one: pa.DataType, other: pa.DataType
+) -> None:
+    """Neither a nanosecond that is cut nor a second that wraps around makes a key of two."""
+    columns, times = [], []
+    for type_ in (one, other):
+        fitting = [n for n in NUMBERS if type_.bit_width == 64 or -(2**31) <= n < 2**31]
+        columns.append(ticks(type_, *fitting, None))
+        times.append([n * (10**9 // PER_SECOND[type_.unit]) for n in fitting])
+    tables = [pa.record_batch({"k": column}) for column in columns]
+    keys = Keys(("k",), [table.schema for table in tables], ("left", "right"))
+    first, second = (codes.tolist() for codes in keys.codes(tables))
+    assert (first.pop(), second.pop()) == (NULL_KEY, NULL_KEY)
+    buckets = [keys.buckets(table, 97).tolist() for table in tables]
+    for i, x in enumerate(times[0]):
+        for j, y in enumerate(times[1]):
+            assert (first[i] == second[j]) == (x == y), (x, y)
+            assert x != y or buckets[0][i] == buckets[1][j]
+
+
+def test_numbers_and_decimals_of_other_types_meet_exactly() -> None:
+    for left, right in [
+        (pa.array([5, -1, 2**63 - 1]), pa.array([5, 2**64 - 1, 2**63 - 1], pa.uint64())),
+        (pa.array([Decimal("1.10"), Decimal("1.11")]), pa.array([Decimal("1.100"), Decimal("1.101")])),
+        (pa.array([Decimal("1.10")], pa.decimal128(38, 2)), pa.array([Decimal("1.1")], pa.decimal128(38, 30))),
+        (pa.array([1.5, 2.0], pa.float32()), pa.array([2.0, 1.5])),
+        (ticks(pa.date32(), 1, 2**31 - 1), ticks(pa.date64(), 86_400_000, 86_400_001)),
+    ]:
+        codes_of_plain(left, right)
+    with pytest.raises(QueryError, match="WA-2008"):  # 68 digits before the point and 30 behind it
+        codes_of(pa.array([1], pa.decimal256(76, 8)), pa.array([1], pa.decimal128(38, 30)))
+    with pytest.raises(QueryError, match="WA-2008"):  # 2**53 + 1 is a float's 2**53
+        codes_of(pa.array([1]), pa.array([1.0]))
+
+
+def codes_of_plain(left: pa.Array, right: pa.Array) -> None:
+    """As `codes_of`, of values that need not be times of the calendar."""
+    tables = [pa.record_batch({"k": column}) for column in (left, right)]
+    keys = Keys(("k",), [table.schema for table in tables], ("left", "right"))
+    buckets = [keys.buckets(table, 97) for table in tables]
+    first, second = keys.codes(tables)
+    per_day = 86_400_000
+    values = [
+        (column.cast(pa.int32()).cast(pa.int64()).to_numpy() * per_day).tolist()
+        if pa.types.is_date32(column.type)
+        else column.cast(pa.int64()).to_pylist()
+        if pa.types.is_date64(column.type)
+        else column.to_pylist()
+        for column in (left, right)
+    ]
+    for i, x in enumerate(values[0]):
+        for j, y in enumerate(values[1]):
+            assert (first[i] == second[j]) == (x == y), (x, y)
+            assert x != y or buckets[0][i] == buckets[1][j]
+
+
+def test_groups_that_a_cut_or_a_wrap_would_merge_stay_apart() -> None:
+    """`coalesce`, by groups of every unit, and `window_join` and `timing_join` by such keys."""
+    for type_, values in (
+        (pa.timestamp("ns"), (1, 2)),
+        (pa.timestamp("s"), (2**62, 2**61)),
+        (pa.duration("ns"), (1, 2)),
+    ):
+        rows = pa.table({"t": [1, 1], "v": [0, 0], "k": ticks(type_, *values)})
+        assert coalesce(rows, time="t", group="k", values="v").num_rows == 2
+        extent = WindowExtent(rows.schema, time="t", group="k", values="v", window="1s")
+        extent.update(rows)
+        assert extent.scan().num_rows == 2
+        left, right = rows.select(["t", "k"]), rows.slice(1).select(["t", "k"])
+        pairs = timing_join(
+            left, right, left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1), on="k"
+        )
+        assert pairs.column("k").cast(pa.int64()).to_pylist() == [values[1]]
+        combinations = window_join({"a": left, "b": right}, time=Point("t"), windows={("a", "b"): "1s"}, on="k")
+        assert combinations.num_rows == 1
+
+
+def test_a_key_that_the_shared_type_cannot_hold_is_told() -> None:
+    """A right row alone fills the key column, whose type is that of both inputs."""
+    left, right = (
+        pa.table({"t": [1], "k": ticks(pa.timestamp(unit), value)}) for unit, value in (("ns", 1), ("s", 2**40))
+    )
+    how: dict[str, Any] = {"left_time": Point("t"), "right_time": Point("t"), "on": "k"}
+    condition = within("1s", confidence=1)
+    assert timing_join(left, right, **how, condition=condition).num_rows == 0
+    with pytest.raises(QueryError, match="WA-2008: key 'k' is timestamp"):
+        timing_join(left, right, **how, condition=condition, how="full_outer")
+
+
+BUCKETS = {
+    "int32": (pa.array([1, 2, None, -7], pa.int32()), [970, 854, 0, 752]),
+    "int64": (pa.array([1, 2, None, -7, 10**12]), [970, 854, 0, 752, 645]),
+    "uint64": (pa.array([1, 2, None, 2**64 - 1], pa.uint64()), [920, 30, 0, 978]),
+    "float32": (pa.array([1.5, -0.0, None], pa.float32()), [424, 535, 0]),
+    "float64": (pa.array([1.5, -0.0, math.nan, None]), [424, 535, 820, 0]),
+    "string": (pa.array(["a", "é", None, ""]), [593, 535, 0, 535]),
+    "large_string": (pa.array(["a", "é", None, ""], pa.large_string()), [593, 535, 0, 535]),
+    "binary": (pa.array([b"a", b"\xff", None]), [593, 62, 0]),
+    "fixed": (pa.array([b"a", None], pa.binary(1)), [593, 0]),
+    "bool": (pa.array([True, False, None]), [320, 608, 0]),
+    "date32": (ticks(pa.date32(), 1, 20_000, None), [286, 965, 0]),
+    "date64": (ticks(pa.date64(), 86_400_000, None), [286, 0]),
+    "decimal": (pa.array([Decimal("1.10"), None, Decimal("-3.00")], pa.decimal128(5, 2)), [433, 0, 668]),
+    "s": (ticks(pa.timestamp("s"), 1, -1, None, 2**62), [17, 190, 0, 535]),
+    "ms": (ticks(pa.timestamp("ms", "UTC"), 1, -1, None), [888, 645, 0]),
+    "us": (ticks(pa.timestamp("us", "Europe/Paris"), 1, -1, None), [970, 210, 0]),
+    "ns": (ticks(pa.timestamp("ns"), 1, -1, 1999, -1999, 10**18, None), [535, 535, 970, 210, 376, 0]),
+}
+
+
+@pytest.mark.parametrize("kind", BUCKETS)
+def test_a_key_keeps_its_bucket_from_release_to_release(kind: str) -> None:
+    """State lies there: a restart that looked elsewhere would lose pairs."""
+    column, buckets = BUCKETS[kind]
+    table = pa.record_batch({"k": column})
+    assert Keys(("k",), [table.schema], ("events",)).buckets(table, 1000).tolist() == buckets
+
+
 @given(
     st.lists(st.tuples(st.sampled_from([None, 0, 1, 10**12]), st.sampled_from([None, "a", "b"])), max_size=12),
     st.lists(st.tuples(st.sampled_from([None, 0, 1, 10**12]), st.sampled_from([None, "a", "b"])), max_size=12),
@@ -105,7 +242,7 @@ def test_buckets_use_all_labels_and_do_not_depend_on_the_process() -> None:
     buckets = keys.buckets(table, 8)
     assert np.bincount(buckets, minlength=8).min() > 80
     script = (
-        "import pyarrow as pa; from whenabouts.core.keys import Keys;"
+        "import pyarrow as pa; from whenabouts.core.runtime.keys import Keys;"
         "t = pa.record_batch({'k': [f'key{i}' for i in range(1000)], 'n': list(range(1000))});"
         "print(Keys(('k', 'n'), [t.schema], ('e',)).buckets(t, 8).tolist())"
     )

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.conformance import oracle
-from whenabouts.core import Condition, Interval, correlation
+from whenabouts.core import Condition, Interval
 from whenabouts.core.local import run
-from whenabouts.core.timing_join import STRATEGIES, TimingJoin
+from whenabouts.core.timing_join import strategies as correlation
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.timing_join.settings import STRATEGIES
 
 LONGEST = 4
 INTERVALS = [(end - length, end) for end in range(8) for length in range(LONGEST + 1)]

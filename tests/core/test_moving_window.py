@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance import multiset
 from whenabouts.conformance.generators_coalescing import coalescings
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.sliding_window import MovingWindow
 from whenabouts.core.errors import EngineError
-from whenabouts.core.moving_window import MovingWindow
-from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Operator, Step
-from whenabouts.core.segments import unwrap, wrap
-from whenabouts.core.stores import DictStore
-from whenabouts.core.temporal_aggregate import FUNCTIONS, WEIGHTED, TemporalAggregate
-from whenabouts.core.temporal_join import TemporalJoin
-from whenabouts.core.window_memory import MEBIBYTES, WindowMemory, windows
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Step
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segment_codec import unwrap, wrap
+from whenabouts.core.state.window_cache import MEBIBYTES, WindowMemory, windows
+from whenabouts.core.temporal_queries.aggregate import FUNCTIONS, WEIGHTED, TemporalAggregate
+from whenabouts.core.temporal_queries.join import TemporalJoin
 
 SECOND = 1_000_000
 AGGREGATES: dict[str, Any] = {name: name for name in FUNCTIONS} | {"mean": (WEIGHTED, "w")}
@@ -120,9 +120,9 @@ def test_memory_says_what_the_state_says(
         seen = table.column("t")[min(at, table.num_rows) - 1].as_py()
         watermark = max(watermark, seen - query.lateness_us[0])
     latest = int(pc.max(table.column("t")).as_py() or NO_WATERMARK) if table.num_rows else NO_WATERMARK
-    found = operator.step(remembering, [], watermark, Demand.END, latest)
+    found = operator.step(remembering, [], watermark, FlushMode.END, latest)
     windows().clear()
-    want = operator.step(plain, [], watermark, Demand.END, latest)
+    want = operator.step(plain, [], watermark, FlushMode.END, latest)
     assert told(operator, found)[:2] == told(operator, want)[:2]
 
 
@@ -238,7 +238,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"t": [k * SECOND for k in range(40)], "g": [0] * 40, "v": [k // 3 for k in range(40)]})
     operator = query.operator([table.schema], streaming=True)
     memory = WindowMemory(60_000)
-    monkeypatch.setattr("whenabouts.core.extent_stream.windows", lambda: memory)
+    monkeypatch.setattr("whenabouts.core.coalescing.extent_evaluator.windows", lambda: memory)
     for bucket in range(8):
         shifted = table.set_column(2, "v", pc.add(table.column("v"), bucket))
         operator.step(DictStore(), blocks(operator, shifted), 30 * SECOND)

@@ -17,25 +17,25 @@ import pytest
 
 from whenabouts.conformance import test_shared_coalescing, test_sources
 from whenabouts.conformance.engine import Engine
-from whenabouts.core.events import rejects_schema
 from whenabouts.core.harness import LocalHarness, Variant
-from whenabouts.core.hosting import (
+from whenabouts.core.hosting.host import (
     END,
     OUTPUT,
     REJECTED,
     REJECTS,
-    Arrived,
     BlockPacker,
+    BucketInput,
     Hosting,
     Packed,
     read_counts,
     tagged_rows,
 )
-from whenabouts.core.lateness import watermark_of
 from whenabouts.core.local import Outcome
-from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Demand, Query, Step
-from whenabouts.core.segments import decode
-from whenabouts.core.stores import DictStore
+from whenabouts.core.runtime.event_reader import rejects_schema
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, FlushMode, Query, Step
+from whenabouts.core.runtime.watermarks import watermark_of
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segment_codec import decode
 
 
 @dataclass
@@ -59,7 +59,7 @@ class State:
 class PackedRun:
     """A query over packed rows, file n of every input in step n."""
 
-    demand = Demand.NOTHING
+    demand = FlushMode.NOTHING
 
     def __init__(self, query: Query, variant: Variant) -> None:
         assert variant.streaming
@@ -106,9 +106,9 @@ class PackedRun:
         clocks = [row.clock_us for row in packed if row.kind != REJECTS]
         self.state.greatest_us[input] = max(self.state.greatest_us[input], *clocks) if clocks else NO_WATERMARK
 
-    def step(self, bucket: Bucket, packed: Sequence[Packed], watermark_us: int, demand: Demand) -> None:
+    def step(self, bucket: Bucket, packed: Sequence[Packed], watermark_us: int, demand: FlushMode) -> None:
         """A step of one bucket. The protocol: its watermark never goes back."""
-        arrived = Arrived()
+        arrived = BucketInput()
         arrived.take(self.operator, ((row.kind, row.rows, row.blob) for row in packed))
         bucket.watermark_us = max(bucket.watermark_us, watermark_us)
         step = self.hosting.step(self.operator, bucket.store, arrived, bucket.watermark_us, demand)
@@ -122,11 +122,11 @@ class PackedRun:
                 self.step(bucket, [], watermark_us, self.demand)
 
     def refuse(self, row: Packed) -> None:
-        arrived = Arrived()
+        arrived = BucketInput()
         arrived.take(self.operator, [(row.kind, row.rows, row.blob)])
         self._give(Step(), arrived)
 
-    def _give(self, step: Step, arrived: Arrived) -> None:
+    def _give(self, step: Step, arrived: BucketInput) -> None:
         self.state.given += tagged_rows(step, arrived, self.operator, self._query.inputs)
 
     def _packed(self, input: int, table: pa.Table) -> Iterator[Packed]:
@@ -153,7 +153,7 @@ class PackedRun:
 class MicroBatches(PackedRun):
     """As Spark: all that a step brings to a bucket at once, under the watermark of the steps before; then timers."""
 
-    demand = Demand.FLUSH
+    demand = FlushMode.FLUSH
 
     def take_in(self, number: int, packed: list[list[Packed]]) -> None:
         watermark_us = self.engine_watermark_us()
@@ -191,7 +191,7 @@ class Elements(PackedRun):
 
     def end(self) -> None:
         for bucket in self.state.buckets:
-            self.step(bucket, [], END_OF_TIME, Demand.END)
+            self.step(bucket, [], END_OF_TIME, FlushMode.END)
 
     def restored(self, state: State) -> State:
         state.greatest_us = [NO_WATERMARK] * len(state.greatest_us)

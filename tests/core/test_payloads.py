@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core import Lateness, Point, within
-from whenabouts.core.decoded import decoded
-from whenabouts.core.deduplication import deduplicated
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.harness import LocalHarness, Variant
-from whenabouts.core.identity import identity_of
+from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.local import run
-from whenabouts.core.payloads import AvroPayload, JsonPayload
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.wrappers.deduplication import deduplicated
+from whenabouts.core.wrappers.payload_decoding import decoded
+from whenabouts.core.wrappers.payloads import AvroPayload, JsonPayload
 
 COLUMNS = {"id": "int64", "k": "string", "t": "int64"}
 RECORD = {

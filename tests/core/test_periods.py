@@ -5,8 +5,8 @@ import itertools
 import pyarrow as pa
 import pytest
 
-from whenabouts.core import periods
-from whenabouts.core.periods import ALLEN, Period
+from whenabouts.core.temporal_queries import periods
+from whenabouts.core.temporal_queries.periods import ALLEN, Period
 
 ENDS = [(s, e) for s in range(5) for e in range(s, 6)]
 PAIRS = list(itertools.product(ENDS, repeat=2))

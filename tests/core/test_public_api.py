@@ -9,17 +9,19 @@ import pytest
 
 import whenabouts.core
 from whenabouts.core import local
-from whenabouts.core.coalescing import Coalesce, CoalesceOptions
-from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
-from whenabouts.core.temporal_join import TemporalJoin, TemporalJoinOptions
-from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
-from whenabouts.core.window_join import WindowJoin, WindowJoinOptions
+from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_queries.join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.window_join.settings import WindowJoinOptions
 
 PUBLIC = {
     "AvroPayload",
     "ChanceMatches",
     "Code",
     "Condition",
+    "DoubtfulTimesWarning",
     "EngineError",
     "Equivalence",
     "Histogram",
@@ -27,6 +29,7 @@ PUBLIC = {
     "Interval",
     "JsonPayload",
     "Lateness",
+    "DigitsCutWarning",
     "LossyQueryWarning",
     "PairAnswer",
     "Point",

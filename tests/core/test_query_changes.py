@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, QueryError, within
-from whenabouts.core.identity import identity_of
+from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.local import run_stream
-from whenabouts.core.satisfaction_probability import satisfaction_probability
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.probability.satisfaction_probability import satisfaction_probability
+from whenabouts.core.timing_join.query import TimingJoin
 
 STEPS = 6
 

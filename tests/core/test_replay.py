@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from whenabouts.core import InputError, Interval, Lateness, Point, QueryError, within
 from whenabouts.core.local import run_stream
-from whenabouts.core.replay import Arrivals, Predicate, Replay, keep
-from whenabouts.core.replay_options import replay_of
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.sources.replay import Predicate, Replay, ReplayOrder, keep
+from whenabouts.core.sources.replay_options import replay_of
+from whenabouts.core.timing_join.query import TimingJoin
 
 HOUR = 3_600_000_000
 
@@ -46,7 +46,7 @@ def written(folder: Path, table: pa.Table, suffix: str, files: int = 1) -> Path:
     return folder
 
 
-def stream(arrivals: Arrivals, *, step: int = 10, slice_rows: int = 4) -> list[pa.Table]:
+def stream(arrivals: ReplayOrder, *, step: int = 10, slice_rows: int = 4) -> list[pa.Table]:
     """The whole stream in steps of `step` rows; slices go over the wire as they do in an engine."""
     steps = []
     for start in range(0, len(arrivals.at_us), step):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from whenabouts.core.satisfaction_probability import (
+from whenabouts.core.probability.satisfaction_probability import (
     KERNEL_ERROR,
     UNBOUNDED_US,
     satisfaction_probability,

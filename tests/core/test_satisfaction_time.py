@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance import oracle
 from whenabouts.conformance.oracle import Time
+from whenabouts.conformance.satisfaction_time import satisfaction_time
 from whenabouts.core import Histogram, Template, delay
-from whenabouts.core.conditions import UNBOUNDED_US
 from whenabouts.core.local import run
-from whenabouts.core.satisfaction_time import satisfaction_time
-from whenabouts.core.shape_thresholds import thresholds
-from whenabouts.core.timing_join import STRATEGIES, TimingJoin
+from whenabouts.core.probability.match_thresholds import thresholds
+from whenabouts.core.times.conditions import UNBOUNDED_US
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.timing_join.settings import STRATEGIES
 
 SECOND = 1_000_000
 PHI_1 = (("0 s", "20 s", 0.1), ("20 s", "30 s", 0.3), ("30 s", "40 s", 0.6))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from whenabouts.core import EngineError, Interval
-from whenabouts.core.events import T_MAX, T_MIN, EventReader
-from whenabouts.core.segmented_state import DIRECTORY, SegmentedState
-from whenabouts.core.segments import FORMAT_VERSION, decode, encode
-from whenabouts.core.stores import DictStore
+from whenabouts.core.runtime.event_reader import T_MAX, T_MIN, EventReader
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segment_codec import FORMAT_VERSION, decode, encode
+from whenabouts.core.state.segmented_state import DIRECTORY, SegmentedState
 
 SCHEMA = pa.schema({T_MIN: pa.int64(), T_MAX: pa.int64(), "v": pa.string()})
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance.fickle import Fickle
 from whenabouts.core import InputError, QueryError
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
-from whenabouts.core.protocol import NO_WATERMARK, Arrival
-from whenabouts.core.shared_book import PARTS
-from whenabouts.core.shared_coalescing import SharedCoalescing
-from whenabouts.core.shared_rows import QUERY
-from whenabouts.core.stores import DictStore
-from whenabouts.core.temporal_aggregate import TemporalAggregate
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival
+from whenabouts.core.shared_coalescing.catalog import PARTS
+from whenabouts.core.shared_coalescing.columns import QUERY
+from whenabouts.core.shared_coalescing.operator import SharedCoalescing
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
 
 SECOND = 1_000_000
 STEPS = 24

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import EngineError, InputError, Interval, Lateness, Point, QueryError, within
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.deduplication import deduplicated
-from whenabouts.core.hosting import Arrived, BlockPacker, Hosting, Packed
-from whenabouts.core.identity import identity_of
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting, Packed
+from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.local import run, run_stream, timing_join
-from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK, Demand, Query, Step
-from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, FlushMode, Query, Step
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.wrappers.deduplication import deduplicated
 
 SCHEMA = pa.schema({"t": pa.int64(), "id": pa.string()})
 
@@ -44,10 +44,10 @@ class Host:
             yield from packer.ended()
 
     def step(self, *packed: Iterator[Packed]) -> tuple[Step, bool]:
-        arrived = Arrived()
+        arrived = BucketInput()
         for rows in packed:
             arrived.take(self.operator, ((row.kind, row.rows, row.blob) for row in rows))
-        step = self.hosting.step(self.operator, self.store, arrived, NO_WATERMARK, Demand.FLUSH)
+        step = self.hosting.step(self.operator, self.store, arrived, NO_WATERMARK, FlushMode.FLUSH)
         return step, arrived.ended
 
 
@@ -110,7 +110,7 @@ def test_inputs_that_tell_their_ends_end_the_stream_once_all_of_them_have() -> N
 
 
 def test_ends_that_are_told_do_not_reach_the_operator_as_times() -> None:
-    arrived = Arrived(latest={0: END_OF_TIME, 1: 7})
+    arrived = BucketInput(latest={0: END_OF_TIME, 1: 7})
     assert arrived.latest_us == 7
 
 

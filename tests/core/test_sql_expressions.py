@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core.errors import QueryError
-from whenabouts.core.expressions import check_condition, evaluate
-from whenabouts.core.sql_expressions import parse_expression
+from whenabouts.core.expressions.sql import parse_expression
+from whenabouts.core.expressions.tree import check_condition, evaluate
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 ROWS = pa.table(

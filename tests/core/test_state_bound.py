@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whenabouts.core import EngineError, Interval, Lateness, Point, QueryError, within
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import run_stream
-from whenabouts.core.protocol import Arrival, Demand, Query
-from whenabouts.core.segmented_state import rows_in_state
-from whenabouts.core.state_bound import StateBound, bounded
-from whenabouts.core.stores import DictStore
-from whenabouts.core.temporal_join import TemporalJoin
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.runtime.protocol import Arrival, FlushMode, Query
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segmented_state import rows_in_state
+from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.wrappers.state_limit import StateBound, bounded
 
 STEPS = 8
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.int64(), "id": pa.int64()})
@@ -67,7 +67,7 @@ def test_state_never_exceeds_its_bound_and_every_shed_row_is_counted(
         for input in (0, 1):
             for batch in sides[input][step].to_batches():
                 arrivals.append(Arrival(input, operator.readers[input].read(batch).block))
-        done = operator.step(store, arrivals, watermark, Demand.NOTHING)
+        done = operator.step(store, arrivals, watermark, FlushMode.NOTHING)
         assert rows_in_state(store, 2) <= most
         counts += done.metrics
         rejected += sum(each.rows.num_rows for each in done.rejected)

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import Interval, Lateness, Point, between
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.hosting import Arrived, BlockPacker, Hosting
-from whenabouts.core.protocol import Arrival, Demand
-from whenabouts.core.state_forecast import forecast_state
-from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting
+from whenabouts.core.runtime.protocol import Arrival, FlushMode
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.planner.state_forecast import forecast_state
 
 SECOND = 1_000_000
 
@@ -41,7 +41,7 @@ def test_state_is_within_a_fifth_of_its_forecast(every_s: int) -> None:
             raw = pa.record_batch([*map(pa.array, columns), pa.array(["abcdef"] * len(b))], names=schema.names)
             arrivals.append(Arrival(input, operator.readers[input].read(raw.cast(schema)).block))
         watermark_us = step * every_s * SECOND - 3 * SECOND  # one for both: the later side's
-        measured.append(operator.step(store, arrivals, watermark_us, Demand.FLUSH).gauges)
+        measured.append(operator.step(store, arrivals, watermark_us, FlushMode.FLUSH).gauges)
     forecast = forecast_state(query, [schema, schema], rates, every=f"{every_s} s", text=text)
     for name in query.inputs:
         rows = np.mean([held[f"state_rows_{name}"] for held in measured[steps // 2 :]])
@@ -70,10 +70,12 @@ def test_copies_in_time_slots_are_forecast(width: str) -> None:
             for row in packer.split([packer.read(pa.record_batch([pa.array(t)], schema=schema))[0]])
         ]
         for bucket, store in enumerate(stores):
-            arrived = Arrived()
+            arrived = BucketInput()
             arrived.take(operator, ((row.kind, row.rows, row.blob) for row in packed if row.bucket == bucket))
             watermark_us = step * every_s * SECOND - SECOND
-            held[bucket] = hosting.step(operator, store, arrived, watermark_us, Demand.FLUSH).gauges["state_rows_right"]
+            held[bucket] = hosting.step(operator, store, arrived, watermark_us, FlushMode.FLUSH).gauges[
+                "state_rows_right"
+            ]
     forecast = forecast_state(query, [schema, schema], [rate, rate], every=f"{every_s} s")["right"].rows
     assert forecast > 1.9 * rate * every_s  # two copies of nearly all
     assert sum(held) == pytest.approx(forecast, rel=0.2)
@@ -101,7 +103,7 @@ def test_state_of_other_queries_is_within_a_fifth_of_its_forecast(kind: str) -> 
             k, v = rng.integers(0, 1000, len(t)), rng.integers(0, 9, len(t))
             raw = pa.record_batch([pa.array(t), pa.array(k), pa.array(v)], schema=schema)
             arrivals.append(Arrival(input, operator.readers[input].read(raw).block))
-        operator.step(store, arrivals, step * every_s * SECOND - 2 * SECOND, Demand.FLUSH)
+        operator.step(store, arrivals, step * every_s * SECOND - 2 * SECOND, FlushMode.FLUSH)
         sizes.append(store.bytes_held)
     forecast = forecast_state(query, [schema] * len(rates), rates, every=f"{every_s} s")
     told = sum(each.bytes for each in forecast.values())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from whenabouts.core import Code, Histogram, InputError, QueryError, Template
-from whenabouts.core.templates import read_templates
+from whenabouts.core.times.templates import read_templates
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from whenabouts.conformance import oracle_coalescing as scratch
 from whenabouts.conformance.answers_coalescing import extents
 from whenabouts.conformance.generators_coalescing import Example, arrivals, coalescings
 from whenabouts.core import InputError, QueryError
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import run, run_stream
-from whenabouts.core.temporal_aggregate import FUNCTIONS, WEIGHTED, TemporalAggregate
+from whenabouts.core.temporal_queries.aggregate import FUNCTIONS, WEIGHTED, TemporalAggregate
 
 AGGREGATES: dict[str, Any] = {f"the {name}": name for name in FUNCTIONS} | {"mean w": (WEIGHTED, "w")}
 

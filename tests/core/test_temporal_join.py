@@ -16,9 +16,9 @@ from whenabouts.conformance import oracle_coalescing as scratch
 from whenabouts.conformance.generators_coalescing import Example, arrivals, coalescings
 from whenabouts.conformance.oracle_coalescing import Run
 from whenabouts.core import QueryError
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import run, run_stream
-from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.core.temporal_queries.join import TemporalJoin
 
 HOLDS: dict[str, Any] = {
     "overlaps": lambda a, b: max(a.start, b.start) < min(a.end, b.end),

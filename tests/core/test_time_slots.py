@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from whenabouts.core import Interval, Point, between, deadline, within
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.events import times
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.timing_join.query import TimingJoin
 
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.int64(), "k": pa.int64()})
 UNSURE = Interval("a", "b", max_uncertainty=40)

@@ -33,11 +33,11 @@ from whenabouts.core import (
     uniform,
     within,
 )
-from whenabouts.core.clocks import Clock, resolve_clocks
-from whenabouts.core.events import FIRST_US, LAST_US, TEMPLATE, EventReader, times
 from whenabouts.core.local import rejects, run, run_stream, timing_join
-from whenabouts.core.timestamps import Around, Distributed, Histogram, TimeSpec
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.runtime.event_reader import FIRST_US, LAST_US, TEMPLATE, EventReader, times
+from whenabouts.core.times.clock_errors import Clock, resolve_clocks
+from whenabouts.core.times.time_specs import Around, Distributed, Histogram, TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
 
 DOCS = Path(__file__).parents[2] / "docs"
 

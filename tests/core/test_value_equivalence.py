@@ -1,19 +1,20 @@
 """Equivalences against exact rationals, null, NaN, infinities and the ends of integer types among them."""
 
 import math
+import re
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from whenabouts.conformance.oracle_coalescing import equivalent
-from whenabouts.core import InputError, QueryError
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.local import run_stream
-from whenabouts.core.value_equivalence import (
+from whenabouts.core import EngineError, InputError, QueryError
+from whenabouts.core.coalescing.equivalence import (
     BOUNDED,
     KINDS,
     Equivalence,
@@ -24,6 +25,9 @@ from whenabouts.core.value_equivalence import (
     within_relative,
     within_value,
 )
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.hosting.query_identity import identity_of
+from whenabouts.core.local import coalesce, run_stream, temporal_join
 
 FLOATS = st.one_of(st.none(), st.floats(), st.sampled_from([0.0, -0.0, 0.1, 0.2, 0.3, math.inf, -math.inf, math.nan]))
 BOUNDS = st.one_of(st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.floats(0, 1e300))
@@ -102,3 +106,96 @@ def test_a_run_of_zeros_of_both_signs_shows_the_one_that_is_left() -> None:
         rows = run_stream(query, [files]).output.to_pylist()
         told.append([math.copysign(1, row["v"]) for row in rows if row["window_end"] == 5_100_000])
     assert told == [[-1.0], [-1.0]]
+
+
+def near(previous: pa.Table, current: pa.Table) -> pa.ChunkedArray:
+    return pc.less_equal(pc.abs(pc.subtract(current["v"], previous["v"])), 1)
+
+
+READINGS = pa.table({"t": range(8), "v": [0, 1, 2, 9, 9, None, 9, 8]})
+
+
+def test_a_function_is_asked_once_about_all_pairs() -> None:
+    asked = []
+
+    def counting(previous: pa.Table, current: pa.Table) -> pa.ChunkedArray:
+        asked.append((previous.column_names, previous["v"].to_pylist(), current["v"].to_pylist()))
+        return near(previous, current)
+
+    runs = coalesce(READINGS, time="t", values="v", equivalence=counting)
+    assert runs.select(["v", "n"]).to_pylist() == [
+        {"v": 0, "n": 3}, {"v": 9, "n": 2}, {"v": None, "n": 1}, {"v": 9, "n": 2},
+    ]  # fmt: skip
+    values = READINGS["v"].to_pylist()
+    assert [call for call in asked if call[1]] == [(["v"], values[:-1], values[1:])]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda a, b: pa.scalar(False), "a single BooleanScalar"),
+        (lambda a, b: True, "True, a single bool"),
+        (lambda a, b: "yes", "'yes', a single str"),
+        (lambda a, b: None, "None, a single NoneType"),
+        (lambda a, b: pc.subtract(b["v"], a["v"]), "int64"),
+        (lambda a, b: np.ones(len(a["v"]) + 1, bool), "an array of bool"),
+        (lambda a, b: a["v"] == b["v"], "a single bool"),  # the form for values of one row
+        (lambda a, b: abs(b["v"] - a["v"]) <= 1, "failed for 0 pairs of rows with TypeError"),
+        (lambda a: a, "TypeError"),
+    ],
+)
+def test_a_function_that_gives_no_booleans_is_refused_before_the_run(answer: object, told: str) -> None:
+    query = Coalesce(time="t", values="v", equivalence=answer)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match=f"WA-2022.*{told}.*called once with two tables"):
+        query.operator([READINGS.schema], streaming=True)
+
+
+def test_a_function_that_needs_rows_is_no_wrong_one() -> None:
+    close = np.vectorize(lambda a, b: bool(abs(b - a) <= 1))
+    values = READINGS.filter(pc.is_valid(READINGS["v"]))
+    told = [
+        coalesce(values, time="t", values="v", equivalence=function).select(["v", "n"]).to_pylist()
+        for function in (near, lambda a, b: close(a["v"].to_numpy(), b["v"].to_numpy()))
+    ]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("answer", [lambda a, b: np.ones(len(a), np.int8), lambda a, b: np.array(["x"] * len(a))])
+def test_an_array_of_anything_but_booleans_is_refused_when_it_comes(answer: object) -> None:
+    with pytest.raises(QueryError, match=r"WA-2022.*an array of .* for 7 pairs of rows"):
+        coalesce(READINGS, time="t", values="v", equivalence=answer)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answer", [lambda a, b: pa.scalar(True), lambda a, b: np.ones(len(a), np.int8)])
+def test_matches_of_a_temporal_join_gives_booleans_too(answer: object) -> None:
+    with pytest.raises(QueryError, match=r"WA-2065: matches gave .* for 5 pairs of rows"):
+        temporal_join(READINGS, READINGS, time="t", values="v", window=10, on="v", matches=answer)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scheme", ["eager", "lazy"])
+@given(cuts=st.lists(st.integers(0, 8), max_size=5), values=st.lists(st.integers(0, 3), min_size=8, max_size=8))
+@settings(deadline=None, max_examples=30)
+def test_blocks_change_nothing(scheme: str, cuts: list[int], values: list[int]) -> None:
+    table = pa.table({"t": range(8), "v": values})
+    edges = [0, *sorted(cuts), 8]
+    files = [table.slice(a, b - a) for a, b in pairwise(edges)]
+    for options in ({}, {"window": 3, "slide": 1}, {"rows": 3, "slide": 1}):
+        query = Coalesce(time="t", values="v", equivalence=near, scheme=scheme, lateness=0, **options)  # type: ignore[arg-type]
+        built_in = Coalesce(time="t", values="v", equivalence="within:1", scheme=scheme, lateness=0, **options)  # type: ignore[arg-type]
+        found, expected = (run_stream(q, [files]).output for q in (query, built_in))
+        assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+
+
+def test_a_checkpoint_knows_a_function_by_its_name_not_by_its_address() -> None:
+    def query(function: object) -> Coalesce:
+        return Coalesce(time="t", values="v", equivalence=function)  # type: ignore[arg-type]
+
+    def other(previous: pa.Table, current: pa.Table) -> pa.ChunkedArray:
+        return near(previous, current)
+
+    written = identity_of(query(near), [READINGS.schema], 4).to_json()
+    elsewhere = re.sub(r"0x[0-9a-f]+", "0x7f00dead", written)
+    assert elsewhere != written
+    identity_of(query(near), [READINGS.schema], 4).check(elsewhere)
+    with pytest.raises(EngineError, match=r"WA-3032.*<function near>"):
+        identity_of(query(other), [READINGS.schema], 4).check(written)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import event, given
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from whenabouts.conformance import generators, oracle
@@ -29,7 +29,7 @@ from whenabouts.core import (
     within,
 )
 from whenabouts.core.local import run_stream, watermarks
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
 
 SPECS: dict[str, Any] = {"left_time": Interval("a", "b", max_uncertainty="10us"), "right_time": Point("t")}
 
@@ -286,3 +286,61 @@ def test_templates_are_looked_up_as_in_the_join() -> None:
     for kind in ("3", 3, None):
         unknown = why_not({"t": 110, "kind": kind}, {"t": 210, "kind": "1"}, query=asked)
         assert (unknown.reason, unknown.code) == (Reason.MALFORMED, "WA-1013")
+
+
+SHAPES = {"early": [(-4, -2, 1), (-2, 0, 0)], "gap": [(-4, -3, "0.5"), (-3, -1, 0), (-1, 0, "0.5")]}
+
+
+def _possible(side: Interval | Histogram, row: Mapping[str, Any], at: str, end: str) -> set[int]:
+    """All whole microseconds at which it can have happened; what touches, touches in one of them."""
+    if isinstance(side, Interval):
+        return set(range(row[at], row[end] + 1))
+    buckets = SHAPES[row["kind"]]
+    return {row[end] + us for lo, hi, p in buckets if float(p) for us in range(lo, hi + 1)}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.integers(-4, 4), min_size=2, max_size=2),
+    st.lists(st.integers(-4, 4), min_size=2, max_size=2),
+    st.lists(st.integers(-4, 4), min_size=2, max_size=2).map(sorted),
+    st.sampled_from([0.01, 0.5, 1.0]),
+    st.tuples(*[st.sampled_from(["interval", *SHAPES])] * 2),
+)
+@example([0, 4], [0, 4], [0, 0], 0.5, ("interval", "interval"))
+@example([0, 0], [1, 4], [-1, 1], 0.5, ("interval", "interval"))
+@example([0, 0], [2, 2], [0, 0], 0.5, ("interval", "gap"))
+def test_the_reason_is_that_of_brute_force(
+    of_left: list[int], of_right: list[int], window: list[int], confidence: float, kinds: tuple[str, str]
+) -> None:
+    """Zero widths included: of the window, of the times, and of what they have in common."""
+    rows = [
+        {"a": of_left[0], "b": of_left[1], "kind": kinds[0]},
+        {"c": of_right[0], "d": of_right[1], "kind": kinds[1]},
+    ]
+    specs: list[Any] = [
+        Interval(*names) if kind == "interval" else Histogram(names[1], template="kind", templates=SHAPES)
+        for names, kind in zip(("ab", "cd"), kinds, strict=True)
+    ]
+    asked = TimingJoin(
+        left_time=specs[0], right_time=specs[1], condition=between(*window, confidence=confidence), on=None
+    )
+    answer = why_not(rows[0], rows[1], query=asked)
+    event(str(answer.reason))
+    if any(kind == "interval" and lo > hi for kind, (lo, hi) in zip(kinds, (of_left, of_right), strict=True)):
+        assert answer.reason is Reason.MALFORMED
+        return
+    tables = [pa.table({name: [value] for name, value in row.items()}) for row in rows]
+    times = [oracle.read(table, spec, ())[0][0].time for table, spec in zip(tables, specs, strict=True)]
+    p = oracle.probability(*times, *window).nearest
+    possible = [_possible(specs[0], rows[0], "a", "b"), _possible(specs[1], rows[1], "c", "d")]
+    can = any(window[0] <= y - x <= window[1] for x in possible[0] for y in possible[1])
+    expected = Reason.MATCH if p >= confidence else Reason.PROBABILITY if can else Reason.OUTSIDE_WINDOW
+    assert answer.reason is expected, str(answer)
+
+
+def test_a_condition_that_single_instants_satisfy_has_probability_0_and_can_hold() -> None:
+    assert str(why_not(left(), right(3), query=query(condition=within(0, confidence=0.5)))) == (
+        "probability 0 < 0.5: right minus left lies between -7 us and 3 us, the condition asks for 0 us to 0 us, "
+        "which only single instants satisfy"
+    )

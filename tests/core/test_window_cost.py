@@ -11,10 +11,10 @@ import pytest
 
 from whenabouts.core import Point
 from whenabouts.core.local import run
-from whenabouts.core.window_cost import Operations, Prices, alternatives, choose, expected
-from whenabouts.core.window_cost import cheapest_algorithm as cheapest
-from whenabouts.core.window_join import WindowJoin
-from whenabouts.core.window_walks import walk_from
+from whenabouts.core.window_join.cost import Operations, WindowJoinPrices, alternatives, choose, expected
+from whenabouts.core.window_join.cost import cheapest_algorithm as cheapest
+from whenabouts.core.window_join.join_orders import walk_from
+from whenabouts.core.window_join.query import WindowJoin
 
 SECOND = 1_000_000
 KEYS, SECONDS = 40, 400
@@ -80,9 +80,11 @@ def test_the_base_of_finite_input_is_where_least_is_tried() -> None:
 def test_prices_decide() -> None:
     query = _query(CLIQUE)
     graph, rates = query.graph(), [0.2, 0.2, 0.2]
-    dear = cheapest(query, graph, rates, streaming=True, prices=Prices(period=1.0, tuple_test=1e6))
+    dear = cheapest(query, graph, rates, streaming=True, prices=WindowJoinPrices(period=1.0, tuple_test=1e6))
     assert dear.strategy == "few"  # it tries fewer tuples
-    assert cheapest(query, graph, rates, streaming=True, prices=Prices(row=0, period=1e6, tuple_test=1)).cost > 0
+    assert (
+        cheapest(query, graph, rates, streaming=True, prices=WindowJoinPrices(row=0, period=1e6, tuple_test=1)).cost > 0
+    )
 
 
 def test_streams_wait_for_nobody_unless_rates_are_declared() -> None:

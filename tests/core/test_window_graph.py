@@ -11,9 +11,9 @@ import pytest
 
 from whenabouts.core import Interval, Point, QueryError, between, within
 from whenabouts.core.durations import parse_duration
-from whenabouts.core.window_graph import OPEN_US, WindowGraph, edges_of
-from whenabouts.core.window_join import WindowJoin
-from whenabouts.core.window_walks import pair_bounds, walk_from
+from whenabouts.core.window_join.graph import OPEN_US, WindowGraph, edges_of
+from whenabouts.core.window_join.join_orders import pair_bounds, walk_from
+from whenabouts.core.window_join.query import WindowJoin
 
 
 def _graph(streams: str, windows: Mapping[tuple[str, str], Any]) -> WindowGraph:

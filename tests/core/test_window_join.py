@@ -13,9 +13,9 @@ import pytest
 from whenabouts.core import InputError, Interval, Point, QueryError, between, within
 from whenabouts.core.errors import EmptyInputWarning
 from whenabouts.core.local import run, run_stream, window_join
-from whenabouts.core.protocol import NO_WATERMARK, Arrival, Demand, Step
-from whenabouts.core.stores import DictStore
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Step
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.window_join.query import WindowJoin
 
 POINT = Point("t")
 
@@ -29,7 +29,9 @@ class Timeline:
         self.operator = self.query.operator([schema] * len(names), streaming=True)
         self.store, self.last = DictStore(), Step()
 
-    def arrive(self, stream: str, *t: int, watermark: int = NO_WATERMARK, demand: Demand = Demand.NOTHING) -> list[str]:
+    def arrive(
+        self, stream: str, *t: int, watermark: int = NO_WATERMARK, demand: FlushMode = FlushMode.NOTHING
+    ) -> list[str]:
         """Rows of one stream come; the times of the combinations that come out, in the order of the streams."""
         place = self.query.inputs.index(stream)
         block = self.operator.readers[place].read(pa.record_batch({"t": list(t)})).block
@@ -37,9 +39,9 @@ class Timeline:
 
     def wait(self, watermark: int) -> list[str]:
         """The watermark comes so far, without rows."""
-        return self._step([], watermark, Demand.NOTHING)
+        return self._step([], watermark, FlushMode.NOTHING)
 
-    def _step(self, arrivals: list[Arrival], watermark: int, demand: Demand) -> list[str]:
+    def _step(self, arrivals: list[Arrival], watermark: int, demand: FlushMode) -> list[str]:
         self.last = self.operator.step(self.store, arrivals, watermark, demand)
         names = [f"t_{name}" for name in self.query.inputs]
         return sorted(
@@ -145,7 +147,7 @@ def test_a_row_is_kept_to_the_microsecond_of_its_horizon() -> None:
 
 
 def _state(line: Timeline) -> Any:
-    from whenabouts.core.segmented_state import SegmentedState
+    from whenabouts.core.state.segmented_state import SegmentedState
 
     return SegmentedState(line.store, line.operator._layout, slot_us=1)
 
@@ -284,7 +286,7 @@ def test_an_empty_table_is_told_of() -> None:
 
 
 def test_blocks_do_not_change_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from whenabouts.core import combinations
+    from whenabouts.core.window_join import expansion as combinations
 
     random = np.random.default_rng(5)
     tables = {name: pa.table({"t": random.integers(0, 300, 200), "id": np.arange(200)}) for name in "abcd"}

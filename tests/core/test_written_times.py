@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core.errors import InputError, QueryError
-from whenabouts.core.written_times import ClockRules, Findings, Settled, settle
+from whenabouts.core.sources.time_parsing import ClockRules, Findings, Settled, settle
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEW_YORK = ZoneInfo("America/New_York")
@@ -150,3 +150,19 @@ def test_an_unknown_zone_is_refused() -> None:
     with pytest.raises(QueryError, match="'Mars/Olympus' is not known") as caught:
         ClockRules("Mars/Olympus")
     assert caught.value.code == "WA-2006"
+
+
+@pytest.mark.parametrize(
+    ("type_", "far", "words"),
+    [
+        (pa.date32(), 2**31 - 1, "+5881580-07-11"),
+        (pa.date64(), 2**63 - 1, "+292278994-08-17T07:12:55.807"),
+        (pa.timestamp("us"), None, None),
+    ],
+)
+def test_dates_outside_the_calendar_are_lost_with_their_text(type_: pa.DataType, far: int, words: str) -> None:
+    numbers = pa.array([86_400_000 if type_ == pa.date64() else 1, far], pa.int32() if type_.bit_width == 32 else None)
+    result = settled(numbers.view(type_))
+    assert result.table.num_rows == 1 + (far is None)
+    assert result.unparsable["t"].to_pylist() == ([] if far is None else [words])
+    assert result.outside.tolist() == ([] if far is None else [True])

@@ -23,8 +23,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from whenabouts.core import Interval, Lateness, within
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.spark_plugin import local_session, run
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.spark_plugin import local_session, run, write_stream
 from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
 
 TIME = Interval("t_min", "t_max", max_uncertainty="2 s")
@@ -59,11 +59,11 @@ def ends(spark: SparkSession, folder: Path) -> bool:
         return rows.mapInArrow(noting(str(folder), name), rows.schema)
 
     end = EndOfInput(spark, folder / "end")
-    pairs = run(QUERY, [stream("left"), stream("right")], buckets=2, end_of_input=end.stream)
-    pairs = pairs.mapInArrow(passing(str(folder)), pairs.schema)
-    writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    joined = run(QUERY, [stream("left"), stream("right")], buckets=2, end_of_input=end.stream)
+    pairs = joined.mapInArrow(passing(str(folder)), joined.schema)
+    writer = write_stream(pairs, str(folder / "checkpoint"), of=joined)
     try:
-        run_to_end(writer.start(str(folder / "sink")), end)
+        run_to_end(writer.format("parquet").start(str(folder / "sink")), end)
     except StreamingQueryException as error:
         with (folder / "failures").open("a") as file:
             file.write(repr(str(error)) + "\n")

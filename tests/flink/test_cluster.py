@@ -17,8 +17,8 @@ import pytest
 
 from infra.flink_cluster import running_flink
 from whenabouts.core import Point, within
+from whenabouts.core.hosting.worker_archive import archive
 from whenabouts.core.local import timing_join
-from whenabouts.core.shipping import archive
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, pytest.mark.filterwarnings("ignore")]
 

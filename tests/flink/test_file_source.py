@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +15,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 from pyflink.common import Types
 from pyflink.datastream import MapFunction
 
+from infra.object_store import object_store
 from whenabouts.core import InputError, Interval, Lateness, within
 from whenabouts.core.local import timing_join as local_join
-from whenabouts.flink_plugin import read_files, timing_join
+from whenabouts.flink_plugin import collect, read_files, timing_join
 from whenabouts.flink_plugin.file_source import ReadSplit, _splits
+from whenabouts.flink_plugin.file_systems import LOCAL, File, listed
 from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
 from whenabouts.flink_plugin.row_streams import rows_of
 
@@ -53,7 +59,7 @@ def _write(table: pa.Table, path: Path) -> Path:
 )
 def test_each_kind_of_file_gives_its_rows_in_order(tmp_path: Path, name: str, splits: int) -> None:
     table = _rows(0, 10)
-    found = _splits(str(_write(table, tmp_path / name)))
+    found = _splits(File(LOCAL, str(_write(table, tmp_path / name))))
     assert len(found) == splits
     read = [batch for split in found for batch in ReadSplit(SCHEMA)(split)]
     assert pa.Table.from_batches(read, SCHEMA).equals(table)
@@ -62,7 +68,7 @@ def test_each_kind_of_file_gives_its_rows_in_order(tmp_path: Path, name: str, sp
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.csv"])
 def test_a_file_that_lacks_a_column_or_is_gone_is_named(tmp_path: Path, name: str) -> None:
     path = _write(_rows(0, 4).drop(["s"]), tmp_path / name)
-    (split, *_) = _splits(str(path))
+    (split, *_) = _splits(File(LOCAL, str(path)))
     with pytest.raises(InputError, match=rf"WA-1008: .*{name} cannot be read: .*s"):
         list(ReadSplit(SCHEMA)(split))
     path.unlink()
@@ -72,10 +78,106 @@ def test_a_file_that_lacks_a_column_or_is_gone_is_named(tmp_path: Path, name: st
 
 def test_files_of_no_known_kind_and_no_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
+    env = local_environment(1)
     with pytest.raises(InputError, match=r"WA-1008: .*a.txt is of no kind"):
-        read_files(None, tmp_path / "a.txt")  # type: ignore[arg-type]  # refused before there is a job
+        read_files(env, tmp_path / "a.txt")
     with pytest.raises(InputError, match="WA-1008: there is no file at"):
-        read_files(None, tmp_path)  # type: ignore[arg-type]  # as above
+        read_files(env, tmp_path)
+
+
+def test_text_that_looks_like_a_number_stays_text_where_the_schema_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,s\n1,007\n2,00042\n")
+    (split,) = _splits(File(LOCAL, str(tmp_path / "a.csv")))
+    (batch,) = ReadSplit(pa.schema({"s": pa.string(), "id": pa.int64()}))(split)
+    assert batch.to_pydict() == {"s": ["007", "00042"], "id": [1, 2]}
+
+
+STORED = ("in/1.parquet", "in/2.csv", "in/notes.txt", "in/more/3.parquet", "in/more/.4.parquet")
+"""Files in a bucket, the second with another row than the first, and so on."""
+
+
+@contextmanager
+def _stores(folder: Path) -> Iterator[dict[str, tuple[Callable[[str], str], Any]]]:
+    """How a path of the same files is written on each kind of file system, and the file system, where it is given."""
+    import fsspec
+
+    for number, name in enumerate(STORED):
+        file = folder / "bucket" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch() if name.endswith(".txt") else _write(_rows(number, 2), file)
+    memory = fsspec.filesystem("memory")
+    memory.put(str(folder / "bucket"), "/bucket", recursive=True)
+    with object_store(folder) as at:
+        signed = f"?region=local&scheme=http&endpoint_override={at}"
+        yield {
+            "local": (lambda path: f"{folder}/bucket/{path}", None),
+            "file URI": (lambda path: f"{(folder / 'bucket').as_uri()}/{path}", None),
+            "pyarrow": (lambda path: f"bucket/{path}", fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())),
+            "s3 URI": (lambda path: f"s3://me:secret@bucket/{path}{signed}", None),
+            "s3": (
+                lambda path: f"bucket/{path}",
+                fs.S3FileSystem(
+                    access_key="me", secret_key="secret", region="local", scheme="http", endpoint_override=at
+                ),
+            ),
+            "fsspec": (lambda path: f"/bucket/{path}", memory),
+            "fsspec URI": (lambda path: f"memory://bucket/{path}", None),
+        }
+    memory.rm("/bucket", recursive=True)
+
+
+def _of(files: list[File]) -> list[str]:
+    """What the rows of files say, in their order, read as workers do."""
+    read = []
+    for file in files:
+        reader = pickle.loads(pickle.dumps(ReadSplit(SCHEMA, (file.system,))))  # so it gets there
+        read += [row for split in _splits(file) for batch in reader(split) for row in batch.column("s").to_pylist()]
+    return read
+
+
+def test_files_are_found_and_read_on_every_file_system(tmp_path: Path) -> None:
+    first, second, _, fourth, hidden = ([row["s"] for row in _rows(number, 2).to_pylist()] for number in range(5))
+    wanted = {
+        "in": first + second,
+        "in/2.csv": second,
+        "in/*.csv": second,
+        "*/[12].*": first + second,
+        "in/*/*.parquet": fourth,
+        "in/more/.*.parquet": hidden,
+    }
+    with _stores(tmp_path) as stores:
+        for store, (at, system) in stores.items():
+            for path, rows in wanted.items():
+                assert _of(listed(at(path), system)) == rows, (store, path)
+            assert _of(listed([at("in/2.csv"), at("in/1.parquet")], system)) == second + first, store
+            for path in ("away", "in/away.csv", "in/away*", "away/*.csv"):
+                with pytest.raises(InputError, match="WA-1008: there is no file at") as raised:
+                    listed(at(path), system)
+                assert "secret" not in str(raised.value)
+            with pytest.raises(InputError, match=r"WA-1008: .*notes.txt is of no kind"):
+                listed(at("in/*.txt"), system)
+
+
+@pytest.mark.parametrize(("path", "why"), [("", "the path is empty"), ("nowhere://a:secret@b/c.csv", "nowhere")])
+def test_a_path_without_a_file_system_is_refused(path: str, why: str) -> None:
+    with pytest.raises(InputError, match=f"WA-1008: .*cannot be listed: .*{why}") as raised:
+        listed(path)
+    assert "secret" not in str(raised.value).partition(":")[2].partition(" cannot")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_job_reads_an_object_store_and_a_file_system_of_fsspec(tmp_path: Path) -> None:
+    with _stores(tmp_path) as stores:
+        env = local_environment(1, streaming=False)
+        (at, _), (_, memory) = stores["s3 URI"], stores["fsspec"]
+        left = read_files(env, [at("in/1.parquet"), f"{tmp_path}/bucket/in/2.csv"], schema=SCHEMA, name="left")
+        right = read_files(env, "/bucket/in", filesystem=memory, name="right")
+        time = Interval("t_min", "t_max")
+        pairs = timing_join(left, right, on="s", left_time=time, right_time=time, condition=within("1m", confidence=1))
+        found = collect(pairs).column("s").to_pylist()
+    times = Counter(row["s"] for number in (0, 1) for row in _rows(number, 2).to_pylist())
+    assert Counter(found) == {key: n * n for key, n in times.items()}
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def _join(folder: Path, parallelism: int, **conf: object) -> tuple[StreamExecuti
     env = local_environment(parallelism, mode=THREAD, restart_strategy__type="none", **conf)
     sides = [read_files(env, folder / name, splits_per_checkpoint=READ // 2, name=name) for name in ("left", "right")]
     time_, condition = Point("t"), within("1 s", confidence=1)
-    pairs = timing_join(*sides, on="k", left_time=time_, right_time=time_, condition=condition)
+    pairs = timing_join(*sides, on="k", left_time=time_, right_time=time_, condition=condition, lateness=0)
     assert isinstance(pairs, Blocks)
     return env, pairs
 

@@ -11,7 +11,7 @@ import pytest
 from whenabouts.core import Interval, Lateness, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import run
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.flink_plugin.harness import FlinkProcessHarness
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

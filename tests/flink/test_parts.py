@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import types
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,14 +17,14 @@ from pyflink.java_gateway import get_gateway
 
 from whenabouts.core import Lateness, Point, QueryError, within
 from whenabouts.core.errors import EngineError
-from whenabouts.core.hosting import PRESENT, REJECTS, Hosting
-from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK
-from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.flink_plugin import blocks, environment
+from whenabouts.core.hosting.host import REJECTS, Hosting
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.flink_plugin import environment
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction
 from whenabouts.flink_plugin.bucket_labels import labels
-from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, Clock, delay_ms
+from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, EngineWatermark, delay_ms
 from whenabouts.flink_plugin.own_thread import Here, OwnThread, runner
 from whenabouts.flink_plugin.segment_cache import CachedStore, SegmentCache
 
@@ -40,23 +39,23 @@ MICROSECONDS = st.integers(-(10**14), 10**14)
 @given(t_max=MICROSECONDS, lateness=st.integers(0, 10**7), late_by=st.integers(0, 10**7))
 def test_no_row_inside_the_lateness_is_late(t_max: int, lateness: int, late_by: int) -> None:
     """Flink's bounded out-of-orderness: watermark = greatest timestamp - delay - 1."""
-    clock = Clock(t_max // 1000 - delay_ms(lateness) - 1)
+    clock = EngineWatermark(t_max // 1000 - delay_ms(lateness) - 1)
     row = t_max - min(late_by, lateness)
     assert row >= clock.us
 
 
 @given(now=st.integers(-(10**11), 10**11), timer_us=MICROSECONDS, later=st.integers(1, 10**6))
 def test_a_timer_fires_with_the_first_watermark_that_reaches_it(now: int, timer_us: int, later: int) -> None:
-    at = Clock(now).timer_ms(timer_us)
+    at = EngineWatermark(now).timer_ms(timer_us)
     assert at is not None
     assert at > now
-    assert (now + later >= at) == (Clock(now + later).us >= timer_us) or timer_us <= Clock(now).us
+    assert (now + later >= at) == (EngineWatermark(now + later).us >= timer_us) or timer_us <= EngineWatermark(now).us
 
 
 def test_the_ends_of_time() -> None:
-    assert Clock(LEAST_MS).us == NO_WATERMARK
-    assert Clock(LAST_MS).us == END_OF_TIME
-    assert Clock(7).timer_ms(None) is None
+    assert EngineWatermark(LEAST_MS).us == NO_WATERMARK
+    assert EngineWatermark(LAST_MS).us == END_OF_TIME
+    assert EngineWatermark(7).timer_ms(None) is None
 
 
 @pytest.mark.parametrize("kind", [OwnThread, Here])
@@ -180,23 +179,7 @@ def test_rows_without_event_time_are_refused_where_it_is_the_inputs_own(timestam
     rows = [{"t": 1, "k": 1}]
     with pytest.raises(EngineError, match="WA-3021: rows of the right input carry no event time"):
         _packed(PackFunction(HOSTING, 1, _read, range(4)), rows, timestamp)
-    assert len(_packed(PackFunction(HOSTING, 1, _read, range(4)), rows, 5)) == 4 + 1
-
-
-@pytest.mark.parametrize(("streaming", "embedded"), [(True, False), (True, True), (False, False)])
-def test_the_first_element_of_a_task_comes_with_a_call_to_every_bucket(
-    streaming: bool, embedded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocks, "in_jvm", lambda: embedded)
-    function = PackFunction(replace(HOSTING, streaming=streaming), 1, _read, range(4))
-    function.open(None)
-    first, second = (list(function.process_element([{"t": 1, "k": 1}], _Context(5))) for _ in range(2))
-    called = [row[0] for row in first if row[1][0] == PRESENT]
-    assert called == (list(range(4)) if streaming and not embedded else [])
-    assert first[len(called) :] == second
-    assert len(second) == 1
-    clocked = ClockedPackFunction(replace(HOSTING, streaming=streaming), 0, _read, range(4))
-    assert [timestamp for _, timestamp in _packed(clocked, [], None)] == [LEAST_MS] * len(called)
+    assert len(_packed(PackFunction(HOSTING, 1, _read, range(4)), rows, 5)) == 1
 
 
 def test_options_are_checked_before_anything_is_built() -> None:
@@ -236,7 +219,7 @@ CustomPrint.print.__module__ = "somewhere"
 replaced = builtins.print = CustomPrint(print).print
 from whenabouts.flink_plugin.worker_imports import import_numba
 import_numba()
-import whenabouts.core.compiled
+import whenabouts.core.arrays.jit
 assert "numba" in sys.modules and builtins.print is replaced
 """
     path = os.pathsep.join(path for path in sys.path if path)

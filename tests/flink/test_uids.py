@@ -18,7 +18,7 @@ from whenabouts.flink_plugin.api import counts, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.coalescing import coalesce
 from whenabouts.flink_plugin.file_source import read_files
-from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
+from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -80,7 +80,7 @@ def _queries(env: StreamExecutionEnvironment, folder: Path, form: str) -> None:
         stream._j_data_stream.sinkTo(nowhere()).uid(f"mine-to-{place}")
 
 
-def _expected(form: str) -> set[str]:
+def _expected(form: str, mode: str) -> set[str]:
     """They are in every savepoint: one that changes loses the state that was kept under it."""
     steps = ["blocks"] if form.startswith("event times") else ["blocks", "watermarks", "packed"]
     if form == "event times of rows":
@@ -89,19 +89,23 @@ def _expected(form: str) -> set[str]:
     given = {f"{query}-{what}" for query in ("one", "other") for what in ("output", "rejects")}
     if form != "blocks":
         given |= {f"{uid}-{'spread' if 'table' in form else 'rows'}" for uid in given}
+    if mode == PROCESS:
+        given |= {"one-calls", "other-calls"}
     return found | given | {"one", "other", "one-counts"}
 
 
 TIMED = [f"event times of {form}" for form in ("rows", "tables", "tables in Berlin")]
 
 
-@pytest.mark.parametrize("form", ["blocks", "rows", "tables", *TIMED])
-def test_every_operator_has_a_uid(tmp_path: Path, form: str) -> None:
-    env = local_environment(2, mode=THREAD, **STRICT)
+@pytest.mark.parametrize(
+    ("form", "mode"), [(form, THREAD) for form in ("blocks", "rows", "tables", *TIMED)] + [("blocks", PROCESS)]
+)
+def test_every_operator_has_a_uid(tmp_path: Path, form: str, mode: str) -> None:
+    env = local_environment(2, mode=mode, **STRICT)
     _queries(env, tmp_path, form)
     graph = env._j_stream_execution_environment.getStreamGraph(False)
     nodes = [(node.getOperatorName(), node.getTransformationUID()) for node in graph.getStreamNodes().toArray()]
     assert [name for name, uid in nodes if uid is None] == []
     ours = [uid for _, uid in nodes if uid.startswith(("one", "other"))]
-    assert sorted(ours) == sorted(_expected(form))
+    assert sorted(ours) == sorted(_expected(form, mode))
     env._generate_stream_graph(clear_transformations=True).getJobGraph()  # refused by Flink if a chain of them has none

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import whenabouts
+from whenabouts.core.hosting.worker_archive import parts
 
 YOUNG = "-XX:TieredStopAtLevel=1"
 """For JVMs that a test starts: they are done before the second compiler would pay."""
@@ -86,7 +86,7 @@ def wait_for(what: Callable[[], bool], *, seconds: float, told: Callable[[], str
 
 def installed() -> list[str]:
     """Where Python finds whenabouts: a machine of a cluster has it installed, with its kernels compiled."""
-    return [str(Path(folder).parent) for folder in whenabouts.__path__]
+    return list(dict.fromkeys(str(part.parents[1]) for part in parts()))
 
 
 def free_port() -> int:

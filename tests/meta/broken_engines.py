@@ -17,17 +17,17 @@ import pyarrow as pa
 from whenabouts.conformance import multiset
 from whenabouts.core import local
 from whenabouts.core.errors import Code
-from whenabouts.core.events import TEMPLATE
 from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
-from whenabouts.core.keys import NULL_KEY
 from whenabouts.core.local import Outcome
-from whenabouts.core.protocol import NO_WATERMARK, Demand, Query, Rejected, Step
-from whenabouts.core.side_rows import Finality
-from whenabouts.core.stores import DictStore
-from whenabouts.core.stream_views import StreamViews
-from whenabouts.core.timing_join_operator import TimingJoinOperator
-from whenabouts.core.window_join import WindowJoin
-from whenabouts.core.window_join_operator import WindowJoinOperator
+from whenabouts.core.runtime.event_reader import TEMPLATE
+from whenabouts.core.runtime.keys import NULL_KEY
+from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Query, Rejected, Step
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.timing_join.operator import TimingJoinOperator
+from whenabouts.core.timing_join.output import FinalTimes
+from whenabouts.core.window_join.operator import WindowJoinOperator
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.window_join.stream_index import StreamViews
 
 SECOND = 1_000_000
 
@@ -77,7 +77,7 @@ class Spoilt(LocalHarness):
     def spoil(self, operator: Any) -> None:
         pass
 
-    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: FlushMode, *more: int) -> Step:
         return step(store, arrivals, watermark, demand, *more)  # type: ignore[no-any-return]
 
     def outcome(self, outcome: Outcome) -> Outcome:
@@ -97,7 +97,7 @@ class DropsLateRows(Spoilt):
 class NeverCallsARowLate(Spoilt):
     name = "never calls a row late"
 
-    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: FlushMode, *more: int) -> Step:
         return step(store, arrivals, NO_WATERMARK, demand, *more)  # type: ignore[no-any-return]
 
 
@@ -194,8 +194,9 @@ class _Codes:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._keys, name)
 
-    def codes(self, tables: Any) -> Any:
-        return [self._change(codes, table) for codes, table in zip(self._keys.codes(tables), tables, strict=True)]
+    def codes(self, tables: Any, first: int = 0) -> Any:
+        found = self._keys.codes(tables, first)
+        return [self._change(codes, table) for codes, table in zip(found, tables, strict=True)]
 
 
 class NullsMeet(Spoilt):
@@ -236,8 +237,8 @@ def sheets_with_strategy(query: Any, strategy: str) -> Any:
 class ForgetsWaitingRows(Spoilt):
     name = "forgets the rows that wait at the end"
 
-    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
-        return Step() if demand is Demand.END and not arrivals else step(store, arrivals, watermark, demand, *more)
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: FlushMode, *more: int) -> Step:
+        return Step() if demand is FlushMode.END and not arrivals else step(store, arrivals, watermark, demand, *more)
 
 
 class RejectsUnderOneCode(Spoilt):
@@ -266,7 +267,7 @@ class PartsKeys(Spoilt):
     name = "sends rows of one key to many buckets"
 
     def spoil(self, operator: Any) -> None:
-        operator.keys.buckets = lambda block, n: np.arange(block.num_rows) % n
+        operator.keys.buckets = lambda block, n, input: np.arange(block.num_rows) % n
 
 
 class IgnoresLaterFiles(Spoilt):
@@ -385,14 +386,14 @@ class LosesABitOfBuckets(Spoilt):
 class EndsRunsEarly(Spoilt):
     name = "ends runs with every file"
 
-    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
-        return step(store, arrivals, watermark, Demand.END, *more)  # type: ignore[no-any-return]
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: FlushMode, *more: int) -> Step:
+        return step(store, arrivals, watermark, FlushMode.END, *more)  # type: ignore[no-any-return]
 
 
 class KnowsOneBucket(Spoilt):
     name = "tells a bucket nothing of the others"
 
-    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: Demand, *more: int) -> Step:
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: FlushMode, *more: int) -> Step:
         return step(store, arrivals, watermark, demand)  # type: ignore[no-any-return]
 
 
@@ -402,7 +403,7 @@ class CallsRowsAloneEarly(Spoilt):
     def spoil(self, operator: Any) -> None:
         if isinstance(operator, TimingJoinOperator):
             exact = operator.obsolete_before
-            late = Finality(lambda *args: exact(*args) + SECOND, operator._streaming)
+            late = FinalTimes(lambda *args: exact(*args) + SECOND, operator._streaming)
             operator._finality = lambda: late  # type: ignore[method-assign]
 
 

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pytest
 
 from whenabouts.core import QueryError
-from whenabouts.core.adapting import Stretch
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
-from whenabouts.core.protocol import Arrival
-from whenabouts.core.shared_book import PARTS, Book
-from whenabouts.core.shared_rows import QUERY
-from whenabouts.core.stores import DictStore, StorePart
+from whenabouts.core.runtime.protocol import Arrival
+from whenabouts.core.shared_coalescing.catalog import PARTS, Catalog
+from whenabouts.core.shared_coalescing.columns import QUERY
+from whenabouts.core.shared_coalescing.scheme_policy import Stretch
+from whenabouts.core.state.memory_store import DictStore, StorePart
 from whenabouts.planner import Adaptive, CoalescingQuery, Registry, Statistics
 
 SECOND = 1_000_000
@@ -87,7 +87,7 @@ def test_what_a_bucket_decides_and_when_it_acts() -> None:
         operator.step(before, blocks, greatest - 14 * SECOND)
         assert before.get(0, 0) == store.get(0, 0)  # the book
         greatest = max(greatest, pc.max(file["t"]).as_py())
-        book = Book.read(StorePart(store, 0, PARTS))
+        book = Catalog.read(StorePart(store, 0, PARTS))
         wishes.append({entry.wish for entry in book.queries.values()})
     assert wishes[0] == {None}
     assert {"lazy"} in wishes[20:40]

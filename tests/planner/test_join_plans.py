@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import Interval, Lateness, Point, QueryError, delay, within
-from whenabouts.core.choices import Alternative, Load, cheapest, decided
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.costs.choices import Alternative, Load, cheapest, decided
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.planner import Plan, Registry, Statistics, Stream, parse_query, read_plan_file
 from whenabouts.planner.plan_files import registry_of
 

@@ -13,15 +13,15 @@ import pytest
 
 from whenabouts.core import Point as PointInTime
 from whenabouts.core import QueryError, within
-from whenabouts.core.choices import Load, decided
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.costs.choices import Load, decided
+from whenabouts.core.costs.eager_lazy_cost import scheme_costs
+from whenabouts.core.costs.prices import SchemePrices, TimingJoinPrices
 from whenabouts.core.local import coalesce, run_stream
-from whenabouts.core.scheme_cost import SchemePrices, scheme_costs
-from whenabouts.core.shared_rows import QUERY
-from whenabouts.core.temporal_aggregate import TemporalAggregate
-from whenabouts.core.temporal_join import TemporalJoin
-from whenabouts.core.timing_cost import Prices
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.shared_coalescing.columns import QUERY
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
+from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.planner import AtomicCosts, CoalescingQuery, PlanChangedWarning, Registry, Statistics, parse_query
 from whenabouts.planner.calibration import (
     CP,
@@ -57,6 +57,16 @@ def _stream(rows: int = 600) -> pa.Table:
             "v": [draw.choice([0, 2, 2, 2]) for _ in at],
         }
     )
+
+
+def test_a_schema_that_no_loaded_adapter_reads_is_refused() -> None:
+    registry = Registry()
+    registry.register("hot", HOT)
+    for schema in ("ts timestamp", None, object):
+        with pytest.raises(QueryError, match=r"WA-2006: the schema of 's' is a builtins\..*whenabouts\.spark_plugin"):
+            registry.share(schema)
+        with pytest.raises(QueryError, match="WA-2006: the schema of 's' is a builtins"):
+            parse_query(HOT).bind({"s": schema})
 
 
 def test_registered_texts_and_objects_run_as_one_query_and_are_switched_while_they_run() -> None:
@@ -177,7 +187,7 @@ def _measured(cp: float, oop: float) -> Point:
 def _made_up() -> Calibration:
     """Costs from measurements that are made up."""
     found = {(cp, oop): _measured(cp, oop) for cp in CP for oop in OOP}
-    return Calibration(*solved(found), Prices(step=7.0), machine="a made-up one", release="1")
+    return Calibration(*solved(found), TimingJoinPrices(step=7.0), machine="a made-up one", release="1")
 
 
 @pytest.mark.parametrize("cp", CP)
@@ -220,7 +230,7 @@ def test_a_made_stream_has_the_probabilities_that_were_asked_for() -> None:
 def test_what_is_left_open_is_chosen_at_calibrated_prices() -> None:
     given = {"left_time": PointInTime("t"), "right_time": PointInTime("t"), "condition": within("1 s", confidence=1)}
     join, rates = TimingJoin(**given, on="k", max_latency="5 s"), Load(rates={"left": 300.0, "right": 100.0})
-    cheap = replace(_made_up(), timing=Prices(step=1.0))  # a step that costs nothing need not wait for rows
+    cheap = replace(_made_up(), timing=TimingJoinPrices(step=1.0))  # a step that costs nothing need not wait for rows
     for prices, block in ((None, 1000), (cheap.timing, 1)):
         registry = Registry(timing_prices=prices)
         registry.register("pairs", join, rates, stream=["a", "b"])

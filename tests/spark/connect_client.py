@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import window
 
-from whenabouts.core import Interval, Lateness, within
+from whenabouts.core import Interval, Lateness, QueryError, within
 from whenabouts.spark_plugin import counts, register, rejects, timing_join, write_stream, write_with_rejects
 
 TIME = Interval("t_min", "t_max", max_uncertainty="5 s")
@@ -22,8 +24,9 @@ def main(address: str, folder: Path) -> None:
     batch = spark.read.parquet(source)
     pairs = timing_join(batch, batch, **QUERY)  # type: ignore[arg-type]
     pq.write_table(pairs.toArrow(), folder / "batch.parquet")
-    pq.write_table(rejects(pairs).toArrow(), folder / "rejects.parquet")
-    assert {row.name for row in counts(pairs).collect()} >= {"rows_in", "rows_processed", "rows_rejected"}
+    derived = pairs.where("id_left > 0").select("id_left")
+    pq.write_table(rejects(derived).toArrow(), folder / "rejects.parquet")
+    assert {row.name for row in counts(derived).collect()} >= {"rows_in", "rows_processed", "rows_rejected"}
 
     replayed = spark.readStream.format("whenabouts").options(time="t_min,t_max", maxRowsPerTrigger="15").load(source)
     stream = timing_join(replayed, replayed, **QUERY, lateness=Lateness(), buckets=2)  # type: ignore[arg-type]
@@ -31,6 +34,18 @@ def main(address: str, folder: Path) -> None:
     writer.trigger(availableNow=True).start(str(folder / "sink")).awaitTermination()
     pq.write_table(spark.read.parquet(str(folder / "sink")).toArrow(), folder / "stream.parquet")
     write_stream(stream, str(folder / "checkpoint"))  # may go on
+
+    files = spark.readStream.schema(batch.schema).parquet(source)
+    windows = files.withWatermark("t_max", "5 seconds").groupBy(window("t_max", "1 minute"), "k").count()
+    windows = windows.selectExpr("window.start as t_min", "window.end as t_max", "k")
+    windows.createOrReplaceTempView("windows")
+    for hidden, told in (
+        (windows, "on column 't_max'"),
+        (spark.table("windows"), "on column 't_max'"),
+        (stream, "inner timing join on k"),
+    ):
+        with pytest.raises(QueryError, match=f"WA-2052: .*{told}"):
+            timing_join(hidden, files, **QUERY, lateness=Lateness())  # type: ignore[arg-type]
 
     out = str(folder)
 
@@ -40,7 +55,6 @@ def main(address: str, folder: Path) -> None:
     def write_rejects(rows: DataFrame, number: int) -> None:
         rows.write.mode("append").parquet(f"{out}/bad")
 
-    files = spark.readStream.schema(batch.schema).parquet(source)
     both = timing_join(files, files, **QUERY, lateness=Lateness(), buckets=2)  # type: ignore[arg-type]
     split = write_with_rejects(both, write_rows, write_rejects, checkpoint=str(folder / "split"))
     split.trigger(availableNow=True).start().awaitTermination()

@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from whenabouts.core import Code, EngineError, InputError, Interval, Point, QueryError, within
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import run as run_locally
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.spark_plugin import counts, rejects, run, timing_join
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.planner import Registry, Stream
+from whenabouts.spark_plugin import counts, rejects, results, run, timing_join
 
 BatchOf = Callable[[pa.Table], DataFrame]
 
@@ -131,7 +132,7 @@ def _type(spark: SparkSession, ddl: str) -> Any:
 @pytest.mark.usefixtures("new_york")
 def test_the_session_time_zone_does_not_move_an_instant(spark: SparkSession) -> None:
     left = spark.sql("select timestamp'2020-01-01 00:00:00 UTC' as t")
-    right = spark.sql("select timestamp_ntz'2020-01-01 00:00:00' as t")  # naive times are read as UTC
+    right = spark.sql("select 1577836800000000L as t")  # the same in microseconds since 1970
     pairs = timing_join(left, right, left_time=Point("t"), right_time=Point("t"), condition=within(0, confidence=1))
     assert pairs.count() == 1
 
@@ -183,8 +184,59 @@ def test_rejects_of_a_foreign_frame_are_refused(spark: SparkSession) -> None:
         rejects(spark.sql("select 1L as t"))
 
 
+def test_the_query_is_found_in_the_plan_of_what_is_made_of_its_result(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = spark.sql("select * from values (1L, 'a'), (null, 'b') as rows(t, id)")
+    pairs, others = _point_join(frame, frame), _point_join(frame, frame, how="left_outer")
+    pairs.where("id_left = 'a'").createOrReplaceTempView("derived")
+    derived = spark.table("derived").groupBy("id_left").count()
+    del pairs
+    assert Counter(row.id for row in rejects(derived).collect()) == {"b": 2}
+    assert sum(row.value for row in counts(derived).where("name = 'rows_in'").collect()) == 4
+    both = derived.select("count").union(others.select("t_left"))
+    with pytest.raises(QueryError, match=r"WA-2006: .* 2 queries: inner timing join: .*; left_outer timing join"):
+        rejects(both)
+    capsys.readouterr()
+    derived.explain()
+    told = capsys.readouterr().out
+    words = "inner timing join: 0 us <= right - left <= 0 us with confidence 1"
+    assert [f"MapInArrow {part}{words}(" in told for part in ("left of ", "right of ", "", "rows of ")] == [True] * 4
+
+
+def test_the_same_query_made_again_and_again_is_remembered_once(spark: SparkSession) -> None:
+    frame = spark.sql("select 1L as t")
+    before = len(results._hostings)
+    for _ in range(5):
+        _point_join(frame, frame, probability=False)
+    assert len(results._hostings) == before + 1
+
+
+def test_the_planner_takes_the_schema_of_a_dataframe(spark: SparkSession) -> None:
+    frame = spark.sql("select timestamp'2020-01-01 00:00:00Z' as ts, 1 as k, cast(1.5 as decimal(9, 2)) as v")
+    text = "SELECT k, v FROM s [RANGE 60 SECOND SLIDE 10 SECOND] COALESCE ON v GROUP BY k"
+    arrow = pa.schema({"ts": pa.timestamp("us", "UTC"), "k": pa.int32(), "v": pa.decimal128(9, 2)})
+    flushed = frame.selectExpr("*", "false as _wa_end_of_input")
+    for given in (frame.schema, flushed.schema, frame):
+        registry = Registry(streams={"s": Stream(given)})
+        registry.register("runs", text)
+        assert registry.share(given) == registry.share(arrow)
+        assert Stream(given).schema.types == arrow.types
+    with pytest.raises(QueryError, match=r"WA-2006: a LongType is given.*give df\.schema"):
+        registry.share(LongType())
+
+
 def test_a_worker_says_what_is_wrong_with_a_query_in_its_code(spark: SparkSession) -> None:
     frame = spark.sql("select 1L as t")
     with pytest.raises(QueryError) as raised:
         _point_join(frame, frame, how="nearest")
     assert raised.value.code is Code.BAD_OPTION
+
+
+def test_an_accidental_cross_join_is_stopped_with_its_number(spark: SparkSession) -> None:
+    """400,000 x 400,000 points within each other's reach: a terabyte and more, and the worker says so before a pair."""
+    rows = spark.range(400_000).selectExpr("id", "timestamp_micros(id) AS t")
+    times = Point("t")
+    pairs = timing_join(rows, rows, left_time=times, right_time=times, condition=within("1s", confidence=1))
+    with pytest.raises(Exception, match=r"WA-2201: at least 160,000,000,000 pairs of 400,000 x 400,000 rows"):
+        pairs.count()

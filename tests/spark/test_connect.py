@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic, sleep
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from infra.connect import PATIENCE_S, connect_server, needs_connect
 from whenabouts.core import Interval, within
 from whenabouts.core.local import run
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        find_spec("grpc_status") is None, reason="Spark Connect needs a newer grpcio than Flink's Beam allows"
-    ),
-]
-
-PATIENCE_S = 300
+pytestmark = [pytest.mark.slow, needs_connect]
 
 WITHOUT_JVM = """
 import runpy, sys
@@ -43,40 +34,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """A Spark Connect server on a free port."""
-    import pyspark
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": port,
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": 2,
-        "spark.sql.session.timeZone": "UTC",
-    }
-    command = [str(Path(pyspark.__path__[0]) / "bin" / "spark-submit"), "--master", "local[2]"]
-    command += [part for name, value in options.items() for part in ("--conf", f"{name}={value}")]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with (tmp_path / "server.txt").open("wb") as log:
-        process = subprocess.Popen(command, env=os.environ | python, stdout=log, stderr=log, cwd=tmp_path)
-    try:
-        deadline = monotonic() + PATIENCE_S
-        while not _answers(port):
-            assert process.poll() is None, (tmp_path / "server.txt").read_text()[-2000:]
-            assert monotonic() < deadline, (tmp_path / "server.txt").read_text()[-2000:]
-            sleep(0.2)
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    with connect_server(tmp_path) as address:
+        yield address
 
 
 def rows(table: pa.Table, schema: pa.Schema) -> Counter[str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from whenabouts.core import java
 from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.hosting import java
 from whenabouts.spark_plugin import environment
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from whenabouts.core import Interval, Lateness, within
 from whenabouts.core.local import timing_join as join_locally
-from whenabouts.core.replay_options import replay_of
+from whenabouts.core.sources.replay_options import replay_of
 from whenabouts.spark_plugin import timing_join
 from whenabouts.spark_plugin.environment import spark_version
 

@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
 
 from whenabouts.core import EngineError, Lateness, Point, QueryError, within
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.deduplication import deduplicated
-from whenabouts.core.identity import VERSION
-from whenabouts.core.protocol import Query
-from whenabouts.core.shared_coalescing import SharedCoalescing
-from whenabouts.core.state_bound import StateBound
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.hosting.query_identity import VERSION
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.shared_coalescing.operator import SharedCoalescing
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.wrappers.deduplication import deduplicated
+from whenabouts.core.wrappers.state_limit import StateBound
 from whenabouts.planner.text_queries import parse_query
 from whenabouts.spark_plugin import coalesce, run, timing_join, window_join, write_stream, write_with_rejects
 
@@ -112,9 +112,11 @@ def test_another_query_is_refused_before_it_starts(
     stream, checkpoint = stream_of(STEPS[:2]), str(tmp_path / "checkpoint")
     pairs = join(stream, stream)
     counted = pairs.groupBy(window("event_time", "10 seconds")).count()
-    writer = write_stream(counted, checkpoint, of=pairs)  # there is no checkpoint yet
+    writer = write_stream(counted, checkpoint)  # there is no checkpoint yet
     writer = writer.foreachBatch(_consume)
     writer.trigger(availableNow=True).start().awaitTermination()
+    with pytest.raises(EngineError, match=r"WA-3032.*how was 'inner' and is 'left_outer'"):
+        write_stream(counted, checkpoint, of=join(stream, stream, how="left_outer"))
     write_stream(join(stream, stream, condition=within("5 s", confidence=0.5), strategy="eager"), checkpoint)
     wider = stream.selectExpr("t", "k", "1 as more")
     others: list[tuple[DataFrame, str]] = [
@@ -128,7 +130,7 @@ def test_another_query_is_refused_before_it_starts(
         with pytest.raises(EngineError, match=told):
             write_stream(other, checkpoint)
     with monkeypatch.context() as later:
-        later.setattr("whenabouts.core.identity.VERSION", VERSION + 1)
+        later.setattr("whenabouts.core.hosting.query_identity.VERSION", VERSION + 1)
         with pytest.raises(EngineError, match=f"WA-3003: .* has version {VERSION} of the layout"):
             write_stream(pairs, checkpoint)
     foreign = str(tmp_path / "foreign")
@@ -154,8 +156,16 @@ def test_what_cannot_work_is_refused_in_a_code(stream_of: StreamOf, settings: An
             run(query, [stream] * len(query.inputs))
     with pytest.raises(QueryError, match=r"WA-2052: the right input has a watermark of its own, on column 't'"):
         join(stream, stream.withWatermark("t", "5 seconds"))
-    with pytest.raises(QueryError, match=r"WA-2052: the left input .* 'event_time'.*write its rows to a table"):
-        join(join(stream, stream, on=None).selectExpr("t_left as t", "k_left as k", "event_time"), stream)
+    windows = stream.withWatermark("t", "5 seconds").groupBy(window("t", "1 minute"), "k").count()
+    windows.selectExpr("window.end as t", "k").createOrReplaceTempView("windows")
+    for hidden in (windows.selectExpr("window.end as t", "k"), stream.sparkSession.table("windows")):
+        with pytest.raises(QueryError, match=r"WA-2052: the left input .* on column 't'.*after an aggregation"):
+            join(hidden, stream)
+    for columns in (["t_left as t", "k_left as k", "event_time"], ["t_left as t", "k_left as k"]):
+        with pytest.raises(QueryError, match=r"WA-2052: the left input .* inner timing join: .*write its rows"):
+            join(join(stream, stream, on=None).selectExpr(*columns), stream)
+    with pytest.raises(EngineError, match=r"WA-3005: .*No FileSystem for scheme .nosuch.*the file system's JARs"):
+        write_stream(join(stream, stream), "nosuch://bucket/checkpoint")
     settings.set("spark.sql.streaming.multipleWatermarkPolicy", "max")
     with pytest.raises(QueryError, match=r"WA-2052: .*multipleWatermarkPolicy is max"):
         join(stream, stream)
@@ -177,7 +187,9 @@ def test_state_keeps_to_its_bound(stream_of: StreamOf, tmp_path: Path) -> None:
         )
         writer.trigger(availableNow=True).start().awaitTermination()
 
-    with pytest.raises(StreamingQueryException, match="WA-3033: 4 rows arrive in a bucket that has room for 3"):
+    with pytest.raises(
+        StreamingQueryException, match=r"\A[^\n]*WA-3033: 4 rows arrive in a bucket that has room for 3"
+    ):
         start(StateBound(3), "fail")
     start(StateBound(8), "fail")
     assert rejected == []

@@ -7,15 +7,18 @@ import os
 import sys
 import weakref
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.util import handle_worker_exception
 
 import whenabouts.core
-from whenabouts.core.kernels import KERNELS
+from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.hosting.warm_up import KERNELS
 from whenabouts.spark_plugin import workers
 from whenabouts.spark_plugin.sessions import WORKER_DAEMON
 
@@ -48,6 +51,26 @@ def test_lasting_objects_are_set_aside_and_garbage_among_them_is_not_kept_for_go
         gc.unfreeze()
 
 
+@pytest.mark.parametrize("simplified", ["", "1"])
+def test_an_error_is_reported_with_its_code_first(simplified: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the function with which Spark's workers report; those of others keep their tracebacks."""
+    monkeypatch.setenv("SPARK_SIMPLIFIED_TRACEBACK", simplified)
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+
+    def reported(error: Exception) -> str:
+        told = BytesIO()
+        try:
+            with workers.code_first():
+                raise error
+        except Exception as raised:  # as Spark's workers catch it
+            handle_worker_exception(raised, told)
+        return told.getvalue()[8:].decode()
+
+    assert reported(ValueError("of others")).startswith("Traceback")
+    lacking = reported(EngineError(Code.STATE_LACKS_ROWS, "rows are gone"))
+    assert lacking == "whenabouts.core.errors.EngineError: WA-3006: rows are gone\n"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at threads in /proc")
 def test_workers_are_forked_with_all_kernels_in_memory(spark: SparkSession) -> None:
@@ -65,4 +88,5 @@ def test_workers_are_forked_with_all_kernels_in_memory(spark: SparkSession) -> N
     assert row.aside > 100_000
     assert len([name for name in row.threads if name != "jemalloc_bg_thd"]) == 1, row.threads
     core = Path(str(whenabouts.core.__file__)).parent
-    assert {file.stem for file in core.glob("*.py") if "core.compiled import" in file.read_text()} == set(KERNELS)
+    with_kernels = [file for file in core.rglob("*.py") if "core.arrays.jit import" in file.read_text()]
+    assert {".".join(file.relative_to(core).with_suffix("").parts) for file in with_kernels} == set(KERNELS)

@@ -12,8 +12,8 @@ from whenabouts.conformance import multiset, oracle
 from whenabouts.conformance import oracle_coalescing as scratch
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.oracle_coalescing import Reading, Run
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.extents import Extents
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.window_spec import Extents
 
 
 class Answer(NamedTuple):
@@ -39,7 +39,9 @@ def answer(query: Coalesce, table: pa.Table) -> Answer:
     settled = scratch.settle(good, time, how.group)
     rejects += [("WA-1022", *map(multiset.cell, row.values())) for row in settled.duplicates]
     kind, bound = how.equivalence.kind, how.equivalence.bound
-    goes_on = how.equivalence.predicate or scratch.all_equivalent(kind, bound, how.values)
+    goes_on = scratch.all_equivalent(kind, bound, how.values)
+    if how.equivalence.predicate is not None:
+        goes_on = scratch.pair_by_pair(how.equivalence.predicate, table.schema)
     found: list[tuple[object, ...]] = []
     for at, extent in extents(how.extents, settled.readings):
         runs = scratch.coalesced(extent, lambda a, b: goes_on(*({n: r[n] for n in how.values} for r in (a, b))))

@@ -20,8 +20,9 @@ import pyarrow as pa
 from whenabouts.conformance import oracle
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.oracle import Event
-from whenabouts.core.window_graph import Edge
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.runtime.key_names import shared
+from whenabouts.core.window_join.graph import Edge
+from whenabouts.core.window_join.query import WindowJoin
 
 Events = Mapping[str, Sequence[Event]]
 Combination = tuple[Event, ...]
@@ -73,7 +74,7 @@ class Answer(NamedTuple):
 def answer(query: WindowJoin, tables: Mapping[str, pa.Table], events: Events) -> Answer:
     """The rows of the join of `events`, the key columns standing once."""
     kept = [
-        [place for place, name in enumerate(tables[s].column_names) if at == 0 or name not in query.key_columns]
+        [place for place, name in enumerate(tables[s].column_names) if at == 0 or name not in shared(query.key_columns)]
         for at, s in enumerate(query.inputs)
     ]
     found = Answer(Counter(), {}, {}, {})

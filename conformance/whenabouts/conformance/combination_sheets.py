@@ -18,8 +18,9 @@ from whenabouts.conformance import combination_oracle, expectations, oracle
 from whenabouts.conformance.families import MIXED, Family
 from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files, cut, payload, reordered, rng
 from whenabouts.core import Interval, Point, between, within
-from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.runtime.key_names import of_input
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.window_join.query import WindowJoin
 
 Kind = tuple[int, int] | Family | None
 """Intervals of lengths from the least to the greatest (in seconds), histograms, or points."""
@@ -171,7 +172,8 @@ def late_stream(name: str) -> dict[str, Files]:
 
 def read(query: WindowJoin, tables: Mapping[str, pa.Table]) -> expectations.Inputs:
     """All inputs through the oracle's eyes."""
-    both = {name: oracle.read(tables[name], query.spec(name), query.key_columns) for name in query.inputs}
+    keys = {name: of_input(query.key_columns, place) for place, name in enumerate(query.inputs)}
+    both = {name: oracle.read(tables[name], query.spec(name), keys[name]) for name in query.inputs}
     return expectations.Inputs({n: both[n][0] for n in both}, {n: both[n][1] for n in both})
 
 

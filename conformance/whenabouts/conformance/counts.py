@@ -15,9 +15,9 @@ from functools import lru_cache
 
 from whenabouts.conformance import oracle
 from whenabouts.conformance.oracle import BAND, Event
-from whenabouts.core.conditions import Condition
-from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
 
 OPEN_US = 2**62
 LEFT_PROBE, SURE, RIGHT_PROBE = "left probe", "sure", "right probe"

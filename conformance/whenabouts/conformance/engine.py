@@ -13,7 +13,7 @@ import pyarrow as pa
 from whenabouts.conformance.sheets import finite, sheet, stream
 from whenabouts.core.harness import Capabilities, Harness, Variant
 from whenabouts.core.local import Outcome
-from whenabouts.core.protocol import Query
+from whenabouts.core.runtime.protocol import Query
 
 GROUP = "whenabouts.conformance.engines"
 """Entry point group in which an adapter names its harness."""

@@ -14,7 +14,8 @@ from whenabouts.conformance import multiset, oracle
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.sheets import sheet
 from whenabouts.core.local import Outcome
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.runtime.key_names import of_input, shared
+from whenabouts.core.timing_join.query import TimingJoin
 
 SIDES = ("left", "right")
 COMPUTED = ("probability", "event_time")
@@ -38,13 +39,15 @@ class Answer(NamedTuple):
 def read(query: TimingJoin, tables: Mapping[str, pa.Table]) -> Inputs:
     """Both inputs through the oracle's eyes."""
     specs = {"left": query.left_time, "right": query.right_time}
-    both = {side: oracle.read(tables[side], specs[side], query.key_columns) for side in SIDES}
+    keys = {side: of_input(query.key_columns, place) for place, side in enumerate(SIDES)}
+    both = {side: oracle.read(tables[side], specs[side], keys[side]) for side in SIDES}
     return Inputs({side: both[side][0] for side in SIDES}, {side: both[side][1] for side in SIDES})
 
 
 def answer(query: TimingJoin, tables: Mapping[str, pa.Table], events: Mapping[str, Sequence[oracle.Event]]) -> Answer:
     """The rows of the join of `events`."""
-    kept = [place for place, name in enumerate(tables["right"].column_names) if name not in query.key_columns]
+    once = shared(query.key_columns)
+    kept = [place for place, name in enumerate(tables["right"].column_names) if name not in once]
     found = Answer(Counter(), {}, {})
     for left, right, p in oracle.pairs(events["left"], events["right"], query.condition):
         row = (*left.values, *(right.values[place] for place in kept))
@@ -75,7 +78,7 @@ def join_rows(outcome: Outcome) -> Counter[Row]:
 def output_schema(query: TimingJoin, tables: Mapping[str, pa.Table], *, streaming: bool) -> pa.Schema:
     """Left columns, right columns without the keys, suffixes where names clash, then the computed columns."""
     left = list(tables["left"].schema)
-    right = [field for field in tables["right"].schema if field.name not in query.key_columns]
+    right = [field for field in tables["right"].schema if field.name not in shared(query.key_columns)]
     clash = {field.name for field in left} & {field.name for field in right}
     fields = [
         pa.field(field.name + (suffix if field.name in clash else ""), field.type)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.timestamps import Histogram
+from whenabouts.core.times.time_specs import Histogram
 
 DAY = 86_400_000_000
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whenabouts.core.adapting import Decided, Stretch
+from whenabouts.core.shared_coalescing.scheme_policy import SchemeDecision, Stretch
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Fickle:
     seed: int = 0
     every_us: int = 1
 
-    def adapted(self, past: Stretch, schemes: Mapping[str, str], known: Mapping[str, Any]) -> Decided:
+    def adapted(self, past: Stretch, schemes: Mapping[str, str], known: Mapping[str, Any]) -> SchemeDecision:
         """One scheme or the other for each query."""
         turn = int(known.get("turn", 0)) + 1
         draw = random.Random(f"{self.seed} {turn}")
-        return Decided({name: draw.choice(("eager", "lazy")) for name in schemes}, {"turn": turn})
+        return SchemeDecision({name: draw.choice(("eager", "lazy")) for name in schemes}, {"turn": turn})

@@ -19,9 +19,10 @@ from whenabouts.conformance import sheets
 from whenabouts.conformance.families import BINARY_SECOND
 from whenabouts.conformance.sheets import SECOND, YEAR_2024
 from whenabouts.core import Condition, Histogram, Interval, Lateness, Point
-from whenabouts.core.conditions import UNBOUNDED_US
-from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.timing_join import STRATEGIES, TimingJoin
+from whenabouts.core.times.conditions import UNBOUNDED_US
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.timing_join.settings import STRATEGIES
 
 FULL = os.environ.get("WHENABOUTS_FULL") == "1"
 """Set by `make test-full`: more examples, and others in each run."""

@@ -6,13 +6,14 @@ import warnings
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from whenabouts.conformance import sheets
 from whenabouts.conformance.sheets import SECOND, YEAR_2024
 from whenabouts.core import Point
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.value_equivalence import KINDS, Predicate, Values
+from whenabouts.core.coalescing.equivalence import KINDS, Predicate
+from whenabouts.core.coalescing.operator import Coalesce
 
 GROUPS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     "int": (pa.int64(), (1, 2, 7, None)),
@@ -26,10 +27,10 @@ VALUES: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
 }
 
 
-def near_or_none(previous: Values, current: Values) -> bool:
+def near_or_none(previous: pa.Table, current: pa.Table) -> pa.ChunkedArray:
     """A user's predicate: values at most 1 apart, or this one missing."""
-    a, b = previous["v"], current["v"]
-    return b is None or (a is not None and abs(b - a) <= 1)
+    a, b = (table["v"].cast(pa.float64()) for table in (previous, current))
+    return pc.or_kleene(pc.is_null(b), pc.less_equal(pc.abs(pc.subtract(b, a)), 1.0))
 
 
 class Example(NamedTuple):

@@ -32,10 +32,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from whenabouts.conformance import multiset
-from whenabouts.core.conditions import UNBOUNDED_US, Condition
 from whenabouts.core.durations import parse_duration
-from whenabouts.core.templates import Template
-from whenabouts.core.timestamps import Around, Distributed, TimeSpec
+from whenabouts.core.times.conditions import UNBOUNDED_US, Condition
+from whenabouts.core.times.templates import Template
+from whenabouts.core.times.time_specs import Around, Distributed, TimeSpec
 
 BAND = Fraction(1, 2**49)
 """Half width of the stretch around the confidence in which rounding could decide, for points and intervals."""

@@ -14,6 +14,8 @@ from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 Row = Mapping[str, Any]
 Predicate = Callable[[Row, Row], bool]
 
@@ -123,6 +125,17 @@ def equivalent(kind: str, bound: float | None, previous: Any, value: Any) -> boo
 def all_equivalent(kind: str, bound: float | None, values: Sequence[str]) -> Predicate:
     """Rows whose value columns are all equivalent."""
     return lambda previous, row: all(equivalent(kind, bound, previous[name], row[name]) for name in values)
+
+
+def pair_by_pair(predicate: Callable[[pa.Table, pa.Table], Any], schema: pa.Schema) -> Predicate:
+    """A function of two tables, asked about one pair of rows at a time: what is put to it together changes nothing."""
+
+    def goes_on(previous: Row, value: Row) -> bool:
+        tables = [pa.table({n: pa.array([row[n]], schema.field(n).type) for n in row}) for row in (previous, value)]
+        (told,) = predicate(*tables).to_pylist()
+        return told is True
+
+    return goes_on
 
 
 def extent_by_time(readings: Iterable[Reading], at: int, width: int, *, closed: str = "both") -> list[Reading]:

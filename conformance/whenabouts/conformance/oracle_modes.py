@@ -23,8 +23,9 @@ import pyarrow as pa
 from whenabouts.conformance import oracle
 from whenabouts.conformance.multiset import Bits, Row, Whole
 from whenabouts.conformance.oracle import BAND, AmbiguousPairError, Event, Pair, Time
-from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.runtime.key_names import shared
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
 
 SIDES = ("left", "right")
 _FAR = 10**19
@@ -236,7 +237,7 @@ class _Rows:
 
     def __init__(self, query: TimingJoin, schemas: Mapping[str, pa.Schema]) -> None:
         self._left, self._right = schemas["left"].names, schemas["right"].names
-        self._keys = query.key_columns
+        self._keys = shared(query.key_columns)
 
     def pair(self, left: Event, right: Event) -> Row:
         return (*left.values, *self._beside(right.values))

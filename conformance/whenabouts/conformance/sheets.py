@@ -21,8 +21,8 @@ import pyarrow as pa
 from whenabouts.conformance import families, oracle
 from whenabouts.conformance.families import BINARY_SECOND, DAYS, DYADIC, MANY, MIXED, NUMBERED, Family
 from whenabouts.core import Condition, Interval, Lateness, Point, between, deadline, delay, within
-from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

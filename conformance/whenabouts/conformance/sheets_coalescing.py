@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files, cut, reordered, rng
 from whenabouts.core import Point
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.temporal_aggregate import FUNCTIONS, TemporalAggregate
-from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.temporal_queries.aggregate import FUNCTIONS, TemporalAggregate
+from whenabouts.core.temporal_queries.join import TemporalJoin
 
 LATENESS = "3 s"
 

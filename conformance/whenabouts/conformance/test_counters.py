@@ -13,10 +13,10 @@ from whenabouts.conformance.counts import Counts
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.sheets import SECOND, YEAR_2024
 from whenabouts.conformance.spared import spared
-from whenabouts.core import Condition, Interval, Lateness, between, within
+from whenabouts.core import Condition, Interval, Lateness, Point, between, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
 
 NAMED = ("simple", "ssort", "eager", "lazy", "lazy_lookup")
 CONDITIONS = {
@@ -103,6 +103,21 @@ def test_oracle_counters(engine: Engine, condition: str, strategy: str) -> None:
     """On finite input, one block, each strategy probes exactly the pairs that its paper says."""
     query = _query(CONDITIONS[condition], strategy)
     assert _counted(engine.run(query, _whole())) == _expected_of_block(query)
+
+
+@pytest.mark.filterwarnings("ignore::whenabouts.core.errors.DoubtfulTimesWarning")
+def test_oracle_doubtful_times(engine: Engine) -> None:
+    """Integer times that look like seconds are counted, row by row, wherever rows are read; others are not."""
+    seconds = [1_700_000_000 + n for n in range(20)]
+    files = {
+        "left": [pa.table({"t": seconds[:10]}), pa.table({"t": [*seconds[10:], 0]})],
+        "right": [pa.table({"t": [SECOND * n for n in seconds]})] * 2,
+    }
+    query = TimingJoin(
+        left_time=Point("t"), right_time=Point("t"), condition=within(0, confidence=1), lateness=Lateness("1 d", "1 d")
+    )
+    outcome = engine.run(query, files, Variant(streaming=True, parallelism=2))
+    assert outcome.metrics["rows_doubtful_unit"] == len(seconds)
 
 
 def test_oracle_five_strategies(engine: Engine) -> None:

@@ -10,7 +10,7 @@ from whenabouts.conformance import expectations, multiset, sheets
 from whenabouts.conformance.engine import Engine
 from whenabouts.core import from_clock, from_granularity, from_latency, from_polling, within
 from whenabouts.core.harness import Variant
-from whenabouts.core.timestamps import TimeSpec
+from whenabouts.core.times.time_specs import TimeSpec
 
 READINGS = "points"
 """The sheet whose rows have one column of times each."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import event, given, reject
 from hypothesis import strategies as st
@@ -25,9 +26,10 @@ from whenabouts.conformance.sheets import SECOND
 from whenabouts.conformance.spared import spared
 from whenabouts.core import Interval, Lateness, Point, between, within
 from whenabouts.core.harness import Variant
-from whenabouts.core.join_modes import BESTS, HOWS
 from whenabouts.core.local import Outcome
-from whenabouts.core.timing_join import STRATEGIES, TimingJoin
+from whenabouts.core.timing_join.modes import BESTS, HOWS
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.timing_join.settings import STRATEGIES
 
 STREAM = Variant(streaming=True)
 similar = pytest.mark.similar
@@ -141,6 +143,25 @@ def test_differential_modes_of_strategies(engine: Engine, strategy: str, mode: s
     for inputs, variant in ((sheets.finite(MAIN), Variant()), (sheets.stream(MAIN), STREAM)):
         told, usual = (multiset.rows(engine.run(query, inputs, variant).output) for query in (lazy, auto))
         multiset.assert_same(told, usual, f"{mode}, {strategy} against auto")
+
+
+def test_differential_key_names(engine: Engine) -> None:
+    """Keys that the right side calls differently join as those of one name do; both columns come out."""
+    others, query, files = {"case": "case_right", "k": "k_right"}, _query(MAIN, "full_outer"), sheets.stream(MAIN)
+    renamed = [
+        table.rename_columns([others.get(name, name) for name in table.column_names]) for table in files["right"]
+    ]
+    pairs = replace(query, on=tuple(others.items()))
+    found = engine.run(pairs, files | {"right": renamed}, Variant(streaming=True, parallelism=3)).output
+    usual = engine.run(query, files, STREAM).output
+    kept = [name for name in usual.column_names if name not in others]
+    multiset.assert_same(
+        multiset.rows(found, kept), multiset.rows(usual, kept), "keys of other names", {"query": pairs}
+    )
+    for name, other in others.items():
+        of_left, of_right = (found.column(each).combine_chunks() for each in (name, other))
+        either, known = pa.table({name: pc.coalesce(of_left, of_right)}), usual.select([name])
+        multiset.assert_same(multiset.rows(either), multiset.rows(known), f"{name}, of the one side or the other")
 
 
 @pytest.mark.parametrize("mode", spared(FEW, ["full_outer"]))

@@ -14,9 +14,9 @@ from whenabouts.conformance import expectations, multiset, sheets
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.sheets import SECOND, YEAR_2024
 from whenabouts.core import Interval, JsonPayload, Lateness, within
-from whenabouts.core.decoded import decoded
 from whenabouts.core.harness import Variant
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.wrappers.payload_decoding import decoded
 
 VARIANTS = {
     "batch": Variant(),

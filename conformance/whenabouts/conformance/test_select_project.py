@@ -8,11 +8,11 @@ import pytest
 
 from whenabouts.conformance import multiset, sheets_coalescing
 from whenabouts.conformance.engine import Engine
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.expressions import Expression
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.expressions.tree import Expression, column
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import run
-from whenabouts.core.select_project import SelectProject, column
+from whenabouts.core.wrappers.select_project import SelectProject
 
 VARIANTS = {
     "batch": Variant(),

@@ -13,11 +13,11 @@ from whenabouts.conformance import multiset, sheets_coalescing
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.fickle import Fickle
 from whenabouts.conformance.sheets_coalescing import QUERIES, TEMPORAL
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome, run
-from whenabouts.core.shared_coalescing import SharedCoalescing
-from whenabouts.core.shared_rows import QUERY
+from whenabouts.core.shared_coalescing.columns import QUERY
+from whenabouts.core.shared_coalescing.operator import SharedCoalescing
 
 VARIANTS = {
     "batch": Variant(),

@@ -12,11 +12,11 @@ from whenabouts.conformance import expectations, multiset, sheets
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
 from whenabouts.core import Interval, Lateness, within
-from whenabouts.core.deduplication import deduplicated
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import run
-from whenabouts.core.temporal_join import TemporalJoin
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.wrappers.deduplication import deduplicated
 
 FILES, FILE_S, ROWS_PER_SECOND, LATE_S, IDLE_S = 8, 60, 2, 3, 30
 STREAM = Variant(streaming=True)

@@ -19,8 +19,9 @@ from whenabouts.conformance.spared import spared
 from whenabouts.core import Condition, Histogram, Interval, Lateness, between, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
-from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.timing_join import STRATEGIES, TimingJoin
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.timing_join.settings import STRATEGIES
 
 STREAM = Variant(streaming=True)
 MAIN = "wide"

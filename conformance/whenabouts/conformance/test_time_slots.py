@@ -15,7 +15,7 @@ from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.test_modes import MAIN, MODES, _expected, _known_answer, _query, _rows, _same, _told
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.harness import Variant
-from whenabouts.core.time_slots import home_input
+from whenabouts.core.timing_join.modes import home_input
 
 similar = pytest.mark.similar
 

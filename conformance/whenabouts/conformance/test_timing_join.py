@@ -10,7 +10,7 @@ import pytest
 from whenabouts.conformance import expectations, multiset, sheets
 from whenabouts.conformance.engine import Engine
 from whenabouts.core.harness import LocalHarness, Variant
-from whenabouts.core.timing_join import STRATEGIES
+from whenabouts.core.timing_join.settings import STRATEGIES
 
 SHEETS = tuple(sheets.PROFILES)
 BY_ALL = (

@@ -23,8 +23,9 @@ from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
 from whenabouts.core import Interval, Point, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
-from whenabouts.core.window_graph import Edge
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.runtime.key_names import shared
+from whenabouts.core.window_join.graph import Edge
+from whenabouts.core.window_join.query import WindowJoin
 
 STREAM = Variant(streaming=True)
 ALGORITHMS = [(s, c, m) for s in ("bew", "few") for c in ("none", "lca", "gca") for m in ("hash", "nested")]
@@ -103,7 +104,7 @@ def test_oracle_combination_columns(engine: Engine, sheet: str) -> None:
 def _schema(query: WindowJoin, tables: Mapping[str, pa.Table], computed: list[str]) -> pa.Schema:
     """Every stream's columns, keys once, clashing names with the stream's name behind them."""
     kept = {
-        name: [f for f in tables[name].schema if place == 0 or f.name not in query.key_columns]
+        name: [f for f in tables[name].schema if place == 0 or f.name not in shared(query.key_columns)]
         for place, name in enumerate(query.inputs)
     }
     owners = Counter(field.name for fields in kept.values() for field in fields)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from whenabouts.core.conditions import Condition, between, deadline, delay, within
-from whenabouts.core.distributions import exponential, normal, triangular, uniform
 from whenabouts.core.errors import (
     Code,
+    DigitsCutWarning,
+    DoubtfulTimesWarning,
     EngineError,
     InputError,
     LossyQueryWarning,
@@ -20,24 +20,28 @@ from whenabouts.core.errors import (
     SingleBucketWarning,
     WhenaboutsError,
 )
-from whenabouts.core.templates import Template
+from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.times.distributions import exponential, normal, triangular, uniform
+from whenabouts.core.times.templates import Template
 
 if TYPE_CHECKING:
-    from whenabouts.core.accidental_pairs import ChanceMatches, chance_matches
-    from whenabouts.core.clocks import from_clock
-    from whenabouts.core.empirical_distributions import empirical
-    from whenabouts.core.pair_answers import PairAnswer, Reason, why_not
-    from whenabouts.core.payloads import AvroPayload, JsonPayload
-    from whenabouts.core.timestamps import Histogram, Interval, Lateness, Point
-    from whenabouts.core.timestamps_from import from_distribution, from_granularity, from_latency, from_polling
-    from whenabouts.core.value_equivalence import Equivalence, within_relative, within_value
-    from whenabouts.core.window_extent import WindowExtent
+    from whenabouts.core.coalescing.equivalence import Equivalence, within_relative, within_value
+    from whenabouts.core.explain.chance_matches import ChanceMatches, chance_matches
+    from whenabouts.core.explain.why_not import PairAnswer, Reason, why_not
+    from whenabouts.core.times.clock_errors import from_clock
+    from whenabouts.core.times.empirical_distributions import empirical
+    from whenabouts.core.times.spec_builders import from_distribution, from_granularity, from_latency, from_polling
+    from whenabouts.core.times.time_specs import Histogram, Interval, Lateness, Point
+    from whenabouts.core.window_extent.extent import WindowExtent
+    from whenabouts.core.wrappers.payloads import AvroPayload, JsonPayload
 
 __all__ = [
     "AvroPayload",
     "ChanceMatches",
     "Code",
     "Condition",
+    "DigitsCutWarning",
+    "DoubtfulTimesWarning",
     "EngineError",
     "Equivalence",
     "Histogram",
@@ -76,27 +80,27 @@ __all__ = [
 ]
 
 _IMPORTED_WHEN_USED = {
-    "AvroPayload": "payloads",
-    "JsonPayload": "payloads",
-    "Equivalence": "value_equivalence",
-    "within_relative": "value_equivalence",
-    "within_value": "value_equivalence",
-    "ChanceMatches": "accidental_pairs",
-    "chance_matches": "accidental_pairs",
-    "Histogram": "timestamps",
-    "Interval": "timestamps",
-    "Lateness": "timestamps",
-    "PairAnswer": "pair_answers",
-    "Point": "timestamps",
-    "Reason": "pair_answers",
-    "WindowExtent": "window_extent",
-    "empirical": "empirical_distributions",
-    "from_clock": "clocks",
-    "from_distribution": "timestamps_from",
-    "from_granularity": "timestamps_from",
-    "from_latency": "timestamps_from",
-    "from_polling": "timestamps_from",
-    "why_not": "pair_answers",
+    "AvroPayload": "wrappers.payloads",
+    "JsonPayload": "wrappers.payloads",
+    "Equivalence": "coalescing.equivalence",
+    "within_relative": "coalescing.equivalence",
+    "within_value": "coalescing.equivalence",
+    "ChanceMatches": "explain.chance_matches",
+    "chance_matches": "explain.chance_matches",
+    "Histogram": "times.time_specs",
+    "Interval": "times.time_specs",
+    "Lateness": "times.time_specs",
+    "PairAnswer": "explain.why_not",
+    "Point": "times.time_specs",
+    "Reason": "explain.why_not",
+    "WindowExtent": "window_extent.extent",
+    "empirical": "times.empirical_distributions",
+    "from_clock": "times.clock_errors",
+    "from_distribution": "times.spec_builders",
+    "from_granularity": "times.spec_builders",
+    "from_latency": "times.spec_builders",
+    "from_polling": "times.spec_builders",
+    "why_not": "explain.why_not",
 }
 """Names whose modules import numpy or Arrow, which the start of the command line does without."""
 
@@ -105,3 +109,7 @@ def __getattr__(name: str) -> Any:
     if name not in _IMPORTED_WHEN_USED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -31,6 +31,7 @@ _UNIT_US: dict[str, Fraction] = {
     for name in names.split()
 } | {name: Fraction(1, 1000) for name in ("ns", "nanosecond", "nanoseconds")}
 
+_LONGEST_TEXT = 200
 _NUMBER = r"\d+(?:\.\d*)?|\.\d+"
 _PART = re.compile(rf"\s*({_NUMBER})\s*([a-zµμ]+)")
 _ISO = re.compile(rf"p(?:({_NUMBER})w)?(?:({_NUMBER})d)?(?:t(?:({_NUMBER})h)?(?:({_NUMBER})m)?(?:({_NUMBER})s)?)?")
@@ -82,6 +83,19 @@ def format_duration(microseconds: float) -> str:
     return f"{microseconds:.6g} us"
 
 
+def format_bounds(what: str, lo_us: int | None, hi_us: int | None) -> str:
+    """Bounds on a difference of times for people; None: there is no such bound.
+
+    >>> format_bounds("b - a", 0, 5_000_000), format_bounds("b - a", None, 500), format_bounds("b - a", 500, None)
+    ('0 us <= b - a <= 5 s', 'b - a <= 500 us', 'b - a >= 500 us')
+    """
+    if lo_us is not None and hi_us is None:
+        return f"{what} >= {format_duration(lo_us)}"
+    least = "" if lo_us is None else f"{format_duration(lo_us)} <= "
+    most = "" if hi_us is None else f" <= {format_duration(hi_us)}"
+    return f"{least}{what}{most}"
+
+
 def _exact(value: Duration, name: str) -> Fraction:
     if isinstance(value, timedelta):
         return Fraction((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds)
@@ -89,6 +103,8 @@ def _exact(value: Duration, name: str) -> Fraction:
         return Fraction(value)
     if not isinstance(value, str):
         raise _bad(value, name, "give text such as '500ms', a timedelta, or whole microseconds as an int")
+    if len(value) > _LONGEST_TEXT:
+        raise _bad(f"{value[:_LONGEST_TEXT]}…", name, "no duration takes so many characters")
     text = value.strip().lower()
     sign = -1 if text.startswith("-") else 1
     text = text.removeprefix("-").removeprefix("+").strip()

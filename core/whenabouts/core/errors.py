@@ -33,6 +33,12 @@ class Code(StrEnum):
     SHED = "WA-1042"
     UNREADABLE_PAYLOAD = "WA-1051"
     AHEAD = "WA-1052"
+    UNKNOWN_SIDE = "WA-1061"
+    NOT_AN_INPUT = "WA-1062"
+    CHANGES = "WA-1065"
+    DIGITS_CUT = "WA-1075"
+    DOUBTFUL_UNIT = "WA-1063"
+    VALUE_DOES_NOT_FIT = "WA-1067"
 
     BAD_CONFIDENCE = "WA-2001"
     BAD_DURATION = "WA-2002"
@@ -75,6 +81,10 @@ class Code(StrEnum):
     BAD_SETTING = "WA-2151"
     LATENCY_NOT_KEPT = "WA-2141"
     BAD_PAYLOAD = "WA-2171"
+    COLLATED = "WA-2186"
+    TOO_MUCH_OUTPUT = "WA-2201"
+    OPERATOR_NAME_TAKEN = "WA-2191"
+    MIXED_ZONES = "WA-2192"
 
     NO_JAVA = "WA-3001"
     ENGINE_VERSION = "WA-3002"
@@ -102,6 +112,7 @@ REASONS: dict[Code, str] = {
     Code.DUPLICATE_TIMESTAMP: "duplicate_timestamp: another row of the group has this time and comes before in order",
     Code.SHED: "the state was full",
     Code.UNREADABLE_PAYLOAD: "the payload is no record of the declared columns",
+    Code.UNKNOWN_SIDE: "the row names neither the left nor the right side",
     Code.AHEAD: "t_max is further ahead of the time at which the record was received than max_ahead allows",
 }
 """What a rejected row is told, by code (the codes that can strike a single row)."""
@@ -140,12 +151,20 @@ class EngineError(WhenaboutsError, RuntimeError):
     """The engine underneath is missing, unfit or failed (`WA-3xxx`)."""
 
 
+class DoubtfulTimesWarning(UserWarning):
+    """Most integer times of a column look like another unit than microseconds (`WA-1063`)."""
+
+
 class EmptyInputWarning(UserWarning):
     """An input has no rows, so that a join of it can have no result (`WA-1031`)."""
 
 
 class RejectedRowsWarning(UserWarning):
     """Some input rows were rejected; the message counts them by code."""
+
+
+class DigitsCutWarning(UserWarning):
+    """Times finer than a microsecond lost their last digits; the message counts them (`WA-1075`)."""
 
 
 class LossyQueryWarning(UserWarning):

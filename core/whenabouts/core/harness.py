@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from whenabouts.core.local import Outcome, run, run_stream
-from whenabouts.core.protocol import Query
+from whenabouts.core.runtime.protocol import Query
 
 
 @dataclass(frozen=True, slots=True)

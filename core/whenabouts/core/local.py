@@ -18,29 +18,35 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.coalescing import Coalesce, CoalesceOptions
-from whenabouts.core.deduplication import Identifying, deduplicated
-from whenabouts.core.errors import Code, EmptyInputWarning, RejectedRowsWarning
-from whenabouts.core.events import reject_rows, rejects_schema, times
-from whenabouts.core.lateness import began, watermark_of, watermark_past_idle
-from whenabouts.core.protocol import (
+from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
+from whenabouts.core.errors import Code, EmptyInputWarning, InputError, RejectedRowsWarning
+from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query, check_streams
+from whenabouts.core.hosting.signatures import takes_options_of
+from whenabouts.core.runtime.event_reader import reject_rows, rejects_schema, times, times_cut, warn_of_digits
+from whenabouts.core.runtime.option_checks import refused
+from whenabouts.core.runtime.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
     Arrival,
     Copied,
-    Demand,
+    FlushMode,
     Operator,
     Query,
     Rejected,
     Step,
 )
-from whenabouts.core.query_options import takes_options_of
-from whenabouts.core.state_bound import StateBound, bounded
-from whenabouts.core.stores import DictStore
-from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
-from whenabouts.core.temporal_join import TemporalJoin, TemporalJoinOptions
-from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
-from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
+from whenabouts.core.runtime.watermarks import began, watermark_of, watermark_past_idle
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_queries.join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.window_join.settings import TimesByStream, WindowJoinOptions
+from whenabouts.core.wrappers.deduplication import Identifying, deduplicated
+from whenabouts.core.wrappers.state_limit import StateBound, bounded
+
+_TABLES = (pa.Table,)
+_A_TABLE = "give a pyarrow Table: pa.table(columns), pa.Table.from_pandas(frame), pa.Table.from_batches(batches)"
 
 
 @dataclass(slots=True)
@@ -60,7 +66,8 @@ def timing_join(
 
     `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
     without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see
-    `whenabouts.core.join_modes`. Columns of a missing partner are null; semi and anti give the left columns only.
+    `whenabouts.core.timing_join.modes`. Columns of a missing partner are null; semi and anti give the left columns
+    only.
 
     Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), and `probability` (float64) unless
     `probability=False`, which saves one kernel call per pair. Row order is not promised. Rows that cannot be used are
@@ -94,7 +101,8 @@ def coalesce(table: pa.Table, **options: Unpack[CoalesceOptions]) -> pa.Table:
     `< time` if `closed="right"`) or `rows` (a number: the last ones, of all groups together or `per_group`), T is `at`,
     or every `slide` (a duration, counted from 1970; for `rows` also a number: every so many-th row), or the last time.
     `equivalence`: `equal`, `within:E`, `within_relative:R`, `increasing`, `non_decreasing`, `decreasing`,
-    `non_increasing`, or a function of the previous and this row's values. `scheme` picks the algorithm of a stream;
+    `non_increasing`, or a function of two tables, the previous rows' and these rows' values, to a boolean array (see
+    `coalescing.equivalence.Predicate`). `scheme` picks the algorithm of a stream;
     here, as `lateness`, it makes no difference.
 
     Rows without a time or a group, and all but one of different rows of a group at one time (the smallest in column
@@ -123,7 +131,7 @@ def window_join(
     `tables`: by stream name. `time`: one specification for all, or one by stream name. `windows`: by pair of names a
     duration, a tuple `(lo, hi)` that bounds (time of second - time of first), or a condition with a confidence, which
     is what uncertain times need; any connected graph will do. `predicates`, `strategy`, `conservative`, `method`,
-    `lateness`: see `whenabouts.core.window_join.WindowJoin`; no choice of algorithm changes the rows.
+    `lateness`: see `whenabouts.core.window_join.query.WindowJoin`; no choice of algorithm changes the rows.
 
     Columns: those of every table (`on` once; a name that several have gets `_` and the stream's name behind it),
     `t_first` (the least `t_min`) and `t_last` (the greatest `t_max`), and `probability_<a>_<b>` for each window with a
@@ -142,6 +150,7 @@ def window_join(
     ...             windows={("gate", "hall"): 5, ("hall", "exit"): (0, 3)}).select(["objid", "t_exit"]).to_pylist()
     [{'objid': 7, 't_exit': 6}]
     """
+    check_streams(tables, _TABLES, _A_TABLE)
     query = WindowJoin.of(tuple(tables), time, **options)
     empty = [name for name, table in tables.items() if not table.num_rows]
     if empty:
@@ -180,9 +189,9 @@ def temporal_join(left: pa.Table, right: pa.Table, **options: Unpack[TemporalJoi
     Give one table twice to join it with itself. Both inputs have the columns `time`, `group` and `values`, and are
     coalesced as by `coalesce`, with the same arguments; a window is needed. At each instant the tuples of both extents
     are paired that are equal in the columns `on` (a null equals nothing), stand in the `relation` (`overlaps`,
-    `contains`, or one of Allen's: see `whenabouts.core.periods`), share at least `min_duration`, and of which `matches`
-    says so: a function of the left and the right tuples' group and value columns (two tables of as many rows) to
-    booleans.
+    `contains`, or one of Allen's: see `whenabouts.core.temporal_queries.periods`), share at least `min_duration`, and
+    of which `matches` says so: a function of the left and the right tuples' group and value columns (two tables of as
+    many rows) to booleans.
 
     Columns: `window_end` if the window slides, the left group and value columns, the right ones (those of `on` once,
     the others with `suffixes`), and the intersection as `valid_from` and `valid_to`, null where there is none.
@@ -203,7 +212,7 @@ def temporal_join(left: pa.Table, right: pa.Table, **options: Unpack[TemporalJoi
 def rejects(result: pa.Table) -> pa.Table:
     """The rejected rows of the call that gave `result`: `input`, `code`, `reason`, and the original columns.
 
-    Raises KeyError if `result` did not come from a function of this module.
+    Raises QueryError WA-2006 if `result` did not come from a function of this module.
 
     >>> from whenabouts.core import Point, within
     >>> table = pa.table({"t": pa.array([5, None], pa.int64())})
@@ -214,17 +223,23 @@ def rejects(result: pa.Table) -> pa.Table:
     >>> rejects(pairs).select(["input", "code"]).to_pylist()
     [{'input': 'left', 'code': 'WA-1003'}, {'input': 'right', 'code': 'WA-1003'}]
     """
+    if id(result) not in _rejects:
+        raise refused("the result", result, "give the very table that a function of this module returned")
     return _rejects[id(result)]
 
 
 def run(query: Query, tables: Sequence[pa.Table], *, buckets: int = 1) -> Outcome:
     """Run a query over finite tables, one for each of its inputs.
 
-    `buckets` splits the keys as a parallel engine would; the rows do not depend on it.
+    `buckets` splits the keys as a parallel engine would; the rows do not depend on it. Raises InputError WA-1062 for
+    what is no table, and what the query raises.
     """
+    check_query(query)
+    check_inputs(query, tables, _TABLES, _A_TABLE)
+    check_hosting(buckets)
     host = _Host(query, [table.schema for table in tables], buckets, streaming=False)
     for bucket, arrivals in enumerate(host.arrivals([table.to_batches() for table in tables])):
-        host.step(arrivals, NO_WATERMARK, Demand.END, bucket)
+        host.step(arrivals, NO_WATERMARK, FlushMode.END, bucket)
     return host.outcome()
 
 
@@ -234,19 +249,22 @@ def run_stream(
     *,
     buckets: int = 1,
     restart_after: int | None = None,
-    demand: Demand = Demand.NOTHING,
+    demand: FlushMode = FlushMode.NOTHING,
     changes: Mapping[int, Query] | None = None,
     progress: Callable[[int], None] | None = None,
     bound: StateBound | None = None,
 ) -> Outcome:
     """Run a query as a stream: file n of every input arrives in step n, the watermark follows, state is kept.
 
-    The watermark in force in a step follows from the earlier steps (`lateness.watermark_of`), and no input holds it
-    back once its files are used up; after the last step the input has ended.
-    `restart_after=n` runs step n, throws its results and state away as a crash before the commit does, and replays it.
-    `changes[n]` is the query that goes on with the state from step n: another confidence, say.
-    `progress` is told the number of rows taken in so far. `bound` is one on the rows that each bucket holds.
+    The watermark in force in a step follows from the earlier steps (`runtime.watermarks.watermark_of`), and no input
+    holds it back once its files are used up; after the last step the input has ended. `restart_after=n` runs step n,
+    throws its results and state away as a crash before the commit does, and replays it. `changes[n]` is the query that
+    continues with the state from step n: another confidence, say. `progress` receives the number of rows so far.
+    `bound` is one on the rows that each bucket holds. Raises InputError WA-1062 for an input without a table, of which
+    the columns would not be known.
     """
+    _check_files(query, files)
+    check_hosting(buckets, bound)
     host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True, bound=bound)
     steps = max(map(len, files))
     for number in range(steps):
@@ -274,6 +292,7 @@ def watermarks(query: Query, files: Sequence[Sequence[pa.Table]]) -> list[int]:
     >>> [us if us > 0 else "none" for us in watermarks(query, [files, files])]
     ['none', 9]
     """
+    _check_files(query, files)
     host = _Host(query, [tables[0].schema for tables in files], 1, streaming=True)
     found = []
     for number in range(max(map(len, files))):
@@ -282,6 +301,20 @@ def watermarks(query: Query, files: Sequence[Sequence[pa.Table]]) -> list[int]:
             pass  # reading is what moves the clock
         host.advance(ended=[number + 1 >= len(tables) for tables in files])
     return found
+
+
+def _check_files(query: Query, files: Sequence[Sequence[pa.Table]]) -> None:
+    check_query(query)
+    check_inputs(query, files, (Sequence,), "give a list of tables")
+    for name, tables in zip(query.inputs, files, strict=True):
+        if not len(tables):
+            raise InputError(
+                Code.NOT_AN_INPUT,
+                f"the {name} input has no table, so that its columns are not known",
+                "give one at least, which may have no rows",
+            )
+        for table in tables if isinstance(tables, (list, tuple, str, bytes)) else ():  # others read files as asked
+            check_input(name, table, _TABLES, _A_TABLE)
 
 
 def _of_step(files: Sequence[Sequence[pa.Table]], number: int) -> list[list[pa.RecordBatch]]:
@@ -327,17 +360,20 @@ class _Host:
         """Raw batches of every input, read and sent to buckets: the arrivals of each bucket in turn."""
         per_bucket: list[list[Arrival]] = [[] for _ in self._stores]
         for reader, raw in zip(self.operator.readers, batches, strict=True):
-            blocks = []
+            blocks, doubtful = [], reader.units.rows
             for batch in raw:
                 block, rejected = reader.read(batch)
                 self._count_rejects(batch.num_rows, rejected)
+                self.metrics[metrics.DIGITS_CUT] += times_cut(reader, block)
                 blocks.append(block)
                 for bucket, arrival in self._split(reader.input, block):
                     per_bucket[bucket].append(arrival)
+            if reader.units.rows > doubtful:
+                self.metrics[metrics.DOUBTFUL] += reader.units.rows - doubtful
             self._note(reader.input, [times(block)[1] for block in blocks if block.num_rows])
         yield from per_bucket
 
-    def take_in(self, batches: Sequence[Sequence[pa.RecordBatch]], demand: Demand) -> None:
+    def take_in(self, batches: Sequence[Sequence[pa.RecordBatch]], demand: FlushMode) -> None:
         """One step of a stream in every bucket that has rows or whose timer is due."""
         for bucket, arrivals in enumerate(self.arrivals(batches)):
             timer = self._timers[bucket]
@@ -355,9 +391,9 @@ class _Host:
     def finish(self) -> None:
         """The input has ended: every bucket gives what is still to come."""
         for bucket in range(len(self._stores)):
-            self.step([], self.watermark_us, Demand.END, bucket)
+            self.step([], self.watermark_us, FlushMode.END, bucket)
 
-    def step(self, arrivals: list[Arrival], watermark_us: int, demand: Demand, bucket: int = 0) -> Step:
+    def step(self, arrivals: list[Arrival], watermark_us: int, demand: FlushMode, bucket: int = 0) -> Step:
         """One step of one bucket's operator."""
         step = self.operator.step(self._stores[bucket], arrivals, watermark_us, demand, max(self._greatest))
         self._output += step.output
@@ -389,8 +425,11 @@ class _Host:
 
     def outcome(self) -> Outcome:
         """Everything given so far, as tables."""
+        warn_of_digits(self.metrics[metrics.DIGITS_CUT], "", stacklevel=3)
         schemas, inputs = [reader.schema for reader in self.operator.readers], self._query.inputs
         rejected = [reject_rows(r, schemas, inputs) for r in self._rejected]
+        for reader in self.operator.readers:
+            reader.units.warn()
         return Outcome(
             pa.Table.from_batches(self._output, self.operator.output_schema),
             pa.Table.from_batches(rejected, rejects_schema(schemas)),

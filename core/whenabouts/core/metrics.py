@@ -6,16 +6,20 @@ from whenabouts.core.errors import REASONS
 
 ROWS_IN = "rows_in"
 """Rows that a host handed in, good or bad."""
+DOUBTFUL = "rows_doubtful_unit"
+"""Rows whose integer time looks like another unit than microseconds (`time_units`), whatever became of them."""
 PROCESSED = "rows_processed"
 """Rows that an operator took in (they were neither malformed nor late)."""
 REJECTED = "rows_rejected"
 """Rows sent to the rejects; rows_in = rows_processed + rows_rejected."""
 REPLAYED = "rows_replayed"
 """Rows that equal one that was there already (coalescing); rows_in = processed + rejected + replayed in the end."""
+DIGITS_CUT = "times_cut"
+"""Times of usable rows that were finer than a microsecond and lost their last digits (WA-1075)."""
 LATE = "rows_late"
 """Rejected rows that were behind the watermark."""
 SHED = "rows_shed"
-"""Rejected rows for which the state had no room (`state_bound`)."""
+"""Rejected rows for which the state had no room (`wrappers.state_limit`)."""
 MATCHED = "matched"
 """Output rows, of every kind."""
 UNMATCHED = "unmatched"
@@ -24,7 +28,7 @@ PROBED = "probed"
 """Kernel calls that decided membership."""
 SURE = "sure"
 """Pairs taken from a range that serves all kinds of rows at once; with templates further pairs are decided by comparing
-thresholds, without a kernel call and without being counted here."""
+thresholds, without a kernel call and without being counted here. In semi and anti modes rows that have such a pair."""
 LOOKUP_HITS = "lookup_hits"
 """Probes answered from the look-up table of `lazy_lookup`."""
 CORRELATIONS = "correlations"
@@ -53,7 +57,21 @@ PERIODS = "periods"
 WINDOW_TESTS = "window_tests"
 """Window join: windows that were tested on a single combination (the refinement; edges with a confidence)."""
 
-ADDED = (ROWS_IN, PROCESSED, REJECTED, REPLAYED, LATE, MATCHED, UNMATCHED, PROBED, SURE, STORED, EVICTED, SWITCHED)
+ADDED = (
+    ROWS_IN,
+    PROCESSED,
+    REJECTED,
+    REPLAYED,
+    LATE,
+    MATCHED,
+    UNMATCHED,
+    PROBED,
+    SURE,
+    STORED,
+    EVICTED,
+    SWITCHED,
+    DOUBTFUL,
+)
 """Counts that every engine shows in its own channel."""
 
 

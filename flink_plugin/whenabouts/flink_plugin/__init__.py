@@ -8,29 +8,36 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from whenabouts.core.java import java_version
-from whenabouts.core.shipping import archive
+from whenabouts.core.hosting.java import java_version
+from whenabouts.core.hosting.schemas import reads_schemas
+from whenabouts.core.hosting.worker_archive import archive
 from whenabouts.flink_plugin.environment import check_environment, check_packages, flink_version
 
 if TYPE_CHECKING:
     from whenabouts.flink_plugin.api import counts, rejects, run, timing_join, window_join
     from whenabouts.flink_plugin.blocks import Blocks
     from whenabouts.flink_plugin.coalescing import coalesce, temporal_aggregate, temporal_join
+    from whenabouts.flink_plugin.collecting import collect
     from whenabouts.flink_plugin.file_source import read_files
     from whenabouts.flink_plugin.mini_cluster import local_environment
+    from whenabouts.flink_plugin.row_streams import rows_of
+    from whenabouts.flink_plugin.table_rows import table_of
 
 __all__ = [
     "Blocks",
     "archive",
     "check_environment",
     "coalesce",
+    "collect",
     "counts",
     "flink_version",
     "java_version",
     "local_environment",
     "read_files",
     "rejects",
+    "rows_of",
     "run",
+    "table_of",
     "temporal_aggregate",
     "temporal_join",
     "timing_join",
@@ -39,7 +46,15 @@ __all__ = [
 
 _HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join", "window_join"), "api")
 _HOMES |= dict.fromkeys(("coalesce", "temporal_aggregate", "temporal_join"), "coalescing")
+_HOMES |= {"collect": "collecting", "rows_of": "row_streams", "table_of": "table_rows"}
 _HOMES |= {"Blocks": "blocks", "read_files": "file_source", "local_environment": "mini_cluster"}
+
+
+def _read_schema(schema: Any) -> Any:
+    return import_module(f"{__name__}.schemas").arrow_schema_of(schema)
+
+
+reads_schemas("pyflink", _read_schema)
 
 
 def __getattr__(name: str) -> Any:
@@ -47,3 +62,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     check_packages()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,7 +1,8 @@
 """What a user calls: streams of blocks or rows in, such a stream out, with the job's own runtime mode.
 
-The way of a row: `row_streams` (rows to blocks) -> `blocks` (elements to packed rows, by bucket) -> `bucket_host`
-(the operator) -> here, where output, rejects and counts part.
+The way of a row: `row_streams` (rows to blocks) -> `blocks` (elements to packed rows, by bucket) -> `bucket_calls`
+(in process mode: calls in front of them) -> `bucket_host` (the operator) -> here, where output, rejects and
+counts part.
 """
 
 from __future__ import annotations
@@ -19,21 +20,27 @@ from pyflink.datastream import DataStream, RuntimeExecutionMode, StreamExecution
 from pyflink.java_gateway import get_gateway
 from pyflink.table import Table
 
-from whenabouts.core.decoded import Payloads, decoded
-from whenabouts.core.deduplication import Identifying, deduplicated
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
-from whenabouts.core.protocol import Query
-from whenabouts.core.query_options import takes_options_of
-from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
-from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
+from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting, require_lateness, require_one_zone
+from whenabouts.core.hosting.input_checks import check_hosting, check_inputs, check_query, check_streams
+from whenabouts.core.hosting.signatures import takes_options_of
+from whenabouts.core.runtime.option_checks import one_of, text
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.window_join.settings import TimesByStream, WindowJoinOptions
+from whenabouts.core.wrappers.deduplication import Identifying, deduplicated
+from whenabouts.core.wrappers.payload_decoding import Payloads, decoded
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, behind, named
+from whenabouts.flink_plugin.bucket_calls import with_calls
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.bucket_labels import groups_of, labels
 from whenabouts.flink_plugin.clock import delay_ms
+from whenabouts.flink_plugin.job_names import require_free
+from whenabouts.flink_plugin.retyping import zone_of
 from whenabouts.flink_plugin.row_packing import Latency, hops, require_latency, set_bundles, threads
-from whenabouts.flink_plugin.row_streams import as_given, blocks_of, environment_of
+from whenabouts.flink_plugin.row_streams import as_given, blocks_of, environment_of, stream_of
 from whenabouts.flink_plugin.wire import blob_type, by_bucket, packed_type, tagged_type
 
 BUCKETS = 8
@@ -52,6 +59,9 @@ WATERMARKS = ("lateness", "inputs")
 Form: TypeAlias = Blocks | Table | DataStream
 """What a query takes and gives."""
 
+_FORMS = (Blocks, Table, DataStream)
+_A_STREAM = "give a Table (tables.from_path(name)), a DataStream of named rows, or Blocks (read_files)"
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -63,23 +73,29 @@ class Result:
     buffer_ms: int | None
     """How long a network buffer behind it may wait; None: as long as in the rest of the job."""
 
+    @property
+    def title(self) -> str:
+        """The name and the query, for Flink's plans and screens."""
+        return titled(self.name, self.hosting.query)
+
     @cached_property
     def output(self) -> Blocks:
         """The output rows; the watermark goes on with them."""
-        return self._blocks(OUTPUT, self.hosting.operator().output_schema)
+        operator = self.hosting.operator()
+        return self._blocks(OUTPUT, operator.output_schema, self.title, operator.event_time)
 
     @cached_property
     def rejects(self) -> Blocks:
         """The rejected rows."""
-        return self._blocks(REJECTED, self.hosting.rejects_schema)
+        return self._blocks(REJECTED, self.hosting.rejects_schema, f"rejects of {self.title}")
 
     @cached_property
     def counts(self) -> DataStream:
         """The counts of `whenabouts.core.metrics`: JSON objects by name, one for each step, to be summed."""
         return self._tagged(COUNTS, bytes.decode, Types.STRING())
 
-    def _blocks(self, tag: int, schema: pa.Schema) -> Blocks:
-        return Blocks(self._tagged(tag, bytes, blob_type()), schema, ReadBlob(schema))
+    def _blocks(self, tag: int, schema: pa.Schema, title: str, event_time: str | None = None) -> Blocks:
+        return Blocks(self._tagged(tag, bytes, blob_type()), schema, ReadBlob(schema), event_time, title)
 
     def _tagged(self, tag: int, read: Callable[[bytes], Any], kind: TypeInformation) -> DataStream:
         """What there is of one tag. (PyFlink lets a side output that nobody reads into the main one.)"""
@@ -117,17 +133,19 @@ def timing_join(
 
     Whether it is a stream or a batch, `execution.runtime-mode` says (AUTOMATIC is taken for a stream). `how`
     (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows without a
-    partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see `whenabouts.core.join_modes`.
-    In every mode but plain inner `event_time` is the instant that settled the row: it lies behind the watermark and
-    is no time attribute.
+    partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see
+    `whenabouts.core.timing_join.modes`. In every mode but plain inner `event_time` is the instant that settled the row:
+    it is older than the watermark and is no time attribute.
 
-    `watermarks`: `lateness` follows the greatest `t_max` of each input by its lateness, as on every engine; `inputs`
-    keeps what the streams carry, which must then have event times (EngineError WA-3021 in the job where they have
-    not). A query that is restored may have another confidence, not less than the `min_confidence` that it was started
-    with. `buckets`: into how many parts the keys are split (8); it is the limit of parallelism, and fixed for the
-    life of a savepoint. `dedupe`: columns that identify a row, where sources deliver rows again
-    (`whenabouts.core.deduplication`). `payloads`: how rows are read that hold records as bytes, as those of Kafka do
-    (`whenabouts.core.payloads`). `name` begins the uid of every operator: two joins in a job need two.
+    `watermarks`: `lateness` follows the greatest `t_max` of each input by its lateness, as on every engine, and a
+    stream must say it (WA-2051); `inputs` keeps what the streams carry, which must then have event times (EngineError
+    WA-3021 in the job where they have not), and needs no `lateness` unless it has an `idle_after`. A query that is
+    restored may have another confidence, not less than the `min_confidence` that it was started with. `buckets`: into
+    how many parts the keys are split (8); it is the limit of parallelism, and fixed for the life of a savepoint.
+    `dedupe`: columns that identify a row, where sources deliver rows again (`whenabouts.core.wrappers.deduplication`).
+    `payloads`: how rows are read that hold records as bytes, as those of Kafka do
+    (`whenabouts.core.wrappers.payloads`). `name` begins the uid of every operator: each query of a job needs its own
+    (WA-2191).
 
     `max_latency`: how long a row may take through the query, by the clock on the wall. Rows wait for others in bundles
     for two fifths of it and in front of the join for one more at most; the rest is for Flink's exchanges and the work
@@ -170,6 +188,7 @@ def window_join(
     WA-2061 to WA-2065 for windows and predicates, WA-2091 to WA-2093 for conditions in SQL.
     """
     options.setdefault("time_slots", "auto")
+    check_streams(streams, _FORMS, _A_STREAM)
     query = WindowJoin.of(tuple(streams), time, **options)
     inputs = [streams[stream] for stream in query.inputs]
     query_ = decoded(deduplicated(query, dedupe), payloads)
@@ -187,9 +206,15 @@ def run(
     payloads: Payloads | None = None,
 ) -> Form:
     """The output of any query over one stream for each of its inputs, in the form of the first; as `timing_join`."""
+    check_query(query)
     query = decoded(query, payloads)
+    _check(query, inputs, buckets, watermarks, name)
+    env = environment_of(inputs[0])
+    if _is_streaming(env):
+        _check_lateness(query, watermarks)
+    require_free(env, name, [stream_of(source) for source in inputs if not isinstance(source, Table)])
     result = hosted(query, inputs, buckets=buckets, watermarks=watermarks, name=name, max_latency=max_latency)
-    output = as_given(result.output, inputs[0], result.hosting.operator().event_time)
+    output = as_given(result.output, inputs[0])
     _results[output] = result
     return output
 
@@ -200,7 +225,7 @@ def rejects(result: Form) -> Form:
     They come from the same operator, in the form of `result`: nothing runs twice. Raises QueryError WA-2006 unless
     `result` is itself what a function of this package returned.
     """
-    return as_given(result_of(result).rejects, result, None)
+    return as_given(result_of(result).rejects, result)
 
 
 def counts(result: Form) -> DataStream:
@@ -228,7 +253,6 @@ def hosted(
     max_latency: Duration | None = None,
 ) -> Result:
     """The operator of a query in the job of its inputs; `run` before output and rejects part."""
-    _check(query, inputs, buckets, watermarks)
     env = environment_of(inputs[0])
     embedded, table_out = threads(env), isinstance(inputs[0], Table)
     gathered = not any(isinstance(source, Blocks) for source in inputs)
@@ -244,7 +268,9 @@ def hosted(
     streaming = _is_streaming(env)
     buckets = buckets or (BUCKETS if max_latency is None else LOW_LATENCY_BUCKETS)
     hosting = Hosting(query, tuple(source.schema for source in blocks), buckets, streaming)
-    hosting.operator()  # refuses here, in the client, what cannot work
+    operator = hosting.operator()  # refuses here, in the client, what cannot work
+    zones = {zone_of(source) for source in inputs if isinstance(source, Table)}
+    require_one_zone(query, operator, hosting.schemas, next(iter(zones - {None}), None))
     keys = labels(hosting.buckets, groups_of(env))
     sides = [
         _packed(source, hosting, place, keys, own_clock=watermarks == "lateness", name=name)
@@ -254,8 +280,15 @@ def hosted(
         sides = [side.set_buffer_timeout(latency.buffer_ms) for side in sides]
     rows = sides[0].union(*sides[1:]) if len(sides) > 1 else sides[0]
     function = BucketFunction(hosting, latency.operator_ms, gathers=gathered and max_latency is not None)
-    operator = by_bucket(rows).process(function, tagged_type()).name(name).uid(name)
-    return Result(operator, hosting, name, latency.buffer_ms)
+    keyed = with_calls(rows, keys, f"{name}-calls") if streaming and not embedded else by_bucket(rows)
+    stream = keyed.process(function, tagged_type()).name(name).uid(name)
+    stream = stream.set_description(titled(name, query))
+    return Result(stream, hosting, name, latency.buffer_ms)
+
+
+def titled(name: str, query: Query) -> str:
+    """The name of a query in its job, and what it is."""
+    return f"{name}: {query.described}"
 
 
 def _packed(
@@ -290,17 +323,18 @@ def _under_watermark(clocked: DataStream, lateness_us: int, label: str) -> DataS
     return named(DataStream(packed), f"{label}-packed", like=clocked)
 
 
-def _check(query: Query, inputs: Sequence[Form], buckets: int | None, watermarks: str) -> None:
-    if len(inputs) != len(query.inputs):
-        raise QueryError(
-            Code.BAD_OPTION,
-            f"the query has {len(query.inputs)} inputs ({', '.join(query.inputs)}), {len(inputs)} were given",
-            "give one stream for each",
-        )
-    if buckets is not None and buckets < 1:
-        raise QueryError(Code.BAD_OPTION, f"buckets is {buckets}", "give one or more")
-    if watermarks not in WATERMARKS:
-        raise QueryError(Code.BAD_OPTION, f"watermarks is {watermarks!r}", f"choose of {', '.join(WATERMARKS)}")
+def _check(query: Query, inputs: Sequence[Form], buckets: int | None, watermarks: str, name: str) -> None:
+    """Raise InputError WA-1062 for what is no input, QueryError WA-2006 for options out of range."""
+    check_inputs(query, inputs, _FORMS, _A_STREAM)
+    check_hosting(buckets)
+    one_of("watermarks", watermarks, WATERMARKS)
+    text("name", name)
+
+
+def _check_lateness(query: Query, watermarks: str) -> None:
+    """Watermarks that the inputs carry imply how late rows may come; idle inputs are recognised by `lateness`."""
+    if watermarks == "lateness" or query.idle_after_us is not None:
+        require_lateness(query)
 
 
 def _is_streaming(env: StreamExecutionEnvironment) -> bool:

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext
 
-from whenabouts.core.hosting import PRESENT, REJECTS, BlockPacker, Hosting, Packed
-from whenabouts.core.segments import decode
+from whenabouts.core.hosting.host import REJECTS, BlockPacker, Hosting, Packed
+from whenabouts.core.state.segment_codec import decode
+from whenabouts.core.times.time_units import ENOUGH
 from whenabouts.flink_plugin.clock import LEAST_MS
-from whenabouts.flink_plugin.own_thread import in_jvm, runner
+from whenabouts.flink_plugin.own_thread import runner
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
 from whenabouts.flink_plugin.wire import keyed
 from whenabouts.flink_plugin.worker_imports import import_numba
@@ -35,12 +36,15 @@ def behind(stream: DataStream, what: str, *, like: DataStream) -> DataStream:
 class Blocks:
     """A stream of elements that `read` turns into record batches of `schema`, in the worker.
 
-    An element may hold the rows themselves (Arrow bytes: `ReadBlob`) or name where they are (a file).
+    An element may hold the rows themselves (Arrow bytes: `ReadBlob`) or name where they are (a file). `event_time` is a
+    column that the stream's watermark does not pass, if there is one. `title` is what plans call the rows.
     """
 
     stream: DataStream
     schema: pa.Schema
     read: Read
+    event_time: str | None = None
+    title: str = "blocks"
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,10 @@ class PackFunction(ProcessFunction):
         import_numba()
         self._runner = runner()
         self._packer = self._runner.run(lambda: BlockPacker(self._hosting, self._input))
-        self._calls = self._hosting.streaming and not in_jvm()
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
+        self._packer.units.tell()
         self._runner.stop()
 
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
@@ -79,11 +83,6 @@ class PackFunction(ProcessFunction):
             yield from (keyed(row, self._labels) for row in batch)
 
     def _batches(self, value: Any) -> Iterator[list[Packed]]:
-        """The first element of a task comes with a call to every bucket, so that those that were restored set their
-        timers again, whether rows come to them or not. In a JVM a timer is set at once: none can be missing."""
-        if self._calls:
-            self._calls = False
-            yield self._packer.present()
         batches = self._read(value)
         while (packed := self._runner.run(lambda: self._pack(next(batches, None)))) is not None:
             yield packed
@@ -92,6 +91,7 @@ class PackFunction(ProcessFunction):
         if batch is None:
             return None
         block, refused = self._packer.read(batch)
+        self._packer.units.tell(ENOUGH)
         return [*refused, *self._packer.split([block])]
 
     def _check_event_time(self, timestamp_ms: int | None) -> None:
@@ -110,7 +110,7 @@ class ClockedPackFunction(PackFunction):
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         """Packed rows of one element, and their timestamps."""
         for batch in self._batches(value):
-            clock_us = max((row.clock_us for row in batch if row.kind not in (REJECTS, PRESENT)), default=None)
+            clock_us = max((row.clock_us for row in batch if row.kind != REJECTS), default=None)
             for row in batch[:-1]:
                 yield keyed(row, self._labels), LEAST_MS
             for row in batch[-1:]:

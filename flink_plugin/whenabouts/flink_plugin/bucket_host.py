@@ -18,13 +18,13 @@ from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.hosting import COUNTS, REJECTS, Arrived, Hosting, read_counts, tagged_rows
-from whenabouts.core.kernels import load_kernels
-from whenabouts.core.protocol import NO_WATERMARK, Demand, SegmentStore, Step
-from whenabouts.core.stores import DictStore
-from whenabouts.flink_plugin.clock import LAST_MS, Clock
+from whenabouts.core.hosting.host import COUNTS, REJECTS, BucketInput, Hosting, read_counts, tagged_rows
+from whenabouts.core.hosting.warm_up import load_kernels
+from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, SegmentStore, Step
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.flink_plugin.clock import LAST_MS, EngineWatermark
 from whenabouts.flink_plugin.counting import GroupCounts
-from whenabouts.flink_plugin.host_book import Book, Books
+from whenabouts.flink_plugin.host_book import BucketRecord, BucketRecords
 from whenabouts.flink_plugin.own_thread import runner
 from whenabouts.flink_plugin.segment_cache import SegmentCache
 from whenabouts.flink_plugin.worker_imports import import_numba
@@ -83,7 +83,7 @@ class BucketFunction(KeyedProcessFunction):
         binary = Types.PICKLED_BYTE_ARRAY  # holds our own bytes: the one type that works in thread mode too
         self._segments = runtime_context.get_map_state(MapStateDescriptor("segments", Types.STRING(), binary()))
         self._kept = runtime_context.get_list_state(ListStateDescriptor("rows", binary()))
-        self._books = Books(runtime_context.get_state(ValueStateDescriptor("book", binary())))
+        self._books = BucketRecords(runtime_context.get_state(ValueStateDescriptor("book", binary())))
         self._store = MapStateStore(self._segments)
         self._cache = SegmentCache()
         import_numba()
@@ -108,7 +108,7 @@ class BucketFunction(KeyedProcessFunction):
             return
         book = self._book_of(ctx)
         if self._hosting.streaming:
-            clock = Clock(ctx.timer_service().current_watermark()).at_least(book.watermark_ms)
+            clock = EngineWatermark(ctx.timer_service().current_watermark()).at_least(book.watermark_ms)
             if book.keeps and (clock.ms != book.watermark_ms or not self._gathers):
                 yield from self._gathered(book, ctx)
                 book = self._book_of(ctx)
@@ -124,18 +124,18 @@ class BucketFunction(KeyedProcessFunction):
         book = self._book_with_timers(ctx)
         if book is None:  # the end came with an earlier timer
             return
-        clock = Clock(ctx.timer_service().current_watermark())
+        clock = EngineWatermark(ctx.timer_service().current_watermark())
         if book.keeps:
             yield from self._gathered(book, ctx)
             book = self._book_of(ctx)
         if clock.ended:
             yield from self._end(clock, ctx)
         elif timestamp == book.flush_ms:
-            yield from self._stream_step([], clock, replace(book, flush_ms=None), ctx, Demand.FLUSH)
+            yield from self._stream_step([], clock, replace(book, flush_ms=None), ctx, FlushMode.FLUSH)
         elif timestamp == book.timer_ms:
             yield from self._stream_step([], clock, replace(book, timer_ms=None), ctx)
 
-    def _gather(self, packed: Blob, clock: Clock, book: Book, ctx: Any) -> None:
+    def _gather(self, packed: Blob, clock: EngineWatermark, book: BucketRecord, ctx: Any) -> None:
         """Keep rows for the step that a timer by the clock begins. Rows of one step have come under one watermark: what
         is late is late whether it waits or not."""
         self._keep(packed)
@@ -146,13 +146,13 @@ class BucketFunction(KeyedProcessFunction):
         book = replace(book, watermark_ms=clock.ms, flush_ms=flush_ms, keeps=True)
         self._books.put(ctx.get_current_key(), book)
 
-    def _gathered(self, book: Book, ctx: Any) -> Out:
+    def _gathered(self, book: BucketRecord, ctx: Any) -> Out:
         """The step of what was gathered, under the watermark of its coming."""
         timers = ctx.timer_service()
         began_ms = timers.current_processing_time()
         timers.delete_processing_time_timer(book.flush_ms)
-        clock, book = Clock(book.watermark_ms), replace(book, flush_ms=None, keeps=False)
-        yield from self._stream_step(self._take_kept(), clock, book, ctx, Demand.FLUSH)
+        clock, book = EngineWatermark(book.watermark_ms), replace(book, flush_ms=None, keeps=False)
+        yield from self._stream_step(self._take_kept(), clock, book, ctx, FlushMode.FLUSH)
         self._step_ms = timers.current_processing_time() - began_ms
 
     def _keep(self, packed: Blob) -> None:
@@ -166,7 +166,12 @@ class BucketFunction(KeyedProcessFunction):
         return sorted(kept, key=itemgetter(0))
 
     def _stream_step(
-        self, packed: list[Blob], clock: Clock, book: Book, ctx: Any, demand: Demand = Demand.NOTHING
+        self,
+        packed: list[Blob],
+        clock: EngineWatermark,
+        book: BucketRecord,
+        ctx: Any,
+        demand: FlushMode = FlushMode.NOTHING,
     ) -> Out:
         clock, bucket = clock.at_least(book.watermark_ms), ctx.get_current_key()
         wanted, tagged = self._step(self._store, self._cache, bucket, packed, clock.us, demand)
@@ -174,14 +179,14 @@ class BucketFunction(KeyedProcessFunction):
         self._books.put(bucket, self._with_timers(book, clock.timer_ms(wanted.timer_us), wanted.rows_waiting, ctx))
         yield from self._counted(tagged, bucket)
 
-    def _end(self, clock: Clock, ctx: Any) -> Out:
+    def _end(self, clock: EngineWatermark, ctx: Any) -> Out:
         """Everything that is still to come from this bucket; nothing of it stays."""
         bucket = ctx.get_current_key()
         if self._hosting.streaming:
-            _, tagged = self._step(self._store, self._cache, bucket, [], clock.us, Demand.END)
+            _, tagged = self._step(self._store, self._cache, bucket, [], clock.us, FlushMode.END)
         else:
             rows = self._take_kept()
-            _, tagged = self._step(DictStore(), SegmentCache(), bucket, rows, NO_WATERMARK, Demand.END)
+            _, tagged = self._step(DictStore(), SegmentCache(), bucket, rows, NO_WATERMARK, FlushMode.END)
         self._segments.clear()
         self._cache.forget(bucket)
         self._books.forget(bucket)
@@ -200,7 +205,7 @@ class BucketFunction(KeyedProcessFunction):
         bucket: int,
         packed: list[Blob],
         watermark_us: int,
-        demand: Demand,
+        demand: FlushMode,
     ) -> tuple[Wanted, list[TaggedBlob]]:
         """One step of the operator: what it wants, and what it gave.
 
@@ -214,22 +219,22 @@ class BucketFunction(KeyedProcessFunction):
 
         return self._runner.step(work, store, cache, bucket)
 
-    def _arrived(self, packed: list[Blob]) -> Arrived:
-        arrived = Arrived()
+    def _arrived(self, packed: list[Blob]) -> BucketInput:
+        arrived = BucketInput()
         arrived.take(self._operator, packed)
         return arrived
 
-    def _tagged(self, step: Step, arrived: Arrived) -> list[TaggedBlob]:
+    def _tagged(self, step: Step, arrived: BucketInput) -> list[TaggedBlob]:
         return [(row.tag, row.blob) for row in tagged_rows(step, arrived, self._operator, self._inputs)]
 
-    def _book_of(self, ctx: Any) -> Book:
+    def _book_of(self, ctx: Any) -> BucketRecord:
         """What the host itself remembers of the bucket. A new one gets a timer for the end of the input.
 
         Raises EngineError WA-3003 for state that was written for another number of buckets.
         """
         book = self._book_with_timers(ctx)
         if book is None:
-            book = Book(self._hosting.buckets)
+            book = BucketRecord(self._hosting.buckets)
             ctx.timer_service().register_event_time_timer(LAST_MS)
             self._books.put(ctx.get_current_key(), book)
         elif book.buckets != self._hosting.buckets:
@@ -240,7 +245,7 @@ class BucketFunction(KeyedProcessFunction):
             )
         return book
 
-    def _book_with_timers(self, ctx: Any) -> Book | None:
+    def _book_with_timers(self, ctx: Any) -> BucketRecord | None:
         """The bucket's book, if it has one. When it comes from a checkpoint, its timers are set again: in process mode
         those of a bundle that a checkpoint ended are not in that checkpoint, though all else that it did is."""
         bucket, timers = ctx.get_current_key(), ctx.timer_service()
@@ -254,7 +259,7 @@ class BucketFunction(KeyedProcessFunction):
                 timers.register_processing_time_timer(book.flush_ms)
         return book
 
-    def _with_timers(self, book: Book, timer_ms: int | None, waiting: int, ctx: Any) -> Book:
+    def _with_timers(self, book: BucketRecord, timer_ms: int | None, waiting: int, ctx: Any) -> BucketRecord:
         """Sets one event-time timer for the bucket besides the last, and one by the clock while rows wait.
 
         A timer that has fired is gone from the book already. What waits is worked on at the latest when the timer by

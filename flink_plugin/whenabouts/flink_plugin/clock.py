@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whenabouts.core.protocol import END_OF_TIME, NO_WATERMARK
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK
 
 LEAST_MS = -(2**63)
 """Flink's watermark before there is one, and the timestamp of an element that has none."""
@@ -17,22 +17,22 @@ LAST_MS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class EngineWatermark:
     """The watermark in force.
 
-    >>> Clock(4).us, Clock(LAST_MS).ended
+    >>> EngineWatermark(4).us, EngineWatermark(LAST_MS).ended
     (5000, True)
     """
 
     ms: int
 
-    def at_least(self, ms: int) -> Clock:
+    def at_least(self, ms: int) -> EngineWatermark:
         """This one, or an earlier watermark that was greater: Flink forgets its own when it restores a job.
 
-        >>> Clock(LEAST_MS).at_least(4).us
+        >>> EngineWatermark(LEAST_MS).at_least(4).us
         5000
         """
-        return Clock(max(self.ms, ms))
+        return EngineWatermark(max(self.ms, ms))
 
     @property
     def ended(self) -> bool:
@@ -49,7 +49,7 @@ class Clock:
     def timer_ms(self, timer_us: int | None) -> int | None:
         """The Flink timer that fires with the first watermark that is at least `timer_us`, and not before the next.
 
-        >>> Clock(4).timer_ms(9_001), Clock(4).timer_ms(2_000)
+        >>> EngineWatermark(4).timer_ms(9_001), EngineWatermark(4).timer_ms(2_000)
         (9, 5)
         """
         if timer_us is None:

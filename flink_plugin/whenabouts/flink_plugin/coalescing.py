@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from whenabouts.core.coalescing import Coalesce, CoalesceOptions
-from whenabouts.core.decoded import Payloads
+from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
 from whenabouts.core.durations import Duration
-from whenabouts.core.query_options import takes_options_of
-from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
-from whenabouts.core.temporal_join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.hosting.signatures import takes_options_of
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_queries.join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.wrappers.payload_decoding import Payloads
 from whenabouts.flink_plugin.api import Form, run
 
 

@@ -6,16 +6,18 @@ TIMESTAMP_LTZ is an instant and reaches the query as timestamp[us, UTC]; TIMESTA
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyflink.common import Instant, Types
 from pyflink.common.typeinfo import ExternalTypeInfo, LocalTimeTypeInfo, RowTypeInfo, TypeInformation
-from pyflink.table import DataTypes
+from pyflink.datastream import DataStream
+from pyflink.table import DataTypes, Table
 from pyflink.table import types as table_types
-from pyflink.table.types import DataType
+from pyflink.table.types import DataType, _from_java_data_type
+from pyflink.util.exceptions import TableException
 
 from whenabouts.core.errors import Code, InputError
 
@@ -45,6 +47,8 @@ _PLAIN = (
     _Plain(pa.string(), DataTypes.STRING, Types.STRING),
     _Plain(pa.binary(), DataTypes.BYTES, lambda: Types.PRIMITIVE_ARRAY(Types.BYTE())),
     _Plain(pa.date32(), DataTypes.DATE, lambda: LocalTimeTypeInfo(_TIME.LOCAL_DATE)),
+    _Plain(pa.time32("s"), lambda: DataTypes.TIME(0), lambda: LocalTimeTypeInfo(_TIME.LOCAL_TIME)),
+    _Plain(pa.time32("ms"), lambda: DataTypes.TIME(3), lambda: LocalTimeTypeInfo(_TIME.LOCAL_TIME)),
     _Plain(_WALL_TIME, lambda: DataTypes.TIMESTAMP(6), lambda: LocalTimeTypeInfo(_TIME.LOCAL_DATE_TIME)),
     _Plain(_INSTANT, lambda: DataTypes.TIMESTAMP_LTZ(6), Types.INSTANT),
 )
@@ -59,13 +63,35 @@ _LIKE_PLAIN: dict[type[DataType], pa.DataType] = {
 }
 
 
-def arrow_schema_of_table(names: list[str], types: list[DataType]) -> pa.Schema:
+def arrow_schema_of_table(table: Table) -> pa.Schema:
     """The Arrow schema in which a Table's rows reach the operator. Raises InputError WA-1002 for a type it lacks."""
-    return pa.schema([pa.field(n, _arrow_type(n, t), t._nullable) for n, t in zip(names, types, strict=True)])
+    columns = table._j_table.getResolvedSchema().getColumns()
+    return arrow_schema_of_types({str(column.getName()): _data_type(column) for column in columns})
 
 
-def arrow_schema_of_rows(type_: TypeInformation) -> pa.Schema:
+def arrow_schema_of_types(types: Mapping[str, DataType]) -> pa.Schema:
+    """The same of columns with these types."""
+    return pa.schema([pa.field(name, _arrow_type(name, type_), type_._nullable) for name, type_ in types.items()])
+
+
+def _data_type(column: Any) -> DataType:
+    """The type of a Table's column; PyFlink has none for some of Flink's (VARIANT)."""
+    try:
+        return _from_java_data_type(column.getDataType())
+    except TypeError:
+        raise _lacking(str(column.getName()), str(column.getDataType())) from None
+
+
+def arrow_schema_of_rows(rows: DataStream) -> pa.Schema:
     """The Arrow schema of a DataStream of named rows. Raises InputError WA-1002 for what it lacks."""
+    try:
+        type_ = rows.get_type()
+    except (TypeError, TableException):
+        raise InputError(
+            Code.WRONG_TYPE,
+            f"PyFlink cannot say of what type the stream's elements are: {rows._j_data_stream.getType()}",
+            "give the Table that the stream was made of",
+        ) from None
     if isinstance(type_, ExternalTypeInfo):  # of a stream that was a Table
         type_ = type_._type_info
     if not isinstance(type_, RowTypeInfo):
@@ -76,6 +102,7 @@ def arrow_schema_of_rows(type_: TypeInformation) -> pa.Schema:
         )
     known = {str(plain.row()): plain.arrow for plain in _PLAIN} | {str(Types.SQL_TIMESTAMP()): _WALL_TIME}
     known[str(Types.SQL_DATE())] = pa.date32()
+    known.pop(str(LocalTimeTypeInfo(_TIME.LOCAL_TIME)))  # a Table of them would drop their microseconds
     fields = []
     for name, field in zip(type_.get_field_names(), type_.get_field_types(), strict=True):
         if str(field) not in known:
@@ -86,7 +113,7 @@ def arrow_schema_of_rows(type_: TypeInformation) -> pa.Schema:
 
 def table_type(field: pa.Field) -> DataType:
     """How a column of an output is called in SQL. Raises InputError WA-1002 for a type that it lacks."""
-    if pa.types.is_decimal(field.type):
+    if pa.types.is_decimal128(field.type):
         return DataTypes.DECIMAL(field.type.precision, field.type.scale)
     return _plain(field).table()
 
@@ -127,6 +154,7 @@ class ToJava:
             self._classes = {
                 dt.datetime: java_time,
                 dt.date: lambda value: day.parse(value.isoformat()),
+                dt.time: lambda value: findClass(time + "LocalTime").parse(value.isoformat()),
                 Decimal: lambda value: decimal(str(value)),
             }
 
@@ -158,6 +186,8 @@ def _plain(field: pa.Field) -> _Plain:
 def _arrow_type(name: str, type_: DataType) -> pa.DataType:
     if isinstance(type_, table_types.DecimalType):
         return pa.decimal128(type_.precision, type_.scale)
+    if isinstance(type_, table_types.TimeType):  # whatever its precision, Flink keeps milliseconds
+        return pa.time32("ms" if type_.precision else "s")
     if type(type_) in _LIKE_PLAIN:
         return _LIKE_PLAIN[type(type_)]
     for plain in _PLAIN:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from whenabouts.core import java
-from whenabouts.core.installed import installed_version, require_version
+from whenabouts.core.hosting import java
+from whenabouts.core.hosting.preflight import installed_version, require_version
 
 LEAST_FLINK = (2, 3)
 PYTHONS = ((3, 11), (3, 12))

@@ -6,22 +6,26 @@ has been given out is part of every checkpoint, so that a job that is restored g
 
 from __future__ import annotations
 
-import glob
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from pyarrow import fs
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.datastream.connectors import Source
 from pyflink.java_gateway import get_gateway
 
 from whenabouts.core.errors import Code, InputError
+from whenabouts.core.runtime.option_checks import refused, whole_number
 from whenabouts.flink_plugin.blocks import Blocks
+from whenabouts.flink_plugin.file_systems import LOCAL, File, listed
 
 ROWS_PER_BLOCK = 1 << 16
 """Rows that are read and packed together."""
@@ -34,21 +38,40 @@ def read_files(
     schema: pa.Schema | None = None,
     splits_per_checkpoint: int | None = None,
     name: str = "files",
+    filesystem: Any = None,
 ) -> Blocks:
     """The rows of files, in the order of the paths; a folder's or a glob's files in that of their names.
 
     Parquet (`.parquet`), Arrow IPC (`.arrow`, `.feather`) and CSV (`.csv`, `.csv.gz`) files, that all workers can read.
+    `paths`: in this machine, or URIs (`s3://bucket/folder/*.parquet`) of what pyarrow knows, or fsspec where that is
+    installed. `filesystem`: one of pyarrow's or fsspec's that all paths are on, as
+    `pyarrow.fs.S3FileSystem(region="eu-west-1")`; it goes to the workers with all that it holds, credentials too.
     `schema`: of all files, that of the first one if not given. `splits_per_checkpoint` holds a stream back to so many
     splits between two checkpoints; None reads as fast as the job goes. `name` is the source's uid. Raises InputError
-    WA-1008 where there is no file or a file of another kind. Cost here: the footer of every Parquet file.
+    WA-1008 where there is no file, a file of another kind, or one that cannot be read. Cost here: the footer of every
+    Parquet and Arrow file.
     """
-    files = [file for path in _listed(paths) for file in _expanded(path)]
-    if not files:
-        raise InputError(Code.UNREADABLE_FILE, f"there is no file at {paths}", "give files, folders or globs")
-    splits = [split for file in files for split in _splits(file)]
+    if not isinstance(env, StreamExecutionEnvironment):
+        raise refused("env", env, "give a StreamExecutionEnvironment, as local_environment() makes one")
+    check_paths(paths)
+    if splits_per_checkpoint is not None:
+        whole_number("splits_per_checkpoint", splits_per_checkpoint)
+    files = listed(paths, filesystem)
+    systems: list[fs.FileSystem] = []
+    for file in files:
+        if file.system not in systems:
+            systems.append(file.system)
+    splits = [split for file in files for split in _splits(file, systems.index(file.system))]
     numbers = split_stream(env, splits, splits_per_checkpoint=splits_per_checkpoint, name=name)
     schema = _schema(files[0]) if schema is None else schema
-    return Blocks(numbers, schema, ReadSplit(schema))
+    return Blocks(numbers, schema, ReadSplit(schema, tuple(systems)))
+
+
+def check_paths(paths: Any) -> None:
+    """Raise QueryError WA-2006 for what is neither a path nor a list of paths."""
+    listed = (paths,) if isinstance(paths, str | Path) else paths
+    if not isinstance(listed, Sequence) or not all(isinstance(path, str | Path) for path in listed):
+        raise refused("paths", paths, "give a path, or a list of paths")
 
 
 def split_stream(
@@ -70,34 +93,41 @@ def split_stream(
 
 @dataclass(frozen=True)
 class ReadSplit:
-    """Reads a split's rows, in blocks of bounded size."""
+    """Reads a split's rows, in blocks of bounded size. A split says by number which of the file systems it is on."""
 
     schema: pa.Schema
+    systems: tuple[fs.FileSystem, ...] = (LOCAL,)
 
     def __call__(self, split: str) -> Iterator[pa.RecordBatch]:
         """Record batches of the schema. Raises InputError WA-1008 for a file that cannot be read."""
         described = json.loads(split)
-        path, group = described["path"], described["group"]
-        try:
-            yield from _conformed(_batches(path, group), self.schema)
-        except (OSError, pa.ArrowInvalid, KeyError) as error:
-            raise InputError(
-                Code.UNREADABLE_FILE, f"{path} cannot be read: {error}", "mend or leave out the file"
-            ) from error
+        file = File(self.systems[described["system"]], described["path"])
+        with _readable(file):
+            yield from _conformed(_batches(file, described["group"], self.schema), self.schema)
 
 
-def _batches(path: str, group: int | None) -> Iterator[pa.RecordBatch]:
-    if path.endswith(".parquet"):
-        with pq.ParquetFile(path) as file:
+@contextmanager
+def _readable(file: File) -> Iterator[None]:
+    """Has whatever pyarrow or a file system raises about a file say which one it is."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, KeyError) as error:
+        hint = "mend or leave out the file"
+        raise InputError(Code.UNREADABLE_FILE, f"{file.path} cannot be read: {error}", hint) from error
+
+
+def _batches(file: File, group: int | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if file.path.endswith(".parquet"):
+        with _parquet(file) as parquet:
             groups = [] if group is None else [group]
-            yield from file.iter_batches(batch_size=ROWS_PER_BLOCK, row_groups=groups)
-    elif path.endswith((".arrow", ".feather")):
-        with pa.memory_map(path) as file:
-            reader = pa.ipc.open_file(file)
+            yield from parquet.iter_batches(batch_size=ROWS_PER_BLOCK, row_groups=groups)
+    elif file.path.endswith((".arrow", ".feather")):
+        with _arrow(file) as reader:
             if group is not None:
                 yield reader.get_batch(group)
     else:
-        with pa.csv.open_csv(path) as reader:
+        columns = pa.csv.ConvertOptions(column_types=schema, include_columns=schema.names)
+        with _csv(file, columns) as reader:
             yield from reader
 
 
@@ -109,39 +139,44 @@ def _conformed(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
             yield rows.slice(start, ROWS_PER_BLOCK)
 
 
-def _splits(file: str) -> list[str]:
+def _splits(file: File, system: int = 0) -> list[str]:
     groups: Sequence[int | None] = [None]
-    if file.endswith(".parquet"):
-        groups = range(pq.read_metadata(file).num_row_groups)
-    elif file.endswith((".arrow", ".feather")):
-        with pa.memory_map(file) as opened:
-            groups = range(pa.ipc.open_file(opened).num_record_batches)
-    return [json.dumps({"path": file, "group": group}) for group in groups]
+    with _readable(file):
+        if file.path.endswith(".parquet"):
+            with _parquet(file) as parquet:
+                groups = range(parquet.num_row_groups)
+        elif file.path.endswith((".arrow", ".feather")):
+            with _arrow(file) as reader:
+                groups = range(reader.num_record_batches)
+    return [json.dumps({"path": file.path, "group": group, "system": system}) for group in groups]
 
 
-def _schema(file: str) -> pa.Schema:
-    if file.endswith(".parquet"):
-        return pq.read_schema(file)
-    if file.endswith((".arrow", ".feather")):
-        with pa.memory_map(file) as opened:
-            return pa.ipc.open_file(opened).schema
-    with pa.csv.open_csv(file) as reader:
-        return reader.schema
+def _schema(file: File) -> pa.Schema:
+    with _readable(file):
+        if file.path.endswith(".parquet"):
+            with _parquet(file) as parquet:
+                return parquet.schema_arrow
+        if file.path.endswith((".arrow", ".feather")):
+            with _arrow(file) as reader:
+                return reader.schema
+        with _csv(file, None) as reader:
+            return reader.schema
 
 
-_KINDS = (".parquet", ".arrow", ".feather", ".csv", ".csv.gz")
+@contextmanager
+def _parquet(file: File) -> Iterator[pq.ParquetFile]:
+    with file.system.open_input_file(file.path) as opened, pq.ParquetFile(opened) as parquet:
+        yield parquet
 
 
-def _listed(paths: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+@contextmanager
+def _arrow(file: File) -> Iterator[pa.ipc.RecordBatchFileReader]:
+    local = isinstance(file.system, fs.LocalFileSystem)
+    with pa.memory_map(file.path) if local else file.system.open_input_file(file.path) as opened:
+        yield pa.ipc.open_file(opened)
 
 
-def _expanded(path: str) -> list[str]:
-    if Path(path).is_dir():
-        found = sorted(str(file) for file in Path(path).iterdir() if file.name.endswith(_KINDS))
-    else:
-        found = [path] if Path(path).exists() else sorted(glob.glob(path))
-    for file in found:
-        if not file.endswith(_KINDS):
-            raise InputError(Code.UNREADABLE_FILE, f"{file} is of no kind that is read", f"give {', '.join(_KINDS)}")
-    return [str(Path(file).absolute()) for file in found]
+@contextmanager
+def _csv(file: File, columns: pa.csv.ConvertOptions | None) -> Iterator[pa.csv.CSVStreamingReader]:
+    with file.system.open_input_stream(file.path) as opened, pa.csv.open_csv(opened, convert_options=columns) as reader:
+        yield reader

@@ -20,12 +20,12 @@ from pyflink.common import Encoder, Types
 from pyflink.datastream import DataStream, MapFunction, StreamExecutionEnvironment
 from pyflink.datastream.connectors.file_system import FileSink, RollingPolicy
 
-from whenabouts.core.events import rejects_schema
 from whenabouts.core.harness import Capabilities, Variant
-from whenabouts.core.hosting import OUTPUT, REJECTED, Hosting, read_counts
+from whenabouts.core.hosting.host import OUTPUT, REJECTED, Hosting, read_counts
 from whenabouts.core.local import Outcome
-from whenabouts.core.protocol import Query
-from whenabouts.core.segments import decode
+from whenabouts.core.runtime.event_reader import rejects_schema
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.state.segment_codec import decode
 from whenabouts.flink_plugin.api import hosted
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_source import split_stream

@@ -10,7 +10,7 @@ from whenabouts.flink_plugin.clock import LEAST_MS
 
 
 @dataclass(frozen=True)
-class Book:
+class BucketRecord:
     """One bucket's. In Flink's state it is JSON.
 
     `buckets`: the number of buckets that its state was written for. `watermark_ms`: the greatest watermark that it has
@@ -25,24 +25,24 @@ class Book:
     keeps: bool = False
 
 
-class Books:
+class BucketRecords:
     """The books of the buckets of one subtask, over a ValueState of Flink's; each is read once, as segments are."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
-        self._known: dict[int, Book] = {}
+        self._known: dict[int, BucketRecord] = {}
 
     def knows(self, bucket: int) -> bool:
         """Whether the bucket's book was read or written since the job began or was restored."""
         return bucket in self._known
 
-    def get(self, bucket: int) -> Book | None:
+    def get(self, bucket: int) -> BucketRecord | None:
         """The bucket's book, None if it has none yet. `bucket` is the key that Flink is at."""
         if bucket not in self._known and (data := self._state.value()) is not None:
-            self._known[bucket] = Book(**json.loads(data))
+            self._known[bucket] = BucketRecord(**json.loads(data))
         return self._known.get(bucket)
 
-    def put(self, bucket: int, book: Book) -> None:
+    def put(self, bucket: int, book: BucketRecord) -> None:
         """Keep the bucket's book; it is written only if it is another one."""
         if book != self._known.get(bucket):
             self._state.update(json.dumps(vars(book)).encode())

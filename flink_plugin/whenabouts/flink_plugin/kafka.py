@@ -13,11 +13,12 @@ sees each row once, a checkpoint later.
 
 from __future__ import annotations
 
+from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table, TableDescriptor
 from pyflink.table.expressions import col, lit
 
-from whenabouts.core.brokers import require_broker
 from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.hosting.brokers import require_broker
 from whenabouts.flink_plugin.clock import delay_ms
 
 COMMIT_WITHIN_MS = 900_000
@@ -73,8 +74,6 @@ def topic_sink(rows: Table, brokers: str, topic: str, *, key: tuple[str, ...] = 
     tells writers apart by `sink.transactional-id-prefix`, the topic's name unless `options` say otherwise: jobs that
     write to one topic need one each. Times are written with microseconds, bytes as base64.
     """
-    described = rows.get_resolved_schema()
-    schema = Schema.new_builder().from_fields(described.get_column_names(), described.get_column_data_types()).build()
     chosen = {
         "properties.bootstrap.servers": brokers,
         "topic": topic,
@@ -86,7 +85,17 @@ def topic_sink(rows: Table, brokers: str, topic: str, *, key: tuple[str, ...] = 
     }
     if key:
         chosen |= {"key.format": "json", "key.fields": ";".join(key), "key.json.timestamp-format.standard": "ISO-8601"}
-    descriptor = TableDescriptor.for_connector("kafka").schema(schema)
+    descriptor = TableDescriptor.for_connector("kafka").schema(_columns_of(rows))
     for name, value in (chosen | options).items():
         descriptor = descriptor.option(name, value)
     return descriptor.build()
+
+
+def _columns_of(rows: Table) -> Schema:
+    """A Table's columns, none a time attribute. (Of every TIMESTAMP, PyFlink's own types say milliseconds.)"""
+    types = get_gateway().jvm.org.apache.flink.table.types
+    row = rows._j_table.getResolvedSchema().toPhysicalRowDataType().getLogicalType()
+    plain = types.logical.utils.LogicalTypeUtils.removeTimeAttributes(row)
+    schema = Schema.new_builder()
+    schema._j_builder.fromRowDataType(types.utils.TypeConversions.fromLogicalToDataType(plain))
+    return schema.build()

@@ -9,8 +9,10 @@ from pathlib import Path
 from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
 
-import whenabouts
+from whenabouts.core.hosting.worker_archive import parts
+from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.flink_plugin.environment import check_environment
+from whenabouts.flink_plugin.worker_ends import let_workers_end
 
 THREAD, PROCESS = "thread", "process"
 """Where Python runs: inside the JVM (`thread`), or beside it (`process`)."""
@@ -25,11 +27,14 @@ def local_environment(
     (`execution__checkpointing__interval="1 s"`). Raises EngineError WA-3001 or WA-3002 for what is missing. Cost: the
     first one starts a JVM; each job starts its own small cluster in it, about a second.
     """
+    whole_number("parallelism", parallelism)
     check_environment()
     options = configuration(parallelism, streaming=streaming, mode=mode)
     for name, value in conf.items():
         options.set_string(name.replace("__", ".").replace("_", "-"), str(value))
-    return StreamExecutionEnvironment.get_execution_environment(options)
+    env = StreamExecutionEnvironment.get_execution_environment(options)
+    let_workers_end()
+    return env
 
 
 def configuration(parallelism: int, *, streaming: bool, mode: str) -> Configuration:
@@ -50,6 +55,9 @@ def configuration(parallelism: int, *, streaming: bool, mode: str) -> Configurat
 
 
 def import_roots() -> list[str]:
-    """Where workers find what this process found, installed or not."""
-    ours = [str(Path(folder).parent) for folder in whenabouts.__path__]
-    return list(dict.fromkeys([*ours, *(path for path in sys.path if Path(path).is_dir())]))
+    """Where workers find what this process found, installed (in whatever way) or not.
+
+    Python inside a JVM runs no hooks of editable installs: it needs the folders.
+    """
+    ours = [str(part.parents[1]) for part in parts()]
+    return list(dict.fromkeys([*ours, *(os.path.abspath(path) for path in sys.path if Path(path).is_dir())]))

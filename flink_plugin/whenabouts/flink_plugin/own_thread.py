@@ -16,7 +16,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from whenabouts.core.protocol import SegmentStore
+from whenabouts.core.runtime.protocol import SegmentStore
 from whenabouts.flink_plugin.segment_cache import CachedStore, Segment, SegmentCache
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Here:
 class OwnThread:
     """One thread, one piece of work at a time. A hand-over costs some tens of microseconds.
 
-    >>> from whenabouts.core.stores import DictStore
+    >>> from whenabouts.core.state.memory_store import DictStore
     >>> store, thread = DictStore(), OwnThread()
     >>> def step(segments):
     ...     segments.put(0, 1, b"new")

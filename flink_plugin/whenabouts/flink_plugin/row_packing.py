@@ -86,12 +86,11 @@ def threads(env: StreamExecutionEnvironment) -> bool:
 
 
 def set_bundles(env: StreamExecutionEnvironment, tables: Iterable[StreamTableEnvironment], wait_ms: int) -> None:
-    """Have the job gather rows so long, or shorter if another query of the job asked for that.
+    """Have the job gather rows so long, or shorter if it, or another query of it, asked for that.
 
     A Table's environment hands its own options to the job's when it translates: both get them.
     """
-    if _option(env, _SIZE, "") == str(ROWS):
-        wait_ms = min(wait_ms, int(_option(env, _TIME, "1000")))
+    wait_ms = min(wait_ms, int(_option(env, _TIME, "1000")))
     options, batch = Configuration(), _option(env, _BATCH, str(ROWS))
     for name, value in ((_SIZE, str(ROWS)), (_TIME, str(wait_ms)), (_BATCH, batch)):
         options.set_string(name, value)
@@ -110,6 +109,10 @@ def require_latency(env: StreamExecutionEnvironment, latency: Latency) -> None:
             f"max_latency leaves {latency.bundle_ms} ms for a bundle, and those of this job wait for {time_ms} ms",
             f"set {_SIZE} to 1, as local_environment does, or python.execution-mode to thread",
         )
+    if latency.operator_ms is not None:  # for what may follow: a Table of these blocks has bundles
+        options = Configuration()
+        options.set_string(_TIME, str(min(latency.bundle_ms, time_ms)))
+        env.configure(options)
 
 
 def _option(env: StreamExecutionEnvironment, name: str, default: str) -> str:

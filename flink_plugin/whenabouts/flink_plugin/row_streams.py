@@ -7,21 +7,26 @@ taken for a Table first, which no Python sees.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyflink.common import Row
 from pyflink.datastream import DataStream, FlatMapFunction, ProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
-from pyflink.table.expressions import col, rand
+from pyflink.table.expression import Expression
+from pyflink.table.expressions import col, null_of, rand
+from pyflink.table.types import DataType, LocalZonedTimestampType, TimestampType, VarBinaryType
 from pyflink.table.udf import udf
 
-from whenabouts.core.segments import decode, encode
-from whenabouts.flink_plugin.blocks import Blocks, behind, named
+from whenabouts.core.runtime.event_reader import digits_cut, warn_of_digits
+from whenabouts.core.state.segment_codec import decode, encode
+from whenabouts.flink_plugin.blocks import Blocks, Read, behind, named
+from whenabouts.flink_plugin.changelogs import of_rows_only, require_rows_only
 from whenabouts.flink_plugin.clock import LEAST_MS
 from whenabouts.flink_plugin.column_types import (
     ToJava,
@@ -34,54 +39,68 @@ from whenabouts.flink_plugin.own_thread import in_jvm, runner
 from whenabouts.flink_plugin.retyping import retyped, skips_hours, without_zone
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
 from whenabouts.flink_plugin.table_rows import EVENT_TIME, table_of
+from whenabouts.flink_plugin.worker_ends import let_workers_end
 
 BLOCK, ROWTIME, CLOCK = "block", "_wa_rowtime", "_wa_clock"
 
 _rows: WeakKeyDictionary[Blocks, DataStream] = WeakKeyDictionary()
-_tables: WeakKeyDictionary[Blocks, Table] = WeakKeyDictionary()
+_blocks: WeakKeyDictionary[Table | DataStream, Blocks] = WeakKeyDictionary()
 
 
 def blocks_of(source: Blocks | Table | DataStream, name: str, *, event_time: bool = False) -> Blocks:
     """Any input as a stream of blocks; `name` begins the names of its operators.
 
     `event_time`: rows must have one of their own, and it is kept. Raises InputError WA-1002 for columns that have no
-    type in Arrow, EngineError WA-3021 for a Table without event time where that is wanted.
+    type in Arrow or a Table of changes (WA-1065), EngineError WA-3021 for a Table without event time where that is
+    wanted.
     """
     if isinstance(source, Blocks):
         return source
     if isinstance(source, DataStream):
-        schema = arrow_schema_of_rows(source.get_type())
+        schema = arrow_schema_of_rows(source)
+        require_rows_only(source, name)
         return _packed(_table_of_rows(source, schema, name, event_time=event_time), schema)
-    described = source.get_resolved_schema()
     if event_time and not _time_attributes(source):
         raise no_event_time(name, "give it a time attribute: a column with WATERMARK FOR")
-    schema = arrow_schema_of_table(described.get_column_names(), described.get_column_data_types())
-    return _packed(source, schema)
+    with of_rows_only(name):
+        return _packed(source, arrow_schema_of_table(source))
 
 
 def environment_of(source: Blocks | Table | DataStream) -> StreamExecutionEnvironment:
-    """The job that an input is in."""
+    """The job that an input is in, whose workers may then end in this process."""
+    let_workers_end()
     if isinstance(source, Table):
         return StreamExecutionEnvironment(source._t_env._j_tenv.execEnv())
-    stream = source.stream if isinstance(source, Blocks) else source
-    return stream.get_execution_environment()
+    return stream_of(source).get_execution_environment()
 
 
-def as_given(blocks: Blocks, like: Blocks | Table | DataStream, event_time: str | None) -> Blocks | Table | DataStream:
-    """A stream of blocks in the form of an input; asked for again, the same Table or stream."""
+def stream_of(source: Blocks | DataStream) -> DataStream:
+    """The stream of an input that is one."""
+    return source.stream if isinstance(source, Blocks) else source
+
+
+def as_given(blocks: Blocks, like: Blocks | Table | DataStream) -> Blocks | Table | DataStream:
+    """A stream of blocks in the form of an input."""
     if isinstance(like, Blocks):
         return blocks
-    if not isinstance(like, Table):
-        return rows_of(blocks)
-    if blocks not in _tables:
-        _tables[blocks] = table_of(blocks, like._t_env, event_time)
-    return _tables[blocks]
+    form = table_of(blocks, like._t_env) if isinstance(like, Table) else rows_of(blocks)
+    _blocks[form] = blocks
+    return form
+
+
+def blocks_behind(form: Table | DataStream) -> Blocks | None:
+    """The blocks of which `as_given` made a Table or a stream, if it did."""
+    return _blocks.get(form)
 
 
 def rows_of(blocks: Blocks) -> DataStream:
-    """Named rows, one element each; asked for again, the same stream."""
+    """Blocks as a DataStream of `Types.ROW_NAMED`, one element for each row; asked for again, the same stream.
+
+    Elements keep the event time of their block. Raises InputError WA-1002 for a column that Flink has no type for.
+    Cost: Python makes every row; `table_of` costs less where the next step is not Python of your own.
+    """
     if blocks not in _rows:
-        rows = blocks.stream.flat_map(_ToRows(blocks.schema), row_type(blocks.schema))
+        rows = blocks.stream.flat_map(_ToRows(blocks.schema.names, blocks.read), row_type(blocks.schema))
         _rows[blocks] = behind(rows, "rows", like=blocks.stream)
     return _rows[blocks]
 
@@ -112,10 +131,12 @@ def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, *, event_time
 
 def _packed(table: Table, schema: pa.Schema) -> Blocks:
     """The rows of a Table, whose first columns have the schema, packed as they come."""
+    types = {field.name: table_type(field) for field in schema}
     if any(map(_is_instant, schema.types)) and skips_hours(table):
-        table = _without_zones(table, schema)
+        table = _without_zones(table, types)
+        types = {name: without_zone(type_) for name, type_ in types.items()}
     masked = [field.name for field in schema if field.nullable and _pandas_blurs_nulls(field.type)]
-    columns = [col(name).if_null(0) if name in masked else col(name) for name in schema.names]
+    columns = [_argument(name, type_, masked=name in masked) for name, type_ in types.items()]
     pack = udf(_PackColumns(schema, tuple(masked)), result_type=DataTypes.BYTES(), func_type="pandas")
     clock = [col(name) for name in _time_attributes(table)]
     arguments = [rand(), *columns, *(col(name).is_null for name in masked)]
@@ -124,10 +145,22 @@ def _packed(table: Table, schema: pa.Schema) -> Blocks:
     return Blocks(stream, schema, ReadFirst(schema))
 
 
-def _without_zones(table: Table, schema: pa.Schema) -> Table:
+def _argument(name: str, type_: DataType, *, masked: bool) -> Expression:
+    """A column as an argument of a vectorised function.
+
+    Flink would hand a constant over by itself, a time by its milliseconds and bytes not at all: it must not see that
+    a column of these is constant.
+    """
+    if masked:
+        return col(name).if_null(0)
+    if isinstance(type_, TimestampType | LocalZonedTimestampType | VarBinaryType):
+        return (rand() >= 0).then(col(name), null_of(type_))
+    return col(name)
+
+
+def _without_zones(table: Table, types: Mapping[str, DataType]) -> Table:
     """The same rows, the instants among them as timestamps without zone, event time kept."""
-    types, clock = {field.name: table_type(field) for field in schema}, Schema.new_builder()
-    columns = [col(name).cast(type_).alias(name) for name, type_ in types.items()]
+    columns, clock = [col(name).cast(type_).alias(name) for name, type_ in types.items()], Schema.new_builder()
     types = {name: without_zone(type_) for name, type_ in types.items()}
     for attribute in _time_attributes(table)[:1]:  # becomes the timestamp of the stream's elements
         columns.append(col(attribute).alias(ROWTIME))
@@ -164,19 +197,31 @@ class _PackColumns:
 
     schema: pa.Schema
     masked: tuple[str, ...]
+    _told: set[str] = field(default_factory=set, init=False)
 
     def __call__(self, rows: Any, *columns: Any) -> Any:
         make, width = type(rows), len(self.schema)
         series = [c if isinstance(c, make) else make([c] * len(rows), dtype=object) for c in columns]
         nulls = dict(zip(self.masked, series[width:], strict=True))
         arrays = []
-        for values, field in zip(series[:width], self.schema, strict=True):
+        for values, column in zip(series[:width], self.schema, strict=True):
             if getattr(values.dtype, "tz", None) is not None:  # Flink took an instant's number for local time
                 values = values.dt.tz_localize(None)
-            mask = nulls[field.name].to_numpy(bool) if field.name in nulls else None
-            arrays.append(pa.Array.from_pandas(values, mask=mask, type=field.type))
+            mask = nulls[column.name].to_numpy(bool) if column.name in nulls else None
+            if values.dtype == "datetime64[ns]" and pa.types.is_timestamp(column.type):  # of a TIMESTAMP(7) to (9)
+                arrays.append(self._cut(pa.Array.from_pandas(values, mask=mask), column))
+                continue
+            arrays.append(pa.Array.from_pandas(values, mask=mask, type=column.type))
         blob = encode(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
         return make([blob] + [None] * (len(rows) - 1), dtype=object)
+
+    def _cut(self, values: pa.Array, column: pa.Field) -> pa.Array:
+        """Nanoseconds as whole microseconds, with a warning (WA-1075) for the first batch that loses something."""
+        n = 0 if column.name in self._told else digits_cut(values)
+        if n:
+            warn_of_digits(n, f" of the first rows in {column.name!r} that have such")
+            self._told.add(column.name)
+        return pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us")).cast(column.type)
 
 
 class _HasEventTime(ProcessFunction):
@@ -193,10 +238,10 @@ class _HasEventTime(ProcessFunction):
 
 
 class _ToRows(FlatMapFunction):
-    """Blobs of a schema to rows."""
+    """Elements of a stream of blocks to rows."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, names: list[str], read: Read) -> None:
+        self._names, self._read = names, read
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
@@ -208,9 +253,14 @@ class _ToRows(FlatMapFunction):
         self._runner.stop()
 
     def flat_map(self, value: Any) -> Iterator[Row]:
-        """The rows of one blob."""
-        columns = self._runner.run(lambda: [c.to_pylist() for c in decode(bytes(value), self._schema).columns])
-        for row in zip(*columns, strict=True):
-            out = Row(*map(self._to_java, row))
-            out.set_field_names(self._schema.names)  # a Python function chained to this one sees this very row
-            yield out
+        """The rows of one element."""
+        batches = self._read(value)
+        while (columns := self._runner.run(lambda: _lists(next(batches, None)))) is not None:
+            for row in zip(*columns, strict=True):
+                out = Row(*map(self._to_java, row))
+                out.set_field_names(self._names)  # a Python function chained to this one sees this very row
+                yield out
+
+
+def _lists(batch: pa.RecordBatch | None) -> list[list[Any]] | None:
+    return None if batch is None else [column.to_pylist() for column in batch.columns]

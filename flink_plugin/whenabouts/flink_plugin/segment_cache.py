@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from whenabouts.core.protocol import SegmentStore
+from whenabouts.core.runtime.protocol import SegmentStore
 
 Segment = tuple[int, int]
 """Input and slot, as in `SegmentStore`."""

@@ -8,9 +8,11 @@ Flink's own, through which no query of the user's is optimised.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,12 +24,13 @@ from pyflink.table.expressions import call, col, lit
 from pyflink.table.types import DataType
 from pyflink.table.udf import udf
 
-from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.segments import decode
-from whenabouts.flink_plugin.blocks import Blocks, behind
+from whenabouts.core.errors import Code, EngineError, QueryError
+from whenabouts.core.state.segment_codec import decode, encode
+from whenabouts.flink_plugin.blocks import Blocks, Read, ReadBlob, behind
 from whenabouts.flink_plugin.column_types import table_type
 from whenabouts.flink_plugin.own_thread import runner
 from whenabouts.flink_plugin.retyping import retyped
+from whenabouts.flink_plugin.row_packing import WAIT_MS, set_bundles
 from whenabouts.flink_plugin.wire import blob_type
 
 BLOB, TIMES = "f0", "f1"
@@ -36,25 +39,53 @@ BLOB, TIMES = "f0", "f1"
 EVENT_TIME = DataTypes.TIMESTAMP_LTZ(3)
 """Of a time attribute, which has milliseconds."""
 
+LATER_DAYS = 730_485
+"""How much later than they are Flink is given times, which it then takes back: 2,000 years. Of times before 1970 it
+cannot read microseconds (`ArrowTimestampColumnVector` takes a remainder, which is then negative)."""
+
+LATER = pa.scalar(dt.timedelta(days=LATER_DAYS), pa.duration("us"))
+
 REPLICATE = "$REPLICATE_ROWS$1"
 """Flink's function that gives a row so many times; its planner makes EXCEPT ALL of it."""
 
 
-def table_of(blocks: Blocks, tables: StreamTableEnvironment, event_time: str | None = None) -> Table:
-    """A Table; the column `event_time` is its time attribute (in milliseconds, as Flink's are) under our watermark."""
-    spread = blocks.stream.flat_map(_Spread(blocks.schema), Types.TUPLE([blob_type(), Types.LONG()]))
+_tables: WeakKeyDictionary[Blocks, Table] = WeakKeyDictionary()
+
+
+def table_of(blocks: Blocks, tables: StreamTableEnvironment) -> Table:
+    """Blocks as a Table of their job, filled by columns; asked for again, the same Table.
+
+    Where the blocks have an `event_time`, it is the Table's time attribute (in milliseconds, as Flink's are), under
+    their watermark. What fills the rows has bundles: a quarter of a second, or less where the job, or `max_latency` of
+    its queries, has less. Raises InputError WA-1002 for a column that Flink has no type for, QueryError WA-2006 if
+    `tables` belongs to another job.
+    """
+    if blocks not in _tables:
+        _tables[blocks] = _table(blocks, tables)
+    return _tables[blocks]
+
+
+def _table(blocks: Blocks, tables: StreamTableEnvironment) -> Table:
+    env = blocks.stream.get_execution_environment()
+    if not tables._j_tenv.execEnv().equals(env._j_stream_execution_environment):
+        hint = "make them of one: StreamTableEnvironment.create(env)"
+        raise QueryError(Code.BAD_OPTION, "the blocks and the Table environment are of two jobs", hint)
+    types, clock = {field.name: table_type(field) for field in blocks.schema}, Schema.new_builder()
+    if blocks.event_time is not None:
+        types[blocks.event_time] = EVENT_TIME
+        clock = clock.watermark(blocks.event_time, "SOURCE_WATERMARK()")
+    set_bundles(env, [tables], WAIT_MS)
+    spread = blocks.stream.flat_map(_Spread(blocks.schema, blocks.read), Types.TUPLE([blob_type(), Types.LONG()]))
     rows = tables.from_data_stream(behind(spread, "spread", like=blocks.stream))
     rows = rows.join_lateral(call(REPLICATE, col(TIMES), lit(0)).alias("_wa_row"))
-    types, clock = {field.name: table_type(field) for field in blocks.schema}, Schema.new_builder()
-    if event_time is not None:
-        types[event_time] = EVENT_TIME
-        clock = clock.watermark(event_time, "SOURCE_WATERMARK()")
     columns = [_column(blocks.schema, place, type_).alias(name) for place, (name, type_) in enumerate(types.items())]
-    return retyped(rows.select(*columns), types, clock)
+    return retyped(rows.select(*columns), types, clock, title=blocks.title)
 
 
 def _column(schema: pa.Schema, place: int, type_: DataType) -> Expression:
     values = udf(_Values(schema, place, whole_ms=type_ == EVENT_TIME), result_type=type_, func_type="pandas")(col(BLOB))
+    if pa.types.is_timestamp(schema.field(place).type):
+        return values - lit(LATER_DAYS).days
     if pa.types.is_floating(schema.field(place).type):  # of floats, Flink takes a NaN for a null
         not_numbers = udf(_NotNumbers(schema, place), result_type=DataTypes.STRING(), func_type="pandas")
         values = not_numbers(col(BLOB)).cast(type_).if_null(values)
@@ -62,10 +93,10 @@ def _column(schema: pa.Schema, place: int, type_: DataType) -> Expression:
 
 
 class _Spread(FlatMapFunction):
-    """Blobs and how often to give them: each once, then an empty one for each row that it has more."""
+    """Rows as blobs and how often to give them: each once, then an empty one for each row that it has more."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: pa.Schema, read: Read) -> None:
+        self._schema, self._read = schema, read
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
@@ -76,12 +107,19 @@ class _Spread(FlatMapFunction):
         self._runner.stop()
 
     def flat_map(self, value: Any) -> Iterator[tuple[bytes, int]]:
-        """The elements of one blob."""
-        blob = bytes(value)
-        rows = self._runner.run(lambda: decode(blob, self._schema).num_rows)
-        if rows:
-            yield blob, 1
-            yield b"", rows - 1
+        """The blobs of one element."""
+        batches = self._read(value)
+        while (blob := self._runner.run(lambda: self._blob(value, next(batches, None)))) is not None:
+            data, rows = blob
+            if rows:
+                yield data, 1
+                yield b"", rows - 1
+
+    def _blob(self, value: Any, batch: pa.RecordBatch | None) -> tuple[bytes, int] | None:
+        if batch is None:
+            return None
+        data = bytes(value) if isinstance(self._read, ReadBlob) else encode(batch, self._schema)
+        return data, batch.num_rows
 
 
 @dataclass
@@ -126,7 +164,8 @@ def _series(values: pa.ChunkedArray, make: Any) -> Any:
     """Values as pandas keeps them without loss, save for a NaN, which is null to Flink."""
     type_ = values.type
     if pa.types.is_timestamp(type_):
-        values = values.cast(pa.timestamp("us"))  # of an instant, Flink takes the number
-    elif values.null_count and (pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
+        later = pc.add(values.cast(pa.timestamp("us")), LATER)  # of an instant, Flink takes the number
+        return later.to_pandas()
+    if values.null_count and (pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
         return make(values.to_pylist(), dtype=object)
     return values.to_pandas(date_as_object=True)

@@ -10,7 +10,7 @@ from pyflink.datastream import DataStream
 from pyflink.datastream.data_stream import KeyedStream
 from pyflink.java_gateway import get_gateway
 
-from whenabouts.core.hosting import Packed
+from whenabouts.core.hosting.host import Packed
 
 
 def blob_type() -> TypeInformation:
@@ -32,10 +32,18 @@ def keyed(packed: Packed, labels: Sequence[int]) -> Row:
     return Row(labels[packed.bucket], (packed.kind, packed.rows, packed.blob))
 
 
-def by_bucket(rows: DataStream) -> KeyedStream:
-    """A stream of `packed_type` as one that is keyed by bucket; its elements are (kind, rows, blob)."""
+def by_bucket(rows: DataStream, *, spread: bool = False) -> KeyedStream:
+    """A stream of `packed_type` as one that is keyed by bucket; its elements are (kind, rows, blob).
+
+    `spread`: they are already in the subtasks of their keys.
+    """
     jvm = get_gateway().jvm
-    by_key = rows._j_data_stream.keyBy(jvm.KeyByKeySelector(), Types.ROW([Types.INT()]).get_java_type_info())
+    selector, key = jvm.KeyByKeySelector(), Types.ROW([Types.INT()]).get_java_type_info()
+    if spread:
+        utils = jvm.org.apache.flink.streaming.api.datastream.DataStreamUtils
+        by_key = utils.reinterpretAsKeyedStream(rows._j_data_stream, selector, key)
+    else:
+        by_key = rows._j_data_stream.keyBy(selector, key)
     return KeyedStream(by_key, _packed_value(), rows)
 
 

@@ -1,8 +1,9 @@
 """Decides eager or lazy for many queries at once, and explains itself."""
 
-from whenabouts.core.atomic_costs import AtomicCosts, Table, Terms
-from whenabouts.core.choices import Load
-from whenabouts.core.scheme_cost import ExtentCost, SchemeCosts, Sizes, Statistics, Weights, scheme_costs
+from whenabouts.core.costs.choices import Load
+from whenabouts.core.costs.eager_lazy_cost import ExtentCost, SchemeCosts, Statistics, scheme_costs
+from whenabouts.core.costs.operation_costs import AtomicCosts, Table, Terms
+from whenabouts.core.costs.prices import Sizes, Weights
 from whenabouts.planner.adaptive import Adaptive
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.join_plans import JoinPlan

@@ -1,7 +1,8 @@
 """Plans that follow the stream: measured and made again in every bucket while the queries run, adopted where they win.
 
-What decides is a value that rides in the query (`whenabouts.core.adapting`): the queries as they were registered, the
-costs, the hysteresis. A bucket hands it what it counted; what it measured before stands in the bucket's state.
+What decides is a value that rides in the query (`whenabouts.core.shared_coalescing.scheme_policy`): the queries as they
+were registered, the costs, the hysteresis. A bucket hands it what it counted; what it measured before stands in the
+bucket's state.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
-from whenabouts.core.adapting import Decided, Stretch
+from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.scheme_cost import Statistics
+from whenabouts.core.shared_coalescing.scheme_policy import SchemeDecision, Stretch
 from whenabouts.planner.coalescing_plans import Given, Registered, plan_coalescing
 from whenabouts.planner.measured_statistics import blended, measured_statistics
 from whenabouts.planner.plans import Scheme
@@ -63,7 +64,7 @@ class Adaptive:
         plain = {name: replace(each, runs=None) for name, each in registered.items()}
         return cls(plain, given._replace(budget=budget, time_limit=None), hysteresis, weight, every_us)
 
-    def adapted(self, past: Stretch, schemes: Mapping[str, str], known: Mapping[str, Any]) -> Decided:
+    def adapted(self, past: Stretch, schemes: Mapping[str, str], known: Mapping[str, Any]) -> SchemeDecision:
         """The schemes from now on, and the statistics of which measured ones are remembered."""
         before = {
             name: replace(each, statistics=Statistics(**known[name])) if name in known else each
@@ -72,8 +73,8 @@ class Adaptive:
         now = observed(before, past.counts, past.seconds, self.weight)
         measured = {n: asdict(each.statistics) for n, each in now.items() if each.statistics.source == "measured"}
         if not measured:
-            return Decided(schemes, dict(known))
-        return Decided(self._schemes(now, {name: cast(Scheme, schemes[name]) for name in now}), measured)
+            return SchemeDecision(schemes, dict(known))
+        return SchemeDecision(self._schemes(now, {name: cast(Scheme, schemes[name]) for name in now}), measured)
 
     def _schemes(self, registered: Mapping[str, Registered], in_force: Mapping[str, Scheme]) -> Mapping[str, Scheme]:
         """Those of the best plan if it wins clearly, or if what is in force breaks a constraint by now."""

@@ -1,12 +1,12 @@
 """Atomic costs measured on this machine, on our own operators, and where they are stored.
 
 The schemes are run over made streams on a grid of (cp, oop), in steps of many rows and of few, and the atomic costs are
-solved for from the equations of `scheme_cost`. What a step costs beside its rows follows from the two sizes, and what
-the order of a grouping costs from one lazy query alone and several that share it; the rest is told by one scheme at a
-time: a lazy update gives insert and merge, what an eager one has besides gives keep; the cheaper scan gives read, what
-the other one has besides gives coalesce or expand. Each is a table over the grid, so that the model says at its points
-what was measured. What cannot be told apart from outside is booked under one name: delete, detach and split are nought,
-their work is in insert, merge and keep.
+solved for from the equations of `costs.eager_lazy_cost`. What a step costs beside its rows follows from the two sizes,
+and what the order of a grouping costs from one lazy query alone and several that share it; the rest is measured by one
+scheme at a time: a lazy update gives insert and merge, what an eager one has besides gives keep; the cheaper scan gives
+read, what the other one has besides gives coalesce or expand. Each is a table over the grid, so that the model says at
+its points what was measured. What cannot be told apart from outside is booked under one name: delete, detach and split
+are nought, their work is in insert, merge and keep.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.atomic_costs import AtomicCosts, Table, Terms
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.costs.operation_costs import AtomicCosts, Table, Terms
+from whenabouts.core.costs.prices import Sizes, TimingJoinPrices
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.scheme_cost import Sizes
-from whenabouts.core.timing_cost import Prices
+from whenabouts.core.sources.whole_files import whole_file
 from whenabouts.planner.releases import release
 from whenabouts.planner.scheme_measurements import Measured, measure, median
 from whenabouts.planner.timing_measurements import JOIN_RUNS, measure_prices
@@ -53,7 +53,7 @@ class Calibration:
 
     costs: AtomicCosts
     sizes: Sizes
-    timing: Prices
+    timing: TimingJoinPrices
     machine: str
     release: str
 
@@ -69,14 +69,14 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str) -> Calibration:
         """Read stored costs. Raises: QueryError WA-2075 for text that holds none."""
-        from whenabouts.core.atomic_costs import read_costs
+        from whenabouts.core.costs.operation_costs import read_costs
 
         try:
             found = json.loads(text)
             if found["format"] != 2:
                 raise ValueError(f"it is of format {found['format']}")
             costs = read_costs(found["costs"])
-            sizes, timing = Sizes(**found["sizes"]), Prices(**found["timing"])
+            sizes, timing = Sizes(**found["sizes"]), TimingJoinPrices(**found["timing"])
             return cls(costs, sizes, timing, str(found["machine"]), str(found["release"]))
         except (KeyError, TypeError, ValueError) as error:
             raise QueryError(
@@ -264,7 +264,8 @@ def store(found: Calibration, path: Path | None = None) -> Path:
     where = path or costs_file()
     try:
         where.parent.mkdir(parents=True, exist_ok=True)
-        where.write_text(found.to_json(), encoding="utf-8")
+        with whole_file(where) as file:
+            file.write(found.to_json().encode())
     except OSError as error:
         raise InputError(Code.UNREADABLE_FILE, str(error), "choose a file that can be written") from error
     return where

@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass, replace
 from math import fsum
 from typing import Any, NamedTuple
 
-from whenabouts.core.atomic_costs import AtomicCosts
-from whenabouts.core.choices import Alternative, Choice, Load, Value
+from whenabouts.core.costs.choices import Alternative, Choice, Load, Value
+from whenabouts.core.costs.eager_lazy_cost import UNIT, SchemeCosts, Statistics, scheme_costs
+from whenabouts.core.costs.operation_costs import AtomicCosts
+from whenabouts.core.costs.prices import Sizes, Weights
 from whenabouts.core.durations import parse_duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.scheme_cost import UNIT, SchemeCosts, Sizes, Statistics, Weights, scheme_costs
-from whenabouts.core.state_forecast import buckets
 from whenabouts.planner.coalescing_queries import DEFAULT_ROWS_PER_SECOND, CoalescingQuery
 from whenabouts.planner.plans import Plan, QueryPlan, Scheme
 from whenabouts.planner.releases import release
 from whenabouts.planner.selection import Candidate, Selection, SharedExtent, solve
+from whenabouts.planner.state_forecast import buckets
 
 
 @dataclass(frozen=True, slots=True)

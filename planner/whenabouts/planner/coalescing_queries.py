@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.costs.eager_lazy_cost import Statistics, eager_part
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.scheme_cost import Statistics, eager_part
 
 DEFAULT_ROWS_PER_SECOND = 1.0
 """Arrival rate where none is known: a window in time then holds as many tuples as it has seconds."""
@@ -42,6 +42,10 @@ class CoalescingQuery:
     def __post_init__(self) -> None:
         if not self.coalesce:
             raise QueryError(Code.BAD_OPTION, "no column is coalesced on", "name at least one value column")
+        for what, text in {"equivalence": self.equivalence, "stream": self.stream}.items():
+            given: object = text  # a file may say anything
+            if not isinstance(given, str):
+                raise QueryError(Code.BAD_OPTION, f"{what} is {text!r}", "give a name")
         if (self.rows is None) == (self.range is None):
             raise QueryError(Code.BAD_OPTION, "a window is rows or range, one of the two", 'as rows=100 or range="24h"')
         if self.rows is not None and self.rows < 1:

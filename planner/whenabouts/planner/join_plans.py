@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from whenabouts.core.choices import Choice, Load, Value
+from whenabouts.core.costs.choices import Choice, Load, Value
 from whenabouts.core.durations import format_duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.protocol import Query
-from whenabouts.core.select_project import SelectProject
-from whenabouts.core.state_forecast import buckets, expected_state
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.byte_sizes import format_bytes
+from whenabouts.planner.state_forecast import buckets, expected_state
 
 Joining = TimingJoin | WindowJoin | SelectProject
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from whenabouts.core import metrics
+from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.scheme_cost import Statistics
 
 
 def measured_statistics(counts: Mapping[str, int], seconds: float, names: Iterable[str]) -> dict[str, Statistics]:

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
-from whenabouts.core.atomic_costs import AtomicCosts, read_costs
-from whenabouts.core.choices import Load
+from whenabouts.core.costs.choices import Load
+from whenabouts.core.costs.eager_lazy_cost import Statistics
+from whenabouts.core.costs.operation_costs import AtomicCosts, read_costs
+from whenabouts.core.costs.prices import Sizes, Weights
 from whenabouts.core.errors import Code, InputError, QueryError, WhenaboutsError
-from whenabouts.core.scheme_cost import Sizes, Statistics, Weights
 from whenabouts.planner.calibration import Calibration
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.plan_joins import (
@@ -24,6 +23,7 @@ from whenabouts.planner.plan_joins import (
     timing_join_of,
     window_join_of,
 )
+from whenabouts.planner.plan_text import shown, values_of_text
 from whenabouts.planner.registry import Registry
 from whenabouts.planner.streams import Stream
 
@@ -67,11 +67,7 @@ def read_plan_file(
         raise InputError(Code.UNREADABLE_FILE, f"{path}: {error}", "give a YAML, JSON or SQL file") from error
     if Path(path).suffix.lower() == ".sql":
         return _registry_of_text(text, calibrated, streams or {})
-    try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise QueryError(Code.BAD_PLAN_FILE, f"{path}: {' '.join(str(error).split())}", "mend the YAML") from error
-    return registry_of(found, str(path), calibrated, streams)
+    return registry_of(values_of_text(text, str(path)), str(path), calibrated, streams)
 
 
 def registry_of(
@@ -85,7 +81,13 @@ def registry_of(
     >>> registry_of({"queries": [{"name": "hot", "coalesce": ["t"], "window": {"rows": 9}}]}).plan().choices
     {'hot': 'eager'}
     """
-    found = _mapping(found, place, _KNOWN)
+    with _placed(place):
+        return _registry_of(_mapping(found, place, _KNOWN), place, calibrated, streams)
+
+
+def _registry_of(
+    found: Mapping[str, Any], place: str, calibrated: Calibration | None, streams: Mapping[str, Stream] | None
+) -> Registry:
     described = dict(streams or {})
     for name, told in _mapping(found.get("streams", {}), f"{place}: streams", None).items():
         at = f"{place}: streams: {name}"
@@ -153,6 +155,8 @@ def _placed(at: str) -> Iterator[None]:
         if error.problem.startswith(at):
             raise
         raise type(error)(error.code, f"{at}: {error.problem}", error.hint) from error
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # a value of a kind that nobody expects
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {error}", "see the plan file's form in the docs") from error
 
 
 _SCHEMES = ("eager", "lazy")
@@ -173,7 +177,13 @@ def _costs(found: Mapping[str, Any], place: str, calibrated: Calibration | None)
 def _sizes(found: Mapping[str, Any], place: str, calibrated: Calibration | None) -> Sizes:
     if "sizes" not in found and "costs" not in found and calibrated is not None:
         return calibrated.sizes
-    return _built(Sizes, found.get("sizes", {}), f"{place}: sizes")
+    sizes = _built(Sizes, found.get("sizes", {}), f"{place}: sizes")
+    for name in Sizes.__dataclass_fields__:
+        if not isinstance(getattr(sizes, name), int | float):
+            raise QueryError(
+                Code.BAD_PLAN_FILE, f"{place}: sizes: {name} is {shown(getattr(sizes, name))}", "give a number of bytes"
+            )
+    return sizes
 
 
 def _registry_of_text(text: str, calibrated: Calibration | None, streams: Mapping[str, Stream]) -> Registry:
@@ -183,9 +193,10 @@ def _registry_of_text(text: str, calibrated: Calibration | None, streams: Mappin
     start = 0
     for end in _statement_ends(text):
         named = _NAME.findall(text[start:end])
-        # What stands before a query stays, as blanks: places are those of the file.
-        query = re.sub(r"[^\n]", " ", text[:start]) + text[start:end]
-        if query.strip() and _COMMENT.sub("", text[start:end]).strip():
+        if _COMMENT.sub("", text[start:end]).strip():
+            # What stands before a query stays, as ends of lines and blanks: places are those of the file.
+            before = text[:start]
+            query = "\n" * before.count("\n") + " " * (start - before.rfind("\n") - 1) + text[start:end]
             registry.register(named[-1], query) if named else registry.register(query)
         start = end + 1
     return registry
@@ -220,13 +231,13 @@ def _query(query: Mapping[str, Any], at: str) -> CoalescingQuery:
 def _columns(value: Any, at: str) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {value!r}", "give a list of column names")
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {shown(value)}", "give a list of column names")
     return tuple(names)
 
 
 def _mapping(value: Any, at: str, known: set[str] | None) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {value!r}", "give names with values")
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {shown(value)}", "give names with values")
     unknown = [] if known is None else [str(name) for name in value if name not in known]
     if unknown:
         raise QueryError(

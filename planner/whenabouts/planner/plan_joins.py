@@ -8,12 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from whenabouts.core.conditions import Condition, between, deadline, delay, within
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.timestamps import Interval, Point, TimeSpec
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_graph import Edge, edge_of
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.graph import Edge, edge_of
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.planner.plan_text import shown
 from whenabouts.planner.streams import Stream, lateness_of_sides, lateness_of_streams
 from whenabouts.planner.text_queries import time_of
 
@@ -39,7 +40,7 @@ def stream_of(found: Mapping[str, Any], at: str, known: Stream | None = None) ->
     rate, keys = found.get("rate", base.rate), found.get("keys", base.keys)
     for what, number in (("rate", rate), ("keys", keys)):
         if number is not None and not isinstance(number, int | float):
-            raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {what} is {number!r}", "give a number")
+            raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {what} is {shown(number)}", "give a number")
     source = "declared" if "rate" in found else base.source
     return replace(
         base,
@@ -54,7 +55,9 @@ def stream_of(found: Mapping[str, Any], at: str, known: Stream | None = None) ->
 
 def _schema(columns: Any, at: str) -> pa.Schema:
     if not isinstance(columns, Mapping):
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: columns is {columns!r}", "give names with types, as {id: int64}")
+        raise QueryError(
+            Code.BAD_PLAN_FILE, f"{at}: columns is {shown(columns)}", "give names with types, as {id: int64}"
+        )
     fields = []
     for name, type_name in columns.items():
         try:
@@ -62,7 +65,7 @@ def _schema(columns: Any, at: str) -> pa.Schema:
         except ValueError:
             raise QueryError(
                 Code.BAD_PLAN_FILE,
-                f"{at}: column {name} is of type {type_name!r}",
+                f"{at}: column {name} is of type {shown(type_name)}",
                 "as int64, double, string, timestamp",
             ) from None
         fields.append(pa.field(str(name), kind))
@@ -74,7 +77,7 @@ def _time(found: Mapping[str, Any], at: str) -> TimeSpec:
     if len(columns) == 1:
         return Point(columns[0])
     if len(columns) != 2:
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: time is {found['time']!r}", "give t, or t_min,t_max")
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: time is {shown(found['time'])}", "give t, or t_min,t_max")
     longest, shortest = found.get("max_uncertainty"), found.get("min_uncertainty", 0)
     return Interval(columns[0], columns[1], max_uncertainty=longest, min_uncertainty=shortest)
 
@@ -83,14 +86,14 @@ def timing_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stre
     """``join: [a, b]`` with ``within``, ``deadline``, ``delay`` or ``between``, and a ``confidence``."""
     names = _names(query["join"], f"{at}: join")
     if len(names) != 2:
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: join is {query['join']!r}", "name two streams")
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: join is {shown(query['join'])}", "name two streams")
     left, right = (_described(name, at, streams) for name in names)
     plain = ("how", "best", "strategy", "block_size", "max_latency", "time_slots")
     return TimingJoin(
         left_time=time_in(names[0], left, at),
         right_time=time_in(names[1], right, at),
         condition=_condition(query, at),
-        on=_names(query.get("on", ()), f"{at}: on"),
+        on=query.get("on"),
         lateness=lateness_of_sides(left.lateness, right.lateness),
         **{name: query[name] for name in plain if name in query},
     )
@@ -122,13 +125,13 @@ def window_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stre
     names = _names(query["window_join"], f"{at}: window_join")
     windows = query.get("windows")
     if not isinstance(windows, Mapping):
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: windows is {windows!r}", 'give {"a,b": 2 s}')
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: windows is {shown(windows)}", 'give {"a,b": 2 s}')
     described = {name: _described(name, at, streams) for name in names}
     plain = ("strategy", "conservative", "method", "time_slots")
     return WindowJoin(
         times={name: time_in(name, stream, at) for name, stream in described.items()},
         windows=tuple(_edge(str(pair), window, f"{at}: windows") for pair, window in windows.items()),
-        on=_names(query.get("on", ()), f"{at}: on"),
+        on=query.get("on"),
         lateness=lateness_of_streams({name: stream.lateness for name, stream in described.items()}),
         **{name: query[name] for name in plain if name in query},
     )
@@ -137,7 +140,7 @@ def window_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stre
 def _edge(pair: str, window: Any, at: str) -> Edge:
     names = [name.strip() for name in pair.split(",")]
     if len(names) != 2:
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {pair!r}", "name two streams, as a,b")
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {shown(pair)}", "name two streams, as a,b")
     if isinstance(window, Mapping):
         return edge_of(names[0], names[1], _condition(window, f"{at}: {pair}"))
     return edge_of(names[0], names[1], _two(window, at) if isinstance(window, list) else window)
@@ -165,11 +168,11 @@ def _described(name: str, at: str, streams: Mapping[str, Stream]) -> Stream:
 def _names(value: Any, at: str) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {value!r}", "give a list of names")
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {shown(value)}", "give a list of names")
     return tuple(names)
 
 
 def _two(value: Any, at: str) -> tuple[Any, Any]:
     if not isinstance(value, list) or len(value) != 2:
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {value!r}", "give [lo, hi]")
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {shown(value)}", "give [lo, hi]")
     return value[0], value[1]

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from whenabouts.core.choices import Alternative, Choice
+from whenabouts.core.costs.choices import Alternative, Choice
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.planner.byte_sizes import format_bytes
 from whenabouts.planner.join_plans import DECISIONS, JoinPlan, explain_join

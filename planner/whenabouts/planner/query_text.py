@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.periods import PREDICATES
+from whenabouts.core.expressions.sql import check_length, check_size, line_and_column
+from whenabouts.core.temporal_queries.periods import PREDICATES
 
 _END_OF_COALESCE = ("FROM", "WHERE", "GROUP", "GROUP BY", "HAVING", "ORDER", "ORDER BY", "LIMIT", ";")
 _NUMBER, _STRING = "NUMBER", "STRING"
+_SHOWN = 200
+"""Characters of a text that an error repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,14 @@ class Place:
     end: int
 
     def __str__(self) -> str:
-        line = self.text.count("\n", 0, self.start) + 1
-        column = self.start - (self.text.rfind("\n", 0, self.start) + 1) + 1
+        line, column = line_and_column(self.text, self.start)
         return f"line {line}, column {column}"
 
     @property
     def words(self) -> str:
-        """The text in between."""
-        return self.text[self.start : self.end]
+        """The text in between, of a long one the beginning."""
+        words = self.text[self.start : self.end]
+        return words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
 
     def wrong(self, problem: str, expected: str, code: Code = Code.BAD_QUERY_TEXT) -> QueryError:
         """What is wrong here, and what was expected."""
@@ -169,8 +172,8 @@ class _Cutter:
     def _rows(self) -> int:
         place = self._place()
         number = self._value("a number of rows")
-        if not number.isdigit():
-            raise place.wrong(f"found {number!r}", "a whole number of rows")
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            raise place.wrong(f"found {number[:_SHOWN]!r}", "a whole number of rows")
         return int(number)
 
     def _window(self) -> None:
@@ -225,7 +228,10 @@ class _Cutter:
         place = self._place()
         if self._is("."):  # .6 is two tokens
             point = self._next()
-            number = f"0.{self._value('a probability, as 0.6')}"
+            digits = self._value("a probability, as 0.6")
+            if not (digits.isascii() and digits.isdigit()):
+                raise place.wrong(f"found {'.' + digits[:_SHOWN]!r}", "a probability, as 0.6")
+            number = f"0.{digits}"
             value = _like(point, _NUMBER, number)
             self.rest += [_like(with_, "AND", "AND"), threshold, *_parentheses(threshold, [value])]
             return
@@ -234,7 +240,7 @@ class _Cutter:
         try:
             float(number)
         except ValueError:
-            raise place.wrong(f"found {number!r}", "a probability, as 0.6") from None
+            raise place.wrong(f"found {number[:_SHOWN]!r}", "a probability, as 0.6") from None
         self.rest += [_like(with_, "AND", "AND"), threshold, *_parentheses(threshold, [value])]
 
     def _relation(self) -> str | None:
@@ -275,10 +281,12 @@ def _tokens(text: str) -> list[Any]:
         from sqlglot.errors import TokenError
     except ImportError as error:
         raise QueryError(Code.NOT_AVAILABLE, "queries as text need sqlglot", "pip install 'whenabouts[sql]'") from error
+    check_length(text)
     try:
         found = list(Dialect.get_or_raise("").tokenize(text))
     except TokenError:
         raise _unclosed(text) from None
+    check_size(found, text)
     if not found:
         raise Place(text, 0, 0).wrong("the query is empty", "SELECT")
     if found[0].text.upper() != "SELECT":
@@ -305,6 +313,8 @@ def _one_select(text: str, tokens: list[Any]) -> Any:
         parsed = [each for each in Dialect.get_or_raise("").parser().parse(tokens, text) if each is not None]
     except ParseError as error:
         raise _as_ours(text, error) from None
+    except RecursionError:
+        raise Place(text, 0, len(text)).wrong("this is nested too deeply", "fewer parentheses") from None
     if len(parsed) != 1:
         semicolon = next((token for token in tokens if token.text == ";"), tokens[-1])
         raise Place(text, semicolon.start, semicolon.end + 1).wrong("more than one query", "one SELECT")
@@ -334,10 +344,12 @@ def conjuncts(condition: Any) -> Iterator[Any]:
     """The parts of a condition that are joined by AND, in the order in which they stand."""
     from sqlglot import exp
 
-    if isinstance(condition, exp.And):
-        yield from conjuncts(condition.this)
-        yield from conjuncts(condition.expression)
-    elif isinstance(condition, exp.Paren) and isinstance(condition.this, exp.And):
-        yield from conjuncts(condition.this)
-    elif condition is not None:
-        yield condition
+    waiting = [condition]
+    while waiting:  # a long chain of AND is as deep as it is long
+        each = waiting.pop()
+        if isinstance(each, exp.And):
+            waiting += [each.expression, each.this]
+        elif isinstance(each, exp.Paren) and isinstance(each.this, exp.And):
+            waiting.append(each.this)
+        elif each is not None:
+            yield each

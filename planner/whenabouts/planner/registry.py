@@ -8,28 +8,27 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-
-from whenabouts.core.atomic_costs import AtomicCosts
-from whenabouts.core.choices import Choice, Load, Value, decided
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.costs.choices import Choice, Load, Value, decided
+from whenabouts.core.costs.eager_lazy_cost import Statistics
+from whenabouts.core.costs.operation_costs import AtomicCosts
+from whenabouts.core.costs.prices import Sizes, TimingJoinPrices, Weights
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.scheme_cost import Sizes, Statistics, Weights
-from whenabouts.core.select_project import SelectProject
-from whenabouts.core.shared_coalescing import share
-from whenabouts.core.state_forecast import row_bytes
-from whenabouts.core.temporal_join import TemporalJoin
-from whenabouts.core.timestamps import TimeSpec
-from whenabouts.core.timing_cost import Prices
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.hosting.schemas import arrow_schema_of
+from whenabouts.core.shared_coalescing.operator import share
+from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.adaptive import Adaptive, check_weight, observed
 from whenabouts.planner.byte_sizes import parse_bytes
 from whenabouts.planner.coalescing_plans import Given, Registered, plan_coalescing
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.join_plans import DECISIONS, Joining, JoinPlan, inner_of, is_join, plan_join
 from whenabouts.planner.plans import Plan, Scheme
+from whenabouts.planner.state_forecast import row_bytes
 from whenabouts.planner.streams import Stream, lateness_of_streams, load_over
 
 if TYPE_CHECKING:
@@ -88,8 +87,14 @@ class Registry:
         streams: Mapping[str, Stream] | None = None,
         every: Duration = 0,
         parallelism: int = 1,
-        timing_prices: Prices | None = None,
+        timing_prices: TimingJoinPrices | None = None,
     ) -> None:
+        numbers = {"hysteresis": hysteresis, "time_limit": 0.0 if time_limit is None else time_limit}
+        for what, number in numbers.items():
+            _check_number(what, number)
+        tasks: object = parallelism  # a file may say anything
+        if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
+            raise QueryError(Code.BAD_OPTION, f"parallelism is {parallelism!r}", "give a number of tasks, 1 or more")
         self._weights = weights if isinstance(weights, Weights) else Weights(*weights)
         self._costs = costs or AtomicCosts()
         self._sizes = sizes or Sizes()
@@ -133,6 +138,7 @@ class Registry:
             raise QueryError(Code.BAD_OPTION, f"no query is given for the name {name!r}", "give a name and a query")
         if name in self._registered or name in self._joins:
             raise QueryError(Code.NAME_TAKEN, f"a query named {name!r} is registered already", "unregister it first")
+        _check_number("max_scan_time", 0.0 if max_scan_time is None else max_scan_time)
         read = self._read(query)
         if is_join(read):
             self._joins[name] = self._join(read, query, statistics, stream)
@@ -286,7 +292,7 @@ class Registry:
 
     def share(
         self,
-        schema: pa.Schema,
+        schema: Any,
         *,
         stream: str | None = None,
         time: TimeSpec | None = None,
@@ -302,7 +308,9 @@ class Registry:
         (see `Adaptive`; ``weight`` as in `observe_counts`); None: the schemes stay. With a memory budget ``buckets``
         says among how many it is shared.
 
-        ``time`` and ``lateness`` are for queries from text, which say neither. ``stream`` may be left out where there
+        ``schema``: that of the stream, Arrow's or an engine's (`df.schema` of Spark, `table.get_resolved_schema()` of
+        Flink, where their adapters are imported). ``time`` and ``lateness`` are for queries from text, which say
+        neither. ``stream`` may be left out where there
         is one. What comes out: see `SharedCoalescing`. To change the plan by hand, go on with what this gives for the
         new plan over the same state. Raises: QueryError WA-2074 for an unknown stream, WA-2006 for queries that are
         planned only, and for a budget without ``buckets``; WA-2021 unless ``adapt_every`` is above zero, WA-2072 for a
@@ -316,6 +324,7 @@ class Registry:
             raise QueryError(
                 Code.UNKNOWN_NAME, f"which stream: {stream!r}", f"there are {', '.join(streams) or 'none'}"
             )
+        schema = arrow_schema_of(schema, named)
         queries: dict[str, Any] = {}
         for name, each in self._registered.items():
             if each.query.stream != named:
@@ -433,6 +442,11 @@ class Registry:
     @property
     def _given(self) -> Given:
         return Given(self._weights, self._costs, self._sizes, self._budget, self._time_limit, self._load)
+
+
+def _check_number(what: str, number: object) -> None:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
+        raise QueryError(Code.BAD_OPTION, f"{what} is {number!r}", "give a number of zero or more")
 
 
 def _pinnable(join: JoinPlan) -> dict[str, Value]:

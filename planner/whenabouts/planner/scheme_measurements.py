@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.coalescing import Coalesce
-from whenabouts.core.protocol import NO_WATERMARK, Arrival
-from whenabouts.core.shared_coalescing import SharedCoalescing
-from whenabouts.core.stores import DictStore
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival
+from whenabouts.core.shared_coalescing.operator import SharedCoalescing
+from whenabouts.core.state.memory_store import DictStore
 
 
 @dataclass(frozen=True, slots=True)

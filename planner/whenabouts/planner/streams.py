@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-import pyarrow as pa
-
-from whenabouts.core.choices import Load, Source
+from whenabouts.core.costs.choices import Load, Source
 from whenabouts.core.durations import Duration
-from whenabouts.core.timestamps import Lateness, TimeSpec
+from whenabouts.core.hosting.schemas import arrow_schema_of
+from whenabouts.core.times.time_specs import Lateness, TimeSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,14 @@ class Stream:
     """A stream: its columns, how its rows say when they happened, how late they come, and how many there are.
 
     ``rate``: rows per second of event time; ``keys``: how many keys they have, for joins; ``source``: where the rate
-    comes from. Texts that join need ``schema``; ``time`` may be left out where the columns tell (`time_of`).
-    ``lateness`` None: nobody has said, and Spark refuses to run a query over such a stream.
+    comes from. Texts that join need ``schema``, Arrow's or an engine's (see `Registry.share`); ``time`` may be left out
+    where the columns tell (`time_of`). ``lateness`` None: nobody has said, and Spark refuses to run a query over such
+    a stream.
 
     Raises: QueryError WA-2072 for a rate or a number of keys that is not above 0.
     """
 
-    schema: pa.Schema | None = None
+    schema: Any = None
     time: TimeSpec | None = None
     lateness: Duration | None = None
     rate: float | None = None
@@ -31,6 +32,8 @@ class Stream:
     source: Source = "declared"
 
     def __post_init__(self) -> None:
+        if self.schema is not None:
+            object.__setattr__(self, "schema", arrow_schema_of(self.schema, "the stream"))
         Load(rates={} if self.rate is None else {"the stream": self.rate}, keys=self.keys)
 
 

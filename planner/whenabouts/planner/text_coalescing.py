@@ -13,19 +13,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from whenabouts.core.coalescing import Coalesce
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.output import COUNT, VALID_FROM, VALID_TO, WINDOW_END
+from whenabouts.core.costs.eager_lazy_cost import eager_part
 from whenabouts.core.errors import Code
-from whenabouts.core.expressions import Expression, joined
-from whenabouts.core.run_output import COUNT, VALID_FROM, VALID_TO, WINDOW_END
-from whenabouts.core.scheme_cost import eager_part
-from whenabouts.core.select_project import Named, SelectProject, column
-from whenabouts.core.sql_expressions import from_sqlglot
-from whenabouts.core.stream_views import SqlPredicate
-from whenabouts.core.temporal_aggregate import TemporalAggregate
-from whenabouts.core.temporal_join import TemporalJoin
+from whenabouts.core.expressions.sql import from_sqlglot
+from whenabouts.core.expressions.tree import Expression, column, joined, rewritten
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
+from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.window_join.stream_index import SqlPredicate
+from whenabouts.core.wrappers.select_project import Named, SelectProject
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.text_durations import duration_us, text_duration_us
-from whenabouts.planner.text_queries import Scope, TextQuery, conditions_of, is_call, no_column, rewritten
+from whenabouts.planner.text_scope import ParsedQuery, Scope, conditions_of, is_call, no_column
 
 _AGGREGATES = {"Max": "max", "Min": "min", "Sum": "sum", "Avg": "avg", "Median": "median", "Count": "count"}
 _CONDITIONS = frozenset({"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "is null", "same", "like", "ilike"})
@@ -63,7 +63,7 @@ def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
     )
 
 
-def distinct_query(query: TextQuery) -> CoalescingQuery:
+def distinct_query(query: ParsedQuery) -> CoalescingQuery:
     """What the planner tells a coalescing query apart by; columns are not checked yet."""
     if query.form != "coalesce":
         raise query.clauses.place.wrong(

@@ -33,7 +33,7 @@ def text_duration_us(written: str, place: Place) -> int:
     try:
         return parse_duration(written)
     except QueryError:
-        raise place.wrong(f"{written!r} is no duration", "a number and a unit, as 2 SECOND or 24 HOUR") from None
+        raise place.wrong(f"{written[:200]!r} is no duration", "a number and a unit, as 2 SECOND or 24 HOUR") from None
 
 
 def number_of(text: str, node: Any) -> float:

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from whenabouts.core.conditions import Condition
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.expressions import Expression, joined
-from whenabouts.core.select_project import Named, SelectProject
-from whenabouts.core.select_project import column as output_column
-from whenabouts.core.sql_expressions import from_sqlglot
-from whenabouts.core.stream_views import SqlPredicate
-from whenabouts.core.timing_join import TimingJoin
-from whenabouts.core.window_graph import Edge
-from whenabouts.core.window_join import WindowJoin
+from whenabouts.core.expressions.sql import from_sqlglot
+from whenabouts.core.expressions.tree import Expression, joined, rewritten
+from whenabouts.core.expressions.tree import column as output_column
+from whenabouts.core.times.conditions import Condition
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.graph import Edge
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.window_join.stream_index import SqlPredicate
+from whenabouts.core.wrappers.select_project import Named, SelectProject
 from whenabouts.planner.query_text import Place
 from whenabouts.planner.streams import lateness_of_sides, lateness_of_streams
 from whenabouts.planner.text_durations import duration_us, number_of
-from whenabouts.planner.text_queries import Scope, conditions_of, is_call, is_window, no_column, rewritten
+from whenabouts.planner.text_scope import Scope, conditions_of, is_call, is_window, no_column
 
 
 @dataclass(slots=True)
@@ -157,8 +157,10 @@ def _is_equality(condition: Expression) -> bool:
 def _keys(parts: _Parts, aliases: Sequence[str]) -> tuple[str, ...]:
     """The columns that are equal in all streams; equalities that leave some out become conditions of pairs."""
     found = []
-    for name in dict.fromkeys(each.operands[0].value[1] for each in parts.equal):
-        mine = [each for each in parts.equal if each.operands[0].value[1] == name]
+    by_name: dict[str, list[Expression]] = {}
+    for each in parts.equal:
+        by_name.setdefault(each.operands[0].value[1], []).append(each)
+    for name, mine in by_name.items():
         if _connects(mine, aliases):
             found.append(name)
         else:
@@ -209,12 +211,16 @@ def _columns(scope: Scope, names: dict[tuple[str, str], str], computed: Sequence
     if len(chosen) == 1 and type(chosen[0]).__name__ == "Star":
         return None
 
+    called: dict[str, set[str]] = {}
+    for (_, own_name), output_name in names.items():
+        called.setdefault(own_name, set()).add(output_name)
+
     def over_output(node: Expression) -> Expression:
         table, name = node.value
         if table is None and name in computed:
             return replace(node, value=(None, name))
         try:
-            of_all = {own for (_, column), own in names.items() if column == name}
+            of_all = called.get(name, set())
             if table is None and len(of_all) == 1 and name in of_all:  # a key, or a column of one stream
                 return replace(node, value=(None, name))
             return replace(node, value=(None, names[scope.resolved(node).value]))
@@ -223,6 +229,8 @@ def _columns(scope: Scope, names: dict[tuple[str, str], str], computed: Sequence
             raise no_column(node, name, known) if error.problem.endswith(f"{name!r}") else error from None
 
     found: list[tuple[str, Expression]] = []
+    taken_names: set[str] = set()
+    done = 0
     for node in chosen:
         inner = node.this if type(node).__name__ == "Alias" else node
         if type(inner).__name__ == "Star":
@@ -235,8 +243,10 @@ def _columns(scope: Scope, names: dict[tuple[str, str], str], computed: Sequence
             expression = rewritten(from_sqlglot(inner, scope.query.text), over_output)
             plain = expression.operation == "column"
             name = node.alias or (inner.name if plain else inner.sql())
-            taken = any(name == other for other, _ in found)
+            taken = name in taken_names
             found.append((expression.value[1] if plain and taken and not node.alias else name, expression))
+        taken_names.update(name for name, _ in found[done:])
+        done = len(found)
     return tuple(_distinct(scope, found))
 
 

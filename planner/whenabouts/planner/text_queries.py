@@ -15,66 +15,48 @@ where its streams come from and which columns hold the times: that is given when
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.expressions import Expression
-from whenabouts.core.sql_expressions import from_sqlglot
-from whenabouts.core.timestamps import Interval, Point, TimeSpec
-from whenabouts.planner.query_text import Clauses, Place, WindowClause, conjuncts, place_of, take_apart
+from whenabouts.core.hosting.schemas import arrow_schema_of
+from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
+from whenabouts.planner.query_text import Clauses, Place, place_of, take_apart
+from whenabouts.planner.text_scope import BoundStream, ParsedQuery, Scope, Source, conditions_of, is_window
 
 if TYPE_CHECKING:
-    from whenabouts.core.select_project import SelectProject
+    from whenabouts.core.wrappers.select_project import SelectProject
     from whenabouts.planner.coalescing_queries import CoalescingQuery
 
-Form = Literal["join", "coalesce", "temporal join"]
+
+MOST_STREAMS = 64
+"""In FROM: what windows imply grows with the cube of their number."""
 
 TIME_NAMES = ("t", "ts", "time", "timestamp", "event_time")
 """What a column of times is taken to be called, where there are several and nobody says which."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A stream of the FROM clause under its alias."""
-
-    alias: str
-    stream: str
-    window: WindowClause | None
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class TextQuery:
+class TextQuery(ParsedQuery):
     """A query that was read from text: its form and streams are known, its columns are not checked yet."""
-
-    text: str
-    clauses: Clauses
-    sources: tuple[Source, ...]
-    form: Form
-
-    @property
-    def streams(self) -> tuple[str, ...]:
-        """The streams that it reads, each once."""
-        return tuple(dict.fromkeys(source.stream for source in self.sources))
 
     def bind(
         self,
-        schemas: Mapping[str, pa.Schema],
+        schemas: Mapping[str, Any],
         times: Mapping[str, TimeSpec] | None = None,
         lateness: Duration | Mapping[str, Duration] | None = None,
         **options: Any,
     ) -> SelectProject:
         """The query over streams of these schemas; its inputs are the streams of FROM, in that order.
 
-        ``times`` and ``lateness``: by alias or stream; a time that is not given is found with `time_of`, and without a
-        lateness the query says none. ``options`` go to the query itself (``strategy``, ``scheme``, ``conservative``,
-        ``time_slots``, ...).
+        ``schemas``: Arrow's or an engine's, see `Registry.share`. ``times`` and ``lateness``: by alias or stream; a
+        time that is not given is found with `time_of`, and without a lateness the query says none. ``options`` go to
+        the query itself (``strategy``, ``scheme``, ``conservative``, ``time_slots``, ...).
 
         Raises: QueryError WA-2092 for a column that there is not, WA-2113 for a stream without a schema, WA-2114 for
         one whose time is not known, WA-2111 and WA-2112 for what a form does not have, each with line and column; and
@@ -97,12 +79,13 @@ class TextQuery:
                     f"one of {', '.join(schemas) or 'none'}",
                     Code.UNKNOWN_STREAM,
                 )
-            schema = schemas[source.stream]
+            schema = arrow_schema_of(schemas[source.stream], source.stream)
             time = given.get(source.alias, given.get(source.stream)) or time_of(source.stream, schema)
             of_stream = late.get(source.alias, late.get(source.stream)) if isinstance(late, Mapping) else late
             streams[source.alias] = BoundStream(source, schema, time, of_stream)
         scope = Scope(self, streams)
-        return bind_join(scope, options) if self.form == "join" else bind_coalescing(scope, options)
+        with not_too_deep(self.text):
+            return bind_join(scope, options) if self.form == "join" else bind_coalescing(scope, options)
 
     def distinct(self) -> CoalescingQuery:
         """What the planner tells coalescing queries apart by.
@@ -115,67 +98,6 @@ class TextQuery:
         from whenabouts.planner.text_coalescing import distinct_query
 
         return distinct_query(self)
-
-
-@dataclass(frozen=True, slots=True)
-class BoundStream:
-    """A stream with its columns, its times and its lateness."""
-
-    source: Source
-    schema: pa.Schema
-    time: TimeSpec
-    lateness: Duration | None
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What names in a query's text mean."""
-
-    query: TextQuery
-    streams: Mapping[str, BoundStream]
-
-    def place(self, node: Any) -> Place:
-        """Where a part of the syntax tree stands."""
-        return place_of(self.query.text, node)
-
-    def alias(self, node: Any) -> str:
-        """The alias that stands alone, as in ``WINDOW(A, B)``. Raises: QueryError WA-2111."""
-        found = _match(node.name, self.streams) if type(node).__name__ == "Column" and not node.table else None
-        if found is None:
-            place = self.place(node)
-            raise place.wrong(f"found {place.words!r}", f"one of the streams {', '.join(self.streams)}")
-        return found
-
-    def expression(self, node: Any) -> Expression:
-        """An expression with its columns resolved to (alias, name). Raises: QueryError WA-2091, WA-2092."""
-        return rewritten(from_sqlglot(node, self.query.text), lambda each: self.resolved(each))
-
-    def resolved(self, node: Expression) -> Expression:
-        """A column node as (alias, name). Raises: QueryError WA-2092 for none, or one that several streams have."""
-        table, name = node.value
-        aliases = list(self.streams) if table is None else [_match(table, self.streams)]
-        if None in aliases:
-            raise node.error(
-                Code.SQL_COLUMN, f"there is no stream {table!r}", f"the streams are {', '.join(self.streams)}"
-            )
-        found = [
-            (alias, own) for alias in aliases
-            if alias is not None and (own := _match(name, self.streams[alias].schema.names)) is not None
-        ]  # fmt: skip
-        if len(found) == 1:
-            return replace(node, value=found[0])
-        if found:
-            told = " or ".join(f"{alias}.{own}" for alias, own in found)
-            raise node.error(Code.SQL_COLUMN, f"{name!r} does not say of which stream", f"expected {told}")
-        known = [own for alias in aliases if alias is not None for own in self.streams[alias].schema.names]
-        raise no_column(node, name, known, "" if table is None else f" in {table}")
-
-
-def no_column(node: Expression, name: str, known: Sequence[str], where: str = "") -> QueryError:
-    """There is no such column; what it may have been."""
-    near = difflib.get_close_matches(name, known, 1, 0.5)
-    told = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(dict.fromkeys(known))}"
-    return node.error(Code.SQL_COLUMN, f"there is no column {name!r}{where}", told)
 
 
 def parse_query(text: str) -> TextQuery:
@@ -192,6 +114,20 @@ def parse_query(text: str) -> TextQuery:
     whenabouts.core.errors.QueryError: WA-2111: line 1, column 17: something is missing near 'WHERE' \
 (hint: expected an expression or a name there)
     """
+    with not_too_deep(text):
+        return _parsed(text)
+
+
+@contextmanager
+def not_too_deep(text: str) -> Iterator[None]:
+    """Text that is nested deeper than its tree can be walked is refused (QueryError WA-2111)."""
+    try:
+        yield
+    except RecursionError:
+        raise Place(text, 0, len(text)).wrong("this is nested too deeply", "a shorter chain of operations") from None
+
+
+def _parsed(text: str) -> TextQuery:
     clauses = take_apart(text)
     _refuse_the_rest(text, clauses)
     sources = _sources(text, clauses)
@@ -211,26 +147,6 @@ def parse_query(text: str) -> TextQuery:
             Code.UNSUPPORTED_TEXT,
         )  # fmt: skip
     return query
-
-
-def conditions_of(clauses: Clauses) -> list[Any]:
-    """All that must hold: the parts of WHERE and of ON, joined by AND."""
-    select = clauses.select
-    of_joins = [join.args.get("on") for join in select.args.get("joins") or ()]
-    where = select.args.get("where")
-    return [part for each in (*of_joins, where.this if where else None) for part in conjuncts(each)]
-
-
-def is_call(node: Any, name: str) -> bool:
-    """Whether a node is a call of one of our own functions."""
-    return type(node).__name__ == "Anonymous" and str(node.this).upper() == name
-
-
-def rewritten(expression: Expression, column: Callable[[Expression], Expression]) -> Expression:
-    """The expression with other column nodes."""
-    if expression.operation == "column":
-        return column(expression)
-    return replace(expression, operands=tuple(rewritten(each, column) for each in expression.operands))
 
 
 def time_of(stream: str, schema: pa.Schema) -> TimeSpec:
@@ -255,25 +171,16 @@ def time_of(stream: str, schema: pa.Schema) -> TimeSpec:
     )
 
 
-def _match(name: str, known: Any) -> str | None:
-    """The name as it is known: exactly, or but for upper and lower case where that is clear."""
-    if name in known:
-        return name
-    alike = [each for each in known if each.lower() == name.lower()]
-    return alike[0] if len(alike) == 1 else None
-
-
-def is_window(node: Any) -> bool:
-    """Whether a condition speaks of a ``WINDOW(A, B)``."""
-    return any(is_call(part, "WINDOW") for part in node.walk())
-
-
 def _sources(text: str, clauses: Clauses) -> tuple[Source, ...]:
     select = clauses.select
     origin = select.args.get("from_") or select.args.get("from")
     if origin is None:
         raise clauses.place.wrong("there is no FROM", "FROM stream")
     tables = [origin.this, *(join.this for join in select.args.get("joins") or ())]
+    if len(tables) > MOST_STREAMS:
+        raise place_of(text, tables[MOST_STREAMS]).wrong(
+            f"this is stream {MOST_STREAMS + 1}", f"{MOST_STREAMS} streams at most", Code.UNSUPPORTED_TEXT
+        )
     found: dict[str, Source] = {}
     for table in tables:
         place = place_of(text, table)

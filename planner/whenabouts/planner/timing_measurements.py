@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import Interval, within
-from whenabouts.core.protocol import NO_WATERMARK, Arrival
-from whenabouts.core.stores import DictStore
-from whenabouts.core.timing_cost import Prices
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.costs.prices import TimingJoinPrices
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival
+from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.timing_join.query import TimingJoin
 
 RATE, KEYS, LONGEST_US = 1_000, 50, 200_000
 STEPS = {1: 300, 10: 200, 100: 100, 1_000: 40, 10_000: 12}
@@ -36,7 +36,9 @@ class Pace:
     probed: float
 
 
-def measure_prices(repeat: int = 1, progress: Callable[[int, int], None] | None = None) -> tuple[Prices, list[Pace]]:
+def measure_prices(
+    repeat: int = 1, progress: Callable[[int, int], None] | None = None
+) -> tuple[TimingJoinPrices, list[Pace]]:
     """Prices of this machine, and the runs that they follow from; the median of each run counts. Ten seconds each time.
 
     ``progress`` is told how many of how many runs are done.
@@ -53,7 +55,7 @@ def measure_prices(repeat: int = 1, progress: Callable[[int, int], None] | None 
     return prices_of(paces), paces
 
 
-def prices_of(paces: Sequence[Pace]) -> Prices:
+def prices_of(paces: Sequence[Pace]) -> TimingJoinPrices:
     """By least squares of relative errors, none below zero; what a look-up saves is left as it is.
 
     >>> paces = [Pace("auto", "", n, 900 / n + 5 + 3 * p + 2 * k, p, k) for n in (1, 9) for p in (0, 7) for k in (0, 4)]
@@ -73,7 +75,7 @@ def prices_of(paces: Sequence[Pace]) -> Prices:
             break
         used &= found > 0  # a price below zero stands for nothing: without it
     step, row, pair, kernel = map(float, found)
-    return Prices(step=step, row=row, pair=pair, kernel=kernel)
+    return TimingJoinPrices(step=step, row=row, pair=pair, kernel=kernel)
 
 
 def pace(strategy: str, window: str, rows: int) -> Pace:

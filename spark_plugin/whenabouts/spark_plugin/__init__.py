@@ -8,8 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from whenabouts.core.java import java_version
-from whenabouts.core.shipping import archive
+from whenabouts.core.hosting.java import java_version
+from whenabouts.core.hosting.schemas import reads_schemas
+from whenabouts.core.hosting.worker_archive import archive
 from whenabouts.spark_plugin.environment import check_environment, check_packages, spark_version
 
 if TYPE_CHECKING:
@@ -69,8 +70,19 @@ _HOMES |= {"local_session": "sessions", "observed": "observing", "PrintProgress"
 _HOMES |= {"register": "sql_functions"}
 
 
+def _read_schema(schema: Any) -> Any:
+    return import_module(f"{__name__}.schemas").arrow_schema_of(schema)
+
+
+reads_schemas("pyspark", _read_schema)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     check_packages()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import (  # type: ignore[import-not-found,
     SupportsTriggerAvailableNow,
 )
 
-from whenabouts.spark_plugin.replay_source import StreamReader
+from whenabouts.spark_plugin.replay_readers import StreamReader
 
 
 class AdmittedReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc,unused-ignore]

@@ -8,74 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import NamedTuple, Unpack
-from weakref import WeakKeyDictionary
+from typing import Unpack
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import col, explode, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from whenabouts.core.coalescing import Coalesce, CoalesceOptions
-from whenabouts.core.decoded import Payloads, decoded
-from whenabouts.core.deduplication import Identifying, deduplicated
+from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
 from whenabouts.core.errors import Code, EngineError, QueryError
-from whenabouts.core.hosting import COUNTS, OUTPUT, REJECTED, Hosting
-from whenabouts.core.protocol import Query
-from whenabouts.core.query_options import takes_options_of
-from whenabouts.core.state_bound import StateBound
-from whenabouts.core.temporal_aggregate import TemporalAggregate, TemporalAggregateOptions
-from whenabouts.core.temporal_join import TemporalJoin, TemporalJoinOptions
-from whenabouts.core.timing_join import TimingJoin, TimingJoinOptions
-from whenabouts.core.window_join import TimesByStream, WindowJoin, WindowJoinOptions
+from whenabouts.core.hosting.column_case import as_spelled, check_distinct
+from whenabouts.core.hosting.host import Hosting, require_lateness
+from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query, check_streams
+from whenabouts.core.hosting.signatures import takes_options_of
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_queries.join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.window_join.settings import TimesByStream, WindowJoinOptions
+from whenabouts.core.wrappers.deduplication import Identifying, deduplicated
+from whenabouts.core.wrappers.payload_decoding import Payloads, decoded
+from whenabouts.core.wrappers.state_limit import StateBound
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import BatchHost
 from whenabouts.spark_plugin.checkpoints import identities
+from whenabouts.spark_plugin.column_types import check_types
 from whenabouts.spark_plugin.observing import observe_counts
 from whenabouts.spark_plugin.packing import ARRIVED, FLUSH, PACKED, EndMarkers, Packer
-from whenabouts.spark_plugin.sessions import prepare
+from whenabouts.spark_plugin.plans import watermarks
+from whenabouts.spark_plugin.results import Result, marked, result_of, results_in
+from whenabouts.spark_plugin.sessions import ignores_case, prepare
 from whenabouts.spark_plugin.streaming_host import BucketProcessor, delay_ms
-from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, TAGGED, Unpacker
+from whenabouts.spark_plugin.tagged_rows import TAGGED
+from whenabouts.spark_plugin.unit_alarm import alarm_of
+from whenabouts.spark_plugin.workers import Stage, code_of_worker_first
 
-
-class Result(NamedTuple):
-    """A query's tagged rows, and how to read them."""
-
-    tagged: DataFrame
-    hosting: Hosting
-
-    @property
-    def output(self) -> DataFrame:
-        """The output rows; an event time column carries the watermark on."""
-        operator = self.hosting.operator()
-        rows = self._rows(OUTPUT, operator.output_schema)
-        if operator.event_time is None:
-            return rows
-        delay = max(map(delay_ms, self.hosting.query.lateness_us))
-        return rows.withMetadata(operator.event_time, {WATERMARK_KEY: delay})
-
-    @property
-    def rejects(self) -> DataFrame:
-        """The rejected rows."""
-        return self._rows(REJECTED, self.hosting.rejects_schema)
-
-    def _rows(self, tag: int, schema: pa.Schema) -> DataFrame:
-        unpacker = Unpacker(schema)
-        return self.tagged.where(col(TAG) == tag).select(BLOB).mapInArrow(unpacker.unpack, unpacker.spark_schema)
-
-    @property
-    def counts(self) -> DataFrame:
-        """The counts of `whenabouts.core.metrics`: `name`, `value`, one row per step and name, to be summed."""
-        parsed = from_json(col(BLOB).cast("string"), "map<string, bigint>")
-        return self.tagged.where(col(TAG) == COUNTS).select(explode(parsed).alias("name", "value"))
-
-
-WATERMARK_KEY = "spark.watermarkDelayMs"
-"""How Spark marks an event time column in a plan. The clock itself runs in the plan's nodes, so that a column that went
-through Python needs only its mark back. (`eventTimeColumnName` would do it for a stateful operator's own rows, but
-refuses times before 1970.)"""
-
-_results: WeakKeyDictionary[DataFrame, Result] = WeakKeyDictionary()
+A_DATAFRAME = "give a DataFrame of Spark: spark.createDataFrame(frame), spark.read..., spark.readStream..."
+A_RESULT = "give the DataFrame that a function of this package returned"
 
 
 @takes_options_of(TimingJoin, time_slots="auto")
@@ -99,7 +67,8 @@ def timing_join(
     `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
     without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only. Columns of a missing
     partner are null; semi and anti give the left columns only. In every mode but plain inner `event_time` is the
-    instant that settled the row: it lies behind the watermark and carries none (see `whenabouts.core.join_modes`).
+    instant that settled the row: it is older than the watermark and carries none (see
+    `whenabouts.core.timing_join.modes`).
 
     A streaming query that is restarted from its checkpoint may have another confidence, not less than the
     `min_confidence` that it was started with (the confidence itself, if none was given).
@@ -108,8 +77,8 @@ def timing_join(
     `buckets`: into how many parts the keys are split, `spark.sql.shuffle.partitions` unless said otherwise; it is the
     limit of parallelism, and fixed for the life of a checkpoint, as Spark fixes the partitions. `bound`: a limit on the
     rows that a bucket of a stream holds. `dedupe`: columns that identify a row, where sources deliver rows again
-    (`whenabouts.core.deduplication`). `payloads`: how rows are read that hold records as bytes, as those of Kafka do
-    (`whenabouts.core.payloads`).
+    (`whenabouts.core.wrappers.deduplication`). `payloads`: how rows are read that hold records as bytes, as those of
+    Kafka do (`whenabouts.core.wrappers.payloads`).
 
     `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
     allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. One side's rows
@@ -155,6 +124,7 @@ def window_join(
     parallel over the buckets.
     """
     options.setdefault("time_slots", "auto")
+    check_streams(frames, (DataFrame,), A_DATAFRAME)
     query = WindowJoin.of(tuple(frames), time, **options)
     return run(
         query, [frames[name] for name in query.inputs], buckets=buckets, bound=bound, dedupe=dedupe, payloads=payloads
@@ -240,35 +210,34 @@ def run(
     end by a flush row, in which that is true. Errors as `timing_join`, and QueryError WA-2006 for a wrong
     number of inputs or buckets.
     """
+    check_query(query)
+    check_inputs(query, inputs, (DataFrame,), A_DATAFRAME)
+    check_hosting(buckets, bound)
     _require_lateness(query, inputs)
     query = decoded(deduplicated(query, dedupe), payloads)
-    output = tagged(query, inputs, buckets=buckets, end_of_input=end_of_input, bound=bound)
-    rows = output.output
-    _results[rows] = output
-    return rows
+    return tagged(query, inputs, buckets=buckets, end_of_input=end_of_input, bound=bound).output
 
 
 def _require_lateness(query: Query, inputs: Sequence[DataFrame]) -> None:
-    """Refuse streams of which nobody says how late their rows may come: there would be no watermark to go by."""
-    if not query.says_lateness and all(df.isStreaming for df in inputs):
-        raise QueryError(
-            Code.NO_LATENESS,
-            "the inputs are streams, and how late their rows may come is not said",
-            'give lateness="10 s", a timing join Lateness("10 s", "10 s"); zero if rows come in order of their times',
-        )
+    """Refuse streams without lateness. (A mix of streams and batches is refused later.)"""
+    if all(df.isStreaming for df in inputs):
+        require_lateness(query)
 
 
 def rejects(result: DataFrame) -> DataFrame:
     """The rows that the query giving `result` did not process: `input`, `code`, `reason`, and their own columns.
 
-    Reading both `result` and this runs the query twice, each read on its own: on a stream use `write_with_rejects`.
-    Raises QueryError WA-2006 unless `result` is itself what a function of this package returned.
+    `result` is what a function of this package returned, or a DataFrame made from it. Reading both `result` and this
+    runs the query twice, each read on its own: on a stream use `write_with_rejects`. Raises QueryError WA-2006 where
+    the plan of `result` holds no query of ours, or several.
     """
+    check_input("result", result, (DataFrame,), A_RESULT)
     return result_of(result).rejects
 
 
 def counts(result: DataFrame) -> DataFrame:
     """Counts by `name` (rows_in = rows_processed + rows_rejected, and those of the operator), one row for each step."""
+    check_input("result", result, (DataFrame,), A_RESULT)
     return result_of(result).counts
 
 
@@ -286,6 +255,7 @@ def write_with_rejects(
     again with the same number. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises QueryError
     WA-2006 if `result` is no stream (in batch, write both).
     """
+    check_input("result", result, (DataFrame,), A_RESULT)
     if not result.isStreaming:
         raise QueryError(Code.BAD_OPTION, "write_with_rejects was given a batch", "write result and rejects(result)")
     source = result_of(result)
@@ -294,17 +264,18 @@ def write_with_rejects(
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
         try:
-            here = Result(batch, hosting)
-            write_rows(here.output, number)
-            write_rejects(here.rejects, number)
-            if write_counts is not None:
-                write_counts(here.counts, number)
+            with code_of_worker_first():
+                here = Result(batch, hosting)
+                write_rows(here.output, number)
+                write_rejects(here.rejects, number)
+                if write_counts is not None:
+                    write_counts(here.counts, number)
         finally:
             batch.unpersist()
 
     if checkpoint is None:
         return source.tagged.writeStream.foreachBatch(write)
-    check_checkpoint(source, checkpoint)
+    check_checkpoint([source], checkpoint)
     return source.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
 
 
@@ -313,8 +284,9 @@ def write_stream(
 ) -> DataStreamWriter:
     """`rows.writeStream` with its checkpoint set, once it is sure that the query can start from there.
 
-    `rows`: what a function of this package returned, or a DataFrame made from it, and then `of` is the former. Set sink
-    and trigger on the writer and call `start()`.
+    `rows`: what a function of this package returned, or a DataFrame made from it. `of`: the former, where the plan of
+    `rows` does not show it (a view over Spark Connect, a checkpoint()). Set sink and trigger on the writer and call
+    `start()`.
 
     Raises: QueryError WA-2053 for another output mode than append, WA-2006 if `rows` is no stream or none of ours;
     EngineError WA-3032 where another query wrote the checkpoint, with all that differs, WA-3003 for other buckets or a
@@ -322,7 +294,8 @@ def write_stream(
 
     Cost: one small Spark job over the checkpoint, which reads a row for each bucket.
     """
-    if output_mode.lower() != "append":
+    check_input("rows", rows, (DataFrame,), A_RESULT)
+    if str(output_mode).lower() != "append":
         raise QueryError(
             Code.OUTPUT_MODE,
             f"output mode {output_mode!r}: rows come out once, when they are final, and never change",
@@ -330,24 +303,25 @@ def write_stream(
         )
     if not rows.isStreaming:
         raise QueryError(Code.BAD_OPTION, "write_stream was given a batch", "use rows.write")
-    check_checkpoint(result_of(rows if of is None else of), checkpoint)
+    check_checkpoint(results_in(rows) or [result_of(rows)] if of is None else [result_of(of)], checkpoint)
     return rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
 
 
-def check_checkpoint(result: Result, checkpoint: str) -> None:
-    """Raise as `write_stream` unless a query can start from a checkpoint."""
-    for found in identities(result.tagged.sparkSession, checkpoint):
-        result.hosting.identity.check(found)
+def check_checkpoint(results: Sequence[Result], checkpoint: str) -> None:
+    """Raise as `write_stream` unless the queries of one stream can start from a checkpoint."""
+    for found in identities(results[0].tagged.sparkSession, checkpoint):
+        refusals = [_refusal(result, found) for result in results]
+        for refusal in refusals:
+            if refusal is not None and None not in refusals:
+                raise refusal
 
 
-def result_of(result: DataFrame) -> Result:
-    """What is known of a DataFrame that `run` or `timing_join` returned. Raises QueryError WA-2006 for another."""
+def _refusal(result: Result, found: str) -> EngineError | None:
     try:
-        return _results[result]
-    except KeyError:
-        raise QueryError(
-            Code.BAD_OPTION, "this DataFrame did not come from whenabouts", "give the very object that was returned"
-        ) from None
+        result.hosting.identity.check(found)
+    except EngineError as refusal:
+        return refusal
+    return None
 
 
 def tagged(
@@ -366,17 +340,24 @@ def tagged(
         _check_watermarks(query, inputs)
     if buckets is None:
         buckets = int(session.conf.get("spark.sql.shuffle.partitions", "200") or 200)
-    if buckets < 1:
-        raise QueryError(Code.BAD_OPTION, f"buckets is {buckets}", "give one or more")
     schemas = tuple(arrow_schema(df.drop(FLUSH), name) for df, name in zip(inputs, query.inputs, strict=True))
     flushed = any(FLUSH in df.columns for df in inputs)
+    if ignores_case(session):
+        query, schemas = as_spelled(query, schemas)
     hosting = Hosting(query, schemas, buckets, streaming, bound, flushed)
-    hosting.operator()  # refuses here, in the driver, what cannot work
-    packed = [_numbered(df).mapInArrow(Packer(hosting, place).pack, PACKED) for place, df in enumerate(inputs)]
+    operator = hosting.operator()  # refuses here, in the driver, what cannot work
+    check_types(query, operator, inputs, schemas)
+    if ignores_case(session):
+        check_distinct(operator.output_schema.names, "the result would have columns")
+    alarm = alarm_of(session)
+    packed = [
+        _numbered(df).mapInArrow(Stage(f"{name} of {query.described}", Packer(hosting, place, alarm).pack), PACKED)
+        for place, (name, df) in enumerate(zip(query.inputs, inputs, strict=True))
+    ]
     if streaming:
-        return Result(_stream(hosting, packed, end_of_input), hosting)
+        return marked(_stream(hosting, packed, end_of_input), hosting)
     rows = reduce(DataFrame.union, packed).repartition("bucket").sortWithinPartitions("bucket", "first")
-    return Result(rows.mapInArrow(BatchHost(hosting).run, TAGGED), hosting)
+    return marked(rows.mapInArrow(Stage(query.described, BatchHost(hosting).run), TAGGED), hosting)
 
 
 def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) -> DataFrame:
@@ -389,7 +370,8 @@ def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) ->
         for df, lateness in zip(packed, hosting.query.lateness_us, strict=True)
     ]
     if end is not None:
-        sides.append(end.mapInArrow(EndMarkers(hosting.buckets).mark, PACKED))
+        markers = Stage(f"end of {hosting.query.described}", EndMarkers(hosting.buckets).mark)
+        sides.append(end.mapInArrow(markers, PACKED))
     rows = reduce(DataFrame.union, [side.select("bucket", *ARRIVED) for side in sides])
     tagged = rows.groupBy("bucket").transformWithStateInPandas(
         statefulProcessor=BucketProcessor(hosting),
@@ -397,7 +379,7 @@ def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) ->
         outputMode="Append",
         timeMode="EventTime",
     )
-    return observe_counts(tagged, hosting.query.inputs)
+    return observe_counts(tagged, hosting.query)
 
 
 def _numbered(df: DataFrame) -> DataFrame:
@@ -407,12 +389,6 @@ def _numbered(df: DataFrame) -> DataFrame:
 
 
 def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:
-    if len(inputs) != len(query.inputs):
-        raise QueryError(
-            Code.BAD_OPTION,
-            f"the query has {len(query.inputs)} inputs ({', '.join(query.inputs)}), {len(inputs)} were given",
-            "give one DataFrame for each",
-        )
     streaming = [df.isStreaming for df in inputs]
     if any(streaming) and not all(streaming):
         kinds = ["a stream" if stream else "a batch" for stream in streaming]
@@ -424,14 +400,19 @@ def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:
 def _check_watermarks(query: Query, inputs: Sequence[DataFrame]) -> None:
     """Refuse watermarks that Spark would refuse only once the query runs, or that would lose rows."""
     for name, df in zip(query.inputs, inputs, strict=True):
-        for field in df.schema.fields:
-            if WATERMARK_KEY in (field.metadata or {}):
-                raise QueryError(
-                    Code.WATERMARKS_CLASH,
-                    f"the {name} input has a watermark of its own, on column {field.name!r}",
-                    "leave withWatermark out and give lateness=; behind another stateful query, write its rows to a "
-                    "table and read them from there",
-                )
+        for own in results_in(df):
+            raise QueryError(
+                Code.WATERMARKS_CLASH,
+                f"the {name} input is the output of another query, {own.hosting.query.described}",
+                "Spark takes one watermark per stream: write its rows to a table and read them from there",
+            )
+        for column in watermarks(df):
+            raise QueryError(
+                Code.WATERMARKS_CLASH,
+                f"the {name} input has a watermark of its own, on column {column!r}",
+                "leave withWatermark out and give lateness=; after an aggregation or another stateful query, write its "
+                "rows to a table and read them from there",
+            )
     policy = inputs[0].sparkSession.conf.get("spark.sql.streaming.multipleWatermarkPolicy", "min")
     if len(inputs) > 1 and str(policy).lower() == "max":
         raise QueryError(

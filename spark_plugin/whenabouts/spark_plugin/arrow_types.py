@@ -6,6 +6,7 @@ TIMESTAMP_NTZ is a timestamp without zone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from inspect import signature
 from typing import cast
 
@@ -26,8 +27,13 @@ def arrow_schema(df: DataFrame, name: str) -> pa.Schema:
 
     Raises InputError WA-1002 for a column whose type cannot leave the JVM in Arrow (intervals of months, for example).
     """
+    return pa.schema(arrow_fields(df.schema.fields, name))
+
+
+def arrow_fields(columns: Iterable[StructField], name: str) -> list[pa.Field]:
+    """The same of columns by themselves."""
     fields = []
-    for field in df.schema.fields:
+    for field in columns:
         try:
             fields.append(pa.field(field.name, _arrow_type(field.dataType), field.nullable))
         except PySparkException as error:
@@ -36,7 +42,7 @@ def arrow_schema(df: DataFrame, name: str) -> pa.Schema:
                 f"column {field.name!r} of the {name} input is {field.dataType.simpleString()}",
                 "Spark cannot hand this type to Python: cast or drop the column",
             ) from error
-    return pa.schema(fields)
+    return fields
 
 
 def spark_fields(schema: pa.Schema) -> list[StructField]:

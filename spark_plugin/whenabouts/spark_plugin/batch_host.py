@@ -8,11 +8,10 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from whenabouts.core.hosting import Hosting
-from whenabouts.core.piecemeal import Timed, take_in
+from whenabouts.core.hosting.host import Hosting
+from whenabouts.core.hosting.out_of_core import Timed, take_in
 from whenabouts.spark_plugin.packing import ARRIVED
 from whenabouts.spark_plugin.tagged_rows import tagged_batch
-from whenabouts.spark_plugin.workers import begin_task
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,6 @@ class BatchHost:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Tagged rows from packed rows that are sorted by bucket and least time."""
-        begin_task()
         operator = self.hosting.operator()
         for _, rows in groupby(_rows(batches), key=lambda row: row[0]):
             for tagged in take_in(self.hosting, operator, (timed for _, timed in rows)):

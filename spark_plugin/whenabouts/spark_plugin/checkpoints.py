@@ -1,8 +1,8 @@
 """What a checkpoint says of the query that wrote it, before a query starts from it.
 
 Spark keeps a query's state under its checkpoint, and reads any query's state into any other query that looks alike. So
-every bucket notes what its state is bound to (`whenabouts.core.identity`), and it is read here with Spark's own state
-data source, from any file system, over Spark Connect too.
+every bucket notes what its state is bound to (`whenabouts.core.hosting.query_identity`), and it is read here with
+Spark's own state data source, from any file system, over Spark Connect too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.errors import Code, EngineError, WhenaboutsError
 from whenabouts.spark_plugin.streaming_host import IDENTITY
 
 _NOTHING_COMMITTED = "STDS_COMMITTED_BATCH_UNAVAILABLE"
@@ -23,6 +23,7 @@ def identities(session: SparkSession, checkpoint: str) -> list[str]:
     Raises EngineError WA-3032 for a checkpoint without such notes, WA-3005 for what cannot be read.
     """
     try:
+        _make_query_manager(session)
         metadata = session.read.format("state-metadata").load(checkpoint).select("operatorId", "operatorName")
         operators = [row.operatorId for row in metadata.collect() if row.operatorName.startswith("transformWithState")]
         found = [text for operator in operators for text in _noted(session, checkpoint, operator)]
@@ -33,10 +34,30 @@ def identities(session: SparkSession, checkpoint: str) -> list[str]:
                 "start this query from a new checkpoint",
             )
         return found
-    except PySparkException as error:
+    except WhenaboutsError:
+        raise
+    except Exception as error:  # PySparkException, and what py4j raises, which a client of Spark Connect may not have
         raise EngineError(
-            Code.ENGINE_FAILED, f"the checkpoint {checkpoint} cannot be read: {str(error)[:300]}", "is it one of Spark?"
+            Code.ENGINE_FAILED,
+            f"the checkpoint {checkpoint!r} cannot be read: {_first_line(error)}",
+            "driver and workers must be able to read and write it, with the file system's JARs and credentials, and it "
+            "must be of this version of Spark or an older one; nothing was started",
         ) from error
+
+
+def _make_query_manager(session: SparkSession) -> None:
+    """Let Spark make what its state is read through, the coordinator of state stores.
+
+    It belongs to the manager of streaming queries, which Spark makes when somebody first asks for it: in the process
+    that starts a query again, nobody has.
+    """
+    _ = session.streams.active
+
+
+def _first_line(error: Exception) -> str:
+    """What Spark says, without the frames of the JVM."""
+    said = str(getattr(error, "java_exception", error)).strip()
+    return said.partition("\n")[0][:500]
 
 
 def _noted(session: SparkSession, checkpoint: str, operator: int) -> list[str]:

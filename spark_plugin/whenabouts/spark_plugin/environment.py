@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from whenabouts.core import java
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.installed import installed_version, require_version
+from whenabouts.core.hosting import java
+from whenabouts.core.hosting.preflight import installed_version, require_version
 
 LEAST_SPARK = (4, 1)
 

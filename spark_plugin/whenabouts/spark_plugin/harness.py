@@ -16,14 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.types import StructType
 
-from whenabouts.core.events import rejects_schema
 from whenabouts.core.harness import Capabilities, Variant
-from whenabouts.core.hosting import OUTPUT, REJECTED, read_counts
+from whenabouts.core.hosting.host import OUTPUT, REJECTED, read_counts
 from whenabouts.core.local import Outcome
-from whenabouts.core.protocol import Query
-from whenabouts.core.segments import decode
-from whenabouts.spark_plugin.api import Result, tagged
+from whenabouts.core.runtime.event_reader import rejects_schema
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.state.segment_codec import decode
+from whenabouts.spark_plugin.api import check_checkpoint, tagged
 from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
+from whenabouts.spark_plugin.results import Result
 from whenabouts.spark_plugin.sessions import local_session
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 
@@ -107,6 +108,8 @@ class SparkRun:
                 finally:
                     batch.unpersist()
 
+            if self.attempts:
+                check_checkpoint([result], (folder / "checkpoint").as_uri())
             writer = result.tagged.writeStream.foreachBatch(write)
             running = writer.option("checkpointLocation", (folder / "checkpoint").as_uri()).start()
             try:

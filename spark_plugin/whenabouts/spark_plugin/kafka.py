@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit, struct, to_json
 
-from whenabouts.core.brokers import require_broker
 from whenabouts.core.durations import Duration
+from whenabouts.core.hosting.brokers import require_broker
 
 _TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",  # Spark's own has milliseconds

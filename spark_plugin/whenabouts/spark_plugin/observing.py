@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, TextIO
 
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import coalesce, col, from_json, lit, when
+from pyspark.sql.functions import array, coalesce, col, from_json, lit, map_filter, map_from_arrays, when
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -24,22 +24,28 @@ from pyspark.sql.streaming.listener import (
 )
 
 from whenabouts.core import metrics
-from whenabouts.core.hosting import COUNTS
+from whenabouts.core.hosting.host import COUNTS
+from whenabouts.core.runtime.option_checks import refused
+from whenabouts.core.runtime.protocol import Query
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 
 PREFIX = "whenabouts"
+VALUES = "counts"
+"""The one column of what is observed: a map from names to numbers."""
 
 _number = count(1)
 
 
-def observe_counts(tagged: DataFrame, inputs: tuple[str, ...]) -> DataFrame:
-    """The same tagged rows; their counts are observed under a name that begins with `PREFIX`.
+def observe_counts(tagged: DataFrame, query: Query) -> DataFrame:
+    """The same tagged rows; their counts are observed under the query's words, as a map without zeros.
 
     Each stream of ours has a name of its own: Spark refuses one name for two operators of a query.
     """
     counts = when(col(TAG) == COUNTS, from_json(col(BLOB).cast("string"), "map<string, bigint>"))
-    sums = [coalesce(sum_of(counts[name]), lit(0)).alias(name) for name in metrics.shown(inputs)]
-    return tagged.observe(f"{PREFIX}_{next(_number)}", *sums)
+    names = metrics.shown(query.inputs)
+    sums = [coalesce(sum_of(counts[name]), lit(0)) for name in names]
+    told = map_filter(map_from_arrays(array(*map(lit, names)), array(*sums)), lambda _, number: number != 0)
+    return tagged.observe(f"{PREFIX} {next(_number)}: {query.described}", told.alias(VALUES))
 
 
 def observed(progress: StreamingQueryProgress) -> Counter[str]:
@@ -47,10 +53,13 @@ def observed(progress: StreamingQueryProgress) -> Counter[str]:
 
     `state_rows_*` and `state_bytes_*` are what the buckets that took part in the micro-batch hold after it.
     """
+    metrics_of = getattr(progress, "observedMetrics", None)
+    if metrics_of is None:
+        raise refused("the progress", progress, "give query.lastProgress, or event.progress in a listener")
     total: Counter[str] = Counter()
-    for name, row in progress.observedMetrics.items():
+    for name, row in metrics_of.items():
         if name.startswith(PREFIX):
-            total.update(row.asDict())
+            total.update(row.asDict()[VALUES])
     return total
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
-from whenabouts.core.hosting import END, PRESENT, BlockPacker, Hosting, Packed
+from whenabouts.core.hosting.host import END, PRESENT, BlockPacker, Hosting, Packed
 from whenabouts.spark_plugin.arrow_types import worker_schema
 from whenabouts.spark_plugin.bucket_labels import CONTROL, bucket_labels
-from whenabouts.spark_plugin.workers import begin_task
+from whenabouts.spark_plugin.unit_alarm import Alarm, tell
 
 PACKED = StructType(
     [
@@ -47,10 +47,10 @@ class Packer:
 
     hosting: Hosting
     input: int
+    alarm: Alarm | None = None
 
     def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Packed rows of one partition. O(rows), and a sort of small integers per pack."""
-        begin_task()
         packer = BlockPacker(self.hosting, self.input)
         blocks: list[pa.RecordBatch] = []
         rows_in = 0
@@ -70,6 +70,7 @@ class Packer:
                 blocks = []
             if packed:
                 yield packed_batch(packed)
+        tell(self.alarm, packer.units.news())
         if rows_in:
             yield packed_batch([*self._split(packer, blocks), (Packed(CONTROL, PRESENT, 0, 0, b""), 0)])
         if ended and self.hosting.streaming:
@@ -94,7 +95,6 @@ class EndMarkers:
 
     def mark(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Packed rows of kind END."""
-        begin_task()
         for batch in batches:
             if batch.num_rows:
                 yield packed_batch((Packed(label, END, 0, 0, b""), 0) for label in bucket_labels(self.buckets))

@@ -1,6 +1,6 @@
-"""The data source `whenabouts`: event files in batch, and replayed as a stream (`whenabouts.core.replay`).
+"""The data source `whenabouts`: event files in batch, and replayed as a stream (`whenabouts.core.sources.replay`).
 
-Options are those of `whenabouts.core.replay_options`, and
+Options are those of `whenabouts.core.sources.replay_options`, and
 
     maxRowsPerTrigger   most rows of a micro-batch
     filterPushdown      `true`: batch reads skip what filters rule out; the session needs
@@ -20,11 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -42,20 +40,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from whenabouts.core.errors import Code, EngineError, InputError, QueryError
-from whenabouts.core.replay import Arrivals, EventFiles, Predicate, Replay, keep
-from whenabouts.core.replay_options import replay_of
-from whenabouts.spark_plugin.arrow_types import conform, in_spark_types, spark_fields, worker_schema
-from whenabouts.spark_plugin.packing import FLUSH
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.sources.replay import EventFiles, Predicate, Replay, keep
+from whenabouts.core.sources.replay_options import replay_of
+from whenabouts.spark_plugin.arrow_types import in_spark_types, spark_fields
+from whenabouts.spark_plugin.replay_readers import _FLUSH_FIELD, StreamReader, _batches
 from whenabouts.spark_plugin.workers import begin_task
 
 MOST_ROWS = "maxRowsPerTrigger"
 PUSHDOWN = "filterPushdown"
 END_OF_INPUT = "endOfInput"
-_FLUSH_FIELD = pa.field(FLUSH, pa.bool_())
 
-ROWS_PER_BATCH = 1 << 15
-"""Rows of a record batch on its way into Spark."""
 
 _OPERATORS: dict[type[Filter], str] = {
     EqualTo: "==",
@@ -101,14 +96,6 @@ class ChunkPartition(InputPartition):
         self.files, self.number, self.predicates = files, number, predicates
 
 
-class SlicePartition(InputPartition):
-    """A slice of a stream for one task."""
-
-
-class FlushPartition(InputPartition):
-    """The flush row behind the last row."""
-
-
 class ReplayReader(DataSourceReader):
     """All rows of the files, in no order."""
 
@@ -140,65 +127,6 @@ class FilteringReader(ReplayReader):
             if op is not None and len(attribute) == 1:
                 self._predicates.append(Predicate(attribute[0], op, list(value) if op == "in" else value))
             yield each
-
-
-class StreamReader(DataSourceStreamReader):
-    """What all versions of Spark share. Times are read and put in order in the driver, once, when first needed."""
-
-    def __init__(self, replay: Replay, schema: StructType, most: int | None) -> None:
-        self._replay, self._schema, self._most = replay, schema, most
-        self._arrivals: Arrivals | None = None
-        self._begun: tuple[int, float] | None = None
-        self._paced = True
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Row 0."""
-        return self._offset(0)
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Slices of the rows between two offsets. Raises EngineError WA-3031 for offsets of another replay."""
-        first, stop = (self._row(offset) for offset in (start, end))
-        last = len(self._known().at_us)
-        flush = [FlushPartition(None)] if FLUSH in self._schema.names and first < stop == last else []
-        return [*(SlicePartition(piece) for piece in self._known().slices(first, stop)), *flush]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice, or the flush row."""
-        begin_task()
-        if isinstance(partition, FlushPartition):
-            schema = worker_schema(self._schema)
-            values = [pa.array([True]) if field.name == FLUSH else pa.nulls(1, field.type) for field in schema]
-            yield pa.RecordBatch.from_arrays(values, schema=schema)
-        else:
-            yield from _batches(partition.value.read(), self._schema)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_arrivals": None}  # workers read slices and need no order of all rows
-
-    def _known(self) -> Arrivals:
-        if self._arrivals is None:
-            self._arrivals = self._replay.open().arrivals()
-        return self._arrivals
-
-    def _due(self, row: int, most: int | None) -> dict[str, Any]:
-        """The offset up to which rows are out, at most `most` after `row`."""
-        known = self._known()
-        self._begun = self._begun or (row, monotonic())
-        begun, since = self._begun
-        due = max(known.due(begun, monotonic() - since), row) if self._paced else len(known.at_us)
-        return self._offset(due if most is None else min(due, row + most))
-
-    def _offset(self, row: int) -> dict[str, Any]:
-        return {"row": row, "replay": self._known().fingerprint}
-
-    def _row(self, offset: dict[str, Any]) -> int:
-        if offset.get("replay") != self._known().fingerprint:
-            raise EngineError(
-                Code.OTHER_REPLAY,
-                "the checkpoint belongs to another replay: files, time, disorder or seed have changed",
-                "bring them back, or start from a new checkpoint",
-            )
-        return int(offset["row"])
 
 
 class SelfCappedReader(StreamReader):
@@ -245,19 +173,3 @@ def _flag(options: Mapping[str, str], name: str) -> bool:
     if text not in ("true", "false"):
         raise QueryError(Code.BAD_OPTION, f"{name} is {text!r}", "give true or false")
     return text == "true"
-
-
-def _batches(table: pa.Table, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Rows in the columns and types of `schema`, which is the source's own or the one that the user gave."""
-    if FLUSH in schema.names:
-        table = table.append_column(_FLUSH_FIELD, pa.array(np.zeros(table.num_rows, bool)))
-    missing = [name for name in schema.names if name not in table.schema.names]
-    if missing:
-        _missing(missing[0], table.schema.names)
-    target = worker_schema(schema)
-    for batch in table.select(schema.names).to_batches(max_chunksize=ROWS_PER_BATCH):
-        yield conform(batch, target)
-
-
-def _missing(name: str, there: Sequence[str]) -> NoReturn:
-    raise InputError(Code.MISSING_COLUMN, f"the files have no column {name!r}", f"they have {', '.join(there)}")

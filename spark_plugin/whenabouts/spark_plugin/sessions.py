@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import whenabouts
 from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages, check_spark
 
 WORKER_DAEMON = "whenabouts.spark_plugin.worker_daemon"
@@ -25,6 +26,7 @@ def local_session(app_name: str = "whenabouts", cores: int = 2, **conf: object) 
     `conf`: Spark options, with `__` for the dots (`spark__sql__shuffle__partitions=4`). Raises EngineError WA-3001
     or WA-3002 for what is missing. Cost: starting a JVM, some seconds.
     """
+    whole_number("cores", cores)
     check_environment()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONPATH"] = os.pathsep.join(_import_roots())
@@ -63,6 +65,11 @@ def prepare(session: SparkSession, *, streaming: bool) -> None:
     if streaming and "RocksDB" not in str(session.conf.get(PROVIDER_CONF, "")):
         _LOG.info("%s is set to %s: Spark's stateful Python operators need it", PROVIDER_CONF, ROCKSDB)
         session.conf.set(PROVIDER_CONF, ROCKSDB)
+
+
+def ignores_case(session: SparkSession) -> bool:
+    """Whether names that differ by upper and lower case only are one to a session, as by default."""
+    return str(session.conf.get("spark.sql.caseSensitive", "false")).lower() != "true"
 
 
 def _import_roots() -> list[str]:

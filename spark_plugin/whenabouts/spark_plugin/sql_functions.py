@@ -8,8 +8,8 @@ A table function has one table: events of both sides in one, with a column that 
 
 `left_time`, `right_time` say where the sides' times differ; `deadline`, `since`, `delay`, `until`, `between`, `how`,
 `best` and `probability` are those of `timing_join`. The result has the columns of both rows, `on` once, the others with
-`_left` and `_right`. Rows of other sides take no part; `left` and `right` may be the same. `timing_join_rejects` has
-the same arguments and gives the rows that could not be used.
+`_left` and `_right`; `left` and `right` may be the same. `timing_join_rejects` has the same arguments and gives the
+rows that could not be used, those among them that name another side or none (WA-1061).
 
 Rows cross into such a function one by one, as Python objects: for many rows join DataFrames with `timing_join`. Spark
 has no such function on streams: there it is `timing_join` too, and SQL over a temporary view of its result.
@@ -30,13 +30,21 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, Timestam
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn
 
 from pyspark_whenabouts import DefaultSource
-from whenabouts.core.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.arrays.record_batches import one_batch
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.events import rejects_schema
+from whenabouts.core.hosting.column_case import Columns, as_spelled
+from whenabouts.core.hosting.columns_compared import columns_compared
+from whenabouts.core.hosting.host import refuse_two_zones
 from whenabouts.core.local import run
-from whenabouts.core.timestamps import Interval, Point, TimeSpec
-from whenabouts.core.timing_join import TimingJoin
+from whenabouts.core.runtime.event_reader import reject_rows, rejects_schema
+from whenabouts.core.runtime.key_names import of_input
+from whenabouts.core.runtime.option_checks import refused
+from whenabouts.core.runtime.protocol import Rejected
+from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.spark_plugin.arrow_types import spark_fields, worker_schema
+from whenabouts.spark_plugin.column_types import check_collations
 from whenabouts.spark_plugin.sessions import prepare
 from whenabouts.spark_plugin.workers import begin_task
 
@@ -56,6 +64,8 @@ def register(session: SparkSession) -> None:
 
     Raises EngineError WA-3002 for an unfit Spark.
     """
+    if not hasattr(session, "dataSource"):  # a session of Spark Connect is of a class of its own
+        raise refused("the session", session, "give a SparkSession")
     prepare(session, streaming=False)
     try:
         session.dataSource.register(DefaultSource)
@@ -85,6 +95,8 @@ class _Pairs:
         begin_task()
         self._analysis = analysis
         self._rows: tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] = ([], [])
+        self._of_no_side: list[tuple[Any, ...]] = []
+        self._named: list[str | None] = []
         self._instants = [pa.types.is_timestamp(f.type) and f.type.tz is not None for f in analysis.columns]
 
     @classmethod
@@ -95,7 +107,8 @@ class _Pairs:
             raise _bad(f"timing_join has no argument {min(odd)!r}", f"it has {', '.join(_OPTIONS)}")
         if not table.isTable or not isinstance(table.dataType, StructType):
             raise _bad("the first argument is no table", "write TABLE(name) or TABLE(SELECT ...)")
-        side = str(given.get("side", "side"))
+        find = Columns(tuple(table.dataType.names))
+        side = find(str(given.get("side", "side")))
         if side not in table.dataType.names:
             raise InputError(
                 Code.MISSING_COLUMN,
@@ -105,12 +118,12 @@ class _Pairs:
         plain = StructType([f for f in table.dataType.fields if f.name != side])
         _refuse_nested_instants(plain)
         columns = worker_schema(plain)
-        query = _query(given)
+        query = _over(_query(given), plain, columns)
         operator = query.operator([columns, columns], streaming=False)
         output = (
             rejects_schema([reader.schema for reader in operator.readers]) if cls.REJECTED else operator.output_schema
         )
-        keys = ", ".join(f"`{name.replace('`', '``')}`" for name in query.key_columns)
+        keys = ", ".join(f"`{name.replace('`', '``')}`" for name in of_input(query.key_columns, 0))
         return _Analysis(
             StructType(spark_fields(output)),
             withSinglePartition=not keys,
@@ -129,20 +142,33 @@ class _Pairs:
     def eval(self, row: Any, **options: Any) -> None:
         """Take a row in."""
         values = list(row)
-        side = str(values.pop(self._analysis.side))
+        side = values.pop(self._analysis.side)
         for at, instant in enumerate(self._instants):
             if instant and values[at] is not None:
                 values[at] = _as_utc(values[at])
-        for rows, name in zip(self._rows, self._analysis.names, strict=True):
-            if side == name:
-                rows.append(tuple(values))
+        sides = [rows for rows, name in zip(self._rows, self._analysis.names, strict=True) if str(side) == name]
+        for rows in sides if side is not None else ():
+            rows.append(tuple(values))
+        if self.REJECTED and (side is None or not sides):
+            self._of_no_side.append(tuple(values))
+            self._named.append(None if side is None else str(side))
 
     def terminate(self) -> Iterator[tuple[Any, ...]]:
         """The rows of this part are complete."""
         assert self._analysis.query is not None
         outcome = run(self._analysis.query, [self._table(rows) for rows in self._rows])
-        for batch in (outcome.rejects if self.REJECTED else outcome.output).to_batches(max_chunksize=4096):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        for table in [outcome.rejects, *self._without_side()] if self.REJECTED else [outcome.output]:
+            for batch in table.to_batches(max_chunksize=4096):
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def _without_side(self) -> list[pa.Table]:
+        """Rows whose side is none, as rejects: in place of the input stands what they name."""
+        if not self._of_no_side:
+            return []
+        schema = self._analysis.columns
+        rejected = Rejected(0, Code.UNKNOWN_SIDE, one_batch(self._table(self._of_no_side)))
+        rows = reject_rows(rejected, [schema, schema], self._analysis.names)
+        return [pa.Table.from_batches([rows.set_column(0, "input", pa.array(self._named, pa.string()))])]
 
     def _table(self, rows: list[tuple[Any, ...]]) -> pa.Table:
         schema = self._analysis.columns
@@ -177,6 +203,17 @@ def _query(given: dict[str, Any]) -> TimingJoin:
         best=given.get("best"),
         probability=bool(given.get("probability", True)),
     )
+
+
+def _over(query: TimingJoin, fields: StructType, columns: pa.Schema) -> TimingJoin:
+    """The query over a table of these columns. Raises QueryError WA-2192, WA-2186 for types that it cannot compare."""
+    spelled, _ = as_spelled(query, [columns, columns])
+    assert isinstance(spelled, TimingJoin)
+    check_collations("events", {f.name: f.dataType for f in fields.fields}, columns_compared(spelled)[0])
+    times = {*spelled.left_time.columns, *spelled.right_time.columns}
+    types = {f"time column {name!r}": columns.field(name).type for name in sorted(times) if name in columns.names}
+    refuse_two_zones(types, "a SQL function does not know the session's zone")
+    return spelled
 
 
 def _time(given: dict[str, Any], name: str) -> TimeSpec:

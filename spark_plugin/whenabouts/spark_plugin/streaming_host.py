@@ -14,12 +14,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.hosting import Arrived, Hosting, tagged_rows
-from whenabouts.core.protocol import NO_WATERMARK, Demand, Step
+from whenabouts.core.hosting.host import BucketInput, Hosting, tagged_rows
+from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Step
 from whenabouts.spark_plugin.bucket_labels import CONTROL
 from whenabouts.spark_plugin.packing import ARRIVED
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
-from whenabouts.spark_plugin.workers import begin_task
+from whenabouts.spark_plugin.workers import begin_task, code_first
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ LAYOUT = 2
 
 IDENTITY = "identity"
 IDENTITY_SCHEMA = StructType([StructField("text", StringType())])
-"""`whenabouts.core.identity`, noted once, by the control group: read by `checkpoints` before a query starts again."""
+"""`core.hosting.query_identity`, noted once by the control group: `checkpoints` reads it before a restart."""
 
 NO_TIMER = -1
 
@@ -65,7 +65,7 @@ class MapStateStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class EngineWatermark:
     """The watermark of a micro-batch."""
 
     ms: int
@@ -90,7 +90,8 @@ class Clock:
 
 
 def delay_ms(lateness_us: int) -> int:
-    """What `withWatermark` is told for a lateness: rounded up, as Spark rounds times down, and one more (see `Clock`).
+    """What `withWatermark` gets for a lateness: rounded up, as Spark rounds times down, and one more (see
+    `EngineWatermark`).
 
     >>> delay_ms(0), delay_ms(1_500), delay_ms(2_000)
     (1, 3, 3)
@@ -115,40 +116,44 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802  # Spark's
         """A micro-batch's blobs of one bucket."""
-        arrived = Arrived()
-        for frame in rows:
-            columns = (frame[name].tolist() for name in ARRIVED)
-            arrived.take(self._operator, zip(*columns, strict=True))
-        if key[0] == CONTROL:
-            return self._control(arrived)
-        return self._step(arrived, Clock(timerValues.getCurrentWatermarkInMs()))
+        with code_first():
+            arrived = BucketInput()
+            for frame in rows:
+                columns = (frame[name].tolist() for name in ARRIVED)
+                arrived.take(self._operator, zip(*columns, strict=True))
+            if key[0] == CONTROL:
+                return self._control(arrived)
+            return self._step(arrived, EngineWatermark(timerValues.getCurrentWatermarkInMs()))
 
     def handleExpiredTimer(  # noqa: N802  # Spark's name; it calls by keyword
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
         """The bucket's timer: the operator has work to do without new rows."""
-        clock = Clock(timerValues.getCurrentWatermarkInMs())
-        return self._step(Arrived(), clock, expired_ms=expiredTimerInfo.getExpiryTimeInMs())
+        with code_first():
+            clock = EngineWatermark(timerValues.getCurrentWatermarkInMs())
+            return self._step(BucketInput(), clock, expired_ms=expiredTimerInfo.getExpiryTimeInMs())
 
     def close(self) -> None:
         """Nothing to close."""
 
-    def _control(self, arrived: Arrived) -> Iterator[pd.DataFrame]:
+    def _control(self, arrived: BucketInput) -> Iterator[pd.DataFrame]:
         """The group that every micro-batch has: the checkpoint is judged before any bucket's work is committed."""
         if self._timer_set() is None:
             self._note_timer(NO_TIMER)
             self._identity.update((self._hosting.identity.to_json(),))
         return self._out(Step(), arrived)
 
-    def _step(self, arrived: Arrived, clock: Clock, expired_ms: int | None = None) -> Iterator[pd.DataFrame]:
+    def _step(
+        self, arrived: BucketInput, clock: EngineWatermark, expired_ms: int | None = None
+    ) -> Iterator[pd.DataFrame]:
         timer_ms = self._timer_set()
-        step = self._hosting.step(self._operator, self._store, arrived, clock.us, Demand.FLUSH)
+        step = self._hosting.step(self._operator, self._store, arrived, clock.us, FlushMode.FLUSH)
         if arrived.ended:
             self._store.clear()
         self._set_timer(timer_ms, clock.timer_ms(step.timer_us), expired_ms)
         return self._out(step, arrived)
 
-    def _out(self, step: Step, arrived: Arrived) -> Iterator[pd.DataFrame]:
+    def _out(self, step: Step, arrived: BucketInput) -> Iterator[pd.DataFrame]:
         import pandas as pd  # takes a CPU-second: not in the driver, where each start of a query makes a processor
 
         for tag, blob in tagged_rows(step, arrived, self._operator, self._hosting.query.inputs):

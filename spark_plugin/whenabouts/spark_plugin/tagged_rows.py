@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, ByteType, StructField, StructType
 
-from whenabouts.core.hosting import Tagged
-from whenabouts.core.segments import decode
+from whenabouts.core.hosting.host import Tagged
+from whenabouts.core.state.segment_codec import decode
 from whenabouts.spark_plugin.arrow_types import conform, spark_fields, worker_schema
-from whenabouts.spark_plugin.workers import begin_task
 
 TAG = "tag"
 BLOB = "blob"
@@ -42,7 +41,6 @@ class Unpacker:
 
     def unpack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows from batches of one column of blobs."""
-        begin_task()
         target = worker_schema(self.spark_schema)
         for batch in batches:
             for blob in batch.column(0):

@@ -14,7 +14,7 @@ import pandas  # noqa: F401  # as the next: workers need it
 from pyspark import daemon
 
 import whenabouts.spark_plugin.api  # noqa: F401
-from whenabouts.core.kernels import load_kernels
+from whenabouts.core.hosting.warm_up import load_kernels
 
 if __name__ == "__main__":
     load_kernels()

@@ -1,12 +1,25 @@
-"""What every function that Spark calls in a Python worker does first: it spares the worker what Spark has it do again
-and again, which in small micro-batches is most of what a worker does."""
+"""What every function that Spark calls in a Python worker does besides its work.
+
+It spares the worker what Spark has it do again and again, which in small micro-batches is most of what a worker does;
+it has a name that plans show; and its errors show their codes first.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
+import re
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
 from itertools import count
 from zipimport import zipimporter
+
+import pyarrow as pa
+
+from whenabouts.core import errors
+from whenabouts.core.errors import WhenaboutsError
 
 _tasks = count(1)
 
@@ -31,3 +44,57 @@ def begin_task() -> None:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
+
+
+Batches = Iterable[pa.RecordBatch]
+
+
+class Stage:
+    """A function for `mapInArrow`. `__name__` is what `explain()` and Spark's UI call it."""
+
+    def __init__(self, name: str, function: Callable[[Batches], Iterator[pa.RecordBatch]]) -> None:
+        self.__name__ = name
+        self._function = function
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """The function's batches."""
+        begin_task()
+        with code_first():
+            yield from self._function(batches)
+
+
+@contextmanager
+def code_first() -> Iterator[None]:
+    """Let what Spark shows of an error of ours begin with its code, not with a traceback of thirty lines before it.
+
+    Spark asks for this setting when it reports why a worker ends, which is the last thing that the worker does.
+    """
+    try:
+        yield
+    except WhenaboutsError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+_OURS = re.compile(r"whenabouts\.core\.errors\.(\w+Error): (WA-\d{4}): (.*)")
+
+
+@contextmanager
+def code_of_worker_first() -> Iterator[None]:
+    """The same in a function for `foreachBatch`, of an error of ours that ended a worker.
+
+    Such a function fails with all that Spark says of it, and Spark shows where: after what the error came from.
+    """
+    try:
+        with code_first():
+            yield
+    except WhenaboutsError:
+        raise
+    except Exception as error:
+        found = _OURS.search(str(error))
+        if found is None:
+            raise
+        name, code, problem = found.groups()
+        ours: WhenaboutsError = getattr(errors, name)(errors.Code(code), problem)
+        with code_first():
+            raise ours from copy(ours)

@@ -1,0 +1,114 @@
+"""Draws docs/packages.svg: the packages as rooms on their floors, and who imports whom.
+
+    python .ci/package_map.py            writes the picture
+    python .ci/package_map.py --check    fails if the picture is not that of today's imports
+
+Floors are the layers of import-linter's contract in pyproject.toml. An arrow that follows from others (A imports B, B
+imports C, A imports C) is left out, so that the picture stays readable.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import grimp
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURE = ROOT / "docs" / "packages.svg"
+CORE = "whenabouts.core"
+ABOVE = [["cli", "conformance"], ["spark_plugin", "flink_plugin", "planner"]]
+LEFT_OUT = "deprecated_paths"
+BOX, GAP, FLOOR, MARGIN = (138, 30), 16, 74, 20
+
+
+def floors() -> list[list[str]]:
+    """Modules by floor, from the top: the parts outside the core, then the layers of the core."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    core = [[f"{CORE}.{name}" for name in layer.split(" | ")] for layer in layers]
+    while f"{CORE}.{LEFT_OUT}" in core[0] or any(f"{CORE}.{LEFT_OUT}" in layer for layer in core):
+        core.pop(0)  # old import paths
+    return [[f"whenabouts.{name}" for name in layer] for layer in ABOVE] + core
+
+
+def imports(rooms: Iterable[str]) -> set[tuple[str, str]]:
+    """Which room imports which, without arrows that follow from others."""
+    rooms = list(rooms)
+    roots = {room for room in rooms if not room.startswith(f"{CORE}.")}
+    graph = grimp.build_graph(CORE, *roots, cache_dir=None)
+    direct: dict[str, set[str]] = {room: set() for room in rooms}
+    for room in rooms:
+        inside = [room, *graph.find_descendants(room)]
+        for other in rooms:
+            if other != room and any(
+                imported == other or imported.startswith(f"{other}.")
+                for module in inside
+                for imported in graph.find_modules_directly_imported_by(module)
+            ):
+                direct[room].add(other)
+    return {(a, b) for a in rooms for b in direct[a] if not any(b in _reached(c, direct) for c in direct[a] - {b})}
+
+
+def _reached(room: str, direct: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    todo = [room]
+    while todo:
+        for other in direct[todo.pop()] - found:
+            found.add(other)
+            todo.append(other)
+    return found
+
+
+def picture() -> str:
+    """The drawing as SVG text."""
+    storeys = floors()
+    width = max(len(floor) for floor in storeys) * (BOX[0] + GAP) - GAP + 2 * MARGIN
+    height = len(storeys) * FLOOR - (FLOOR - BOX[1]) + 2 * MARGIN
+    at: dict[str, tuple[float, float]] = {}
+    for row, floor in enumerate(storeys):
+        start = (width - len(floor) * (BOX[0] + GAP) + GAP) / 2
+        for column, room in enumerate(floor):
+            at[room] = start + column * (BOX[0] + GAP), MARGIN + row * FLOOR
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="13">',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0L8 4L0 8z" fill="#7a869a"/></marker></defs>',
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+    ]
+    for a, b in sorted(imports(at)):
+        (x1, y1), (x2, y2) = at[a], at[b]
+        x1, x2, y1 = x1 + BOX[0] / 2, x2 + BOX[0] / 2, y1 + BOX[1]
+        bend = (y2 - y1) / 2
+        lines.append(
+            f'<path d="M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f} {x2:.0f} {y2:.0f}" '
+            'fill="none" stroke="#7a869a" stroke-opacity="0.55" marker-end="url(#tip)"/>'
+        )
+    for room, (x, y) in at.items():
+        inner = room.startswith(f"{CORE}.")
+        lines.append(
+            f'<rect x="{x:.0f}" y="{y:.0f}" width="{BOX[0]}" height="{BOX[1]}" rx="6" '
+            f'fill="{"#e8f0fe" if inner else "#fdebd2"}" stroke="#4a5568"/>'
+            f'<text x="{x + BOX[0] / 2:.0f}" y="{y + 20:.0f}" text-anchor="middle">{escape(room.split(".")[-1])}</text>'
+        )
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def main() -> int:
+    """Write or check the picture."""
+    drawn = picture()
+    if "--check" not in sys.argv[1:]:
+        PICTURE.write_text(drawn)
+        return 0
+    if PICTURE.exists() and PICTURE.read_text() == drawn:
+        return 0
+    sys.stderr.write("docs/packages.svg is not that of today's imports: run python .ci/package_map.py\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""`whenabouts calibrate`: measures what coalescing and a timing join cost on this machine, and stores it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from whenabouts.cli.say import say
+
+
+@click.command(short_help="Measure what queries cost on this machine, for the planner.")
+@click.option("--window", default=64_000, show_default=True, help="Tuples in the window that is measured.")
+@click.option("--repeat", default=3, show_default=True, help="Times each point is measured; the median counts.")
+@click.option("-o", "--output", metavar="PATH", help="Where to store it (default: WHENABOUTS_COSTS, "
+              "else the user's configuration, where `whenabouts plan` finds it).")  # fmt: skip
+@click.option("--progress", "wanted", is_flag=True, help="Show progress on stderr (on a terminal it is always shown).")
+def calibrate(window: int, repeat: int, output: str | None, wanted: bool) -> None:
+    """Run both coalescing schemes and a timing join over made streams; store what an insert, a scan, a step ... costs.
+
+    Costs are CPU time in microseconds, so that other work on the machine counts little.
+    """
+    from whenabouts.cli.progress import progress
+    from whenabouts.planner.calibration import calibrate as measured
+    from whenabouts.planner.calibration import store
+
+    if output is not None and not output.strip():
+        raise click.BadParameter("the path is empty", param_hint="--output")
+    with progress(wanted) as shown:
+        shown.stage("measuring", 0)
+        found = measured(
+            window=window, repeat=repeat, progress=lambda done, of: shown.stage(f"measured {done} of {of}")
+        )
+    for point in ((0.1, 0.0), (0.8, 0.0), (0.5, 0.5)):
+        costs = ", ".join(f"{name} {cost:.3g}" for name, cost in found.costs.at(*point).items())
+        say(f"cp {point[0]}, oop {point[1]}: {costs} us")
+    told = ", ".join(f"{name} {getattr(found.timing, name):,.0f}" for name in ("step", "row", "pair", "kernel"))
+    say(f"timing join: {told} ns")
+    say(f"stored in {store(found, None if output is None else Path(output))}")

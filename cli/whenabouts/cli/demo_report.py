@@ -1,0 +1,114 @@
+"""What the demo shows: the counts of its runs, delays with and without bad weather, and a plot of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from whenabouts.core.sources.whole_files import whole_file
+
+if TYPE_CHECKING:
+    from whenabouts.cli.demo_results import RunResult
+
+LATE_MINUTES = 15
+"""A departure counts as late from here on, as airlines count."""
+
+
+def in_order(pairs: pa.Table) -> pa.Table:
+    """Pairs in one order, without the column that only streams have, so that runs can be compared row by row."""
+    if "event_time" in pairs.schema.names:
+        pairs = pairs.drop_columns("event_time")
+    order = [(name, "ascending") for name in ("flight_id", "t_min_report", "gust_knots", "visibility")]
+    return pairs.take(pc.sort_indices(pairs, order)).combine_chunks()
+
+
+def with_weather(flights: Sequence[pa.Table], pairs: pa.Table) -> pa.Table:
+    """Departed flights: `origin`, `dep_delay`, and `bad_weather`: whether any report is near in time."""
+    table = pa.concat_tables(flights)
+    table = table.filter(table["dep_delay"].is_valid())
+    near = pc.is_in(table["flight_id"], value_set=pc.unique(pairs["flight_id"]))
+    return pa.table({"origin": table["origin"], "dep_delay": table["dep_delay"], "bad_weather": near})
+
+
+def print_runs(results: Sequence[RunResult], rows_in: int) -> None:
+    """One line per run: pairs, distinct flights, rejected rows, seconds, rows per second."""
+    grid = _grid("run", "pairs", "flights", "rejected", "seconds", "rows/s")
+    for result in results:
+        flights = pc.count_distinct(result.pairs["flight_id"]).as_py()
+        numbers = (result.pairs.num_rows, flights, result.rejected)
+        grid.add_row(
+            result.title, *(f"{n:,}" for n in numbers), f"{result.seconds:.1f}", f"{rows_in / result.seconds:,.0f}"
+        )
+    _show(grid)
+
+
+def print_delays(flights: pa.Table) -> None:
+    """Median delay and share of late departures, by airport, with and without bad weather near."""
+    grid = _grid("airport", "bad weather near", "departures", "median delay, min", f"{LATE_MINUTES} min late or more")
+    for origin in [*sorted(pc.unique(flights["origin"]).to_pylist()), "all"]:
+        for bad in (True, False):
+            delays = delays_of(flights, bad, None if origin == "all" else origin)
+            if len(delays):
+                late = f"{np.mean(delays >= LATE_MINUTES):.0%}"
+                grid.add_row(origin, "yes" if bad else "no", f"{len(delays):,}", f"{np.median(delays):+g}", late)
+    _show(grid)
+
+
+def delays_of(flights: pa.Table, bad_weather: bool, origin: str | None = None) -> NDArray[np.int64]:
+    """Delays in minutes of the departures with or without bad weather near, of one airport or all."""
+    chosen = flights.filter(pc.equal(flights["bad_weather"], bad_weather))
+    if origin is not None:
+        chosen = chosen.filter(pc.equal(chosen["origin"], origin))
+    return np.asarray(chosen["dep_delay"].to_numpy(), np.int64)
+
+
+def plot_delays(flights: pa.Table, file: Path) -> None:
+    """Share of departures that are later than x minutes, with and without bad weather near, as a PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    minutes = np.arange(-15, 181)
+    for bad, label, color in ((True, "bad weather near", "tab:red"), (False, "no bad weather near", "tab:blue")):
+        delays = np.sort(delays_of(flights, bad))
+        if len(delays):
+            later = 1 - np.searchsorted(delays, minutes, side="right") / len(delays)
+            axes.plot(minutes, 100 * later, color=color, label=f"{label} ({len(delays):,} departures)")
+    axes.set(
+        xlabel="minutes after schedule",
+        ylabel="departures later than that, %",
+        title="Departures of New York, 2013\n"
+        "near: within 60 minutes of a bad-weather report at the airport, with probability at least 0.8",
+        ylim=(0, None),
+    )
+    axes.title.set_fontsize(10)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    with whole_file(file) as written:
+        figure.savefig(written, dpi=120, format=file.suffix.removeprefix("."))
+
+
+def _grid(*headings: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place == 0 or heading == "bad weather near" else "right")
+    return table
+
+
+def _show(grid: Any) -> None:
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100)
+    console.print(grid)
+    console.print()

@@ -1,0 +1,89 @@
+"""How many pairs a join can have at most, counted before it runs: the guard against an accidental cross join."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.cli.tables import Input
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.event_reader import EventReader, times
+from whenabouts.core.runtime.key_names import Key
+from whenabouts.core.runtime.keys import NULL_KEY, Keys
+from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.time_specs import TimeSpec
+
+
+class AtMost(NamedTuple):
+    """Upper bounds on the result: all pairs, and those of the one row that has most."""
+
+    pairs: int
+    per_row: int
+
+
+class _Side(NamedTuple):
+    t_min: IntArray
+    t_max: IntArray
+    code: IntArray
+
+
+def at_most(inputs: Sequence[Input], specs: Sequence[TimeSpec], condition: Condition, on: tuple[Key, ...]) -> AtMost:
+    """Count the pairs of equal keys whose times can meet the condition at all, whatever the confidence.
+
+    A pair can iff `min2 - max1 <= hi` and `max2 - min1 >= lo`. Since `max2 < min1 + lo` implies `min2 <= max1 + hi`,
+    the count is the difference of two positions in sorted times. Cost: O(n log n) for n rows, no pair is formed.
+    """
+    left, right = _sides(inputs, specs, on)
+    right_rows = _count(right.t_min, right.code, left.t_max + condition.hi_us, left.code, "right")
+    right_rows -= _count(right.t_max, right.code, left.t_min + condition.lo_us, left.code, "left")
+    left_rows = _count(left.t_min, left.code, right.t_max - condition.lo_us, right.code, "right")
+    left_rows -= _count(left.t_max, left.code, right.t_min - condition.hi_us, right.code, "left")
+    per_row = max(int(right_rows.max(initial=0)), int(left_rows.max(initial=0)))
+    return AtMost(int(right_rows.sum()), per_row)
+
+
+def refuse_over(bound: AtMost, max_pairs: int | None, max_pairs_per_row: int | None) -> None:
+    """Stop with QueryError WA-2006 where a limit is passed."""
+    for limit, number, option, what in (
+        (max_pairs, bound.pairs, "--max-pairs", "at most {} pairs are expected"),
+        (max_pairs_per_row, bound.per_row, "--max-pairs-per-row", "one row can have {} partners"),
+    ):
+        if limit is not None and number > limit:
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"{what.format(f'{number:,}')}, over {option} {limit:,}",
+                "join --on a key, narrow the condition, or raise the limit",
+            )
+
+
+def _sides(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ...]) -> list[_Side]:
+    blocks = []
+    for place, (source, spec) in enumerate(zip(inputs, specs, strict=True)):
+        reader = EventReader(place, source.name, source.schema, spec)
+        read = [reader.read(batch).block for table in source.tables for batch in table.to_batches()]
+        blocks.append(pa.Table.from_batches(read, reader.block_schema).combine_chunks())
+    if on:
+        keys = Keys(on, [block.schema for block in blocks], [source.name for source in inputs])
+        codes = keys.codes(blocks)
+    else:
+        codes = [np.zeros(block.num_rows, np.int64) for block in blocks]
+    sides = [_Side(*times(block), code) for block, code in zip(blocks, codes, strict=True)]
+    return [_Side(*(values[side.code != NULL_KEY] for values in side)) for side in sides]
+
+
+def _count(values: IntArray, codes: IntArray, asked: IntArray, asked_codes: IntArray, side: str) -> IntArray:
+    """For each asked time, how many `values` of its key are below it (side "left") or not above it ("right").
+
+    Keys and times fold into one sorted axis: times are replaced by their ranks, so that no sum overflows.
+    """
+    distinct = np.unique(values)
+    width = len(distinct) + 1
+    axis = np.sort(codes * width + np.searchsorted(distinct, values, side="left") + 1)
+    ranks = np.searchsorted(distinct, asked, side=side)  # type: ignore[call-overload]  # "left" or "right"
+    found = np.searchsorted(axis, asked_codes * width + ranks, side="right")
+    before = np.searchsorted(axis, asked_codes * width, side="right")
+    return np.asarray(found - before, np.int64)

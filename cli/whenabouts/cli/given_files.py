@@ -1,0 +1,111 @@
+"""The files that a command is given: `-` is stdin, and what is read is not written to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+
+import click
+
+from whenabouts.core.errors import Code, QueryError
+
+STDIN = "-"
+_TAKEN, _READ = "whenabouts.stdin", "whenabouts.read"
+_COMPRESSED = (
+    (b"\x1f\x8b", ".gz", "gzip"), (b"BZh", ".bz2", "bz2"), (b"\x28\xb5\x2f\xfd", ".zst", "zstd")
+)  # fmt: skip
+_HEAD_BYTES = 1 << 16
+
+
+def input_path(path: str, what: str = "input", extension: Callable[[Path], str] | None = None) -> str:
+    """The path, or for `-` a temporary file with what stdin holds: Parquet, CSV or JSON lines, by its first bytes.
+
+    `extension`: tells the file's extension, where it is another file than one of events.
+
+    Raises: InputError WA-1008 for an empty path; QueryError WA-2006 where stdin is asked for twice.
+    """
+    from whenabouts.core.sources.found_files import check_path
+
+    if path != STDIN:
+        check_path(path, what)
+        return path
+    take_stdin(what)
+    folder = Path(click.get_current_context().with_resource(TemporaryDirectory(prefix="whenabouts-")))
+    file = folder / "stdin"
+    with file.open("wb") as written:
+        copyfileobj(sys.stdin.buffer, written)
+    told = _extension(file) if extension is None else extension(file)
+    return str(file.rename(folder / f"stdin{told}"))
+
+
+def take_stdin(what: str) -> None:
+    """Stdin is read for this, and by nobody else. Raises: QueryError WA-2006 where it has been read already."""
+    meta = click.get_current_context().meta
+    if _TAKEN in meta:
+        raise QueryError(Code.BAD_OPTION, f"- is {meta[_TAKEN]} and {what}", "stdin can be read once: name a file")
+    meta[_TAKEN] = what
+
+
+def read_besides(path: str) -> None:
+    """Note a file that is read besides the inputs: a query's text, templates."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta.setdefault(_READ, []).append(path)
+
+
+def check_not_read(targets: Sequence[tuple[str | None, str]], files: Iterable[Path]) -> None:
+    """Refuse a target (path and option; `-` is stdout) that is one of the files that are read, also by links.
+
+    Raises: QueryError WA-2006.
+    """
+    from whenabouts.core.sources.found_files import same_file
+
+    besides = click.get_current_context().meta.get(_READ, ())
+    known = [*files, *(Path(path) for path in besides)]
+    for target, option in targets:
+        if target is None:
+            continue
+        for file in known:
+            if _is_stdout(file) if target == "-" else same_file(Path(target), file):
+                raise QueryError(
+                    Code.BAD_OPTION, f"{option} {target} is the input {file}", "write to another file, nothing was read"
+                )
+
+
+def plan_extension(file: Path) -> str:
+    """`.sql` for a plan file whose first word is SELECT, else `.yaml`."""
+    lines = (line.split("--")[0].strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
+    first = next((line for line in lines if line), "")
+    return ".sql" if first.upper().startswith("SELECT") else ".yaml"
+
+
+def _is_stdout(file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(sys.stdout.fileno()), file.stat())
+    except (OSError, ValueError):  # no file, or none any more
+        return False
+
+
+def _extension(file: Path) -> str:
+    """The extension by which the file is read."""
+    import pyarrow as pa
+
+    with file.open("rb") as raw:
+        head = raw.read(_HEAD_BYTES)
+    packed = ""
+    for magic, extension, codec in _COMPRESSED:
+        if head.startswith(magic):
+            packed = extension
+            try:
+                with pa.input_stream(str(file), compression=codec) as stream:
+                    head = stream.read(_HEAD_BYTES)
+            except OSError:  # reading it says so again
+                head = b""
+            break
+    if head.startswith(b"PAR1"):
+        return ".parquet"
+    return (".jsonl" if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") else ".csv") + packed

@@ -1,0 +1,168 @@
+"""`whenabouts join`: the timing join of two inputs, from files to a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whenabouts.cli.given_files import input_path
+from whenabouts.cli.options import CommonOptions, common_options, key_columns, row_numbers, time_slots_option, time_spec
+from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+
+if TYPE_CHECKING:
+    from whenabouts.cli.tables import Input
+    from whenabouts.core.times.time_specs import TimeSpec
+    from whenabouts.core.timing_join.query import TimingJoin
+
+_SIDES = ("left", "right")
+
+
+@click.command(short_help="Join two inputs whose events' times are uncertain.")
+@click.argument("left")
+@click.argument("right")
+@click.option(
+    "--on", metavar="COL[,COL]", help="Key columns that must be equal (default: none); L=R where the sides differ."
+)
+@click.option("--left-time", required=True, metavar="SPEC", help="Time of the left events: t, t_min,t_max, or hist:.")
+@click.option("--right-time", required=True, metavar="SPEC", help="Time of the right events: the same.")
+@click.option("--within", metavar="D", help="Condition: at most D apart, either way.")
+@click.option("--deadline", metavar="D", help="Condition: right at most D after left ...")
+@click.option("--since", metavar="D", help="... and at least this long after it (negative: before).")
+@click.option("--delay", metavar="D", help="Condition: right at least D after left ...")
+@click.option("--until", metavar="D", help="... and at most this long after it.")
+@click.option("--between", metavar="LO,HI", help="Condition: LO <= right - left <= HI; either may be negative.")
+@click.option(
+    "--confidence", type=float, required=True, metavar="P", help="Least probability of the condition, in (0, 1]."
+)
+@click.option("--how", default="inner", show_default=True, metavar="MODE", help="Which rows come out.")
+@click.option("--best", type=click.Choice([*_SIDES, "both"]), help="Keep the most probable partner only.")
+@click.option(
+    "--why", metavar="LEFT_ROW,RIGHT_ROW", help="Tell why these rows (from 0) are a pair or not, and do not run it."
+)
+@click.option(
+    "--strategy", default="auto", show_default=True, metavar="NAME", help="Which algorithm; all give the same rows."
+)
+@click.option("--max-uncertainty", metavar="D", help="Greatest length of an interval; longer ones are rejected.")
+@click.option("--left-max-uncertainty", metavar="D", help="The same for the left input only.")
+@click.option("--right-max-uncertainty", metavar="D", help="The same for the right input only.")
+@click.option("--min-uncertainty", metavar="D", help="Least length of an interval; shorter ones are rejected.")
+@click.option("--left-min-uncertainty", metavar="D", help="The same for the left input only.")
+@click.option("--right-min-uncertainty", metavar="D", help="The same for the right input only.")
+@click.option("--suffixes", default="_left,_right", show_default=True, metavar="L,R", help="For columns of equal name.")
+@click.option("--no-probability", is_flag=True, help="Leave the probability column out.")
+@click.option(
+    "--max-pairs", type=click.IntRange(min=0), metavar="N", help="Stop before the run if there can be more pairs."
+)
+@click.option(
+    "--max-pairs-per-row",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Stop before the run if a row can have more partners.",
+)
+@time_slots_option
+@common_options
+def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> None:
+    """Pairs of LEFT and RIGHT rows that meet a timing condition with probability >= --confidence.
+
+    LEFT and RIGHT are Parquet, CSV or JSON lines: a file, a folder, a glob in quotes, or - (stdin). Durations D: 500ms,
+    2s, 1h30m, '0.5 s', PT1.5S. A time SPEC is t (exact), t_min,t_max (uniform in between), or
+    hist:TEMPLATES.json:template_column,t_max (distributed as the template that the row names, ending at t_max).
+
+    \b
+    whenabouts join quakes.csv sounds.parquet --on region --left-time t_min,t_max \\
+        --right-time t --within 2s --confidence 0.6 -o pairs.parquet --rejects bad.csv
+    """
+    query = _query(common, arguments)
+    rows = None if arguments["why"] is None else row_numbers(arguments["why"], "--why")
+    from whenabouts.cli.pair_questions import chance_lines, why_lines
+    from whenabouts.cli.run import Limits, run_command
+
+    run_command(
+        query,
+        [input_path(path, f"the {side} input") for path, side in zip((left, right), _SIDES, strict=True)],
+        common,
+        specs=(query.left_time, query.right_time),
+        measured=measured,
+        limits=Limits(arguments["max_pairs"], arguments["max_pairs_per_row"]),
+        instead=None if rows is None else partial(why_lines, rows=rows, stream=common.stream),
+        looks_ahead=chance_lines,
+    )
+
+
+def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
+    """The query that the options ask for; what is wrong with them is said before any file is read."""
+    from whenabouts.core.timing_join.query import TimingJoin
+
+    left_time, right_time = (_spec(side, arguments) for side in _SIDES)
+    return TimingJoin(
+        left_time=left_time,
+        right_time=right_time,
+        condition=_condition(arguments),
+        on=key_columns(arguments["on"]),
+        how=arguments["how"],
+        best=arguments["best"],
+        strategy=arguments["strategy"],
+        lateness=common.lateness_by_side,
+        suffixes=_two(arguments["suffixes"], "--suffixes"),
+        probability=not arguments["no_probability"],
+        time_slots=arguments["time_slots"],
+    )
+
+
+def _spec(side: str, arguments: dict[str, Any]) -> TimeSpec:
+    from whenabouts.core.times.time_specs import Interval
+
+    own = {bound: arguments[f"{side}_{bound}_uncertainty"] for bound in ("max", "min")}
+    longest, shortest = (own[bound] or arguments[f"{bound}_uncertainty"] for bound in ("max", "min"))
+    spec = time_spec(arguments[f"{side}_time"], f"--{side}-time", longest, shortest)
+    if not isinstance(spec, Interval) and any(own.values()):
+        raise click.UsageError(f"--{side}-max-uncertainty and --{side}-min-uncertainty need --{side}-time t_min,t_max")
+    return spec
+
+
+def _condition(arguments: dict[str, Any]) -> Condition:
+    given = [name for name in ("within", "deadline", "delay", "between") if arguments[name] is not None]
+    if len(given) != 1:
+        raise click.UsageError(
+            "give one of --within, --deadline, --delay, --between" + (", not several" if given else "")
+        )
+    for extra, owner in (("since", "deadline"), ("until", "delay")):
+        if arguments[extra] is not None and given != [owner]:
+            raise click.UsageError(f"--{extra} goes with --{owner}")
+    confidence = arguments["confidence"]
+    match given[0]:
+        case "within":
+            return within(arguments["within"], confidence=confidence)
+        case "deadline":
+            return deadline(arguments["deadline"], arguments["since"], confidence=confidence)
+        case "delay":
+            return delay(arguments["delay"], arguments["until"], confidence=confidence)
+        case _:
+            return between(*_two(arguments["between"], "--between"), confidence=confidence)
+
+
+def _two(text: str, option: str) -> tuple[str, str]:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2:
+        raise click.BadParameter(f"{text!r} is not two values with a comma between them", param_hint=option)
+    return parts[0], parts[1]
+
+
+def measured(query: TimingJoin, inputs: tuple[Input, ...]) -> tuple[TimingJoin, list[str]]:
+    """On a stream, the greatest length of intervals where it was not declared, and a note that says so."""
+    from whenabouts.cli.run import longest_us
+
+    notes = []
+    for source, attribute in zip(inputs, ("left_time", "right_time"), strict=True):
+        spec = getattr(query, attribute)
+        if spec.max_uncertainty_us is None:
+            us = longest_us(source, spec)
+            query = replace(query, **{attribute: replace(spec, max_uncertainty=us)})
+            notes.append(
+                f"the longest {source.name} interval in the files is {us:,} us: taken as "
+                f"--{source.name}-max-uncertainty, which a stream needs"
+            )
+    return query, notes

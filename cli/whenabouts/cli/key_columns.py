@@ -1,0 +1,40 @@
+"""Key columns of several inputs, read in one type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from whenabouts.cli.tables import Input
+from whenabouts.cli.text_columns import typed_alike
+from whenabouts.core.errors import QueryError
+from whenabouts.core.runtime.key_names import Key, of_input
+from whenabouts.core.runtime.key_types import common_type
+
+
+def with_keys_alike(inputs: Sequence[Input], keys: Sequence[Key]) -> list[Input]:
+    """The inputs with key columns that are text in their files in types that compare with the other inputs' ones."""
+    asked: list[dict[str, pa.DataType]] = [{} for _ in inputs]
+    for key in keys:
+        names = [of_input([key], place)[0] for place in range(len(inputs))]
+        if not all(name in source.schema.names for name, source in zip(names, inputs, strict=True)):
+            continue  # the query says so
+        columns = [
+            (source.schema.field(name).type, name in source.free) for name, source in zip(names, inputs, strict=True)
+        ]
+        for place, type_ in enumerate(typed_alike(columns, _compare)):
+            if type_ != columns[place][0]:
+                asked[place][names[place]] = type_
+    return [
+        source.retyped(types) if types and source.retyped is not None else source
+        for source, types in zip(inputs, asked, strict=True)
+    ]
+
+
+def _compare(types: Sequence[pa.DataType]) -> bool:
+    try:
+        common_type("key", [pa.schema([("key", type_)]) for type_ in types], [""] * len(types))
+    except QueryError:
+        return False
+    return True

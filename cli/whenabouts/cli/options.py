@@ -1,0 +1,160 @@
+"""Options that every command over inputs has, in one place, and the parsing of what users write in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from whenabouts.core.times.time_specs import Lateness, TimeSpec
+
+ENGINE_NAMES = ("local", "spark", "flink")
+TIME_UNITS = ("s", "ms", "us", "ns")
+HISTOGRAM = "hist:"
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class CommonOptions:
+    """The common options of one call, as `common_options` collects them."""
+
+    engine: str
+    stream: bool
+    lateness: str | None
+    rejects: str | None
+    output: str | None
+    progress: bool
+    explain: bool
+    strict: bool
+    time_zone: str | None
+    time_unit: str | None
+
+    @property
+    def lateness_by_side(self) -> Lateness:
+        """`--lateness D`, or `--lateness LEFT,RIGHT`; no lateness without it."""
+        from whenabouts.core.times.time_specs import Lateness  # loads numpy, which --help does without
+
+        if self.lateness is None:
+            return Lateness()
+        left, _, right = self.lateness.partition(",")
+        return Lateness(left, right or left)
+
+
+_STREAM = click.option("--stream", is_flag=True, help="Run as a streaming query over the files, one file a step.")
+_OPTIONS = (
+    click.option(
+        "--engine", type=click.Choice(ENGINE_NAMES), default="local", show_default=True, help="Where it runs."
+    ),
+    click.option("--lateness", metavar="D[,D]", help="How far rows may lag behind their stream (left,right)."),
+    click.option(
+        "--rejects", metavar="PATH", help="Write rejected rows with their codes here (.parquet, .csv, .jsonl)."
+    ),
+    click.option(
+        "-o", "--output", metavar="OUT", help="Write the result here: .parquet, .csv, .jsonl, or - for CSV on stdout."
+    ),
+    click.option("--progress", is_flag=True, help="Show progress on stderr (on a terminal it is always shown)."),
+    click.option("--explain", is_flag=True, help="Say what would run and how large it can get, and do not run it."),
+    click.option("--strict", is_flag=True, help="End with exit code 1 when any row was rejected."),
+    click.option(
+        "--time-zone", metavar="ZONE", help="Zone of times that carry none, e.g. Europe/Berlin (default: UTC)."
+    ),
+    click.option("--time-unit", type=click.Choice(TIME_UNITS), help="Unit of integer times since 1970 (default: us)."),
+)
+
+
+time_slots_option = click.option(
+    "--time-slots",
+    default="auto",
+    show_default=True,
+    metavar="D|auto",
+    help="Spread the rows of a key over buckets by slots of time this wide; auto: where there is no --on.",
+)
+
+
+def common_options(command: _Command) -> Callable[..., Any]:
+    """Give a command the common options; it receives them as one argument, `common: CommonOptions`."""
+    return _STREAM(options_but_stream(command))
+
+
+def options_but_stream(command: _Command) -> Callable[..., Any]:
+    """The same for a command that has an option of its own with the argument `stream`."""
+
+    @wraps(command)
+    def collected(**arguments: Any) -> Any:
+        common = {name: arguments.pop(name) for name in CommonOptions.__dataclass_fields__}
+        return command(common=CommonOptions(**common), **arguments)
+
+    decorated: Callable[..., Any] = collected
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """Comma-separated column names.
+
+    >>> names("region, sensor")
+    ('region', 'sensor')
+    """
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def key_columns(text: str | None) -> tuple[str | tuple[str, ...], ...]:
+    """Key columns as `on` takes them: names, and what each input calls a key with `=` between.
+
+    >>> key_columns("sensor, region=reg")
+    ('sensor', ('region', 'reg'))
+    """
+    parts = [tuple(name.strip() for name in key.split("=")) for key in names(text)]
+    return tuple(part if len(part) > 1 else part[0] for part in parts)
+
+
+def time_spec(text: str, option: str, longest: str | None = None, shortest: str | None = None) -> TimeSpec:
+    """A time specification: `t`, `t_min,t_max` with the declared lengths, or `hist:TEMPLATES.json:template,t_max`.
+
+    Raises: what `Histogram` raises for a file of templates (InputError WA-1008, WA-1012; QueryError WA-2006 for several
+    templates without a column); click's usage error for what is none of these.
+
+    >>> time_spec("t", "--left-time"), time_spec("a,b", "--left-time", longest="2s").max_uncertainty_us
+    (Point(t='t'), 2000000)
+    """
+    from whenabouts.core.times.time_specs import Interval, Point
+
+    if text.startswith(HISTOGRAM):
+        return _histogram(text, option)
+    columns = names(text)
+    if len(columns) == 1:
+        return Point(columns[0])
+    if len(columns) != 2:
+        raise click.BadParameter(f"{text!r} is neither 't' nor 't_min,t_max'", param_hint=option)
+    return Interval(*columns, max_uncertainty=longest, min_uncertainty=shortest or 0)
+
+
+def _histogram(text: str, option: str) -> TimeSpec:
+    """The last colon ends the path, which may hold others (`C:\\templates.json`); column names hold none."""
+    from whenabouts.cli.given_files import read_besides
+    from whenabouts.core.times.time_specs import Histogram
+
+    path, _, columns = text.removeprefix(HISTOGRAM).rpartition(":")
+    named = names(columns)
+    if not path or len(named) not in (1, 2):
+        raise click.BadParameter(f"{text!r} is not 'hist:TEMPLATES.json:template_column,t_max'", param_hint=option)
+    read_besides(path)
+    return Histogram(named[-1], template=named[0] if len(named) == 2 else None, templates=path)
+
+
+def row_numbers(text: str, option: str) -> tuple[int, int]:
+    """The numbers of a left and a right row, counted from 0.
+
+    >>> row_numbers("3,0", "--why")
+    (3, 0)
+    """
+    parts = names(text)
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise click.BadParameter(f"{text!r} is not LEFT_ROW,RIGHT_ROW, two numbers from 0", param_hint=option)
+    return int(parts[0]), int(parts[1])

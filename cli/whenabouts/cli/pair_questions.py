@@ -1,0 +1,73 @@
+"""`--why` and the look ahead of `--explain`: questions about pairs that are answered without running the join."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from whenabouts.cli.tables import Input
+from whenabouts.core import chance_matches, why_not
+from whenabouts.core.arrays.value_texts import json_lines
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.explain.why_not import malformed
+from whenabouts.core.local import watermarks
+
+if TYPE_CHECKING:
+    from whenabouts.core.timing_join.query import TimingJoin
+
+
+class _Row(NamedTuple):
+    """One row of an input: its number, itself, and the file it is in (None: its time could not be read)."""
+
+    source: Input
+    number: int
+    table: pa.Table
+    file: int | None
+
+    def __str__(self) -> str:
+        return f"{self.source.name} row {self.number}: {json_lines(self.table)[0]}"
+
+
+def why_lines(query: TimingJoin, inputs: tuple[Input, ...], *, rows: tuple[int, int], stream: bool) -> list[str]:
+    """The two rows and why they are a pair of the result or not.
+
+    On a stream each row is judged at the watermark of the step in which its file arrives. Rows are counted from 0 over
+    the input's files in order. Raises: QueryError WA-2006 for a row that is not there.
+    """
+    pair = [_row(source, number) for source, number in zip(inputs, rows, strict=True)]
+    return [*map(str, pair), _answer(query, inputs, pair, stream)]
+
+
+def chance_lines(query: TimingJoin, inputs: tuple[Input, ...]) -> list[str]:
+    """How many pairs chance alone would give."""
+    left, right = (pa.concat_tables(source.tables) for source in inputs)
+    return [f"chance: {chance_matches(left, right, query=query)}"]
+
+
+def _answer(query: TimingJoin, inputs: tuple[Input, ...], pair: list[_Row], stream: bool) -> str:
+    at: list[int | None] = [None, None]
+    for side, row in enumerate(pair):
+        if row.file is None:
+            at_row = row.source.unparsable_at.index(row.number)
+            return str(malformed(row.source.name, row.source.unparsable_codes[at_row]))
+        if stream:
+            at[side] = watermarks(query, [source.tables for source in inputs])[row.file]
+    left, right = pair
+    answer = why_not(left.table, right.table, query=query, left_watermark_us=at[0], right_watermark_us=at[1])
+    return str(answer)
+
+
+def _row(source: Input, number: int) -> _Row:
+    if number >= source.rows_in:
+        there = f"its rows are 0 to {source.rows_in - 1}" if source.rows_in else "it has none"
+        raise QueryError(Code.BAD_OPTION, f"--why: the {source.name} input has no row {number}", there)
+    lost_before = bisect_right(source.unparsable_at, number)
+    if lost_before and source.unparsable_at[lost_before - 1] == number:
+        return _Row(source, number, source.unparsable.slice(lost_before - 1, 1), None)
+    at = number - lost_before
+    starts = list(accumulate((table.num_rows for table in source.tables), initial=0))
+    file = bisect_right(starts, at) - 1
+    return _Row(source, number, source.tables[file].slice(at - starts[file], 1), file)

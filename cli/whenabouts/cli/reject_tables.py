@@ -1,0 +1,87 @@
+"""The rejects of a whole command: rows with unreadable time text, and the rows that the run rejected."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from whenabouts.cli.tables import Input
+from whenabouts.core.arrays.value_texts import iso_texts, json_lines
+from whenabouts.core.errors import REASONS, Code
+from whenabouts.core.runtime.event_reader import reject_column_names, reject_rows, rejects_schema
+from whenabouts.core.runtime.protocol import Rejected
+
+
+class Rejects:
+    """All rejected rows of a command: `input`, `code`, `reason`, then the inputs' columns.
+
+    `run`: the rejects of the engine, as they come. `batches` can be taken once; `by_code` and `first`, a row, tell of
+    what has been taken. Times that the files hold as text are text here: the original one where it could not be read
+    (WA-1009) or lies outside the calendar, else ISO 8601 in UTC.
+    """
+
+    def __init__(self, inputs: Sequence[Input], run: Iterator[pa.RecordBatch]) -> None:
+        self._inputs = inputs
+        self._raw = [source.raw_schema for source in inputs]
+        self._names = tuple(source.name for source in inputs)
+        self.schema = rejects_schema(self._raw)
+        self.by_code: Counter[str] = Counter()
+        self.first: dict[str, Any] | None = None
+        self.batches = self._counted(run)
+
+    @property
+    def rows(self) -> int:
+        """How many have been taken."""
+        return self.by_code.total()
+
+    def _counted(self, run: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in self._merged(run):
+            self.by_code.update(batch.column("code").to_pylist())
+            if self.first is None and batch.num_rows:
+                (line,) = json_lines(pa.Table.from_batches([batch.slice(0, 1)]))
+                self.first = {name: value for name, value in json.loads(line).items() if value is not None}
+            yield batch
+
+    def _merged(self, run: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for place, source in enumerate(self._inputs):
+            for code in dict.fromkeys(source.unparsable_codes):
+                with_code = pa.array([each is code for each in source.unparsable_codes])
+                for batch in source.unparsable.filter(with_code).to_batches():
+                    yield reject_rows(Rejected(place, code, batch), self._raw, self._names)
+        read = [source.schema for source in self._inputs]
+        for rejected in run:
+            rows = pa.Table.from_batches([rejected])
+            for place, source in enumerate(self._inputs):
+                mine = rows.filter(pc.equal(rows.column("input"), source.name))
+                for code in sorted(set(mine.column("code").to_pylist())):
+                    some = mine.filter(pc.equal(mine.column("code"), code)).select(reject_column_names(read, place))
+                    for batch in _as_written(some.rename_columns(source.schema.names), source).to_batches():
+                        yield reject_rows(Rejected(place, Code(code), batch), self._raw, self._names)
+
+
+def told(counts: Counter[str]) -> str:
+    """The counts as a sentence.
+
+    >>> told(Counter({"WA-1003": 2}))
+    '2 x WA-1003 (a time is null)'
+    """
+    return ", ".join(f"{n:,} x {code} ({REASONS[Code(code)]})" for code, n in sorted(counts.items()))
+
+
+def _as_written(rows: pa.Table, source: Input) -> pa.Table:
+    columns = []
+    for column, field in zip(rows.columns, source.raw_schema, strict=True):
+        if column.type != field.type:
+            column = pa.chunked_array([_raw(chunk, field.type) for chunk in column.chunks], field.type)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=source.raw_schema)
+
+
+def _raw(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A time column in the type that it had in the files."""
+    return iso_texts(column) if pa.types.is_timestamp(column.type) else column.cast(type_)

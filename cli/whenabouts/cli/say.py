@@ -1,0 +1,33 @@
+"""What is printed for people: whatever stands in data, names and messages, no terminal takes it for a command."""
+
+from __future__ import annotations
+
+import re
+from typing import IO, Any
+
+import click
+
+_COMMANDS = re.compile(
+    r"[\x00-\x1f\x7f-\x9f"  # control characters
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # which turn the direction of writing
+    r"\u2028\u2029\ufff9-\ufffb\U000e0000-\U000e007f"  # line ends, annotations and tags
+    r"\ud800-\udfff]"  # halves of characters, which cannot be encoded
+)
+
+
+def printable(text: str, kept: str = "\n\t") -> str:
+    r"""The text with control characters, and what turns the direction of writing, as escapes.
+
+    >>> print(printable("\x1b[31mred\u202e"))
+    \x1b[31mred\u202e
+    """
+    return _COMMANDS.sub(lambda found: found[0] if found[0] in kept else _escaped(found[0]), text)
+
+
+def say(text: str = "", *, err: bool = False, file: IO[Any] | None = None) -> None:
+    """Print lines on stdout or stderr."""
+    click.echo(printable(text), err=err, file=file)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode()

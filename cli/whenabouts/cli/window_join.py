@@ -1,0 +1,220 @@
+"""`whenabouts window-join`: combinations of rows of several inputs, from files to a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whenabouts.cli.given_files import input_path
+from whenabouts.cli.options import CommonOptions, common_options, key_columns, names, time_slots_option, time_spec
+
+if TYPE_CHECKING:
+    from whenabouts.cli.tables import Input
+    from whenabouts.core.times.time_specs import TimeSpec
+    from whenabouts.core.window_join.graph import Edge
+    from whenabouts.core.window_join.query import WindowJoin
+
+
+@click.command("window-join", short_help="Join several inputs within windows of each other.")
+@click.argument("inputs", nargs=-1, required=True, metavar="NAME=PATH...")
+@click.option(
+    "--on", metavar="COL[,COL]", help="Key columns that must be equal (default: none); A=B=C where the inputs differ."
+)
+@click.option(
+    "--time", "times", required=True, multiple=True, metavar="[NAME=]SPEC", help="Time of all inputs, or of one."
+)
+@click.option(
+    "--window", "windows", required=True, multiple=True, metavar="A,B=D[@P]",
+    help="At most D between a row of A and one of B; LO..HI bounds B - A. With @P: with probability P.",
+)  # fmt: skip
+@click.option("--strategy", default="auto", show_default=True, metavar="auto|bew|few", help="Which algorithm ...")
+@click.option("--conservative", default="auto", show_default=True, metavar="auto|gca|lca|none", help="... and bounds;")
+@click.option("--method", default="hash", show_default=True, metavar="hash|nested", help="all give the same rows.")
+@click.option(
+    "--predicate", "predicates", multiple=True, metavar="SQL", help="Condition on two inputs, as in 'a.id <> b.id'."
+)
+@click.option("--joint", is_flag=True, help="Add the probability that all windows hold together.")
+@time_slots_option
+@click.option("--max-uncertainty", metavar="D", help="Greatest length of an interval; longer ones are rejected.")
+@click.option("--min-uncertainty", metavar="D", help="Least length of an interval; shorter ones are rejected.")
+@common_options
+def window_join(*, inputs: tuple[str, ...], common: CommonOptions, **arguments: Any) -> None:
+    """Combinations of one row from each input in which every --window is kept.
+
+    Inputs are NAME=PATH, PATH being Parquet, CSV or JSON lines: a file, a folder, a glob in quotes, or - (stdin).
+    Windows may form any connected graph over the names. Durations D: 500ms, 2s, 1h30m, '0.5 s', PT1.5S. A time SPEC is
+    t (exact), t_min,t_max (uniform in between), or hist:TEMPLATES.json:template_column,t_max; uncertain times need
+    windows with a probability. --lateness takes one duration for all inputs, or one for each.
+
+    \b
+    whenabouts window-join gate=gate.csv hall=hall.csv exit=exit.csv --on objid --time t \\
+        --window gate,hall=5s --window hall,exit=0s..3s -o seen.parquet
+    """
+    paths = _paths(inputs)
+    query = _query(paths, common, arguments)
+    from whenabouts.cli.run import run_command
+
+    run_command(
+        query,
+        [input_path(path, f"the input {name}") for name, path in paths.items()],
+        common,
+        specs=[spec for _, spec in query.times],
+        measured=measured,
+        result="combinations",
+        looks_ahead=_explained,
+    )
+
+
+def _paths(inputs: tuple[str, ...]) -> dict[str, str]:
+    paths: dict[str, str] = {}
+    for text in inputs:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path):
+            raise click.BadParameter(f"{text!r} is not NAME=PATH", param_hint="NAME=PATH")
+        if name in paths:
+            raise click.BadParameter(f"two inputs are called {name!r}", param_hint="NAME=PATH")
+        paths[name] = path
+    return paths
+
+
+def _query(paths: dict[str, str], common: CommonOptions, arguments: dict[str, Any]) -> WindowJoin:
+    """The query that the options ask for; what is wrong with them is said before any file is read."""
+    from whenabouts.core.window_join.query import WindowJoin
+
+    return WindowJoin(
+        times=_times(tuple(paths), arguments),
+        windows=tuple(window_edge(text) for text in arguments["windows"]),
+        on=key_columns(arguments["on"]),
+        strategy=arguments["strategy"],
+        conservative=arguments["conservative"],
+        method=arguments["method"],
+        predicates=tuple((_pair_of(text, tuple(paths)), text) for text in arguments["predicates"]),
+        lateness=_lateness(tuple(paths), common),
+        joint=arguments["joint"],
+        time_slots=arguments["time_slots"],
+    )
+
+
+def _pair_of(text: str, streams: tuple[str, ...]) -> tuple[str, str]:
+    """The two inputs that a predicate is about."""
+    from whenabouts.core.expressions.sql import parse_expression
+
+    found = list(dict.fromkeys(column.value[0] for column in parse_expression(text).columns()))
+    if len(found) != 2 or not set(found) <= set(streams):
+        raise click.BadParameter(
+            f"{text!r} is not about two of the inputs {', '.join(streams)}: write columns as INPUT.COLUMN",
+            param_hint="--predicate",
+        )
+    return found[0], found[1]
+
+
+def _times(streams: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, TimeSpec]:
+    specs: dict[str, TimeSpec] = {}
+    for text in arguments["times"]:
+        name, equals, rest = text.partition("=")
+        chosen, spec = ((name,), rest) if equals and name in streams else (streams, text)
+        for stream in chosen:
+            if len(chosen) > 1 and stream in specs:
+                continue  # a time of its own was given before
+            specs[stream] = time_spec(spec, "--time", arguments["max_uncertainty"], arguments["min_uncertainty"])
+    missing = [stream for stream in streams if stream not in specs]
+    if missing:
+        raise click.UsageError(f"--time is missing for {', '.join(missing)}")
+    return {stream: specs[stream] for stream in streams}
+
+
+def window_edge(text: str) -> Edge:
+    """A window of the command line: `A,B=2s`, `A,B=0s..5s`, either with `@0.8`.
+
+    Raises: click's usage error for another form; QueryError WA-2002, WA-2003, WA-2005 for durations, WA-2001 for the
+    probability.
+
+    >>> window_edge("a,b=2s").hi_us, window_edge("a,b=-1s..5s@0.8")
+    (2000000, Edge(first='a', second='b', lo_us=-1000000, hi_us=5000000, confidence=0.8))
+    """
+    from whenabouts.core.times.conditions import Condition
+    from whenabouts.core.window_join.graph import edge_of
+
+    pair, equals, window = text.partition("=")
+    streams = names(pair)
+    if not equals or len(streams) != 2:
+        raise click.BadParameter(f"{text!r} is not A,B=D, A,B=LO..HI or either with @P", param_hint="--window")
+    width, at, sure = window.partition("@")
+    lo, dots, hi = width.partition("..")
+    edge = edge_of(streams[0], streams[1], (lo, hi) if dots else width)
+    if not at:
+        return edge
+    try:
+        probability = float(sure)
+    except ValueError:
+        raise click.BadParameter(f"{sure!r} in {text!r} is not a probability", param_hint="--window") from None
+    return replace(edge, confidence=Condition(edge.lo_us, edge.hi_us, probability).confidence)
+
+
+def _lateness(streams: tuple[str, ...], common: CommonOptions) -> Any:
+    given = names(common.lateness) or ("0s",)
+    if len(given) not in (1, len(streams)):
+        raise click.BadParameter(
+            f"{common.lateness!r} is not one duration, or one for each input", param_hint="--lateness"
+        )
+    return dict(zip(streams, given * len(streams) if len(given) == 1 else given, strict=True))
+
+
+def measured(query: WindowJoin, inputs: tuple[Input, ...]) -> tuple[WindowJoin, list[str]]:
+    """On a stream, what nobody declared: the greatest lengths of intervals, with a note that says so, and the rates by
+    which `auto` decides."""
+    from whenabouts.cli.run import longest_us
+
+    notes, times = [], []
+    for source, (name, spec) in zip(inputs, query.times, strict=True):
+        if spec.max_uncertainty_us is None:
+            us = longest_us(source, spec)
+            spec = replace(spec, max_uncertainty=us)
+            notes.append(
+                f"the longest {name} interval in the files is {us:,} us: taken as --max-uncertainty of {name}, which a "
+                "stream needs"
+            )
+        times.append((name, spec))
+    return replace(query, times=tuple(times), rates=_rates(query, inputs)), notes
+
+
+def _rates(query: WindowJoin, inputs: tuple[Input, ...]) -> dict[str, float]:
+    """Rows per second and key by stream; nothing where one has no rows. Of the files only times and keys are held."""
+    import pyarrow as pa
+
+    from whenabouts.core.runtime.key_names import of_input
+    from whenabouts.core.window_join.query import measured_rates
+
+    samples = {}
+    for place, source in enumerate(inputs):
+        spec = query.spec(source.name)
+        asked = [*of_input(query.key_columns, place), *spec.columns, *filter(None, [spec.template_column])]
+        samples[source.name] = pa.concat_tables(table.select(dict.fromkeys(asked)) for table in source.tables)
+    return measured_rates(replace(query, predicates=()), samples)
+
+
+def _explained(query: WindowJoin, inputs: tuple[Input, ...]) -> list[str]:
+    """The graph, what it implies, what is kept for how long, and what the algorithms are expected to cost."""
+    from whenabouts.core.durations import format_duration
+    from whenabouts.core.window_join.cost import alternatives
+    from whenabouts.core.window_join.graph import OPEN_US
+
+    graph = query.graph()
+    lines = [f"the windows form a {graph.form}"]
+    for i, name in enumerate(graph.streams):
+        for j in range(i + 1, len(graph.streams)):
+            lo, hi = -graph.reach[j][i], graph.reach[i][j]
+            ends = ["no bound" if abs(us) >= OPEN_US else format_duration(us) for us in (lo, hi)]
+            lines.append(f"{graph.streams[j]} - {name}: from {ends[0]} to {ends[1]}")
+    for place, name in enumerate(graph.streams):
+        horizon = graph.horizon_us(place)
+        kept = "for ever" if horizon >= OPEN_US else f"for {format_duration(max(horizon, 0))} of event time"
+        lines.append(f"rows of {name} are kept {kept}")
+    rates = _rates(query, inputs)
+    lines += [f"{name}: {rate:.6g} rows a second and key" for name, rate in rates.items()]
+    if rates:
+        found = alternatives(query, graph, list(rates.values()), streaming=bool(query.rates))
+        lines += [f"{c.strategy} {c.conservative}: {c.cost:,.0f} ns a second and key" for c in found]
+    return lines

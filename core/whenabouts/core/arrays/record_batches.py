@@ -1,0 +1,73 @@
+"""Arrow batches, tables and chunks: the small conversions that operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column in one array, without a copy where they are (`combine_chunks` always copies)."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """Batches of one schema as a table of one chunk a column (none where there is no row)."""
+    return pa.Table.from_batches(list(batches), schema).combine_chunks()
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch.
+
+    >>> one_batch(pa.table({"a": pa.array([], pa.int64())})).num_rows
+    0
+    """
+    batches = table.combine_chunks().to_batches()
+    if batches:
+        return batches[0]
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
+
+
+_EMPTY = np.empty(0, np.int64)
+
+
+def pieces(rows: int, size: int) -> Iterator[slice]:
+    """Stretches of `size` rows."""
+    for start in range(0, rows, size):
+        yield slice(start, min(start + size, rows))
+
+
+def take_rows(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:
+    """The column's values at these places, which must lie inside it. O(places)."""
+    if column.num_chunks == 1 and column.null_count == 0 and _is_8_bytes(column.type):
+        return _gather(column.chunk(0), at)
+    taken = pc.take(column.chunk(0) if column.num_chunks == 1 else column, pa.array(at), boundscheck=False)
+    if not isinstance(taken, pa.ChunkedArray):
+        return taken
+    return taken.chunk(0) if taken.num_chunks == 1 else pa.concat_arrays(taken.chunks)
+
+
+def _is_8_bytes(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(type_)) and type_.bit_width == 64
+
+
+def _gather(column: pa.Array, at: NDArray[np.int32]) -> pa.Array:
+    """`column.take(at)` for plain numbers and times, which are most of what a join puts out: in a third of the time."""
+    from whenabouts.core.arrays.gather import gather  # numba: imported when first needed
+
+    out = np.empty(len(at), np.int64)
+    values = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset) if len(column) else _EMPTY
+    gather(values, at, out)
+    return pa.Array.from_buffers(column.type, len(at), [None, pa.py_buffer(out)])
+
+
+_COPY_OF = b"whenabouts.copy_of"
+
+
+def copy_of(field: pa.Field, other: str) -> pa.Field:
+    """The field, marked to hold the same 8 bytes in every row as the field `other` of its schema, and never a null."""
+    return field.with_metadata({_COPY_OF: other.encode()})

@@ -1,0 +1,27 @@
+"""Times of any type as the whole numbers that they are stored as.
+
+Python has no time outside the years 1 to 9999, no duration over 999,999,999 days, and none finer than a microsecond
+(for which pyarrow asks pandas). What only compares values, or keeps them, takes the numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar, cast
+
+import pyarrow as pa
+
+_A = TypeVar("_A", pa.Array, pa.ChunkedArray)
+
+
+def as_ticks(column: _A) -> _A:
+    """A column whose type is temporal as int32 or int64, any other as it is; no value is looked at.
+
+    >>> as_ticks(pa.array([2**62]).view(pa.timestamp("s"))).to_pylist(), as_ticks(pa.array(["a"])).to_pylist()
+    ([4611686018427387904], ['a'])
+    """
+    if not pa.types.is_temporal(column.type) or pa.types.is_interval(column.type):
+        return column
+    type_ = pa.int32() if column.type.bit_width == 32 else pa.int64()
+    if isinstance(column, pa.ChunkedArray):
+        return cast(_A, pa.chunked_array([chunk.view(type_) for chunk in column.chunks], type_))
+    return cast(_A, column.view(type_))

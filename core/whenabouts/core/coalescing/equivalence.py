@@ -1,0 +1,336 @@
+"""When a tuple's values go on those of the previous tuple of its group: the test by which tuples are coalesced.
+
+Al-Kateb 2010, Appendix B ("general coalescing"). Every equivalence here is one between neighbours in time, so that it
+depends neither on the window nor on the order of arrival. All value columns must agree.
+
+Nothing is decided by rounding: integers are never turned into floats, and the difference of two floats is compared with
+its bound as the exact number that it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.row_ranks import ranks_of_rows
+from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.expressions.row_predicates import asked
+
+Places = NDArray[np.int32] | NDArray[np.int64]
+
+Predicate: TypeAlias = Callable[[pa.Table, pa.Table], Any]
+"""Takes the value columns of as many previous rows as of these rows, aligned; gives a boolean array: whether each of
+these rows continues the run of the one before it.
+
+It is called once for each block, and a pair is put to it in whatever block it happens to lie, possibly twice: so the
+answer for a pair may depend on the two rows of that pair alone, not on the others in the tables, on their number or on
+earlier calls. Null in the answer is false. Before the run it is called with two empty tables.
+"""
+
+TRENDS = ("increasing", "non_decreasing", "decreasing", "non_increasing")
+BOUNDED = ("within_value", "within_relative")
+KINDS = ("equal", *BOUNDED, *TRENDS)
+
+_STRICT = ("increasing", "decreasing")
+_TOP = np.int64(-(2**63))
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """A test of neighbours; made by `within_value`, `within_relative`, `parse_equivalence`.
+
+    Null and NaN are equal to themselves and to nothing else, an infinite value is within no bound but of itself.
+    """
+
+    kind: str
+    bound: float | None = None
+    predicate: Predicate | None = None
+
+    def __str__(self) -> str:
+        if self.predicate is not None:
+            return getattr(self.predicate, "__name__", "a predicate")
+        return self.kind if self.bound is None else f"{self.kind}({self.bound})"
+
+    @property
+    def needs_all_values(self) -> bool:
+        """Whether a run's first value does not tell those of its other tuples."""
+        return self.kind != "equal"
+
+
+def within_value(bound: float) -> Equivalence:
+    """Values at most `bound` from the previous one: |cur - prev| <= bound.
+
+    Raises QueryError WA-2022 unless it is a finite number of zero or more that a float holds.
+
+    >>> within_value(0.5)
+    Equivalence(kind='within_value', bound=0.5, predicate=None)
+    """
+    return Equivalence("within_value", _bound(bound))
+
+
+def within_relative(bound: float) -> Equivalence:
+    """Values at most a part of the previous one away from it: |cur - prev| <= bound * |prev|.
+
+    Raises QueryError WA-2022 as `within_value`.
+
+    >>> within_relative(0.1).bound
+    0.1
+    """
+    return Equivalence("within_relative", _bound(bound))
+
+
+def parse_equivalence(value: str | Equivalence | Predicate) -> Equivalence:
+    """An equivalence as users write it: a name, `within:E`, `within_relative:R`, an Equivalence, or a predicate.
+
+    A predicate gets two tables and gives a boolean array: see `Predicate`. Raises QueryError WA-2022.
+
+    >>> parse_equivalence("within:0.5") == within_value(0.5), parse_equivalence("increasing").kind
+    (True, 'increasing')
+    """
+    if isinstance(value, Equivalence):
+        return value
+    if callable(value):
+        return Equivalence("predicate", predicate=value)
+    name, colon, bound = str(value).partition(":")
+    name = "within_value" if name == "within" else name
+    if name not in KINDS or (name in BOUNDED) != bool(colon):
+        raise _bad_equivalence(value)
+    if not colon:
+        return Equivalence(name)
+    try:
+        number = int(bound) if bound.strip().lstrip("+").isdigit() else float(bound)
+    except ValueError:
+        raise _bad_equivalence(value) from None
+    return Equivalence(name, _bound(number))
+
+
+def check_comparable(equivalence: Equivalence, schema: pa.Schema, values: Sequence[str]) -> None:
+    """Refuse columns whose type the equivalence cannot compare (InputError WA-1023).
+
+    A predicate is tried on two empty tables: one of a wrong form is refused before the run (QueryError WA-2022). That
+    it cannot do without rows (`np.vectorize` cannot) is no fault.
+    """
+    if equivalence.predicate is not None:
+        empty = schema.empty_table().select(list(values))
+        try:
+            _asked(equivalence.predicate, empty, empty)
+        except QueryError as error:
+            if not isinstance(error.__cause__, ValueError | IndexError | ArithmeticError):
+                raise
+    for name in values:
+        type_ = schema.field(name).type
+        numeric = pa.types.is_integer(type_) or pa.types.is_floating(type_)
+        ordered = numeric or pa.types.is_temporal(type_) or pa.types.is_decimal(type_)
+        if (equivalence.kind in BOUNDED and not numeric) or (equivalence.kind in TRENDS and not ordered):
+            raise InputError(
+                Code.INCOMPARABLE_VALUES,
+                f"value column {name!r} is {type_}, which {equivalence} cannot compare",
+                "cast it to a number, or use the equivalence 'equal' or a predicate",
+            )
+
+
+class Comparable(NamedTuple):
+    """A value column as an array that is compared; `values` is float64, or int64 in the order of the values.
+
+    `zero`: what stands for 0 among integers. `null`: None where there is none.
+    """
+
+    values: NDArray[Any]
+    null: BoolArray | None
+    zero: int = 0
+
+    def take(self, at: Places) -> Comparable:
+        """The values at places."""
+        return Comparable(self.values[at], None if self.null is None else self.null[at], self.zero)
+
+    def slice(self, start: int, stop: int | None) -> Comparable:
+        """The values in between."""
+        cut = slice(start, stop)
+        return Comparable(self.values[cut], None if self.null is None else self.null[cut], self.zero)
+
+
+def comparable(column: pa.Array | pa.ChunkedArray) -> Comparable:
+    """The array form of a column. O(n); O(n log n) for text, decimals and nested types, which are ranked."""
+    if isinstance(column, pa.ChunkedArray):
+        column = (
+            column.chunk(0)
+            if column.num_chunks == 1
+            else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+        )
+    type_ = column.type
+    null = np.asarray(column.is_null()) if column.null_count else None
+    if pa.types.is_floating(type_):
+        floats = column.cast(pa.float64())
+        return Comparable(_filled(floats, 0.0), null)
+    if pa.types.is_uint64(type_):
+        return Comparable(_filled(column, 0).view(np.int64) ^ _TOP, null, int(_TOP))
+    if pa.types.is_integer(type_) or pa.types.is_boolean(type_):
+        return Comparable(_filled(column.cast(pa.int64()), 0), null)
+    if pa.types.is_timestamp(type_) or pa.types.is_duration(type_) or pa.types.is_date64(type_):
+        return Comparable(_filled(column.cast(pa.int64()), 0), null)
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        codes = column.dictionary_encode().indices
+        return Comparable(_filled(codes, 0).astype(np.int64), null)
+    return Comparable(ranks_of_rows(pa.table({"v": column})), null)
+
+
+def neighbours_linked(rows: pa.Table, equivalence: Equivalence, before: Places, after: Places) -> BoolArray:
+    """Whether the rows at the places `after` go on those at `before`, over all columns. O(rows + pairs)."""
+    if not len(after):
+        return np.zeros(0, bool)
+    if equivalence.predicate is not None:
+        return linked_by_predicate(rows, equivalence.predicate, before, after)
+    columns = [comparable(column) for column in rows.columns]
+    return linked([c.take(before) for c in columns], [c.take(after) for c in columns], equivalence)
+
+
+def same_bits(rows: pa.Table, before: Places, after: Places) -> BoolArray:
+    """Whether equal rows may stand for each other: 0.0 equals -0.0, and looks different.
+
+    >>> same_bits(pa.table({"v": [0.0, -0.0, 0.0]}), np.array([0, 0]), np.array([1, 2])).tolist()
+    [False, True]
+    """
+    same = np.ones(len(after), bool)
+    for column in rows.columns:
+        if pa.types.is_floating(column.type):
+            signs = np.signbit(comparable(column).values)
+            same &= signs[before] == signs[after]
+    return same
+
+
+def linked(before: Sequence[Comparable], after: Sequence[Comparable], equivalence: Equivalence) -> BoolArray:
+    """Whether the values `after` go on those `before`, over all columns. No predicates. O(values).
+
+    >>> linked([comparable(pa.array([1, 1]))], [comparable(pa.array([1, 2]))], parse_equivalence("equal")).tolist()
+    [True, False]
+    """
+    found = _agree(before[0], after[0], equivalence)
+    for earlier, later in zip(before[1:], after[1:], strict=True):
+        found &= _agree(earlier, later, equivalence)
+    return found
+
+
+def linked_by_predicate(rows: pa.Table, predicate: Predicate, before: Places, after: Places) -> BoolArray:
+    """The same where the user's predicate decides: one call for all pairs. Raises QueryError WA-2022."""
+    earlier, later = (rows.take(pa.array(at)).combine_chunks() for at in (before, after))
+    return _asked(predicate, earlier, later)
+
+
+def _asked(predicate: Predicate, earlier: pa.Table, later: pa.Table) -> BoolArray:
+    name = getattr(predicate, "__name__", type(predicate).__name__)
+    return asked(
+        predicate, earlier, later,
+        code=Code.BAD_EQUIVALENCE,
+        what=f"the equivalence function {name}",
+        hint="it is called once with two tables, the previous rows and these rows, and gives a boolean array: "
+        'lambda prev, cur: pc.less(pc.abs(pc.subtract(cur["v"], prev["v"])), 1)',
+    )  # fmt: skip
+
+
+def _agree(before: Comparable, after: Comparable, equivalence: Equivalence) -> BoolArray:
+    floats = before.values.dtype == np.float64
+    with np.errstate(invalid="ignore", over="ignore"):
+        match equivalence.kind:
+            case "equal":
+                agree = after.values == before.values
+            case "increasing":
+                agree = after.values > before.values
+            case "non_decreasing":
+                agree = after.values >= before.values
+            case "decreasing":
+                agree = after.values < before.values
+            case "non_increasing":
+                agree = after.values <= before.values
+            case _ if floats:
+                agree = _near_floats(before.values, after.values, equivalence)
+            case _:
+                agree = _near_integers(before, after, equivalence)
+    of_equals = equivalence.kind not in _STRICT
+    if floats and of_equals:
+        agree |= np.isnan(before.values) & np.isnan(after.values)
+    if before.null is not None and after.null is not None:
+        some = before.null | after.null
+        agree = np.where(some, (before.null & after.null) & of_equals, agree)
+    return np.asarray(agree)
+
+
+def _near_floats(before: NDArray[np.float64], after: NDArray[np.float64], equivalence: Equivalence) -> BoolArray:
+    """|after - before| <= limit, exactly: where the rounded sides tie, by what rounding took from them."""
+    bound = float(equivalence.bound or 0.0)
+    difference = after - before
+    distance = np.abs(difference)
+    if equivalence.kind == "within_value":
+        limit: Any = bound
+        rest = _lost(after, before, difference) * np.sign(difference)
+        near = (distance < limit) | ((distance == limit) & (rest <= 0))
+    else:
+        limit = bound * np.abs(before)
+        near = distance < limit
+        for place in np.flatnonzero((distance == limit) & np.isfinite(distance)):
+            exact = abs(Fraction(after[place]) - Fraction(before[place]))
+            near[place] = exact <= Fraction(bound) * abs(Fraction(before[place]))
+    infinite = np.isinf(before) | np.isinf(after)
+    return np.where(infinite, before == after, near | (before == after))
+
+
+def _lost(after: NDArray[np.float64], before: NDArray[np.float64], difference: NDArray[np.float64]) -> Any:
+    """after - before - difference, exactly (Knuth's TwoSum)."""
+    part = difference - after
+    return (after - (difference - part)) - (before + part)
+
+
+def _near_integers(before: Comparable, after: Comparable, equivalence: Equivalence) -> BoolArray:
+    """|after - before| <= limit in 64-bit arithmetic without a sign, which cannot overflow."""
+    bound = Fraction(equivalence.bound or 0)
+    distance = _distance(before.values, after.values)
+    if equivalence.kind == "within_value":
+        most = math.floor(bound)
+        return distance <= np.uint64(most) if most < 2**64 else np.ones(len(distance), bool)
+    size = _distance(before.values, np.full_like(before.values, before.zero))
+    limit = float(bound) * size.astype(np.float64)
+    near = distance.astype(np.float64) < limit
+    close = np.abs(distance.astype(np.float64) - limit) <= 1e-12 * limit
+    for place in np.flatnonzero(close):
+        near[place] = int(distance[place]) <= bound * int(size[place])
+    return near
+
+
+def _distance(one: IntArray, other: IntArray) -> NDArray[np.uint64]:
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    return high.view(np.uint64) - low.view(np.uint64)
+
+
+def _filled(column: pa.Array, nothing: float) -> NDArray[Any]:
+    filled = column.fill_null(nothing) if column.null_count else column
+    return np.asarray(filled.to_numpy(zero_copy_only=False))
+
+
+def _bound(bound: float) -> float:
+    given: object = bound  # it may have any type
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float)
+        or not 0 <= bound < math.inf
+        or (isinstance(bound, int) and int(float(bound)) != bound)
+    ):
+        raise QueryError(
+            Code.BAD_EQUIVALENCE, f"the bound is {bound!r}", "give a number of zero or more that a float holds"
+        )
+    return float(bound)
+
+
+def _bad_equivalence(value: object) -> QueryError:
+    return QueryError(
+        Code.BAD_EQUIVALENCE,
+        f"equivalence is {value!r}",
+        f"choose of equal, within:E, within_relative:R, {', '.join(TRENDS)}, or give a function of two tables (the "
+        "previous rows and these rows) to a boolean array",
+    )

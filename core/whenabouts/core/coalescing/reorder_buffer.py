@@ -1,0 +1,76 @@
+"""From rows as they arrive to tuples as they hold: rows wait until the watermark has passed them.
+
+A tuple is settled once no row of its instant can come any more: which of several rows it is has then been decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, order_of, without_rivals
+from whenabouts.core.errors import Code
+from whenabouts.core.runtime.event_reader import EventReader, times
+from whenabouts.core.runtime.keys import Keys
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Rejected, SegmentStore, Step
+from whenabouts.core.state.segmented_state import Layout, SegmentedState
+
+LEAST_SLOT_US = 250_000
+
+
+class TupleStream:
+    """The rows of one input that wait in the store, and those that come out of it as tuples."""
+
+    def __init__(self, reader: EventReader, group: tuple[str, ...], lateness_us: int) -> None:
+        self.reader = reader
+        self.keys = Keys(group, [reader.schema], (reader.name,))
+        self._layout = Layout([reader.block_schema], opens={0: lambda rows: np.ones(rows.num_rows, bool)})
+        self._slot_us = max(lateness_us // 16, LEAST_SLOT_US)
+
+    def settle(
+        self, store: SegmentStore, blocks: Sequence[pa.RecordBatch], until_us: int, step: Step
+    ) -> tuple[TemporalTuples, int | None]:
+        """The tuples before `until_us`, which no row can change any more, and the time of the first row that waits.
+
+        Rows that lose against another one of their group and instant are rejected (WA-1022), equal ones counted as
+        replayed. At `END_OF_TIME` nothing is written. O(rows that arrive or settle).
+        """
+        waiting = SegmentedState(store, self._layout, slot_us=self._slot_us)
+        if until_us == END_OF_TIME:
+            rows = [*waiting.load(0, NO_WATERMARK, END_OF_TIME), *blocks]
+        else:
+            parts = [_split(batch, until_us) for batch in waiting.take(0, until_us)]
+            rows, rest = [early for early, _ in parts], [late for _, late in parts if late.num_rows]
+            for block in [*rest, *blocks]:
+                waiting.append(0, block)
+            waiting.save()
+            metrics.held(step.gauges, self.reader.name, waiting.rows_held, waiting.bytes_held)
+        table = pa.Table.from_batches(rows, self.reader.block_schema).combine_chunks()
+        return self._without_rivals(table, step), waiting.first_open_us(0)
+
+    def _without_rivals(self, table: pa.Table, step: Step) -> TemporalTuples:
+        order = order_of(times(table)[0], groups_of(self.keys, table))
+        tuples = TemporalTuples(table, order.at, order.times, order.starts)
+        if order.twins:
+            tuples, rivals = without_rivals(tuples, self.reader.schema.names)
+            for batch in table.take(pa.array(rivals.losers)).to_batches():
+                self._reject(Code.DUPLICATE_TIMESTAMP, batch, step)
+            step.metrics[metrics.REPLAYED] += rivals.replayed
+        step.metrics[metrics.PROCESSED] += len(tuples)
+        return tuples
+
+    def _reject(self, code: Code, rows: pa.RecordBatch, step: Step) -> None:
+        if rows.num_rows:
+            step.rejected.append(Rejected(self.reader.input, code, self.reader.raw(rows)))
+            step.metrics[metrics.REJECTED] += rows.num_rows
+
+
+def _split(rows: pa.RecordBatch, until_us: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The rows whose time lies before an instant, and the others."""
+    early = times(rows)[1] < until_us
+    if early.all():
+        return rows, rows.slice(0, 0)
+    return rows.filter(pa.array(early)), rows.filter(pa.array(~early))

@@ -1,0 +1,147 @@
+"""The form in which settled tuples are kept: plain rows (lazy), or runs with their vectors of timestamps (eager).
+
+Al-Kateb 2010, section 4.2: a run holds the timestamps of all its tuples, so that it can lose its oldest ones. Where
+equal values make a run it holds one of each; for every other equivalence it also holds its tuples' values, since these
+differ. A run that goes on beyond its segment is kept in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.record_batches import one_chunk
+from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.coalescing.equivalence import same_bits
+from whenabouts.core.coalescing.tuples import TemporalTuples
+from whenabouts.core.runtime.event_reader import PREFIX, T_MAX, T_MIN
+
+MORE = PREFIX + "more"
+"""Timestamps of a run's tuples behind the first one: the paper's vector v."""
+WEIGHT = PREFIX + "weight"
+"""For how many tuples each timestamp of a run stands, where those in the middle have been left out."""
+
+COUNTED = PREFIX + "counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Unordered:
+    """Tuples as they were found: tuple i is row `rows[i]` of `table` at `times[i]`; see `TemporalTuples`."""
+
+    table: pa.Table
+    rows: NDArray[np.int32]
+    times: IntArray
+    joined: BoolArray
+    weight: IntArray | None = None
+
+
+@dataclass(frozen=True)
+class TupleForm:
+    """`eager`: as runs, `all_values`: with the values of every tuple, `weighted`: with tuples left out in between."""
+
+    schema: pa.Schema
+    group: tuple[str, ...]
+    values: tuple[str, ...]
+    eager: bool
+    all_values: bool
+    weighted: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Group and value columns."""
+        return (*self.group, *self.values)
+
+    @cached_property
+    def plain(self) -> pa.Schema:
+        """Schema of group and values."""
+        return pa.schema([self.schema.field(name) for name in self.names])
+
+    @cached_property
+    def stored(self) -> pa.Schema:
+        """Schema of what is kept."""
+        fields = [pa.field(T_MIN, pa.int64()), pa.field(T_MAX, pa.int64())]
+        fields += [self.schema.field(name) for name in self.group]
+        for name in self.values:
+            field = self.schema.field(name)
+            fields.append(field.with_type(pa.list_(field.type)) if self.eager and self.all_values else field)
+        fields += [pa.field(MORE, pa.list_(pa.int64()))] if self.eager else []
+        fields += [pa.field(WEIGHT, pa.list_(pa.int64()))] if self.weighted else []
+        return pa.schema(fields)
+
+    @cached_property
+    def counted(self) -> pa.Schema:
+        """Schema of how many tuples each group has had."""
+        return pa.schema([*(self.schema.field(name) for name in self.group), (COUNTED, pa.int64())])
+
+    def encode(
+        self, tuples: TemporalTuples, at: IntArray, new: BoolArray, weight: IntArray | None = None
+    ) -> pa.RecordBatch:
+        """The tuples at these places, in order, as they are kept; `new[i]`: the i-th begins a run. O(tuples).
+
+        A run whose tuples look different, 0.0 and -0.0, is kept in pieces: each may be the first that is left.
+        """
+        times = tuples.times[at]
+        if not self.eager:
+            columns = [pa.array(times), pa.array(times), *tuples.taken(at, self.names)]
+            return pa.RecordBatch.from_arrays(columns, schema=self.stored)
+        once = self.group if self.all_values else self.names
+        shown = [name for name in once if pa.types.is_floating(self.schema.field(name).type)]
+        place = np.arange(len(at))
+        looks = pa.Table.from_arrays(tuples.taken(at, shown), names=shown)
+        new = new | ~np.append(True, same_bits(looks, place[:-1], place[1:]))[: len(at)]
+        heads = np.flatnonzero(new)
+        ends = np.append(heads, len(at))[1:]
+        columns = [pa.array(times[heads]), pa.array(times[ends - 1]), *tuples.taken(at[heads], self.group)]
+        offsets = np.append(heads, len(at))
+        if self.all_values:
+            columns += [_lists(values, offsets) for values in tuples.taken(at, self.values)]
+        else:
+            columns += tuples.taken(at[heads], self.values)
+        columns.append(_lists(pa.array(times[~new]), offsets - np.arange(len(offsets))))
+        if weight is not None:
+            columns.append(_lists(pa.array(weight), offsets))
+        return pa.RecordBatch.from_arrays(columns, schema=self.stored)
+
+    def decode(self, batches: Sequence[pa.RecordBatch], from_us: int) -> Unordered:
+        """The tuples at or after `from_us`, with what is known of their neighbours. O(tuples)."""
+        table = pa.Table.from_batches(batches, self.stored).combine_chunks()
+        first = np.asarray(table.column(T_MIN).to_numpy())
+        weight = None if not self.weighted else _flat(table.column(WEIGHT)).astype(np.int64)
+        if not self.eager:
+            rows, joined, times = np.arange(len(first)), np.zeros(len(first), bool), first
+            plain = table.select(self.names)
+        else:
+            more = _flat(table.column(MORE))
+            size = np.asarray(one_chunk(table.column(MORE)).value_lengths()).astype(np.int64) + 1
+            heads = np.cumsum(size) - size
+            joined = np.ones(int(size.sum()), bool)
+            joined[heads] = False
+            times = np.empty(len(joined), np.int64)
+            times[heads], times[joined] = first, more
+            rows = np.repeat(np.arange(len(first)), size)
+            plain = table.select(self.names)
+            if self.all_values:
+                groups = table.select(self.group).take(pa.array(rows))
+                values = [one_chunk(table.column(name)).flatten() for name in self.values]
+                plain = pa.table([*groups.columns, *values], schema=self.plain)
+                rows = np.arange(len(joined))
+        keep = times >= from_us
+        if not keep.all():
+            # A tuple whose predecessor is gone goes on nothing: that is found out by comparing neighbours again.
+            joined = joined & np.concatenate([[False], keep[:-1]]) if len(keep) else joined
+            rows, times, joined = rows[keep], times[keep], joined[keep]
+            weight = None if weight is None else weight[keep]
+        return Unordered(plain, rows.astype(np.int32), times, joined, weight)
+
+
+def _flat(lists: pa.ChunkedArray) -> IntArray:
+    return np.asarray(one_chunk(lists).flatten().to_numpy(zero_copy_only=False))
+
+
+def _lists(values: pa.Array, offsets: IntArray) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)

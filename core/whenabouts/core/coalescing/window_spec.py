@@ -1,0 +1,121 @@
+"""Which extents a query asks for: its window, and when it is looked at. Checked here, in one place for all queries."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from whenabouts.core.coalescing.window_ranges import Window
+from whenabouts.core.durations import Duration, format_duration, parse_duration
+from whenabouts.core.errors import Code, LossyQueryWarning, QueryError
+from whenabouts.core.runtime.option_checks import one_of
+
+Instant = int | str | datetime
+
+CLOSED = ("both", "right")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """A window, looked at every `slide_us` from 1970, at every `slide_rows`-th tuple, once at `at_us`, or at the end.
+
+    Without a window all of the past is one extent, given run by run.
+    """
+
+    window: Window
+    slide_us: int | None = None
+    slide_rows: int | None = None
+    at_us: int | None = None
+
+    @property
+    def is_history(self) -> bool:
+        """No window: runs come out one by one, as they become final."""
+        return self.window.width_us is None and self.window.rows is None
+
+    @property
+    def described(self) -> str:
+        """Window, slide or instant, each after a comma; empty where there is no window."""
+        window = self.window
+        width = None if window.width_us is None else format_duration(window.width_us)
+        slide = self.slide_rows if self.slide_us is None else format_duration(self.slide_us)
+        rows = None if window.rows is None else f"{window.rows} rows"
+        parts = {"window": width if width is not None else rows, "slide": slide, "at": self.at_us}
+        return "".join(f", {name} {part}" for name, part in parts.items() if part is not None)
+
+    @property
+    def slides(self) -> bool:
+        """Whether there are many extents, told apart by `window_end`."""
+        return self.slide_us is not None or self.slide_rows is not None
+
+
+def extents_of(
+    window: Duration | None,
+    rows: int | None,
+    per_group: bool,
+    slide: Duration | None,
+    at: Instant | None,
+    closed: str,
+) -> Extents:
+    """What the options ask for.
+
+    `slide` of a window of rows is a number of tuples where it is an int, and a duration else. Raises QueryError WA-2021
+    for a window or slide of zero or less, WA-2006 for options that exclude each other. Warns (`LossyQueryWarning`) of
+    a slide longer than the window: what lies between two extents is in none.
+    """
+    one_of("closed", closed, CLOSED)
+    if window is not None and rows is not None:
+        raise QueryError(
+            Code.BAD_OPTION, "window and rows are both given", "a window is a duration or a number of rows"
+        )
+    if per_group and rows is None:
+        raise QueryError(Code.BAD_OPTION, "per_group is given without rows", "only rows can be counted per group")
+    if slide is not None and at is not None:
+        raise QueryError(Code.BAD_OPTION, "slide and at are both given", "ask for one extent or for many")
+    if slide is not None and window is None and rows is None:
+        raise QueryError(Code.BAD_OPTION, "slide is given without a window", "give window= or rows=")
+    width_us = None if window is None else _positive(parse_duration(window, name="window"), "window", window)
+    number: object = rows  # it may have any type
+    if rows is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+        raise QueryError(Code.BAD_WINDOW, f"rows is {rows!r}", "give a number of tuples, one or more")
+    by_rows = rows is not None and isinstance(slide, int) and not isinstance(slide, bool)
+    slide_rows = _positive(int(slide), "slide", slide) if by_rows and isinstance(slide, int) else None
+    slide_us = None if slide is None or by_rows else _positive(parse_duration(slide, name="slide"), "slide", slide)
+    for step, size in ((slide_us, width_us), (slide_rows, rows)):
+        if step is not None and size is not None and step > size:
+            warnings.warn(
+                f"{Code.SLIDE_OVER_WINDOW}: the slide {slide!r} is longer than the window: "
+                "tuples between two extents are in none",
+                LossyQueryWarning,
+                stacklevel=4,
+            )
+    return Extents(
+        Window(width_us, rows, per_group, closed), slide_us, slide_rows, None if at is None else instant_us(at)
+    )
+
+
+def instant_us(at: Instant) -> int:
+    """Microseconds since the epoch of an instant: an int already, ISO 8601 text or a datetime (naive ones are UTC).
+
+    Raises QueryError WA-2006 for text that is none.
+
+    >>> instant_us("1970-01-01T00:00:01Z"), instant_us(5)
+    (1000000, 5)
+    """
+    if isinstance(at, int):
+        return at
+    try:
+        moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+        zoned = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+        return (zoned - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, AttributeError, TypeError):
+        raise QueryError(
+            Code.BAD_OPTION, f"at is {at!r}", "give ISO 8601 text, a datetime, or microseconds since 1970"
+        ) from None
+
+
+def _positive(value: int, name: str, given: object) -> int:
+    if value <= 0:
+        raise QueryError(Code.BAD_WINDOW, f"{name} is {given!r}", "give more than zero")
+    return value

@@ -1,0 +1,173 @@
+"""What a window extent costs under either scheme: memory, update and scan, normalised and weighted.
+
+Equations 1-10 of Al-Kateb et al. 2010, section 6, with their slips mended. For a query whose tuples coalesce with
+probability ``cp`` and arrive out of order with probability ``oop``, over an extent of n tuples that is full:
+
+    memory   eager  n (cp m + (1 - cp) r_eager)                        lazy  n r_lazy
+    update   eager  (1 - cp) insert + cp merge + oop (1 - cp) split
+                    + cp detach + (1 - cp) delete + keep + eager_step / step
+                                              lazy  insert + delete + lazy_step / step       (mean per arrival)
+    scan     eager  (read n (cp m / r_eager + 1 - cp) + expand n) part + eager_step
+                                              lazy  n (read + cp coalesce + order r_lazy / sharing)
+
+Mended: equations 1 and 3 took expired tuples away before there were any; the last term of 3 read ``1 - cp delete``; 4
+was per tuple and 3 cumulative; 6 summed over all tuples ever seen. Expiry costs nothing while the extent still fills.
+``U_max`` is ``merge(1, 1) + detach``, as the paper has it, so a normalised update cost may exceed 1. What the paper
+leaves out is ours, and nought by default: ``expand`` (an eager scan that looks at every timestamp of a run may cost
+more than ``S_max``), ``keep``, ``order`` (shared by as many lazy queries as there are of a grouping), and the prices of
+a step of so many rows. They are part of the maxima.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from whenabouts.core.costs.choices import Alternative, Choice, Source, cheapest
+from whenabouts.core.costs.operation_costs import AtomicCosts
+from whenabouts.core.costs.prices import SchemePrices, Sizes, Weights
+from whenabouts.core.errors import Code, QueryError
+
+STEP_ROWS = 1000.0
+"""Rows of a step where nobody knows how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What is known of a query's stream: coalescing and out-of-order probability, and tuples per second.
+
+    ``arrived``: how many tuples there were so far; None: enough for the extent to be full. ``step_rows``: how many
+    tuples a step takes in.
+
+    Raises: QueryError WA-2072 for a probability outside [0, 1], or a rate or step that is not positive.
+    """
+
+    cp: float = 0.5
+    oop: float = 0.0
+    rate: float | None = None
+    arrived: int | None = None
+    source: Source = "declared"
+    step_rows: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("cp", self.cp), ("oop", self.oop)):
+            if not 0.0 <= value <= 1.0:
+                raise QueryError(Code.BAD_STATISTICS, f"{name} is {value}", "probabilities lie in [0, 1]")
+        if self.rate is not None and not 0.0 < self.rate < float("inf"):
+            raise QueryError(Code.BAD_STATISTICS, f"rate is {self.rate}", "give tuples per second, over 0")
+        if self.step_rows is not None and not 0.0 < self.step_rows < float("inf"):
+            raise QueryError(Code.BAD_STATISTICS, f"step_rows is {self.step_rows}", "give tuples of a step, over 0")
+
+
+@dataclass(frozen=True, slots=True)
+class ExtentCost:
+    """Memory in bytes, mean update per arrival and time of one scan in the unit of the atomic costs; and each as a part
+    of its maximum."""
+
+    memory: float
+    update: float
+    scan: float
+    normalised: tuple[float, float, float] = field(default=(0.0, 0.0, 0.0))
+
+    def weighted(self, weights: Weights) -> float:
+        """The weighted sum of the three normalised costs (equations 9 and 10)."""
+        return sum(weight * part for weight, part in zip(weights.values, self.normalised, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeCosts:
+    """Both schemes for one query. Memory and update of ``lazy`` are those of the extent that all lazy queries share."""
+
+    eager: ExtentCost
+    lazy: ExtentCost
+
+
+def scheme_costs(
+    tuples: float,
+    statistics: Statistics,
+    costs: AtomicCosts,
+    sizes: Sizes,
+    *,
+    largest: float | None = None,
+    sharing: int = 1,
+    part: float = 1.0,
+) -> SchemeCosts:
+    """Costs of an extent of ``tuples`` tuples under both schemes; normalised by an extent of ``largest`` tuples.
+
+    ``largest`` is the largest window over the stream, so that costs of queries with different windows add up.
+    ``sharing``: how many queries over the stream have this grouping, as if all were lazy. ``part``: of the extent,
+    through which an eager scan goes; less than all where what is computed of the extent is kept from one to the next.
+
+    >>> both = scheme_costs(100, Statistics(cp=0.8), AtomicCosts(), Sizes())
+    >>> round(both.eager.weighted(Weights()), 4), round(both.lazy.weighted(Weights(0, 0, 2)), 4)
+    (1.3089, 1.8)
+    """
+    cp, oop, step = statistics.cp, statistics.oop, statistics.step_rows or STEP_ROWS
+    now = costs.at(cp, oop)
+    full = statistics.arrived is None or statistics.arrived > tuples
+    held = tuples if full else min(tuples, statistics.arrived or 0)
+    memory = held * (cp * sizes.timestamp + (1.0 - cp) * sizes.eager_row)
+    split = 0.0 if cp == 1.0 or oop == 0.0 else oop * (1.0 - cp) * now["split"]
+    update = (1.0 - cp) * now["insert"] + cp * now["merge"] + split + now["keep"] + now["eager_step"] / step
+    shared_update = now["insert"] + now["lazy_step"] / step
+    if full:
+        update += cp * now["detach"] + (1.0 - cp) * now["delete"]
+        shared_update += now["delete"]
+    scan = part * (now["read"] * memory / sizes.eager_row + now["expand"] * held) + now["eager_step"]
+    eager = memory, update, scan
+    lazy = (
+        held * sizes.lazy_row,
+        shared_update,
+        held * (now["read"] + cp * now["coalesce"] + now["order"] * sizes.lazy_row / sharing),
+    )
+    most = held if largest is None else largest
+    return SchemeCosts(*(_extent_cost(cost, maxima(most, statistics, costs, sizes)) for cost in (eager, lazy)))
+
+
+def maxima(tuples: float, statistics: Statistics, costs: AtomicCosts, sizes: Sizes) -> tuple[float, float, float]:
+    """What memory, update and scan are parts of, for an extent of so many tuples (M_max, U_max, S_max).
+
+    Of a scan it is what a lazy one costs where all tuples coalesce and come as far out of order as they do.
+    """
+    every, looked = costs.at(1.0, 1.0), costs.at(1.0, statistics.oop)
+    update = (
+        every["merge"] + every["detach"] + every["keep"] + every["eager_step"] / (statistics.step_rows or STEP_ROWS)
+    )
+    return (
+        tuples * sizes.lazy_row,
+        update,
+        tuples * (looked["read"] + looked["coalesce"] + looked["order"] * sizes.lazy_row),
+    )
+
+
+def _extent_cost(cost: tuple[float, float, float], maxima: tuple[float, float, float]) -> ExtentCost:
+    memory, update, scan = (x / most if most else 0.0 for x, most in zip(cost, maxima, strict=True))
+    return ExtentCost(*cost, normalised=(memory, update, scan))
+
+
+def eager_part(width_us: int | None, slide_us: int | None, *, aggregated: bool) -> float:
+    """The part of an extent that comes or goes in a slide, where aggregates of a window in time are kept; else all.
+
+    >>> eager_part(24, 1, aggregated=True), eager_part(24, 1, aggregated=False), eager_part(24, None, aggregated=True)
+    (0.08333333333333333, 1.0, 1.0)
+    """
+    if not aggregated or width_us is None or slide_us is None:
+        return 1.0
+    return min(2 * slide_us / width_us, 1.0)
+
+
+UNIT = "part of the maximum, weighted"
+
+
+def lone_scheme(
+    tuples: float, known: Statistics, prices: SchemePrices, *, part: float = 1.0, pin: str | None = None
+) -> Choice:
+    """Eager or lazy for a query that shares its extent with nobody. Raises: QueryError WA-2161 for an unknown pin.
+
+    >>> print(lone_scheme(100, Statistics(cp=0.5), SchemePrices()))
+    scheme = eager: least cost of an extent that nobody shares, part of the maximum, weighted: eager 1.43, lazy 2.532
+    """
+    both = scheme_costs(tuples, known, prices.costs, prices.sizes, part=part)
+    weighed = [
+        Alternative(name, of.weighted(prices.weights)) for name, of in (("eager", both.eager), ("lazy", both.lazy))
+    ]
+    return cheapest("scheme", weighed, UNIT, pin=pin, why="least cost of an extent that nobody shares")

@@ -1,0 +1,298 @@
+"""SQL text to `Expression`: parsed by sqlglot (extra `sql`), and never evaluated as code.
+
+Taken: columns (`a.x`, `"odd name"`), numbers, text, `TRUE`, `FALSE`, `NULL`, `TIMESTAMP '...'`, `DATE '...'` and
+`INTERVAL '5' SECOND`; `AND OR NOT = <> < <= > >= IS [NOT] NULL|TRUE|FALSE IS [NOT] DISTINCT FROM [NOT] IN (...) [NOT]
+BETWEEN [NOT] LIKE ILIKE + - * / ||`; `CASE`, `CAST`, `ABS SQRT FLOOR CEIL LEAST GREATEST COALESCE LOWER UPPER LENGTH`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from whenabouts.core.durations import parse_duration
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.expressions.tree import TIME, Expression, joined
+
+Node: TypeAlias = Any
+"""A node of sqlglot's, `sqlglot.exp.Expression`; what it has differs from class to class."""
+
+Place: TypeAlias = tuple[int, int]
+"""Line and column, from 1."""
+
+_BINARY = ("this", "expression")
+_UNARY = ("this",)
+_LIST = ("this", "expressions")
+_OPERATIONS = {
+    "EQ": ("eq", _BINARY), "NEQ": ("ne", _BINARY), "LT": ("lt", _BINARY), "LTE": ("le", _BINARY),
+    "GT": ("gt", _BINARY), "GTE": ("ge", _BINARY), "Is": ("same", _BINARY), "NullSafeEQ": ("same", _BINARY),
+    "Add": ("add", _BINARY), "Sub": ("subtract", _BINARY), "Mul": ("multiply", _BINARY), "Div": ("divide", _BINARY),
+    "DPipe": ("concat", _BINARY), "Not": ("not", _UNARY), "Abs": ("abs", _UNARY), "Sqrt": ("sqrt", _UNARY),
+    "Floor": ("floor", _UNARY), "Ceil": ("ceil", _UNARY), "Lower": ("lower", _UNARY), "Upper": ("upper", _UNARY),
+    "Length": ("length", _UNARY), "Least": ("least", _LIST), "Greatest": ("greatest", _LIST),
+    "Coalesce": ("coalesce", _LIST),
+}  # fmt: skip
+"""By sqlglot's class, the operation and where its operands are."""
+
+_SAID_OF_DIALECTS = {"typed", "safe", "ignore_nulls", "is_nvl", "is_null"}
+"""What sqlglot notes beside operands and means nothing for the operations above."""
+
+_TYPES = {
+    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "TEXT": pa.string(), "VARCHAR": pa.string(), "DATE": pa.date32(),
+    "TIMESTAMP": TIME, "TIMESTAMPTZ": TIME, "TIMESTAMPLTZ": TIME,
+}  # fmt: skip
+
+_GREATEST = 2**63 - 1
+_DIGITS = 4_000
+"""Python refuses to read many more."""
+
+MOST_CHARACTERS = 300_000
+"""Of a query, or a condition."""
+
+MOST_TOKENS = 50_000
+"""Words, numbers and signs of a text."""
+
+DEEPEST = 32
+"""Parentheses in each other: sqlglot takes some twenty calls for each."""
+
+DEEPEST_EXPRESSION = 200
+"""Operations whose operands are operations: these are walked on workers, too."""
+
+_OPENING = frozenset({"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"})
+_CLOSING = frozenset({"R_PAREN", "R_BRACKET", "R_BRACE", "END"})
+_PREFIXES = frozenset({"NOT", "DASH", "PLUS", "TILDE"})
+_TOO_DEEP = f"parentheses are nested too deeply: more than {DEEPEST}"
+_SHOWN = 500
+"""Characters of a text that an error repeats."""
+
+
+def parse_expression(text: str) -> Expression:
+    """The expression that a text says. Raises QueryError: WA-2091 for what is no SQL expression, or one that is not
+    taken, with line and column; WA-2007 without sqlglot.
+
+    >>> parse_expression("a.x < 3 AND NOT b.s LIKE 'u%'").operation
+    'and'
+    >>> parse_expression("a.x < avg(b.y)")
+    Traceback (most recent call last):
+    whenabouts.core.errors.QueryError: WA-2091: line 1, column 7: `AVG(b.y)` is not taken (hint: in 'a.x < avg(b.y)')
+    """
+    sqlglot = _sqlglot()
+    try:
+        dialect = sqlglot.Dialect.get_or_raise("")
+        check_length(text)
+        tokens = list(dialect.tokenize(text))
+        check_size(tokens, text)
+        found = [node for node in dialect.parser().parse(tokens, text) if node is not None]
+        if len(found) != 1:
+            raise _refused((1, 1), f"one condition is asked for, here are {len(found)}", text)
+        return from_sqlglot(found[0], text)
+    except sqlglot.errors.SqlglotError as error:
+        told = getattr(error, "errors", None) or [{"description": str(error), "line": 1, "col": 1}]
+        raise _refused((told[0]["line"], told[0]["col"]), told[0]["description"], text) from error
+    except RecursionError as error:
+        raise _refused((1, 1), _TOO_DEEP, text) from error
+
+
+def check_length(text: str) -> None:
+    """Refuse a text that takes long to be taken apart (QueryError WA-2091)."""
+    if len(text.lstrip()) > MOST_CHARACTERS:  # a file has lines before a query
+        raise _refused((1, 1), f"the text has {len(text):,} characters, more than {MOST_CHARACTERS:,}", text)
+
+
+def check_size(tokens: Sequence[Any], text: str) -> None:
+    """Refuse a text that no parser should be given: too long, or nested too deeply (QueryError WA-2091).
+
+    Parsers, and all that walk an expression, are recursive; a list of many values is a table to be joined with.
+    """
+    if len(tokens) > MOST_TOKENS:
+        raise _refused(line_and_column(text, tokens[MOST_TOKENS].start), f"more than {MOST_TOKENS:,} words", text)
+    depth, prefixes = 0, 0
+    for token in tokens:
+        kind = token.token_type.name
+        prefixes = prefixes + 1 if kind in _PREFIXES else 0
+        depth += (kind in _OPENING) - (kind in _CLOSING)
+        if depth > DEEPEST or prefixes > DEEPEST:
+            raise _refused(line_and_column(text, token.start), _TOO_DEEP, text)
+
+
+def from_sqlglot(node: Node, text: str) -> Expression:
+    """The expression of a node that sqlglot parsed from `text`: for those who parse whole queries. Errors as above."""
+    if _levels(node) <= DEEPEST_EXPRESSION:
+        found = _expression(node, text)
+        if found.depth() <= DEEPEST_EXPRESSION:  # CASE of many branches is deep here only
+            return found
+    raise _refused(_place(node, text), f"more than {DEEPEST_EXPRESSION} operations upon each other", text)
+
+
+def _levels(node: Node) -> int:
+    """Operations upon each other; a chain of AND or OR, which becomes a balanced tree, is none."""
+    waiting, deepest = [(node, 1)], 1
+    while waiting:
+        each, level = waiting.pop()
+        deepest = max(deepest, level)
+        below = level + (type(each).__name__ not in ("And", "Or", "Paren"))
+        waiting += [(part, below) for part in each.iter_expressions()]
+    return deepest
+
+
+def _expression(node: Node, text: str) -> Expression:
+    name, place = type(node).__name__, _place(node, text)
+    told = {part for part, value in node.args.items() if value} - _SAID_OF_DIALECTS
+    if name in _OPERATIONS and told <= set(_OPERATIONS[name][1]):
+        operation, parts = _OPERATIONS[name]
+        operands = [node.this, *(node.expressions if parts == _LIST else [node.expression][: len(parts) - 1])]
+        return Expression(operation, tuple(_expression(operand, text) for operand in operands), place=place)
+    if name in _FORMS and told <= set(_FORMS[name][1].split()):
+        return _FORMS[name][0](node, text, place)
+    raise _not_taken(node, text)
+
+
+def _column(node: Node, text: str, place: Place) -> Expression:
+    if type(node.this).__name__ != "Identifier":
+        raise _not_taken(node, text)
+    return Expression("column", value=(node.table or None, node.name), place=place)
+
+
+def _literal(node: Node, text: str, place: Place) -> Expression:
+    if node.is_string:
+        return Expression("literal", value=node.this, place=place)
+    whole = node.this.isdecimal()
+    if whole and (len(node.this) > _DIGITS or int(node.this) > _GREATEST):
+        raise _refused(place, f"{node.this[:_SHOWN]} is too great for 64 bits", text)
+    value = int(node.this) if whole else float(node.this)
+    return Expression("literal", value=value, place=place)
+
+
+def _interval(node: Node, text: str, place: Place) -> Expression:
+    if type(node.this).__name__ != "Literal" or type(node.args.get("unit")).__name__ != "Var":
+        raise _not_taken(node, text)
+    us = parse_duration(f"{node.this.name} {node.text('unit').lower()}", name="an INTERVAL")
+    return Expression("literal", value=timedelta(microseconds=us), place=place)
+
+
+def _negative(node: Node, text: str, place: Place) -> Expression:
+    inner = _expression(node.this, text)
+    if inner.operation == "literal" and isinstance(inner.value, int | float | timedelta) and inner.value is not True:
+        return replace(inner, value=-inner.value, place=place)
+    return Expression("negate", (inner,), place=place)
+
+
+def _all_of(node: Node, text: str, place: Place) -> Expression:
+    return joined(type(node).__name__.lower(), [_expression(part, text) for part in node.flatten()], place)
+
+
+def _in(node: Node, text: str, place: Place) -> Expression:
+    one = _expression(node.this, text)
+    found = [Expression("eq", (one, _expression(part, text)), place=place) for part in node.expressions]
+    return joined("or", found, place)
+
+
+def _between(node: Node, text: str, place: Place) -> Expression:
+    one, low, high = (_expression(node.args[part], text) for part in ("this", "low", "high"))
+    ends = Expression("ge", (one, low), place=place), Expression("le", (one, high), place=place)
+    return Expression("and", ends, place=place)
+
+
+def _like(node: Node, text: str, place: Place) -> Expression:
+    if not node.expression.is_string:
+        raise _refused(place, "the pattern of LIKE is no text in quotes", text)
+    found = Expression(type(node).__name__.lower(), (_expression(node.this, text),), node.expression.name, place)
+    return Expression("not", (found,), place=place) if node.args.get("negate") else found
+
+
+def _case(node: Node, text: str, place: Place) -> Expression:
+    otherwise = node.args.get("default")
+    found = Expression("literal", place=place) if otherwise is None else _expression(otherwise, text)
+    for branch in reversed(node.args["ifs"]):
+        condition = _expression(branch.this, text)
+        if node.this is not None:
+            condition = Expression("eq", (_expression(node.this, text), condition), place=place)
+        found = Expression("if", (condition, _expression(branch.args["true"], text), found), place=place)
+    return found
+
+
+def _cast(node: Node, text: str, place: Place) -> Expression:
+    kind = _TYPES.get(node.to.this.name)
+    if kind is None or node.to.expressions:
+        raise _refused(place, f"{node.to} is not taken as a type", text)
+    return Expression("cast", (_expression(node.this, text),), kind, place)
+
+
+def _distinct(node: Node, text: str, place: Place) -> Expression:
+    operands = _expression(node.this, text), _expression(node.expression, text)
+    return Expression("not", (Expression("same", operands, place=place),), place=place)
+
+
+def _constant(node: Node, text: str, place: Place) -> Expression:
+    return Expression("literal", value=node.args.get("this"), place=place)
+
+
+def _inner(node: Node, text: str, place: Place) -> Expression:
+    return _expression(node.this, text)
+
+
+_FORMS: dict[str, tuple[Callable[[Node, str, Place], Expression], str]] = {
+    "Column": (_column, "this table"),
+    "Literal": (_literal, "this is_string"),
+    "Boolean": (_constant, "this"),
+    "Null": (_constant, ""),
+    "Interval": (_interval, "this unit"),
+    "Paren": (_inner, "this"),
+    "Neg": (_negative, "this"),
+    "And": (_all_of, "this expression"),
+    "Or": (_all_of, "this expression"),
+    "NullSafeNEQ": (_distinct, "this expression"),
+    "In": (_in, "this expressions"),
+    "Between": (_between, "this low high"),
+    "Like": (_like, "this expression negate"),
+    "ILike": (_like, "this expression negate"),
+    "Case": (_case, "this ifs default"),
+    "Cast": (_cast, "this to"),
+}
+"""By sqlglot's class, the forms that are not an operation on their parts, and what they may say."""
+
+
+def _place(node: Node, text: str) -> Place:
+    """Where the first word of a node stands; sqlglot notes it for names, literals and most functions."""
+    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+    return line_and_column(text, min(starts, default=0))
+
+
+def line_and_column(text: str, at: int) -> Place:
+    """Line and column, from 1, of a character of a text. O(log lines) after the first of a text."""
+    starts = _line_starts(text)
+    line = bisect_right(starts, at)
+    return line, at - starts[line - 1] + 1
+
+
+@lru_cache(maxsize=4)
+def _line_starts(text: str) -> list[int]:
+    return [0, *(found.end() for found in re.finditer("\n", text))]
+
+
+def _not_taken(node: Node, text: str) -> QueryError:
+    return _refused(_place(node, text), f"`{node.sql()[:_SHOWN]}` is not taken", text)
+
+
+def _refused(place: Place, problem: str, text: str) -> QueryError:
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return QueryError(Code.BAD_SQL, f"line {place[0]}, column {place[1]}: {problem}", f"in {shown!r}")
+
+
+def _sqlglot() -> ModuleType:
+    try:
+        import sqlglot
+    except ImportError as error:
+        raise QueryError(
+            Code.NOT_AVAILABLE, "SQL text needs sqlglot", "pip install 'whenabouts[sql]', or give a function"
+        ) from error
+    return sqlglot

@@ -1,0 +1,250 @@
+"""Expressions over columns, evaluated on Arrow arrays: one meaning of an SQL condition on every engine.
+
+A tree of `Expression` nodes is data: it compares, hashes and travels to workers, and nothing in it is code. Nulls
+follow SQL (`AND` and `OR` are Kleene's, a comparison with null is null), integers that overflow are an error, `/` gives
+a float64 and null for a divisor of 0, floats compare as in IEEE 754, and times without a zone are UTC. Text is read by
+`expressions.sql`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from whenabouts.core.errors import Code, QueryError
+
+Values: TypeAlias = Any
+"""A `pa.Array`, or a `pa.Scalar` where no column is involved."""
+
+Lookup: TypeAlias = Callable[["Expression"], Values]
+"""The values of a column node."""
+
+TIME = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A node: an operation on operands. `value` is that of a literal, (table or None, column) of a column, the pattern
+    of `like`, the Arrow type of `cast`. `place`: line and column in the text, both from 1.
+
+    >>> x = Expression("column", value=("a", "x"))
+    >>> less = Expression("lt", (x, Expression("literal", value=3)))
+    >>> evaluate(less, lambda column: pa.array([2, None, 4])).to_pylist()
+    [True, None, False]
+    """
+
+    operation: str
+    operands: tuple[Expression, ...] = ()
+    value: Any = None
+    place: tuple[int, int] = field(default=(1, 1), compare=False)
+
+    def columns(self) -> Iterator[Expression]:
+        """All column nodes, from left to right."""
+        if self.operation == "column":
+            yield self
+        for operand in self.operands:
+            yield from operand.columns()
+
+    def depth(self) -> int:
+        """Operations upon each other, without recursion."""
+        level, depth = [self], 0
+        while level:
+            level, depth = [operand for node in level for operand in node.operands], depth + 1
+        return depth
+
+    def error(self, code: Code, problem: str, hint: str = "") -> QueryError:
+        """An error at this place of the text."""
+        return QueryError(code, f"line {self.place[0]}, column {self.place[1]}: {problem}", hint)
+
+
+def rewritten(expression: Expression, column: Callable[[Expression], Expression]) -> Expression:
+    """The expression with other column nodes."""
+    if expression.operation == "column":
+        return column(expression)
+    return replace(expression, operands=tuple(rewritten(each, column) for each in expression.operands))
+
+
+def evaluate(expression: Expression, column: Lookup) -> Values:
+    """The values of an expression, row by row. O(nodes * rows), without a loop over rows.
+
+    Raises QueryError WA-2093 for types that an operation does not take, and for values (overflow, a failed cast).
+    """
+    if expression.operation == "column":
+        return _normal(column(expression))
+    if expression.operation == "literal":
+        return pa.scalar(expression.value)
+    operands = [evaluate(operand, column) for operand in expression.operands]
+    given = operands if expression.value is None else [*operands, expression.value]
+    try:
+        return OPERATIONS[expression.operation](*given)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError) as cause:
+        types = ", ".join(str(operand.type) for operand in operands)
+        raise expression.error(
+            Code.SQL_TYPES,
+            f"`{expression.operation}` of {types}: {str(cause).splitlines()[0]}",
+            "cast(... AS ...) makes other types",
+        ) from cause
+
+
+def check_condition(expression: Expression, schemas: Mapping[str | None, pa.Schema]) -> None:
+    """Refuse what is no condition over tables of these schemas (under None: columns without a table's name).
+
+    Raises QueryError: WA-2092 for a column that there is not, WA-2093 for types. Looks at no row.
+    """
+
+    def nothing(node: Expression) -> Values:
+        table, name = node.value
+        if table not in schemas:
+            known = ", ".join(str(known) for known in schemas if known is not None)
+            if table is None:
+                raise node.error(Code.SQL_COLUMN, f"{name!r} does not say of which table", f"the tables are {known}")
+            raise node.error(Code.SQL_COLUMN, f"there is no table {table!r}", f"the tables are {known}")
+        names = schemas[table].names
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1, 0.5)
+            told = f"did you mean {near[0]!r}?" if near else f"its columns are {', '.join(names)}"
+            raise node.error(Code.SQL_COLUMN, f"there is no column {name!r}" + (f" in {table}" if table else ""), told)
+        return pa.array([], schemas[table].field(name).type)
+
+    found = evaluate(expression, nothing).type
+    if not (pa.types.is_boolean(found) or pa.types.is_null(found)):
+        raise expression.error(Code.SQL_TYPES, f"a condition is asked for, this gives {found}", "compare it")
+
+
+def _normal(values: Values) -> Values:
+    """Chunks as one array, dictionaries as their values, and times in microseconds of UTC."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_timestamp(values.type) and values.type != TIME:
+        in_us = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+        values = in_us.cast(TIME) if values.type.tz else pc.assume_timezone(in_us, "UTC")
+    return values
+
+
+def _divide(left: Values, right: Values) -> Values:
+    left, right = pc.cast(left, pa.float64()), pc.cast(right, pa.float64())
+    return pc.divide(left, pc.if_else(pc.equal(right, 0.0), pa.scalar(None, pa.float64()), right))
+
+
+def _if(condition: Values, then: Values, otherwise: Values) -> Values:
+    return pc.if_else(pc.coalesce(condition, pa.scalar(False)), then, otherwise)
+
+
+def _same(left: Values, right: Values) -> Values:
+    """Equal, or both null."""
+    both = pc.and_(pc.is_null(left), pc.is_null(right))
+    return pc.or_(both, pc.coalesce(pc.equal(left, right), pa.scalar(False)))
+
+
+def _cast(values: Values, kind: pa.DataType) -> Values:
+    if kind == TIME:
+        return _normal(pc.cast(values, pa.timestamp("us")) if pa.types.is_string(values.type) else values)
+    if pa.types.is_integer(kind) and pa.types.is_floating(values.type):
+        values = pc.trunc(values)  # as Spark and Flink do
+    return pc.cast(values, kind)
+
+
+def _chosen(choose: Callable[..., Values]) -> Callable[..., Values]:
+    return lambda *values: choose(*values, skip_nulls=True)
+
+
+OPERATIONS: Mapping[str, Callable[..., Values]] = {
+    "and": pc.and_kleene,
+    "or": pc.or_kleene,
+    "not": pc.invert,
+    "eq": pc.equal,
+    "ne": pc.not_equal,
+    "lt": pc.less,
+    "le": pc.less_equal,
+    "gt": pc.greater,
+    "ge": pc.greater_equal,
+    "is null": pc.is_null,
+    "same": _same,
+    "add": pc.add_checked,
+    "subtract": pc.subtract_checked,
+    "multiply": pc.multiply_checked,
+    "divide": _divide,
+    "negate": pc.negate_checked,
+    "abs": pc.abs_checked,
+    "sqrt": pc.sqrt,
+    "floor": pc.floor,
+    "ceil": pc.ceil,
+    "least": _chosen(pc.min_element_wise),
+    "greatest": _chosen(pc.max_element_wise),
+    "coalesce": pc.coalesce,
+    "if": _if,
+    "like": lambda text, pattern: pc.match_like(text, pattern),
+    "ilike": lambda text, pattern: pc.match_like(text, pattern, ignore_case=True),
+    "lower": pc.utf8_lower,
+    "upper": pc.utf8_upper,
+    "length": pc.utf8_length,
+    "concat": lambda *texts: pc.binary_join_element_wise(*texts, ""),
+    "cast": _cast,
+}
+"""What there is, by name; each takes its operands' values, and `value` last where there is one."""
+
+
+def joined(operation: str, operands: Sequence[Expression], place: tuple[int, int]) -> Expression:
+    """Many operands under an operation of two, as a balanced tree, so that no list is too long to walk.
+
+    >>> one = Expression("literal", value=True)
+    >>> [len(joined("and", [one] * n, (1, 1)).operands) for n in (1, 2, 5)]
+    [0, 2, 2]
+    """
+    if len(operands) == 1:
+        return operands[0]
+    middle = len(operands) // 2
+    halves = joined(operation, operands[:middle], place), joined(operation, operands[middle:], place)
+    return Expression(operation, halves, place=place)
+
+
+def column(name: str) -> Expression:
+    """The expression that is a column.
+
+    >>> column("a").value
+    (None, 'a')
+    """
+    return Expression("column", value=(None, name))
+
+
+def values_of(expression: Expression, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+    """One value for each row. Raises QueryError: WA-2092 for a column that there is not, WA-2093 for types and values.
+
+    >>> values_of(Expression("negate", (column("a"),)), pa.record_batch({"a": [1, None]})).to_pylist()
+    [-1, None]
+    """
+
+    def given(node: Expression) -> pa.Array:
+        name = node.value[1]
+        if rows.schema.get_field_index(name) < 0 and name not in rows.schema.names:
+            raise node.error(
+                Code.SQL_COLUMN, f"there is no column {name!r}", f"there are {', '.join(rows.schema.names)}"
+            )
+        return rows.column(name)
+
+    if expression.operation == "column":
+        plain = given(expression)
+        return plain.combine_chunks() if isinstance(plain, pa.ChunkedArray) else plain
+    found = evaluate(expression, given)
+    return pa.repeat(found, rows.num_rows) if isinstance(found, pa.Scalar) else found
+
+
+def holds(expression: Expression, rows: pa.RecordBatch | pa.Table) -> NDArray[np.bool_]:
+    """For which rows a condition is true (a null is not). Raises QueryError: WA-2092, WA-2093 as `values_of`.
+
+    >>> holds(Expression("is null", (column("a"),)), pa.record_batch({"a": [1, None]})).tolist()
+    [False, True]
+    """
+    found = values_of(expression, rows)
+    if not pa.types.is_boolean(found.type):
+        raise expression.error(Code.SQL_TYPES, f"a condition is asked for, this gives {found.type}", "compare it")
+    return np.asarray(found.fill_null(False))

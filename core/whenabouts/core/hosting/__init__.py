@@ -1,0 +1,1 @@
+"""What adapters build on: the host of an operator, identity of queries, out-of-core batches, preflight checks."""

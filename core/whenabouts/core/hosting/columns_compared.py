@@ -1,0 +1,72 @@
+"""Which columns a query compares: what an adapter looks at where an engine has an equality of its own for a type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whenabouts.core.coalescing.operator import Coalesce, column_names
+from whenabouts.core.expressions.tree import Expression
+from whenabouts.core.runtime.key_names import of_input
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.shared_coalescing.operator import SharedCoalescing
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.window_join.stream_index import SqlPredicate
+from whenabouts.core.wrappers.deduplication import Deduplicated
+from whenabouts.core.wrappers.payload_decoding import Decoded
+from whenabouts.core.wrappers.select_project import SelectProject
+
+
+def columns_compared(query: Query) -> list[set[str]]:
+    """By input the columns whose values are compared: keys, groups, values, templates, identities, and those of SQL.
+
+    What a function or an Arrow expression looks at is not known, nor a query of another kind.
+
+    >>> from whenabouts.core import Point, within
+    >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(1, confidence=1), on="k")
+    >>> columns_compared(query)
+    [{'k'}, {'k'}]
+    """
+    if isinstance(query, TimingJoin):
+        return _of_join(query, [query.left_time, query.right_time])
+    if isinstance(query, WindowJoin):
+        found = _of_join(query, [spec for _, spec in query.times])
+        for _, predicate in query.predicates:
+            for stream, name in _named(predicate.condition) if isinstance(predicate, SqlPredicate) else ():
+                found[query.inputs.index(stream or "")].add(name)
+        return found
+    if isinstance(query, Coalesce):
+        names = {*column_names(query.group), *column_names(query.values)}
+        if isinstance(query, TemporalAggregate) and isinstance(query.where, Expression):
+            names |= {name for _, name in _named(query.where)}
+        return [set(names) for _ in query.inputs]
+    if isinstance(query, SharedCoalescing):
+        return [set[str]().union(*(columns_compared(each)[0] for _, each in query.queries))]
+    if isinstance(query, Deduplicated):
+        return [own | set(by) for own, by in zip(columns_compared(query.query), query.by, strict=True)]
+    if isinstance(query, Decoded):
+        return columns_compared(query.query)
+    if isinstance(query, SelectProject):
+        return _of_selection(query)
+    return [set() for _ in query.inputs]
+
+
+def _of_join(query: TimingJoin | WindowJoin, specs: Sequence[TimeSpec]) -> list[set[str]]:
+    return [
+        {*of_input(query.key_columns, place), *filter(None, [spec.template_column])} for place, spec in enumerate(specs)
+    ]
+
+
+def _of_selection(query: SelectProject) -> list[set[str]]:
+    found = columns_compared(query.query)
+    where, derived = dict(query.where), dict(query.derived)
+    for name, own in zip(query.inputs, found, strict=True):
+        asked = [*([where[name]] if name in where else []), *(expression for _, expression in derived.get(name, ()))]
+        own |= {column for expression in asked for _, column in _named(expression)}
+    return found
+
+
+def _named(expression: Expression) -> set[tuple[str | None, str]]:
+    return {node.value for node in expression.columns()}

@@ -1,0 +1,340 @@
+"""What hosts of other processes share: rows as bytes on their way to an operator, and its results on their way out.
+
+An engine's Python operators cost per row and per group. A blob makes a thousand rows one row, and a bucket makes a
+thousand keys one group: so rows are read into blocks where they come in, cut by bucket, and sent as `Packed` rows. What
+an operator gives leaves as `Tagged` rows. Both hold Arrow bytes (`state.segment_codec`) and numbers, which any engine
+can carry.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.hosting.input_watermarks import InputClocks
+from whenabouts.core.hosting.query_identity import Identity, identity_of
+from whenabouts.core.runtime.event_reader import reject_rows, rejects_schema, times, times_cut, warn_of_digits
+from whenabouts.core.runtime.protocol import (
+    END_OF_TIME,
+    NO_WATERMARK,
+    Arrival,
+    Copied,
+    FlushMode,
+    Operator,
+    Query,
+    SegmentStore,
+    Step,
+)
+from whenabouts.core.runtime.watermarks import began
+from whenabouts.core.state.segment_codec import decode, encode
+from whenabouts.core.times.time_units import DoubtfulTimes
+from whenabouts.core.wrappers.state_limit import StateBound, bounded
+
+REJECTS = -1
+END = -2
+PRESENT = -3
+LATEST = -4
+COPIES = 1 << 16
+
+OUTPUT, REJECTED, COUNTS = 0, 1, 2
+
+_TOLD = struct.Struct("<qq")
+
+ROWS_PER_BLOB = 1 << 13
+"""Rows that `BlockPacker.split_by_time` keeps together."""
+
+BYTES_PER_BLOB = 16 << 20
+"""Output is cut into blobs of about this size."""
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """What a worker needs to build the operator, and how its rows are bucketed. Travels to the workers by pickle.
+
+    `flushed`: the inputs of a stream tell their own ends (`BlockPacker.ended`).
+    """
+
+    query: Query
+    schemas: tuple[pa.Schema, ...]
+    buckets: int
+    streaming: bool
+    bound: StateBound | None = None
+    flushed: bool = False
+
+    def operator(self) -> Operator:
+        """A fresh operator; all state is outside of it."""
+        return bounded(self.query.operator(self.schemas, streaming=self.streaming), self.bound)
+
+    @property
+    def keeps_clocks(self) -> bool:
+        """Whether buckets note how far each input has come (`hosting.input_watermarks`)."""
+        return self.streaming and (self.flushed or self.query.idle_after_us is not None)
+
+    def step(
+        self, operator: Operator, store: SegmentStore, arrived: BucketInput, watermark_us: int, demand: FlushMode
+    ) -> Step:
+        """One step of a bucket of a stream; `watermark_us` is the engine's. `arrived.ended` says if it was the last."""
+        if self.keeps_clocks:
+            clocks = InputClocks(store, self.query)
+            watermark_us = max(watermark_us, clocks.watermark_us)
+            clocks.take(arrived.latest, arrived.began)
+            arrived.ended |= clocks.ended
+        demand = FlushMode.END if arrived.ended else demand
+        return operator.step(store, arrived.arrivals, watermark_us, demand, arrived.latest_us)
+
+    @property
+    def identity(self) -> Identity:
+        """What the state of a stream is bound to."""
+        return identity_of(self.query, self.schemas, self.buckets)
+
+    @property
+    def rejects_schema(self) -> pa.Schema:
+        """Schema of reject blobs."""
+        return rejects_schema([reader.schema for reader in self.operator().readers])
+
+
+def require_lateness(query: Query) -> None:
+    """Refuse, as QueryError WA-2051, a stream of which nobody says how late its rows may come.
+
+    Its watermark would follow the newest row at once: rows that arrive out of order would be rejected, and their
+    pairs missing.
+    """
+    if not query.says_lateness:
+        raise QueryError(
+            Code.NO_LATENESS,
+            "the inputs are streams, and how late their rows may come is not said",
+            'give lateness="10 s", or Lateness(left=..., right=...); zero if rows come in order of their times',
+        )
+
+
+def require_one_zone(query: Query, operator: Operator, schemas: Sequence[pa.Schema], zone: str | None) -> None:
+    """Refuse, as QueryError WA-2192, times with a zone against times without one, where the session's clocks show
+    another time than UTC: `zone` is what they show, None for UTC.
+
+    We read times without zone as UTC, the engine's own `=` reads them in the session's zone. Nobody but the user knows
+    which is meant; and a zone whose clocks are set has times of day that are no instant, and others that are two.
+    """
+    if zone is None:
+        return
+    refuse_two_zones(
+        {
+            f"time column {column!r} of the {name} input": schema.field(column).type
+            for name, reader, schema in zip(query.inputs, operator.readers, schemas, strict=True)
+            for column in reader.time.columns
+            if column in schema.names  # what is read from a payload has a type of ours
+        },
+        f"the session's zone is {zone}",
+    )
+
+
+def refuse_two_zones(times: Mapping[str, pa.DataType], zone: str) -> None:
+    """`require_one_zone` for columns by what they are called; `zone`: what is known of the session's."""
+    stamps = {what: type_ for what, type_ in times.items() if pa.types.is_timestamp(type_)}
+    instant = next((what for what, type_ in stamps.items() if type_.tz is not None), None)
+    without = next((what for what, type_ in stamps.items() if type_.tz is None), None)
+    if instant is not None and without is not None:
+        raise QueryError(
+            Code.MIXED_ZONES,
+            f"{instant} holds instants, {without} times without a zone, and {zone}",
+            "cast one to the type of the other, which reads it in the session's zone; or have a session in UTC",
+        )
+
+
+class Packed(NamedTuple):
+    """Rows of one input and bucket as bytes.
+
+    `kind`: the number of the input (`COPIES` more for rows that another bucket accounts for, and then `rows` is 0), or
+    `REJECTS` (rows that the reader refused, in the rejects schema), `END` (the input has ended), `PRESENT` (no rows:
+    counts of what was read, as JSON, or nothing, for hosts that want to be called), `LATEST - i` (how far time has come
+    in input i in all buckets, for operators and hosts that need it: two instants, see `_told`).
+    `clock_us`: the greatest `t_max` among the rows, all that a watermark needs.
+    """
+
+    bucket: int
+    kind: int
+    rows: int
+    clock_us: int
+    blob: bytes
+
+
+class BlockPacker:
+    """Reads and packs one input; made in the worker."""
+
+    def __init__(self, hosting: Hosting, input: int) -> None:
+        self._hosting, self._input = hosting, input
+        self._told_of_digits = False
+        self._operator = hosting.operator()
+        self._raw_schemas = [reader.schema for reader in self._operator.readers]
+
+    def read(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Packed]]:
+        """A block of the rows that can be used, and the packed rejects. O(rows)."""
+        reader, doubtful = self._operator.readers[self._input], self.units.rows
+        block, rejected = reader.read(rows)
+        if not self._told_of_digits:
+            cut = times_cut(reader, block)
+            warn_of_digits(cut, f" of the first block of {reader.name} that has such")
+            self._told_of_digits = cut > 0
+        refused = [reject_rows(each, self._raw_schemas, self._hosting.query.inputs) for each in rejected]
+        packed = [Packed(0, REJECTS, rows.num_rows, 0, encode(rows)) for rows in refused]
+        if self.units.rows > doubtful:
+            counts = json.dumps({metrics.DOUBTFUL: self.units.rows - doubtful}).encode()
+            packed.append(Packed(0, PRESENT, 0, 0, counts))
+        return block, packed
+
+    @property
+    def units(self) -> DoubtfulTimes:
+        """What integer times look like: for a host to warn of."""
+        return self._operator.readers[self._input].units
+
+    def split(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
+        """Blocks of this input by bucket, rows in arrival order. O(rows), and a sort of small integers."""
+        for bucket, kind, rows in self._placed(blocks):
+            yield self._packed(bucket, kind, rows)
+        yield from self._latest(blocks)
+
+    def split_by_time(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[Packed, int]]:
+        """As `split`, in packed rows of bounded size, each of a stretch of time of its own and with its least `t_max`.
+
+        So can a bucket be taken in piecemeal (`hosting.out_of_core`). O(rows), and a sort of those that are out of
+        order.
+        """
+        for bucket, kind, rows in self._placed(blocks):
+            t_max = times(rows)[1]
+            if rows.num_rows > ROWS_PER_BLOB and (np.diff(t_max) < 0).any():
+                rows = rows.take(pa.array(np.argsort(t_max, kind="stable")))
+            for start in range(0, rows.num_rows, ROWS_PER_BLOB):
+                piece = rows.slice(start, ROWS_PER_BLOB)
+                yield self._packed(bucket, kind, piece), int(times(piece)[1].min())
+        for mark in self._latest(blocks):
+            yield mark, NO_WATERMARK  # before all rows
+
+    def ended(self) -> Iterator[Packed]:
+        """To every bucket, that this input has ended; the hosting must be `flushed`."""
+        return self._told(END_OF_TIME, NO_WATERMARK, 0)
+
+    def _latest(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
+        """To every bucket, how far time has come in these blocks."""
+        query = self._hosting.query
+        t_max = [times(block)[1] for block in blocks if block.num_rows]
+        if t_max and (self._operator.needs_latest or self._hosting.keeps_clocks):
+            greatest = max(int(t.max()) for t in t_max)
+            first = NO_WATERMARK
+            if query.idle_after_us is not None:
+                first = min(began(t, query.lateness_us[self._input]) for t in t_max)
+            yield from self._told(greatest, first, greatest)
+
+    def _told(self, greatest_us: int, began_us: int, clock_us: int) -> Iterator[Packed]:
+        """To every bucket, the greatest `t_max` (`END_OF_TIME` once the input has ended), and when the block began."""
+        for bucket in range(self._hosting.buckets):
+            yield Packed(bucket, LATEST - self._input, 0, clock_us, _TOLD.pack(greatest_us, began_us))
+
+    def _placed(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+        if not any(block.num_rows for block in blocks):
+            return
+        for block in pa.Table.from_batches(blocks).combine_chunks().to_batches():
+            for bucket, at, copied in self._operator.keys.places(self._input, block, self._hosting.buckets):
+                yield bucket, self._input + COPIES * copied, block.take(pa.array(at))
+
+    def _packed(self, bucket: int, kind: int, rows: pa.RecordBatch) -> Packed:
+        clock_us = int(times(rows)[1].max())
+        schema = self._operator.readers[self._input].block_schema
+        return Packed(bucket, kind, 0 if kind >= COPIES else rows.num_rows, clock_us, encode(rows, schema))
+
+
+@dataclass(slots=True)
+class BucketInput:
+    """What arrived for one bucket."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    rejects: list[bytes] = field(default_factory=list)
+    rows_in: int = 0
+    rows_rejected: int = 0
+    ended: bool = False
+    noted: Counter[str] = field(default_factory=Counter)
+    latest: dict[int, int] = field(default_factory=dict)
+    began: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def latest_us(self) -> int:
+        """How far time has come in any input that goes on."""
+        return max((us for us in self.latest.values() if us != END_OF_TIME), default=NO_WATERMARK)
+
+    def take(self, operator: Operator, packed: Iterable[tuple[int, int, bytes]]) -> None:
+        """Sort `(kind, rows, blob)` by what it is."""
+        for kind, rows, blob in packed:
+            self.rows_in += rows
+            if kind == END:
+                self.ended = True
+            elif kind <= LATEST:
+                self._hear(LATEST - kind, *_TOLD.unpack(blob))
+            elif kind == REJECTS:
+                self.rejects.append(blob)
+                self.rows_rejected += rows
+            elif kind == PRESENT:
+                self.noted += read_counts([blob] if blob else [])
+            else:
+                block = decode(blob, operator.readers[kind % COPIES].block_schema)
+                self.arrivals.append((Arrival if kind < COPIES else Copied)(kind % COPIES, block))
+
+    def _hear(self, input: int, greatest_us: int, began_us: int) -> None:
+        """News of an input: of blocks that come together the first beginning counts."""
+        self.latest[input] = max(self.latest.get(input, NO_WATERMARK), greatest_us)
+        if greatest_us != END_OF_TIME:
+            self.began[input] = min(self.began.get(input, END_OF_TIME), began_us)
+
+
+class Tagged(NamedTuple):
+    """A row on its way out: `OUTPUT` and `REJECTED` rows as a segment, `COUNTS` as JSON."""
+
+    tag: int
+    blob: bytes
+
+
+def tagged_rows(step: Step, arrived: BucketInput, operator: Operator, inputs: tuple[str, ...]) -> Iterator[Tagged]:
+    """All that a step gave, and what the readers had rejected before it."""
+    for batch in step.output:
+        for piece in _pieces(batch):
+            yield Tagged(OUTPUT, encode(piece, operator.output_schema))
+    counts = Counter(step.metrics)
+    counts.update(arrived.noted)
+    counts.update(step.gauges)  # not a sum of counters, which has no counts below 0: a row may be refused steps later
+    for blob in arrived.rejects:
+        yield Tagged(REJECTED, blob)
+    raw = [reader.schema for reader in operator.readers]
+    for blob in arrived.rejects:
+        codes = decode(blob, rejects_schema(raw)).column("code")
+        counts[metrics.rejected_by(codes[0].as_py())] += len(codes)
+    for rejected in step.rejected:
+        counts[metrics.rejected_by(rejected.code)] += rejected.rows.num_rows
+        for piece in _pieces(reject_rows(rejected, raw, inputs)):
+            yield Tagged(REJECTED, encode(piece))
+    counts[metrics.ROWS_IN] += arrived.rows_in
+    counts[metrics.REJECTED] += arrived.rows_rejected
+    yield Tagged(COUNTS, json.dumps(dict(counts)).encode())
+
+
+def read_counts(blobs: Iterable[bytes]) -> Counter[str]:
+    """The sum of count blobs.
+
+    >>> read_counts([b'{"rows_in": 2}', b'{"rows_in": 3}'])
+    Counter({'rows_in': 5})
+    """
+    total: Counter[str] = Counter()
+    for blob in blobs:
+        total.update(json.loads(blob))
+    return total
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = max(1, BYTES_PER_BLOB * batch.num_rows // max(batch.nbytes, 1))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

@@ -1,0 +1,56 @@
+"""What is handed to an engine: the right number of inputs, each of a kind that it can read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.runtime.option_checks import refused, shown, whole_number
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.wrappers.state_limit import StateBound
+
+
+def check_query(query: Any) -> None:
+    """Raise QueryError WA-2006 for an object that is no query."""
+    if isinstance(query, type) or not all(hasattr(query, part) for part in ("inputs", "lateness_us", "operator")):
+        raise refused("the query", query, "give a query, as TimingJoin(...)")
+
+
+def check_inputs(query: Query, inputs: Any, kinds: tuple[type, ...], hint: str) -> None:
+    """Refuse what is not one input of a kind for each that the query has.
+
+    Raises QueryError WA-2006 for another number of them, InputError WA-1062 for other objects; `hint` says what an
+    input is.
+    """
+    if not isinstance(inputs, Sequence) or isinstance(inputs, (str, bytes)):
+        raise refused("the list of inputs", inputs, f"give a list with one input for each of {', '.join(query.inputs)}")
+    if len(inputs) != len(query.inputs):
+        problem = f"the query has {len(query.inputs)} inputs ({', '.join(query.inputs)}), {len(inputs)} were given"
+        raise QueryError(Code.BAD_OPTION, problem, "give one for each")
+    for name, given in zip(query.inputs, inputs, strict=True):
+        check_input(name, given, kinds, hint)
+
+
+def check_input(name: str, given: Any, kinds: tuple[type, ...], hint: str) -> None:
+    """Raise InputError WA-1062 for an object that is no input."""
+    if not isinstance(given, kinds):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
+        what = shown(given) if isinstance(given, (str, int, float, type(None))) else f"an object of type {kind}"
+        raise InputError(Code.NOT_AN_INPUT, f"the {name} input is {what}", hint)
+
+
+def check_streams(streams: Any, kinds: tuple[type, ...], hint: str) -> None:
+    """As `check_inputs`, of inputs by name."""
+    if not isinstance(streams, Mapping) or not all(isinstance(name, str) for name in streams):
+        raise refused("the mapping of inputs", streams, 'give inputs by name, as {"a": ..., "b": ...}')
+    for name, given in streams.items():
+        check_input(name, given, kinds, hint)
+
+
+def check_hosting(buckets: Any, bound: Any = None) -> None:
+    """Raise QueryError WA-2006 for what is no number of buckets (None: the engine's), or no bound on state."""
+    if buckets is not None:
+        whole_number("buckets", buckets)
+    if bound is not None and not isinstance(bound, StateBound):
+        raise refused("bound", bound, "give StateBound(rows)")

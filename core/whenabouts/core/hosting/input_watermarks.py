@@ -1,0 +1,55 @@
+"""How far each input has come, kept in a bucket's own state: for hosts whose engine has one watermark and no more.
+
+An engine's watermark is the least over its inputs, so that a silent or ended input holds it back for ever. Where a
+query says when an input is idle, or where inputs tell their own end, packers tell every bucket how far each input has
+come, and what earlier steps were told makes a watermark that goes on (`lateness`). It is part of the state, so that a
+replayed step has the same one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Query, SegmentStore
+from whenabouts.core.runtime.watermarks import watermark_of, watermark_past_idle
+from whenabouts.core.state.segment_codec import unwrap, wrap
+
+CLOCKS = -(1 << 30)
+"""The store's input under which they are kept: far from the book-keeping of any operator."""
+
+
+class InputClocks:
+    """What the steps of a bucket were told of every input: its greatest `t_max`, and when its last block began.
+
+    One `get` when made.
+    """
+
+    def __init__(self, store: SegmentStore, query: Query) -> None:
+        self._store, self._query = store, query
+        data = store.get(CLOCKS, 0)
+        nothing = [NO_WATERMARK] * len(query.inputs)
+        told: list[list[int]] = [nothing, nothing] if data is None else json.loads(bytes(unwrap(data)))
+        self._greatest, self._began = told
+
+    @property
+    def watermark_us(self) -> int:
+        """The watermark in force, where the engine's own is not ahead of it. It never goes back."""
+        lateness_us, idle_after_us = self._query.lateness_us, self._query.idle_after_us
+        past_idle = watermark_past_idle(self._began, lateness_us, idle_after_us)
+        if max(self._greatest) < END_OF_TIME:  # the least clock of all inputs is the engine's to know
+            return past_idle
+        return max(past_idle, watermark_of(self._greatest, lateness_us))
+
+    @property
+    def ended(self) -> bool:
+        """Whether all inputs have."""
+        return min(self._greatest) == END_OF_TIME
+
+    def take(self, greatest_us: Mapping[int, int], began_us: Mapping[int, int]) -> None:
+        """What this step was told, by input; one `put` if it is news."""
+        greatest = [max(us, greatest_us.get(input, NO_WATERMARK)) for input, us in enumerate(self._greatest)]
+        began = [max(us, began_us.get(input, NO_WATERMARK)) for input, us in enumerate(self._began)]
+        if (greatest, began) != (self._greatest, self._began):
+            self._greatest, self._began = greatest, began
+            self._store.put(CLOCKS, 0, wrap(json.dumps([greatest, began]).encode()))

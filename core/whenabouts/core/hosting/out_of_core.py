@@ -1,0 +1,85 @@
+"""Finite input of one bucket, piece by piece, so that a bucket larger than memory does not need to be held whole.
+
+A bucket that fits is one step. A larger one is taken in as a stream would be: its packed rows come in the order of
+their first `t_max`, so that no later row lies before the piece at hand, which is all that a watermark says; what can
+have no partner any more leaves the state. Memory is then that of one piece and of the rows that are near it in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from whenabouts.core.errors import QueryError
+from whenabouts.core.hosting.host import BucketInput, Hosting, Tagged, tagged_rows
+from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Operator, Step
+from whenabouts.core.state.memory_store import DictStore
+
+BYTES_PER_PIECE = 128 << 20
+"""Blobs that are taken in together; an operator needs about four times as much for them, and the output."""
+
+
+class Timed(NamedTuple):
+    """A packed row of the bucket: `kind`, `rows` and `blob` of `hosting.host.Packed`, behind the least `t_max`
+    in it.
+    """
+
+    first_us: int
+    kind: int
+    rows: int
+    blob: bytes
+
+
+def take_in(hosting: Hosting, whole: Operator, rows: Iterable[Timed]) -> Iterator[Tagged]:
+    """All results of one bucket, `rows` being sorted by `first_us`; `whole` is the query's operator for finite input.
+
+    In pieces only where the query also runs as a stream (else nothing says when a row may go) and then gives the same
+    columns.
+    """
+    inputs, store = hosting.query.inputs, DictStore()
+    streaming: Operator | None = None
+    last: list[Timed] = []
+    for piece in _pieces(rows):
+        if last:
+            streaming = streaming or _as_stream(hosting, whole)
+            if streaming is None:
+                last += piece
+                continue
+            yield from _step(streaming, whole, store, last, FlushMode.FLUSH, inputs)
+        last = piece
+    yield from _step(streaming or whole, whole, store, last, FlushMode.END, inputs)
+
+
+def _as_stream(hosting: Hosting, whole: Operator) -> Operator | None:
+    try:
+        operator = hosting.query.operator(hosting.schemas, streaming=True)
+    except QueryError:
+        return None
+    return operator if set(whole.output_schema.names) <= set(operator.output_schema.names) else None
+
+
+def _step(
+    operator: Operator, whole: Operator, store: DictStore, rows: list[Timed], demand: FlushMode, inputs: tuple[str, ...]
+) -> Iterator[Tagged]:
+    arrived = BucketInput()
+    in_order = sorted(rows, key=lambda row: row.kind)  # the left input first, as everywhere on finite input
+    arrived.take(operator, ((row.kind, row.rows, row.blob) for row in in_order))
+    if operator is whole:
+        step = operator.step(store, arrived.arrivals, NO_WATERMARK, demand, arrived.latest_us)
+        return tagged_rows(step, arrived, whole, inputs)
+    watermark_us = min((row.first_us for row in rows if row.kind >= 0), default=NO_WATERMARK)
+    step = operator.step(store, arrived.arrivals, watermark_us, demand, arrived.latest_us)
+    output = [batch.select(whole.output_schema.names) for batch in step.output]  # without event_time
+    return tagged_rows(Step(output, step.rejected, metrics=step.metrics), arrived, whole, inputs)
+
+
+def _pieces(rows: Iterable[Timed]) -> Iterator[list[Timed]]:
+    piece: list[Timed] = []
+    size = 0
+    for row in rows:
+        if piece and size + len(row.blob) > BYTES_PER_PIECE:
+            yield piece
+            piece, size = [], 0
+        piece.append(row)
+        size += len(row.blob)
+    yield piece

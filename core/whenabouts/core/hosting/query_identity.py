@@ -1,0 +1,133 @@
+"""What a query's state is bound to: kept beside the state, so that another query is told what it found there.
+
+The operators themselves refuse state that they cannot read (WA-3003) or that lacks rows (WA-3006), in their first step.
+This says it before a query starts, and in the words of the query.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, cast
+
+import pyarrow as pa
+
+from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.wrappers.deduplication import Deduplicated
+from whenabouts.core.wrappers.payload_decoding import Decoded
+from whenabouts.core.wrappers.select_project import SelectProject
+
+VERSION = 1
+"""Of the layout of an engine's state: raised when a release cannot read what an older one wrote."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The kind of query, the settings that may not change while it runs, its columns, and the number of buckets."""
+
+    version: int
+    query: str
+    settings: dict[str, str]
+    columns: dict[str, dict[str, str]]
+    buckets: int
+
+    def to_json(self) -> str:
+        """As text."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def check(self, found: str) -> None:
+        """Refuse to go on with the state of another query, of which `found` is the text.
+
+        Raises EngineError WA-3003 for another version or other buckets, WA-3032 for another query, with all that
+        differs.
+        """
+        other: dict[str, Any] = json.loads(found)
+        if other.get("version") != VERSION:
+            raise EngineError(
+                Code.STATE_FORMAT,
+                f"the checkpoint has version {other.get('version')} of the layout, this release reads {VERSION}",
+                "go on with the release that wrote it, or start from a new checkpoint",
+            )
+        if other["query"] != self.query:
+            raise _other(f"it is of a {other['query']}, this is a {self.query}")
+        differing = list(_differences(other["settings"], self.settings, "{}"))
+        for name in {**other["columns"], **self.columns}:
+            before, now = other["columns"].get(name, {}), self.columns.get(name, {})
+            differing += _differences(before, now, f"column {{!r}} of the {name} input")
+        if differing:
+            raise _other("; ".join(differing))
+        if other["buckets"] != self.buckets:
+            raise EngineError(
+                Code.STATE_FORMAT,
+                f"the checkpoint holds {other['buckets']} buckets of keys, the query asks for {self.buckets}",
+                f"give buckets={other['buckets']}, or start from a new checkpoint",
+            )
+
+
+def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Identity:
+    """The identity of a query over inputs of these schemas.
+
+    A query names in `changeable` what may change over its state; of a query that does not, only the lateness may, and
+    what is idle.
+
+    >>> from whenabouts.core import Point, within
+    >>> from whenabouts.core.timing_join.query import TimingJoin
+    >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1))
+    >>> schema = pa.schema({"t": pa.int64()})
+    >>> identity_of(query, [schema, schema], 4).settings
+    {'on': '()', 'how': "'inner'", 'best': 'None', 'time_slots': 'None'}
+    """
+    name, settings = _settings(query)
+    columns = {
+        input: {field.name: str(field.type) for field in schema}
+        for input, schema in zip(query.inputs, schemas, strict=True)
+    }
+    return Identity(VERSION, name, settings, columns, buckets)
+
+
+def _settings(query: Query) -> tuple[str, dict[str, str]]:
+    """What kind of query it is, and what may not change."""
+    if isinstance(query, Deduplicated):
+        name, settings = _settings(query.query)
+        return name, settings | {"dedupe": repr(query.by)}
+    if isinstance(query, Decoded):
+        name, settings = _settings(query.query)
+        inside = [payload and (payload.schema.to_string(), payload.keep) for payload in query.payloads]
+        return name, settings | {"payloads": repr(inside)}
+    if isinstance(query, SelectProject):
+        name, settings = _settings(query.query)
+        return name, settings | {"where": repr(query.where), "derived": repr(query.derived)}
+    changeable = getattr(query, "changeable", frozenset({"lateness", "idle_after"}))
+    names = [field.name for field in fields(cast(Any, query))]  # queries are dataclasses
+    return type(query).__name__, {name: repr(getattr(query, name)) for name in names if name not in changeable}
+
+
+def _differences(old: dict[str, str], new: dict[str, str], name: str) -> list[str]:
+    old, new = ({key: _lasting(value) for key, value in settings.items()} for settings in (old, new))
+    return [
+        f"{name.format(key)} was {old.get(key, 'absent')} and is {new.get(key, 'absent')}"
+        for key in {**old, **new}
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _lasting(text: str) -> str:
+    """The text without addresses in memory, which are others in the next process: a function is known by its name.
+
+    >>> _lasting("<function near at 0x7f3c2a0d5b20>")
+    '<function near>'
+    """
+    return _ADDRESS.sub("", text)
+
+
+def _other(what: str) -> EngineError:
+    return EngineError(
+        Code.OTHER_QUERY,
+        f"the checkpoint belongs to another query: {what}",
+        "start this query from a new checkpoint, or change it back",
+    )

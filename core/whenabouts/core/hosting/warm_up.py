@@ -1,0 +1,33 @@
+"""All compiled code at once, for hosts that load it before the first row comes: else the first step that needs it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+KERNELS = (
+    "arrays.gather",
+    "arrays.key_time_order",
+    "arrays.slab_pool",
+    "coalescing.kernels",
+    "coalescing.sliding_aggregates",
+    "coalescing.sliding_kernels",
+    "probability.confidence_bounds",
+    "probability.histogram_probability",
+    "probability.match_thresholds",
+    "probability.midpoint_bounds",
+    "probability.satisfaction_probability",
+    "sources.json_lines",
+    "temporal_queries.sliding_join_kernels",
+    "timing_join.best_match_kernel",
+    "timing_join.first_partners",
+    "timing_join.pair_fill",
+    "window_extent.sorted_lists",
+    "window_join.expansion",
+)
+"""The modules of `whenabouts.core` that hold it."""
+
+
+def load_kernels() -> None:
+    """Import them. Two to three CPU-seconds where they have been compiled before."""
+    for name in KERNELS:
+        import_module(f"whenabouts.core.{name}")

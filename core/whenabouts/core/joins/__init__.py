@@ -1,0 +1,1 @@
+"""What all joins share: the columns of their output."""

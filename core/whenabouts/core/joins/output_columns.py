@@ -1,0 +1,152 @@
+"""Columns of a joined pair: names, types, and the rows themselves, taken once at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.record_batches import pieces, take_rows
+from whenabouts.core.errors import Code, QueryError
+
+ROWS_PER_BATCH = 1 << 20
+"""Output rows per record batch: bounds the memory of one batch, and is enough for the system's large pages."""
+
+ROWS_PER_BATCH_OF_TEXT = 1 << 18
+"""The same where a column's width varies: keeps text below Arrow's 2 GiB a column."""
+
+PROBABILITY = "probability"
+EVENT_TIME = "event_time"
+
+
+Extra = Sequence[NDArray[np.generic] | None]
+"""Computed columns in the order of the schema; None is a column of nulls."""
+
+
+class PairColumns:
+    """Left columns, right columns without the keys, then the extra columns; equal names get the suffixes.
+
+    `key_types`: types of the key columns where they are not those of the left input. Raises QueryError WA-2009 where
+    two columns would still have one name.
+
+    >>> schemas = pa.schema({"k": pa.int64(), "v": pa.int64()}), pa.schema({"k": pa.int64(), "v": pa.string()})
+    >>> extra = [pa.field("probability", pa.float64())]
+    >>> PairColumns(*schemas, keys=("k",), suffixes=("_l", "_r"), extra=extra).schema.names
+    ['k', 'v_l', 'v_r', 'probability']
+    """
+
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        *,
+        keys: Sequence[str],
+        suffixes: tuple[str, str],
+        extra: Sequence[pa.Field],
+        key_types: Sequence[pa.DataType] | None = None,
+    ) -> None:
+        self._keys = tuple(keys)
+        self._left, self._right = left.names, [name for name in right.names if name not in keys]
+        clash = (set(self._left) & set(self._right)) - set(keys)
+        names = [name + suffixes[0] if name in clash else name for name in self._left]
+        names += [name + suffixes[1] if name in clash else name for name in self._right]
+        names += [field.name for field in extra]
+        check_names(names)
+        of_keys = dict(zip(keys, key_types, strict=True)) if key_types is not None else {}
+        types = [of_keys.get(name, left.field(name).type) for name in self._left]
+        types += [right.field(name).type for name in self._right]
+        fields = [pa.field(name, type_) for name, type_ in zip(names, types, strict=False)]
+        self.schema = pa.schema([*fields, *extra])
+        self._rows_per_batch = rows_per_batch(self.schema)
+
+    def batches(
+        self, left: pa.Table, right: pa.Table, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], extra: Extra
+    ) -> Iterator[pa.RecordBatch]:
+        """The pairs' rows. O(pairs), independent of the size of the inputs once these are in one chunk each."""
+        left_rows, right_rows = pairs
+        for piece in pieces(len(left_rows), self._rows_per_batch):
+            l_at, r_at = left_rows[piece], right_rows[piece]
+            columns = [take_rows(left.column(name), l_at) for name in self._left]
+            columns += [take_rows(right.column(name), r_at) for name in self._right]
+            yield batch_of(self.schema, columns, extra, piece)
+
+    def unmatched(self, input: int, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
+        """Rows of one input (0 left, 1 right) without a partner: the other's columns are null, keys are theirs."""
+        for piece in pieces(len(at), self._rows_per_batch):
+            places = at[piece]
+            own = [name if name in self._keys or not input else None for name in self._left]
+            own += [name if input else None for name in self._right]
+            columns = [None if name is None else take_rows(rows.column(name), places) for name in own]
+            yield batch_of(self.schema, columns, extra, piece)
+
+
+class OwnColumns:
+    """The columns of one input, then the extra columns: what semi and anti modes put out.
+
+    Raises QueryError WA-2009 where an extra column's name is taken.
+
+    >>> OwnColumns(pa.schema({"k": pa.int64()}), [pa.field("event_time", pa.int64())]).schema.names
+    ['k', 'event_time']
+    """
+
+    def __init__(self, own: pa.Schema, extra: Sequence[pa.Field]) -> None:
+        self._own = own.names
+        self.schema = pa.schema([*own, *extra])
+        check_names(self.schema.names)
+        self._rows_per_batch = rows_per_batch(self.schema)
+
+    def rows(self, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
+        """The rows at these places."""
+        for piece in pieces(len(at), self._rows_per_batch):
+            columns = [take_rows(rows.column(name), at[piece]) for name in self._own]
+            yield batch_of(self.schema, columns, extra, piece)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse output columns of equal name (QueryError WA-2009)."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise QueryError(
+                Code.COLUMN_CLASH,
+                f"two output columns would be called {name!r}",
+                "rename one, or give other suffixes",
+            )
+
+
+def rows_per_batch(schema: pa.Schema) -> int:
+    """How many output rows go into one batch of these columns."""
+    plain = all(pa.types.is_primitive(field.type) for field in schema)
+    return ROWS_PER_BATCH if plain else ROWS_PER_BATCH_OF_TEXT
+
+
+def batch_of(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra, piece: slice) -> pa.RecordBatch:
+    """A batch of own columns (None: nulls, cast where a key's type differs) and a piece of the computed ones.
+
+    Raises QueryError WA-2008 for a key that the type shared by both inputs cannot hold.
+    """
+    computed = [None if values is None else pa.array(values[piece]) for values in extra]
+    arrays = [
+        pa.nulls(piece.stop - piece.start, field.type)
+        if values is None
+        else values
+        if values.type == field.type
+        else _shared(values, field)
+        for field, values in zip(schema, [*columns, *computed], strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _shared(values: pa.Array, field: pa.Field) -> pa.Array:
+    """Keys of one input in the type of both."""
+    try:
+        return values.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise QueryError(
+            Code.KEY_TYPES_DIFFER,
+            f"key {field.name!r} is {values.type} in one input and {field.type} in the result, which is too narrow: "
+            f"{error}",
+            "cast one side, or take how='inner' or 'left_outer'",
+        ) from error

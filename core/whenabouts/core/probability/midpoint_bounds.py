@@ -1,0 +1,123 @@
+"""Sure and outer ranges on the axis of the targets' midpoints: the form behind ``auto`` (spec "shapes,
+anchors, quantiles").
+
+Write a time as its midpoint plus a centred uniform. Then ``D = (midpoint_target - midpoint_base) + Z`` where
+Z, a symmetric trapezoid, depends on the two lengths only; with ``Q`` its quantile function and a wide window
+
+    match  <=>  lo + Q(c)  <=  midpoint_target - midpoint_base  <=  hi - Q(c)
+
+Midpoints are kept doubled (``t_min + t_max``), so everything stays an integer; ``q = 2 Q``.
+
+Per base row the targets' lengths vary between the least and the greatest length *present*. For a fixed
+probability q is monotone in the target's length: a longer uniform is less peaked, hence so is Z (Birnbaum
+1948), so q grows where the probability is over 1/2 and falls where it is under 1/2. The extremes are
+therefore at the two ends; which is which does not matter if one takes the min and the max. The outer range
+uses ``q(c - e)``, the sure range ``q(c + e)`` (e the kernel's guard band), each rounded outward by a margin
+that covers the square root. So a pair in the sure range has exact probability over c by more than the
+kernel's error, and a pair outside the outer range under c: the kernel would say the same. Where certainty is
+asked for (``c + e > 1``) the sure range is an exact integer.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.jit import FLOAT64, INT64, READ_INT64, TWO_INT64, WRITE_INT64_2D, compiled
+from whenabouts.core.probability.confidence_bounds import (
+    ALWAYS_US,
+    NEVER_US,
+    opens_left,
+    opens_right,
+    sum_quantile,
+)
+from whenabouts.core.probability.satisfaction_probability import FARTHEST_US, KERNEL_ERROR
+
+_SPAN = 2 * FARTHEST_US
+
+
+@compiled(TWO_INT64(INT64, INT64, FLOAT64), inline=True)
+def _quantile_bracket(length1: int, length2: int, confidence: float) -> tuple[int, int]:
+    """Twice the centred quantiles of ``c - e``, rounded down, and of ``c + e``, rounded up, by safe margins.
+
+    Exact where certainty is asked for."""
+    support = length1 + length2
+    margin = 1 + (support >> 48)
+    outer = math.floor(2.0 * sum_quantile(length1, length2, confidence - KERNEL_ERROR)) - support - margin
+    sure = math.ceil(2.0 * sum_quantile(length1, length2, confidence + KERNEL_ERROR)) - support + margin
+    return (
+        max(outer, -support) if confidence > KERNEL_ERROR else -support,
+        min(sure, support) if confidence + KERNEL_ERROR <= 1.0 else support,
+    )
+
+
+@compiled((READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, FLOAT64, WRITE_INT64_2D))
+def fill_anchored_ranges(
+    base_min: NDArray[np.int64],
+    base_max: NDArray[np.int64],
+    lo: int,
+    hi: int,
+    shortest: int,
+    longest: int,
+    confidence: float,
+    out: NDArray[np.int64],
+) -> None:
+    """Kernel of :func:`probability.midpoint_bounds`: writes the outer and sure ends of each row into ``out[n, 4]``."""
+    left, right = max(min(lo, _SPAN + 1), -_SPAN - 1), max(min(hi, _SPAN + 1), -_SPAN - 1)
+    left_open, right_open = opens_left(lo), opens_right(hi)
+    # In a window narrower than the supports both tails can cut: each alone still bounds P from above, and nothing is
+    # sure.
+    widest = ALWAYS_US if left_open or right_open else hi - lo - longest
+    # Nothing in the loop branches on the data, and places are unsigned (no test for negative ones): LLVM computes
+    # several rows at once, which takes a third of the time.
+    flat = out.reshape(out.size)
+    for i in range(base_min.size):
+        length = base_max[i] - base_min[i]
+        outer_1, sure_1 = _quantile_bracket(length, shortest, confidence)
+        outer_2, sure_2 = _quantile_bracket(length, longest, confidence)
+        outer_q, sure_q = min(outer_1, outer_2), max(sure_1, sure_2)
+        anchor = base_min[i] + base_max[i]
+        outer_lo = NEVER_US if left_open else anchor + 2 * left + outer_q
+        sure_lo = NEVER_US if left_open else anchor + 2 * left + sure_q
+        sure_hi = ALWAYS_US if right_open else anchor + 2 * right - sure_q
+        outer_hi = ALWAYS_US if right_open else anchor + 2 * right - outer_q
+        wide = length <= widest
+        at = np.uint64(4) * np.uint64(i)
+        flat[at] = outer_lo
+        flat[at + np.uint64(1)] = sure_lo if wide else max(outer_lo, outer_hi + 1)
+        flat[at + np.uint64(2)] = sure_hi if wide else max(outer_lo, outer_hi + 1) - 1
+        flat[at + np.uint64(3)] = outer_hi
+
+
+def anchored_ranges(
+    base_min: NDArray[np.int64],
+    base_max: NDArray[np.int64],
+    lo: int,
+    hi: int,
+    *,
+    target_lengths: tuple[int, int],
+    confidence: float,
+) -> NDArray[np.int64]:
+    """Outer start, sure start, sure end, outer end of each base row on the axis ``t_min + t_max`` of the
+    targets.
+
+    Arguments as for :func:`whenabouts.core.probability.confidence_bounds.confidence_bounds`; ``target_lengths`` are the
+    least and greatest length present. Returns int64[n, 4], ends inclusive: a target outside ``[out[0],
+    out[3]]`` cannot match, one in ``[out[1], out[2]]`` matches (empty when ``out[2] < out[1]``). O(n), about
+    0.05 us a row. Raises ValueError for lengths that are no range.
+
+    >>> anchored_ranges(np.array([100]), np.array([110]), -50, 50, target_lengths=(0, 0), confidence=1.0).tolist()
+    [[118, 120, 300, 302]]
+    """
+    shortest, longest = target_lengths
+    if not 0 <= shortest <= longest:
+        raise ValueError(f"target_lengths must be (least, greatest), both >= 0, got {target_lengths}")
+    out = np.empty((len(base_min), 4), np.int64)
+    fill_anchored_ranges(
+        np.ascontiguousarray(base_min, np.int64),
+        np.ascontiguousarray(base_max, np.int64),
+        lo, hi, min(shortest, _SPAN), min(longest, _SPAN), confidence, out,
+    )  # fmt: skip
+    return out

@@ -1,0 +1,1 @@
+"""The contract between operators and hosts: protocol, event reader, keys, time slots, watermarks."""

@@ -1,0 +1,162 @@
+"""Key columns: which rows may meet, in which bucket they live, and dense codes to join on.
+
+Equality is that of SQL joins with two refinements that users of pandas and Spark know: a null never equals anything,
+NaN equals NaN, and -0.0 equals 0.0. Keys are compared in one type that holds every value of all inputs (`key_types`),
+so that an int32 on one side meets an int64 on the other, and two instants a nanosecond apart stay two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.key_names import Key, of_input
+from whenabouts.core.runtime.key_types import common_type, for_hash, in_one_type
+from whenabouts.core.runtime.time_slots import Place, Slots, by_bucket, place_rows
+
+NULL_KEY = -1
+"""The code of a key with a null in it: it matches nothing."""
+
+
+class Keys:
+    """The key columns `names` of every input, with the type in which they are compared.
+
+    A name that is a tuple is what each input in turn calls the key.
+
+    Without names every row has the same key. With `slots` rows of one key go to many buckets. Raises InputError
+    WA-1001 for a missing column and QueryError WA-2008 where two inputs' types cannot be compared.
+
+    >>> keys = Keys(("k",), [pa.schema({"k": pa.int32()}), pa.schema({"k": pa.int64()})], ("left", "right"))
+    >>> left, right = pa.record_batch({"k": pa.array([1, 7], pa.int32())}), pa.record_batch({"k": [7, None]})
+    >>> [codes.tolist() for codes in keys.codes([left, right])]
+    [[1, 7], [7, -1]]
+    """
+
+    def __init__(
+        self,
+        names: Sequence[Key],
+        schemas: Sequence[pa.Schema],
+        inputs: Sequence[str],
+        slots: Slots | None = None,
+    ) -> None:
+        self.names = tuple(names)
+        self.slots = slots
+        self.types = tuple(common_type(name, schemas, inputs) for name in self.names)
+
+    def of(self, input: int) -> tuple[str, ...]:
+        """What an input calls the key columns."""
+        return of_input(self.names, input)
+
+    def buckets(self, rows: pa.RecordBatch, n: int, input: int = 0) -> IntArray:
+        """The bucket 0..n-1 of each row: a function of the key's value alone, the same in every process.
+
+        Rows with a null key go to bucket 0. O(rows), and one hash per distinct text. Slots are left aside: this is the
+        placement for a host that spreads keys only.
+        """
+        if not self.names or n == 1:
+            return np.zeros(rows.num_rows, np.int64)
+        hashes, missing = self._hashes(rows, input)
+        return np.where(missing, 0, hashes % np.uint64(n)).astype(np.int64)
+
+    def places(self, input: int, block: pa.RecordBatch, n: int) -> list[Place]:
+        """Where the rows of a block of an input go, of `n` buckets: every pair that can match meets in one of them.
+
+        Without slots each row goes to its key's bucket. A row with a null key meets nothing and goes to bucket 0.
+        """
+        if self.slots is None or n == 1:
+            return by_bucket(self.buckets(block, n, input))
+        hashes, missing = self._hashes(block, input)
+        first, count = self.slots.of(input, *times(block), n)
+        if missing.any():
+            hashes, first, count = (np.where(missing, value, of) for value, of in ((0, hashes), (0, first), (1, count)))
+        return place_rows(hashes.astype(np.uint64), first, count, n)
+
+    def _hashes(self, rows: pa.RecordBatch, input: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+        """A hash of each row's key, and which keys have a null."""
+        hashes, missing = np.zeros(rows.num_rows, np.uint64), np.zeros(rows.num_rows, bool)
+        for name, type_ in zip(self.of(input), self.types, strict=True):
+            column = rows.column(name)
+            hashes = _mix(hashes + np.uint64(0x9E3779B97F4A7C15) + _hash_values(for_hash(column, type_)))
+            missing |= np.asarray(column.is_null())
+        return hashes, missing
+
+    def codes(self, tables: Sequence[pa.RecordBatch | pa.Table], first: int = 0) -> list[IntArray]:
+        """One int64 code per row of every table: equal codes mean equal keys, `NULL_KEY` means no key.
+
+        The tables are of the input `first` and those after it. Codes are small (below about four times the number of
+        rows), so that counting sorts on them are cheap.
+        """
+        lengths = [table.num_rows for table in tables]
+        combined = np.zeros(sum(lengths), np.int64)
+        columns = zip(*(self.of(first + place) for place in range(len(tables))), strict=True)
+        for place, (names, type_) in enumerate(zip(columns, self.types, strict=True)):
+            found = zip(tables, names, strict=True)
+            column = in_one_type([chunk for table, name in found for chunk in _chunks(table, name)], type_)
+            combined = _dense(column) if place == 0 else _combine(combined, _dense(column))
+        return list(np.split(combined, np.cumsum(lengths)[:-1]))
+
+
+def _chunks(table: pa.RecordBatch | pa.Table, name: str) -> list[pa.Array]:
+    column = table.column(name)
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def _as_int64(column: pa.Array | pa.ChunkedArray) -> IntArray | None:
+    """The values as int64 where the type is a whole number of 8 bytes; None elsewhere. Nulls read 0."""
+    type_ = column.type
+    if not (pa.types.is_int64(type_) or pa.types.is_timestamp(type_) or pa.types.is_duration(type_)):
+        return None
+    numbers = column.cast(pa.int64())
+    filled = numbers.fill_null(0) if numbers.null_count else numbers
+    return np.asarray(filled.to_numpy(), np.int64)
+
+
+def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
+    numbers = _as_int64(column)
+    if numbers is not None:
+        return _mix(numbers.view(np.uint64))
+    if pa.types.is_floating(column.type):
+        return _mix(column.fill_null(0.0).to_numpy(zero_copy_only=False).view(np.uint64))
+    encoded = column.dictionary_encode()
+    distinct = encoded.dictionary if pa.types.is_binary(column.type) else encoded.dictionary.cast(pa.string())
+    raw = distinct.cast(pa.binary()).to_pylist()  # a text need not be UTF-8, whatever its type says
+    hashes = np.array([crc32(b"None" if value is None else value) for value in raw] or [0], np.uint64)
+    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    return _mix(hashes)[indices] if len(indices) else np.zeros(0, np.uint64)
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014): every input bit reaches every output bit."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _dense(column: pa.ChunkedArray) -> IntArray:
+    numbers = _as_int64(column)
+    if numbers is not None and len(numbers):
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low < 4 * len(numbers):  # a narrow range of integers is its own code
+            codes = numbers - low
+            return codes if not column.null_count else np.where(np.asarray(column.is_null()), NULL_KEY, codes)
+    indices = (
+        column.combine_chunks().dictionary_encode() if column.num_chunks != 1 else column.chunk(0).dictionary_encode()
+    )
+    if isinstance(indices, pa.ChunkedArray):
+        indices = indices.combine_chunks()
+    codes = indices.indices.fill_null(NULL_KEY)
+    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _combine(first: IntArray, second: IntArray) -> IntArray:
+    """Codes of pairs of codes, dense again; a null on either side is a null."""
+    width = int(second.max(initial=0)) + 1
+    pairs = pa.chunked_array([pa.array(first * width + second)])
+    codes = _dense(pairs)
+    return np.where((first == NULL_KEY) | (second == NULL_KEY), NULL_KEY, codes)

@@ -1,0 +1,130 @@
+"""What an option of a query may be: any other object is refused with a hint at what belongs there.
+
+Every check raises QueryError, WA-2006 unless said otherwise.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from whenabouts.core.durations import parse_non_negative
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.time_specs import TimeSpec
+
+_PARTS_OF_A_TIME = ("columns", "ends", "end_columns", "max_uncertainty_us")
+"""Asked of the type: a clock of unknown offset has them and cannot tell them."""
+
+
+def refused(name: str, value: object, hint: str, code: Code = Code.BAD_OPTION) -> QueryError:
+    """The error for an object that cannot be what is asked for; a large one is shown in part."""
+    return QueryError(code, f"{name} is {shown(value)}", hint)
+
+
+def shown(value: object) -> str:
+    """An object for an error: its text if that is short, else its type.
+
+    >>> shown("4"), shown(range(3)), shown([[0] * 99] * 99)
+    ("'4'", 'range(0, 3)', 'a list')
+    """
+    text = repr(value) if isinstance(value, (str, bytes, int, float, type(None))) else reprlib.repr(value)
+    return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
+
+
+def time_of(name: str, value: Any) -> TimeSpec:
+    """A time: Point, Interval, Histogram, or what `from_clock` and its like make."""
+    if isinstance(value, type) or not all(hasattr(type(value), part) for part in _PARTS_OF_A_TIME):
+        hint = f"give Point({value!r})" if isinstance(value, str) and value else 'give Point("t") or Interval("a", "b")'
+        raise refused(name, value, hint)
+    spec: TimeSpec = value
+    return spec
+
+
+def condition_of(name: str, value: Any) -> Condition:
+    """A condition."""
+    if not isinstance(value, Condition):
+        raise refused(name, value, "give within(...), deadline(...), delay(...) or between(...), with a confidence")
+    return value
+
+
+def one_of(name: str, value: Any, known: Sequence[str | None]) -> None:
+    """One of some words."""
+    if not isinstance(value, (str, type(None))) or value not in known:
+        raise refused(name, value, f"choose of {', '.join(word for word in known if word)}")
+
+
+def flag(name: str, value: Any) -> None:
+    """True or False, and nothing that Python takes for either."""
+    if not isinstance(value, bool):
+        raise refused(name, value, "give True or False")
+
+
+def text(name: str, value: Any) -> None:
+    """A text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise refused(name, value, "give a text")
+
+
+def function(name: str, value: Any, hint: str) -> None:
+    """A function, or an object that is called like one."""
+    if not callable(value) or isinstance(value, type):
+        raise refused(name, value, hint)
+
+
+def whole_number(name: str, value: Any, least: int = 1) -> None:
+    """An int."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise refused(name, value, f"give a whole number, {least} or more")
+
+
+def slots_of(value: Any) -> int | str | None:
+    """The width of time slots in microseconds, "auto", or None. Raises WA-2002 and WA-2003 for what is no duration."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return value
+    width = parse_non_negative(value, name="time_slots")
+    if not width:
+        raise refused("time_slots", width, "give a width above zero")
+    return width
+
+
+def suffixes(name: str, value: Any) -> None:
+    """Two texts."""
+    two = isinstance(value, Sequence) and not isinstance(value, (str, bytes)) and len(value) == 2
+    if not two or not all(isinstance(each, str) for each in value):
+        raise refused(name, value, 'give two texts, as ("_left", "_right")')
+
+
+def columns_of(name: str, value: Any, code: Code = Code.BAD_OPTION) -> tuple[str, ...]:
+    """One column's name or several.
+
+    >>> columns_of("group", "a"), columns_of("group", ["a", "b"])
+    (('a',), ('a', 'b'))
+    """
+    names = (value,) if isinstance(value, str) else value
+    if isinstance(names, (bytes, Mapping)) or not isinstance(names, Sequence):
+        raise refused(name, value, "name a column, or a list of columns", code)
+    if not all(isinstance(each, str) for each in names):
+        raise refused(name, value, "name columns by text", code)
+    return tuple(names)
+
+
+def items_of(name: str, value: Any, hint: str, code: Code = Code.BAD_OPTION) -> tuple[tuple[Any, Any], ...]:
+    """The pairs of a mapping, or of a tuple that holds them already."""
+    found = tuple(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(found, (tuple, list)) or not all(isinstance(each, tuple) and len(each) == 2 for each in found):
+        raise refused(name, value, hint, code)
+    return tuple(found)
+
+
+def rates_of(value: Any, inputs: Sequence[str]) -> dict[str, float]:
+    """Rows per second by input, of all inputs or of none."""
+    hint = f"give rows per second, above 0, for {' and '.join(inputs)}"
+    rates = dict(items_of("rates", value, hint))
+    if rates and set(rates) != set(inputs):
+        raise refused("rates", value, hint)
+    for rate in rates.values():
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < float("inf"):
+            raise refused("rates", value, hint)
+    return rates

@@ -1,0 +1,84 @@
+"""How the watermark follows the inputs, and which rows come too late: those whose `t_max` is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core import metrics
+from whenabouts.core.errors import Code
+from whenabouts.core.runtime.event_reader import EventReader, times
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Copied, Rejected, Step
+
+
+def drop_late(
+    readers: Sequence[EventReader], arrivals: Sequence[Arrival], watermark_us: int, step: Step
+) -> list[Arrival]:
+    """The arrivals without late rows; these go to `step.rejected` (WA-1010), and the rows are counted.
+
+    Every operator begins a step with it, so that rows in = processed + rejected holds for all of them.
+    """
+    kept = []
+    for arrival in arrivals:
+        block = arrival.block
+        counted = not isinstance(arrival, Copied)
+        if watermark_us != NO_WATERMARK:
+            late = times(block)[1] < watermark_us
+            if late.any() and counted:
+                reader = readers[arrival.input]
+                rows = reader.raw(block.filter(pa.array(late)))
+                step.rejected.append(Rejected(arrival.input, Code.LATE, rows))
+                step.metrics[metrics.LATE] += rows.num_rows
+                step.metrics[metrics.REJECTED] += rows.num_rows
+            if late.any():
+                block = block.filter(pa.array(~late))
+        if counted:
+            step.metrics[metrics.PROCESSED] += block.num_rows
+        if block.num_rows:
+            kept.append(Arrival(arrival.input, block))
+    return kept
+
+
+def watermark_of(greatest_us: Sequence[int], lateness_us: Sequence[int]) -> int:
+    """The watermark once the inputs have come so far: no input is expected to give a row with a lesser `t_max`.
+
+    `greatest_us`: by input the greatest `t_max` so far, `NO_WATERMARK` before any, `END_OF_TIME` once it has ended and
+    holds nothing back. Each input's clock is its `lateness_us` behind that, and the least clock counts.
+
+    >>> watermark_of([100, 40], [5, 5]), watermark_of([100, END_OF_TIME], [5, 5])
+    (35, 95)
+    """
+    return min(_clocks(greatest_us, lateness_us))
+
+
+def watermark_past_idle(began_us: Sequence[int], lateness_us: Sequence[int], idle_after_us: int | None) -> int:
+    """The watermark that no idle input holds back: `idle_after_us` behind the most advanced input.
+
+    `began_us`: by input, when the last block that it gave began (`began`), `NO_WATERMARK` before any. An input is idle
+    where it is further behind than that. It is told by event time alone, so that a replay has the same watermarks; and
+    by the beginnings of blocks, since what other inputs have for the time of a block may be on its way beside it, in
+    any order. So no input is idle for the length of a block.
+
+    >>> watermark_past_idle([100, 40], [5, 5], 20), watermark_past_idle([100, 40], [5, 5], None) == NO_WATERMARK
+    (75, True)
+    """
+    ahead = max(_clocks(began_us, lateness_us))
+    return NO_WATERMARK if idle_after_us is None or ahead == NO_WATERMARK else ahead - idle_after_us
+
+
+def began(t_max: NDArray[np.int64], lateness_us: int) -> int:
+    """When a block of rows in arrival order began: its least `t_max`, but for rows that are late within it. O(rows).
+
+    >>> began(np.array([50, 48, 60, 7, 90]), lateness_us=5), began(np.array([], np.int64), lateness_us=5) == END_OF_TIME
+    (48, True)
+    """
+    in_time = t_max >= np.maximum.accumulate(t_max) - lateness_us
+    return int(t_max[in_time].min(initial=END_OF_TIME))
+
+
+def _clocks(us: Sequence[int], lateness_us: Sequence[int]) -> list[int]:
+    known = zip(us, lateness_us, strict=True)
+    return [at if at in (NO_WATERMARK, END_OF_TIME) else at - lateness for at, lateness in known]

@@ -1,0 +1,107 @@
+"""What a shared operator remembers of its queries: schemes, timers, and the segments of their own operators."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from whenabouts.core.coalescing.window_log import Progress
+from whenabouts.core.runtime.protocol import NO_WATERMARK, SegmentStore
+from whenabouts.core.shared_coalescing.scheme_policy import Observed
+from whenabouts.core.state.segment_codec import unwrap, wrap
+
+FIRST_OWN = 2
+PARTS = 4096
+"""Parts of a shared operator's store: the book, the shared extent, and from `FIRST_OWN` on one for each query."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One query: the part of the store that is its own, its scheme, what it is; when its own operator wants to be
+    called, the segments that this one has, and how many rows they hold. `wish`: the scheme that was decided here."""
+
+    number: int
+    scheme: str
+    definition: str
+    timer_us: int | None = None
+    segments: list[list[int]] = field(default_factory=list)
+    rows: int = 0
+    wish: str | None = None
+
+
+@dataclass(slots=True)
+class Catalog:
+    """The book of one bucket. `covered_us`: from there on the shared extent has every row. `shared`: it is in use.
+    `observed`: what schemes are decided from, where they are."""
+
+    store: SegmentStore
+    clock: Progress = field(default_factory=Progress)
+    covered_us: int = NO_WATERMARK
+    shared: bool = False
+    queries: dict[str, Entry] = field(default_factory=dict)
+    observed: Observed = field(default_factory=Observed)
+
+    @classmethod
+    def read(cls, store: SegmentStore) -> Catalog:
+        """The book as the last step left it, or an empty one."""
+        data = store.get(0, 0)
+        if data is None:
+            return cls(store)
+        found = json.loads(bytes(unwrap(data)))
+        queries = {name: Entry(**entry) for name, entry in found.pop("queries").items()}
+        observed = Observed(**found.pop("observed", {}))  # a book of an older release has none
+        return cls(store, Progress(*found.pop("clock")), queries=queries, observed=observed, **found)
+
+    def write(self) -> None:
+        """Leave it for the next step."""
+        told = {
+            "clock": self.clock,
+            "covered_us": self.covered_us,
+            "shared": self.shared,
+            "queries": {name: asdict(entry) for name, entry in self.queries.items()},
+            "observed": asdict(self.observed),
+        }
+        self.store.put(0, 0, wrap(json.dumps(told).encode()))
+
+    def add(self, name: str, scheme: str, definition: str) -> Entry:
+        """A query that is new, in the first part of the store that is free."""
+        taken = {entry.number for entry in self.queries.values()}
+        free = next(number for number in range(FIRST_OWN, PARTS) if number not in taken)
+        self.queries[name] = Entry(free, scheme, definition)
+        return self.queries[name]
+
+
+class TrackedStore:
+    """A store that knows its segments, so that all of them can be deleted.
+
+    >>> from whenabouts.core.state.memory_store import DictStore
+    >>> whole, segments = DictStore(), []
+    >>> TrackedStore(whole, segments).put(0, 7, b"rows"); segments
+    [[0, 7]]
+    >>> TrackedStore(whole, segments).clear(); whole.bytes_held, segments
+    (0, [])
+    """
+
+    def __init__(self, store: SegmentStore, segments: list[list[int]]) -> None:
+        self._store, self._segments = store, segments
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        """The segment's bytes, or None."""
+        return self._store.get(input, slot)
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        """Create or replace the segment."""
+        if [input, slot] not in self._segments:
+            self._segments.append([input, slot])
+        self._store.put(input, slot, data)
+
+    def delete(self, input: int, slot: int) -> None:
+        """Drop the segment if it is there."""
+        if [input, slot] in self._segments:
+            self._segments.remove([input, slot])
+        self._store.delete(input, slot)
+
+    def clear(self) -> None:
+        """Drop all segments."""
+        for input, slot in list(self._segments):
+            self.delete(input, slot)

@@ -1,0 +1,1 @@
+"""Files as streams: reading, parsing of written times, replay."""

@@ -1,0 +1,298 @@
+"""Files of events: Parquet, CSV, JSON lines; a file, a folder or a glob; and one schema for several of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from whenabouts.core.arrays.plain_types import plain_table
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.sources.found_files import check_path, files_below, is_folder, matching, place_of
+from whenabouts.core.sources.json_integers import check_integers
+from whenabouts.core.sources.written_values import as_type, natural_type
+
+_T = TypeVar("_T")
+
+_BLOCK_BYTES = (1 << 20, 1 << 24, 1 << 28, (1 << 31) - 1)
+_TOO_LONG = ("straddling", "Empty CSV file or block")
+"""What Arrow says of a row, or a header, that is longer than a block."""
+
+_COMPRESSED = (".gz", ".bz2", ".zst")
+_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"} | dict.fromkeys(
+    (".jsonl", ".ndjson", ".json"), "jsonl"
+)
+_KNOWN = "Parquet (.parquet), CSV (.csv) and JSON lines (.jsonl) are read, the last two also as .gz"
+
+
+def find_files(path: str) -> tuple[list[Path], list[str]]:
+    """The files meant by `path`, in order of their names, and notes on what is there besides.
+
+    A file that is found under several names, by links, is read once. Names in a folder that begin with `_` or `.` are
+    other programs' markers and passed over.
+
+    Raises: InputError WA-1008 for an empty path, no file, a folder that cannot be read, a link that leads nowhere or
+    back to where it lies.
+    """
+    check_path(path)
+    root = Path(path)
+    try:
+        if root.is_dir():
+            inside = files_below(root)
+            files = [file for file in inside if format_of(file) is not None]
+            if not files:
+                raise _unreadable(path, "the folder holds no file to read", _KNOWN)
+            others = [file.name for file in inside if format_of(file) is None]
+        elif root.exists():
+            return [root], []
+        else:
+            inside = matching(path)
+            files = [file for file in inside if not is_folder(file)]
+            if not files:
+                raise _unreadable(path, "there is no such file", "give a file, a folder or a glob")
+            others = [f"the folder {folder}" for folder in inside if is_folder(folder)]
+    except OSError as error:
+        raise _unreadable(path, f"it cannot be looked at: {error.strerror or error}", "") from error
+    notes = [f"{path}: {len(others)} other files were not read, e.g. {others[0]}"] if others else []
+    return _each_once(files, notes), notes
+
+
+def _each_once(files: list[Path], notes: list[str]) -> list[Path]:
+    """Files without those that are another one by a link, which are noted."""
+    found: dict[tuple[int, int], Path] = {}
+    for file in files:
+        first = found.setdefault(place_of(file), file)
+        if first is not file:
+            notes.append(f"{file} is the same file as {first}, and read once")
+    return list(found.values())
+
+
+def format_of(file: Path) -> str | None:
+    """`parquet`, `csv` or `jsonl` by the file's extension, None for another.
+
+    >>> format_of(Path("a.csv.gz")), format_of(Path("a.xlsx"))
+    ('csv', None)
+    """
+    suffixes = [suffix.lower() for suffix in file.suffixes]
+    if suffixes and suffixes[-1] in _COMPRESSED:
+        found = _FORMATS.get(suffixes[-2]) if len(suffixes) > 1 else None
+        return None if found == "parquet" else found
+    return _FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def read_file(file: Path, text_columns: tuple[str, ...] = (), *, as_text: bool = False) -> pa.Table:
+    """One file as a table; `text_columns` of CSV and JSON lines stay the text they are, so that nothing is guessed.
+
+    Other columns of CSV are of the type that their text says in full (`written_values`), and `as_text` they are text.
+    Raises: InputError WA-1008 with the file's name.
+    """
+    kind = format_of(file)
+    if kind is None:
+        raise _unreadable(file, f"the extension {file.suffix!r} is not known", _KNOWN)
+    try:
+        if file.stat().st_size == 0:
+            raise _unreadable(file, "the file is empty (0 bytes)", "even a table without rows has a header")
+        if kind == "parquet":
+            import pyarrow.parquet as pq
+
+            return plain_table(pq.read_table(file, partitioning=None))
+        if kind == "jsonl":
+            from whenabouts.core.sources.json_lines import check_json_lines  # loads numba
+
+            check_json_lines(file)
+            return _read_json(file, text_columns)
+        table = _read_csv(file)
+        return table if as_text else _typed(table, text_columns, file)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise _unreadable(file, f"it cannot be read as {kind}: {_one_line(error)}", "") from error
+
+
+def with_times_found(table: pa.Table) -> pa.Table:
+    """Text columns that hold only timestamps, as timestamps: candidates for a stream's time where nobody names it.
+
+    >>> with_times_found(pa.table({"at": ["2024-01-01T00:00:00Z"], "name": ["a"]})).schema.types
+    [TimestampType(timestamp[s, tz=UTC]), DataType(string)]
+    """
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            natural = natural_type(table.column(place))
+            if pa.types.is_timestamp(natural):
+                times = as_type(table.column(place), natural, field.name, natural=natural)
+                table = table.set_column(place, field.with_type(natural), times)
+    return table
+
+
+def unified(schema: pa.Schema, other: pa.Schema, first: Path, file: Path) -> pa.Schema:
+    """One schema for two files: numbers are widened, null columns take the other's type."""
+    odd = set(schema.names) ^ set(other.names)
+    if odd and format_of(file) != "jsonl":  # JSON rows leave out what is null
+        column = min(odd)
+        there, missing = (first, file) if column in schema.names else (file, first)
+        raise InputError(
+            Code.MISSING_COLUMN, f"{missing} has no column {column!r}", f"{there} has it: files of one input must agree"
+        )
+    fields = []
+    fields_of = [{field.name: field for field in each} for each in (schema, other)]
+    for name in dict.fromkeys([*schema.names, *other.names]):
+        pair = [pa.schema([each[name]]) for each in fields_of if name in each]
+        try:
+            fields.append(pa.unify_schemas(pair, promote_options="permissive").field(0))
+        except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+            raise InputError(
+                Code.WRONG_TYPE,
+                f"column {name!r} of {file} is {other.field(name).type}, in {first} it is {schema.field(name).type}",
+                "files of one input must agree",
+            ) from error
+    return pa.schema(fields)
+
+
+def cast_to(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
+    """The table with the columns of `schema`, null where it has none. Raises InputError WA-1002 naming the file."""
+    columns = []
+    there = set(table.schema.names)
+    for field in schema:
+        if field.name not in there:
+            columns.append(pa.nulls(table.num_rows, field.type))
+            continue
+        column = table.column(field.name)
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(
+                Code.WRONG_TYPE, f"column {field.name!r} of {file}: {_one_line(error)}", "files of one input must agree"
+            ) from error
+    return pa.Table.from_arrays(columns, schema=pa.schema([(field.name, field.type) for field in schema]))
+
+
+def check_distinct(file: Path, names: list[str]) -> None:
+    """Raise QueryError WA-2009 if a file has two columns of one name."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise QueryError(Code.COLUMN_CLASH, f"{file} has two columns {name!r}", "rename one")
+
+
+def _read_csv(file: Path) -> pa.Table:
+    """All columns as text."""
+    from pyarrow import csv
+
+    parse = csv.ParseOptions(newlines_in_values=True)
+
+    def header(block: int) -> list[str]:
+        with csv.open_csv(file, csv.ReadOptions(block_size=block), parse) as reader:
+            return list(reader.schema.names)
+
+    names = _in_blocks(header)
+    options = csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.binary()),
+        null_values=[""],  # an empty field is null, as Arrow, pandas and databases write it; "NA" is a word like others
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    table = _in_blocks(lambda block: csv.read_csv(file, csv.ReadOptions(block_size=block), parse, options))
+    columns = [_decoded(column, name, file) for column, name in zip(table.columns, table.schema.names, strict=True)]
+    return pa.Table.from_arrays(columns, names=table.schema.names)
+
+
+def _in_blocks(read: Callable[[int], _T]) -> _T:
+    """What a reader gives that takes blocks of so many bytes; they grow where a row does not fit into one."""
+    for block in _BLOCK_BYTES:
+        try:
+            return read(block)
+        except pa.ArrowInvalid as error:
+            if not any(words in str(error) for words in _TOO_LONG) or block == _BLOCK_BYTES[-1]:
+                raise
+    raise AssertionError("the last block raises or returns")
+
+
+def _decoded(column: pa.ChunkedArray, name: str, file: Path) -> pa.ChunkedArray:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        for row, value in enumerate(column.to_pylist()):
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError as error:
+                raise _unreadable(
+                    file, f"row {row}, column {name!r}, holds {value!r}, which is not UTF-8", "save it as UTF-8"
+                ) from error
+        raise
+
+
+def _typed(table: pa.Table, text_columns: tuple[str, ...], file: Path) -> pa.Table:
+    columns = []
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        natural = pa.string() if name in text_columns else natural_type(column)
+        columns.append(as_type(column, natural, f"column {name!r} of {file}", natural=natural))
+    return pa.Table.from_arrays(columns, names=table.schema.names)
+
+
+def _read_json(file: Path, text_columns: tuple[str, ...]) -> pa.Table:
+    """JSON lines, of the text columns those as the text that they are that do not hold numbers.
+
+    What is text there is text here: Arrow would take dates for times.
+    """
+    columns = tuple(dict.fromkeys(text_columns))
+    table = _read_json_as(file, _texts(columns))
+    if table is None:
+        columns = tuple(name for name in columns if _read_json_as(file, _texts((name,))) is not None)
+        table = _read_json_as(file, _texts(columns))
+    if table is None:  # not JSON either way
+        from whenabouts.core.sources.json_lines import told_by_line
+
+        raise told_by_line(file) or _unreadable(file, "it cannot be read as jsonl", "")
+    check_integers(file, table.schema)
+    table = _without_invented(file, table, columns)
+    guessed = [field for field in table.schema if field.type != _times_as_text(field.type)]
+    if not guessed:
+        return table
+    asked = [field.with_type(_times_as_text(field.type)) for field in table.schema if field in guessed]
+    asked += [pa.field(name, pa.string()) for name in columns if name in table.schema.names]
+    read = _read_json_as(file, pa.schema(asked))
+    assert read is not None, "text that was a time is text"
+    return read.select(table.schema.names)
+
+
+def _times_as_text(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type_):
+        fields = [type_.field(place) for place in range(type_.num_fields)]
+        return pa.struct([field.with_type(_times_as_text(field.type)) for field in fields])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_times_as_text(type_.value_type)))
+    return pa.string() if pa.types.is_timestamp(type_) else type_
+
+
+def _texts(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([(name, pa.string()) for name in columns])
+
+
+def _read_json_as(file: Path, schema: pa.Schema) -> pa.Table | None:
+    """JSON lines with the columns of a schema in these types, None where they are not."""
+    from pyarrow import json
+
+    try:
+        parse = json.ParseOptions(explicit_schema=schema)
+        return _in_blocks(lambda block: json.read_json(file, json.ReadOptions(block_size=block), parse))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _without_invented(file: Path, table: pa.Table, text_columns: tuple[str, ...]) -> pa.Table:
+    """Drop the columns that the explicit schema added and the file does not have, so that they are missed."""
+    from pyarrow import json
+
+    empty = [name for name in text_columns if table.column(name).null_count == table.num_rows]
+    if not empty:
+        return table
+    there = _in_blocks(lambda block: json.read_json(file, json.ReadOptions(block_size=block))).schema.names
+    return table.drop_columns([name for name in empty if name not in there])
+
+
+def _unreadable(path: object, problem: str, hint: str) -> InputError:
+    return InputError(Code.UNREADABLE_FILE, f"{path}: {problem}", hint)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

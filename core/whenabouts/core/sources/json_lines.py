@@ -1,0 +1,143 @@
+"""Text that is no JSON lines, told before Arrow reads it: its parser ends the process upon some of it.
+
+A row that is `null`, and values nested thousands deep, are such text; others are read as something else.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core.arrays.jit import INT64, READ_UINT8, WRITE_INT64, compiled
+from whenabouts.core.errors import Code, InputError
+
+DEEPEST = 64
+"""Objects and lists in each other, a row being the first: as many as Arrow's own files may have."""
+
+_BYTES_AT_ONCE = 1 << 24
+_TOO_DEEP, _NO_OBJECT = 1, 2
+_DEPTH, _IN_TEXT, _ESCAPED, _LINE, _BEGAN = range(5)
+_KINDS = {bool: "a truth value", int: "a number", float: "a number", str: "text", dict: "an object", list: "a list"}
+
+
+def check_json_lines(file: Path) -> None:
+    """Refuse what is no row after row of JSON objects in UTF-8 (InputError WA-1008, with the line, from 1).
+
+    Rows may be spread over lines and stand in one line, and lines may be blank. A nanosecond or two a byte.
+    """
+    state = np.array([0, 0, 0, 1, 1], np.int64)
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    with pa.input_stream(str(file), compression="detect") as stream:
+        first = True
+        while chunk := stream.read(_BYTES_AT_ONCE):
+            line = int(state[_LINE])
+            if first:
+                chunk = chunk.removeprefix(codecs.BOM_UTF8)
+                first = False
+            _check_text(utf8, chunk, file, line)
+            found = _scan(np.frombuffer(chunk, np.uint8), state)  # type: ignore[no-untyped-call]  # compiled
+            if found == _TOO_DEEP:
+                raise _bad(file, int(state[_LINE]), f"nests more than {DEEPEST} objects and lists", "flatten it")
+            if found == _NO_OBJECT:
+                raise _bad(
+                    file, int(state[_LINE]), "holds something that is no object", 'a row is {"column": value, …}'
+                )
+        _check_text(utf8, b"", file, int(state[_LINE]))
+    if state[_DEPTH] or state[_IN_TEXT]:
+        raise _bad(file, int(state[_BEGAN]), "begins an object that does not end", "is the file whole?")
+
+
+def _check_text(utf8: codecs.IncrementalDecoder, chunk: bytes, file: Path, line: int) -> None:
+    try:
+        utf8.decode(chunk, final=not chunk)
+    except UnicodeDecodeError as error:
+        line += error.object[: error.start].count(b"\n")
+        near = error.object[max(error.start - 10, 0) : error.end + 10]
+        raise _bad(file, line, f"is not UTF-8 at {near!r}", "save it as UTF-8") from error
+
+
+@compiled(INT64(READ_UINT8, WRITE_INT64))
+def _scan(data, state):  # type: ignore[no-untyped-def]  # compiled
+    """Follow quotes and brackets; 0, or what is wrong in the line that the state says."""
+    depth, in_text, escaped, line = state[0], state[1], state[2], state[3]
+    found = 0
+    for byte in data:
+        if byte == 10:
+            line += 1
+        if in_text:
+            if escaped:
+                escaped = 0
+            elif byte == 92:  # \
+                escaped = 1
+            elif byte == 34:  # "
+                in_text = 0
+        elif depth == 0:
+            if byte == 123:  # {
+                depth = 1
+                state[4] = line
+            elif byte != 32 and byte != 10 and byte != 13 and byte != 9:
+                found = 2
+                break
+        elif byte == 34:
+            in_text = 1
+        elif byte == 123 or byte == 91:  # { [
+            depth += 1
+            if depth > 64:
+                found = 1
+                break
+        elif byte == 125 or byte == 93:  # } ]
+            depth -= 1
+    state[0], state[1], state[2], state[3] = depth, in_text, escaped, line
+    return found
+
+
+def told_by_line(file: Path) -> InputError | None:
+    """Why Arrow cannot read a file that has been checked, by line and column; None where there is no reason to see.
+
+    Parses everything with Python's own reader: for files that have failed.
+    """
+    with pa.input_stream(str(file), compression="detect") as stream:
+        text = stream.read().decode("utf-8-sig")
+    decoder = json.JSONDecoder(object_pairs_hook=_Members)
+    at, line, kinds = 0, 1, dict[str, tuple[str, int]]()
+    while True:
+        begin = at + len(text[at : at + 1024]) - len(text[at : at + 1024].lstrip())
+        line += text.count("\n", at, begin)
+        if begin > at:
+            at = begin
+            continue
+        if at == len(text):
+            return None
+        try:
+            row, end = decoder.raw_decode(text, at)
+        except ValueError as error:
+            where = error.pos if isinstance(error, json.JSONDecodeError) else at
+            return _bad(file, line + text.count("\n", at, where), f"is no JSON: {getattr(error, 'msg', error)}", "")
+        for name, value in row:
+            if value is None:
+                continue
+            kind = _KINDS[dict if isinstance(value, _Members) else type(value)]
+            before, where = kinds.setdefault(name, (kind, line))
+            if before != kind:
+                return _bad(
+                    file, line, f"has {kind} in column {name!r}, which is {before} in line {where}", "write one kind"
+                )
+        names = [name for name, _ in row]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            return _bad(file, line, f"has column {twice!r} twice", "")
+        line += text.count("\n", at, end)
+        at = end
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of an object, in their order."""
+
+
+def _bad(file: Path, line: int, problem: str, hint: str) -> InputError:
+    return InputError(Code.UNREADABLE_FILE, f"{file}: line {line} {problem}", hint)

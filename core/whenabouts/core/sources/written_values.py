@@ -1,0 +1,145 @@
+"""What the text of a CSV column holds: numbers, dates, truth values where these say all that the text says, else text.
+
+A column is a number only where it is plainly one. `007`, `+4915112345678`, `0x10`, `1e5` and an integer that an int64
+does not hold stay the text that they are: as numbers they would be written as something else, or equal something else.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from whenabouts.core.errors import Code, InputError
+
+_INTEGER = r"^(0|-?[1-9][0-9]*)$"
+_DECIMAL = r"^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-][0-9]+)?$|^-?(0|[1-9][0-9]*)?\.[0-9]+[eE][0-9]+$"
+_NO_NUMBER = pa.array(["nan", "NaN", "NAN", "inf", "-inf", "Inf", "-Inf", "Infinity", "-Infinity"])
+_TRUTH = pa.array(["true", "True", "TRUE", "false", "False", "FALSE"])
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIMES = (
+    pa.date32(), pa.timestamp("s"), pa.timestamp("s", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"),
+)  # fmt: skip
+_DIGITS_OF_A_DOUBLE = 15
+"""So many significant digits any double keeps."""
+
+_A_FEW = 1000
+"""Values that are looked at first: most columns of text show there what they are."""
+
+_HINT = "another input or file says what the column holds: write it alike, or as text in all of them"
+
+
+def natural_type(text: pa.ChunkedArray) -> pa.DataType:
+    """int64, double, bool, date32, timestamp or string; null where there is no value. O(values).
+
+    >>> [natural_type(pa.chunked_array([each])) for each in (["1", None], ["1", "2.50"], ["007"], [str(2**63)])]
+    [DataType(int64), DataType(double), DataType(string), DataType(string)]
+    """
+    values = text.drop_null().combine_chunks()
+    if not len(values):
+        return pa.null()
+    few = _natural(values.slice(0, _A_FEW))
+    return few if len(values) <= _A_FEW or pa.types.is_string(few) else _natural(values)
+
+
+def _natural(values: pa.Array) -> pa.DataType:
+    trimmed = pc.utf8_trim_whitespace(values)
+    if _all(pc.match_substring_regex(trimmed, _INTEGER)):
+        return pa.int64() if _cast(trimmed, pa.int64()) is not None else pa.string()
+    if _doubles_say_it(trimmed):
+        return pa.float64()
+    if _all(pc.is_in(values, value_set=_TRUTH)):
+        return pa.bool_()
+    if _all(pc.match_substring_regex(values, _DATE)):
+        return next((type_ for type_ in _TIMES if _cast(values, type_) is not None), pa.string())
+    return pa.string()
+
+
+def as_type(
+    text: pa.ChunkedArray,
+    type_: pa.DataType,
+    place: str,
+    rows: NDArray[np.int64] | None = None,
+    *,
+    natural: pa.DataType | None = None,
+) -> pa.ChunkedArray:
+    """A column of text in a type.
+
+    `place` names column and file, `rows` tells which rows of it these are, `natural` what its `natural_type` was.
+    Raises InputError WA-1067 with the first value and its row, from 0, where one is not of the type in its usual form.
+    """
+    if pa.types.is_string(type_):
+        return text
+    if pa.types.is_null(type_):
+        return pa.chunked_array([pa.nulls(len(text))])
+    plain = pa.types.is_integer(type_) or pa.types.is_floating(type_)
+    values = text.combine_chunks()
+    values = pc.utf8_trim_whitespace(values) if plain else values
+    good = None if natural == type_ else _fitting(values, type_)
+    if good is None:
+        return pa.chunked_array([values.cast(type_)])
+    at = int(np.argmin(good))
+    raise InputError(
+        Code.VALUE_DOES_NOT_FIT,
+        f"{values[at].as_py()!r} in row {at if rows is None else int(rows[at])} of {place} does not fit {type_}",
+        _HINT,
+    )
+
+
+def _fitting(values: pa.Array, type_: pa.DataType) -> NDArray[np.bool_] | None:
+    """Which values are of a type, None where all are."""
+    natural = natural_type(pa.chunked_array([values]))
+    if pa.types.is_null(natural) or natural == type_ or (natural == pa.int64() and _cast(values, type_) is not None):
+        return None
+    good = [value is None or _one_fits(value, type_) for value in values.to_pylist()]
+    return None if all(good) else np.array(good)
+
+
+def _one_fits(value: str, type_: pa.DataType) -> bool:
+    one = pa.array([value])
+    if pa.types.is_integer(type_):
+        return _all(pc.match_substring_regex(one, _INTEGER)) and _cast(one, type_) is not None
+    natural = natural_type(pa.chunked_array([one]))
+    return bool(natural == type_ or (natural == pa.int64() and _cast(one, type_) is not None and _exact(value)))
+
+
+def _doubles_say_it(text: pa.Array) -> bool:
+    """Whether texts are decimal numbers that the nearest doubles say in full, or to the digits that are written."""
+    doubles = _cast(text, pa.float64())
+    if doubles is None or not pc.any(pc.is_finite(doubles)).as_py():
+        return False
+    other = pc.invert(pc.equal(doubles.cast(pa.string()), text))  # most are written as they would be here
+    text = text.filter(other)
+    if not _all(pc.or_(pc.match_substring_regex(text, _DECIMAL), pc.is_in(text, value_set=_NO_NUMBER))):
+        return False
+    size = pc.abs(doubles.filter(other))
+    plain = pc.and_(pc.greater(size, 1e-300), pc.less(size, 1e300))
+    short = pc.and_(plain, pc.less_equal(pc.utf8_length(text), _DIGITS_OF_A_DOUBLE))
+    return all(map(_exact, text.filter(pc.invert(short)).to_pylist()))
+
+
+def _exact(text: str) -> bool:
+    """Whether the nearest double, written with as many digits or as few as tell it from others, is the same number."""
+    nearest, digits = float(text), _digits(text)
+    if not digits or not isfinite(nearest):
+        return not digits or not text[-1].isdigit()  # a zero, or a word
+    return digits in (_digits(repr(nearest)), _digits(f"{nearest:.{len(digits) - 1}e}"))
+
+
+def _digits(number: str) -> str:
+    """The significant digits of a decimal number."""
+    return number.lstrip("-").partition("e")[0].partition("E")[0].replace(".", "").lstrip("0")
+
+
+def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array | None:
+    try:
+        return values.cast(type_)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _all(mask: pa.Array) -> bool:
+    return bool(pc.all(mask, min_count=0).as_py())

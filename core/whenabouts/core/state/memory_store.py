@@ -1,0 +1,95 @@
+"""The in-process segment store: a dict. Also what tests snapshot to restart an operator in the middle."""
+
+from __future__ import annotations
+
+import hashlib
+
+from whenabouts.core.runtime.protocol import SegmentStore
+
+
+class DictStore:
+    """Segments in a dict; keeps the protocol of `SegmentStore`.
+
+    >>> store = DictStore(); store.put(0, 7, b"rows"); store.get(0, 7), store.get(0, 8)
+    (b'rows', None)
+    """
+
+    def __init__(self, segments: dict[tuple[int, int], bytes] | None = None) -> None:
+        self._segments = {} if segments is None else segments
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        """The segment's bytes, or None."""
+        return self._segments.get((input, slot))
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        """Create or replace the segment."""
+        self._segments[input, slot] = data
+
+    def delete(self, input: int, slot: int) -> None:
+        """Drop the segment if it is there."""
+        self._segments.pop((input, slot), None)
+
+    def copy(self) -> DictStore:
+        """An independent store with the same segments: what a checkpoint is to an engine."""
+        return DictStore(dict(self._segments))
+
+    @property
+    def bytes_held(self) -> int:
+        """Total bytes of all segments."""
+        return sum(map(len, self._segments.values()))
+
+
+class StorePart:
+    """One of several stores inside a store: part `number` of `parts`, each with all inputs to itself.
+
+    >>> whole = DictStore(); one, other = StorePart(whole, 0, 2), StorePart(whole, 1, 2)
+    >>> one.put(-1, 0, b"one"); other.put(-1, 0, b"other"); one.get(-1, 0), other.get(-1, 0)
+    (b'one', b'other')
+    """
+
+    def __init__(self, store: SegmentStore, number: int, parts: int) -> None:
+        self._store, self._number, self._parts = store, number, parts
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        """The segment's bytes, or None."""
+        return self._store.get(input * self._parts + self._number, slot)
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        """Create or replace the segment."""
+        self._store.put(input * self._parts + self._number, slot, data)
+
+    def delete(self, input: int, slot: int) -> None:
+        """Drop the segment if it is there."""
+        self._store.delete(input * self._parts + self._number, slot)
+
+
+class StampedStore:
+    """A store that makes a digest of all that is written to it, in order.
+
+    >>> one, other = (StampedStore(DictStore()) for _ in range(2))
+    >>> one.put(0, 7, b"rows"); other.put(0, 7, b"rows"); one.stamp("") == other.stamp("") != one.stamp("before")
+    True
+    """
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+        self._written = hashlib.blake2b(digest_size=16)
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        """The segment's bytes, or None."""
+        return self._store.get(input, slot)
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        """Create or replace the segment."""
+        self._written.update(f"put {input} {slot} {len(data)}\n".encode())
+        self._written.update(data)
+        self._store.put(input, slot, data)
+
+    def delete(self, input: int, slot: int) -> None:
+        """Drop the segment if it is there."""
+        self._written.update(f"delete {input} {slot}\n".encode())
+        self._store.delete(input, slot)
+
+    def stamp(self, before: str) -> str:
+        """What tells the state now, if `before` told it when this store was made."""
+        return hashlib.blake2b(before.encode() + self._written.digest(), digest_size=16).hexdigest()

@@ -1,0 +1,1 @@
+"""Temporal aggregates and joins over coalesced tuples (Al-Kateb 2010, Examples 1 and 2)."""

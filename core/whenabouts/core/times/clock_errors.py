@@ -1,0 +1,196 @@
+"""Readings of clocks that may be wrong, and which part of their error counts in a join.
+
+The model: a reading is `t = T + O + E`, T the true time. The *offset* O is one unknown number for the whole clock
+domain and uniform in `[-offset, offset]`; the *own* error E is another one for each reading, uniform in
+`[-(jitter + drift * synchronised), jitter + drift * synchronised]`. O and all E are independent of each other and of T.
+
+Times of one domain are wrong by the same O, so that it cancels in their difference: a join within a domain takes
+`t - E` for the time of an event, and only a join beyond it takes `t - O - E`. The spec's rule that the two times of a
+pair be independent (PTJoin section 2) holds in both cases; it would not if the offset were counted twice within a
+domain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.times.distributions import TOLERANCE, spend_of, sum_of_uniforms
+from whenabouts.core.times.templates import Template
+from whenabouts.core.times.time_specs import Around, Distributed, TimeSpec
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Readings of one clock domain; see `from_clock`, which makes it.
+
+    By itself it is the specification that holds beyond its domain, offset and own error together. A join resolves it
+    together with its other side (`resolve_clocks`).
+    """
+
+    t: str
+    offset: Duration | None = None
+    jitter: Duration = 0
+    drift: float | str = 0
+    synchronised: Duration | None = None
+    domain: str | None = None
+    tolerance: float = TOLERANCE
+
+    def __post_init__(self) -> None:
+        for name in ("offset", "jitter", "synchronised"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, parse_non_negative(value, name=name))
+        object.__setattr__(self, "drift", _parts_per_million(self.drift))
+        spend_of(self.tolerance)
+        if self.drift and self.synchronised is None:
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"the clock drifts by {self.drift} ppm, for how long is not said",
+                "give synchronised=, the greatest time between two synchronisations",
+            )
+        parse_duration(self.own_us, name="jitter + drift * synchronised")
+
+    @property
+    def own_us(self) -> int:
+        """Greatest own error of a reading: `jitter + drift * synchronised`, rounded up to a microsecond."""
+        drifted = Fraction(self.drift) * parse_duration(self.synchronised or 0) / 1_000_000
+        return parse_duration(self.jitter) + math.ceil(drifted)
+
+    @cached_property
+    def within_domain(self) -> Around:
+        """Times relative to the domain's own clock: exact if all that counts is one uniform error."""
+        return Around(self.t, self.own_us, self.own_us)
+
+    @cached_property
+    def beyond_domain(self) -> Around | Distributed:
+        """True times: an interval where offset or own error is zero, the trapezoid of both as a template else.
+
+        Raises QueryError WA-2011 where the offset is not declared.
+        """
+        if self.offset is None:
+            raise QueryError(
+                Code.UNKNOWN_CLOCK_OFFSET,
+                f"how far the clock of {self.t!r} may be off the true time is not declared",
+                "give from_clock(..., offset=...), or the same domain=... on both sides if one clock stamped both",
+            )
+        offset = parse_duration(self.offset)
+        if offset and self.own_us:
+            return Distributed(self.t, templates=sum_of_uniforms(offset, self.own_us, tolerance=self.tolerance))
+        return Around(self.t, offset + self.own_us, offset + self.own_us)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of readings."""
+        return (self.t,)
+
+    @property
+    def template_column(self) -> str | None:
+        """None: all rows are alike."""
+        return None
+
+    @property
+    def min_uncertainty_us(self) -> int:
+        """Length of every row's support, beyond the domain."""
+        return self.beyond_domain.min_uncertainty_us
+
+    @property
+    def max_uncertainty_us(self) -> int | None:
+        """Length of every row's support, beyond the domain."""
+        return self.beyond_domain.max_uncertainty_us
+
+    @property
+    def templates(self) -> tuple[tuple[str, Template], ...]:
+        """The one template, if there are two errors beyond the domain."""
+        return self.beyond_domain.templates
+
+    @property
+    def end_columns(self) -> tuple[str | None, str | None]:
+        """None: both ends are computed."""
+        return self.beyond_domain.end_columns
+
+    def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
+        """The support of every row, beyond the domain."""
+        return self.beyond_domain.ends(times, template)
+
+
+def from_clock(
+    t: str,
+    *,
+    offset: Duration | None = None,
+    jitter: Duration = 0,
+    drift: float | str = 0,
+    synchronised: Duration | None = None,
+    domain: str | None = None,
+    tolerance: float = TOLERANCE,
+) -> Clock:
+    """Readings of a clock that may be wrong.
+
+    - `offset`: how far the clock may be off the true time, to either side; one unknown error that all readings of the
+      domain share. None means that it is not known, which is fine for joins within the domain only.
+    - `jitter`: how far one reading may be off besides, independently of all others.
+    - `drift` (parts per million) with `synchronised` (the greatest time between two synchronisations) widens the jitter
+      by their product, the most that can have gathered since the last one. It counts as each reading's own error, which
+      is cautious: neighbouring readings drift alike.
+    - `domain`: a name for what shares the offset: *one* clock. Machines that follow the same time server have each an
+      offset of their own and are different domains.
+
+    In a join of two sides of the same domain the offset cancels, and each time is uniform in `t` +- own error, exactly.
+    In any other join (another domain, none declared, no clock on the other side) each clock contributes offset + own
+    error, the sum of two independent uniform errors: a trapezoid, made a template that gives P within `tolerance`
+    (`distributions`); if one of them is zero it is an interval, and exact.
+
+    Raises QueryError: WA-2003 for negative durations, WA-2006 for a drift that is no number of zero or more or has no
+    `synchronised`, and for a tolerance outside [1e-6, 1). A join raises WA-2011 where it needs an offset that is not
+    declared, and WA-2006 where the two sides declare different offsets of one domain.
+
+    >>> camera = from_clock("t", jitter="2 ms", drift=50, synchronised="1 minute", domain="camera")
+    >>> resolve_clocks(camera, camera)[0]
+    Around(t='t', before=5000, after=5000)
+    """
+    return Clock(t, offset, jitter, drift, synchronised, domain, tolerance)
+
+
+def resolve_clocks(left: TimeSpec, right: TimeSpec) -> tuple[TimeSpec, TimeSpec]:
+    """What two sides of a join mean for each other; specifications without a clock, or resolved already, stay.
+
+    Raises QueryError WA-2011 where an offset counts and is not declared, WA-2006 for two offsets of one domain.
+
+    >>> within, beyond = from_clock("t", offset="1 s", domain="a"), from_clock("u", offset="2 s", domain="b")
+    >>> resolve_clocks(within, beyond)
+    (Around(t='t', before=1000000, after=1000000), Around(t='u', before=2000000, after=2000000))
+    """
+    if isinstance(left, Clock) and isinstance(right, Clock) and left.domain is not None and left.domain == right.domain:
+        if None not in (left.offset, right.offset) and left.offset != right.offset:
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"domain {left.domain!r} has the offsets {left.offset} us and {right.offset} us",
+                "a domain is one clock with one offset: name two domains, or give one offset",
+            )
+        return left.within_domain, right.within_domain
+    return _beyond("left", left), _beyond("right", right)
+
+
+def _beyond(side: str, spec: TimeSpec) -> TimeSpec:
+    if not isinstance(spec, Clock):
+        return spec
+    try:
+        return spec.beyond_domain
+    except QueryError as error:
+        raise QueryError(error.code, f"{side} side: {error.problem}", error.hint) from error
+
+
+def _parts_per_million(drift: float | str) -> float | str:
+    try:
+        good = Fraction(drift) >= 0
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        good = False
+    if not good:
+        raise QueryError(Code.BAD_OPTION, f"drift is {drift!r}", "give parts per million, a number of zero or more")
+    return drift

@@ -1,0 +1,57 @@
+"""The kernel of `timing_join.best_match_order`: one pass over pairs, keeping for each row the better of two
+candidates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.jit import (
+    BOOL,
+    READ_FLOAT64,
+    READ_INT32,
+    READ_INT64,
+    WRITE_FLOAT64,
+    WRITE_INT64,
+    compiled,
+)
+
+
+@compiled(BOOL(READ_INT32, READ_INT32, READ_FLOAT64, READ_INT64, READ_INT64, READ_INT64, WRITE_FLOAT64, WRITE_INT64))
+def keep_best(
+    chooser: NDArray[np.int32],
+    candidate: NDArray[np.int32],
+    probability: NDArray[np.float64],
+    t_max: NDArray[np.int64],
+    t_min: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    best_probability: NDArray[np.float64],
+    best: NDArray[np.int64],
+) -> bool:
+    """Row `chooser[i]` is offered `candidate[i]`; `best` (places among the candidates, -1: none) and
+    `best_probability` are updated. False if two candidates were equal up to `rank`: the first one seen was then kept.
+
+    >>> best, p = np.array([-1]), np.zeros(1)
+    >>> t = np.array([7, 5])
+    >>> keep_best(np.zeros(2, np.int32), np.arange(2, dtype=np.int32), np.array([0.5, 0.5]), t, t, t, p, best), best
+    (True, array([1]))
+    """
+    decided = True
+    for i in range(chooser.size):
+        row, new, old = chooser[i], np.int64(candidate[i]), best[chooser[i]]
+        if old == new or (old >= 0 and probability[i] < best_probability[row]):
+            continue
+        if old >= 0 and probability[i] == best_probability[row]:
+            if t_max[new] != t_max[old]:
+                better = t_max[new] < t_max[old]
+            elif t_min[new] != t_min[old]:
+                better = t_min[new] < t_min[old]
+            else:
+                decided = decided and rank[new] != rank[old]
+                better = rank[new] < rank[old]
+            if not better:
+                continue
+        best_probability[row] = probability[i]
+        best[row] = new
+    return decided

@@ -1,0 +1,73 @@
+"""The best partner of each row: the most probable one; of equals the one with the earlier `t_max`, then `t_min`, then
+the lesser columns (`arrays.row_ranks`), then the one that was numbered first.
+
+The last step only tells apart rows that agree in everything. All are steps of one total order, so that the best of a
+set is the same however the set was cut into chunks, steps or files.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.row_ranks import ranks_of_rows
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.runtime.event_reader import PREFIX, times
+
+NOBODY = -1
+
+
+class BestPartners:
+    """The best partner so far of each of `n` rows, among `candidates` (a table of block columns).
+
+    `numbers`: of the candidates, None where it does not matter which of equal rows is taken. `best`, `probability`:
+    places among the candidates (-1 for none) and the probabilities that go with them. O(1) for each pair offered;
+    columns are only compared once a tie asks for it.
+
+    >>> rows = pa.table({"_wa_t_min": [0, 0, 0], "_wa_t_max": [5, 5, 5], "v": [3, 2, None]})
+    >>> partners = BestPartners(1, rows, None)
+    >>> partners.offer(np.zeros(2, np.int32), np.array([0, 1], np.int32), np.array([0.5, 0.5]))
+    >>> partners.best.tolist(), partners.probability.tolist()
+    ([1], [0.5])
+    """
+
+    def __init__(self, n: int, candidates: pa.Table, numbers: IntArray | None) -> None:
+        self.best = np.full(n, NOBODY)
+        self.probability = np.zeros(n)
+        self.candidates = candidates
+        self.numbers = numbers
+        self._t_min, self._t_max = (np.ascontiguousarray(each, np.int64) for each in times(candidates))
+        self._rank = np.zeros(candidates.num_rows, np.int64)
+        self._ranked = False
+
+    def offer(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: NDArray[np.float64]) -> None:
+        """Pairs: candidate `at[i]` matches row `rows[i]`."""
+        before = self.best.copy(), self.probability.copy()
+        if not self._keep(rows, at, probability) and not self._ranked:
+            self._rank, self._ranked = self._ranks(), True
+            self.best, self.probability = before
+            self._keep(rows, at, probability)
+
+    def _keep(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: NDArray[np.float64]) -> bool:
+        from whenabouts.core.timing_join.best_match_kernel import keep_best  # numba: imported when first needed
+
+        decided: bool = keep_best(
+            rows, at, probability, self._t_max, self._t_min, self._rank, self.probability, self.best
+        )
+        return decided
+
+    def _ranks(self) -> IntArray:
+        """By columns, then by number; only rows whose times another one shares are looked at."""
+        order = np.lexsort((self._t_min, self._t_max))
+        same = (np.diff(self._t_max[order]) == 0) & (np.diff(self._t_min[order]) == 0)
+        shared = np.zeros(len(order), bool)
+        shared[1:] |= same
+        shared[:-1] |= same
+        at = np.sort(order[shared])
+        own = [name for name in self.candidates.column_names if not name.startswith(PREFIX)]
+        by_columns = ranks_of_rows(self.candidates.select(own).take(pa.array(at)))
+        number = at if self.numbers is None else self.numbers[at]
+        ranks = np.zeros(len(order), np.int64)
+        ranks[at[np.lexsort((number, by_columns))]] = np.arange(len(at))
+        return ranks

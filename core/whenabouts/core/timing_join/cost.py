@@ -1,0 +1,124 @@
+"""How a timing join runs where its query leaves it open: which ranges, and how many rows wait to be correlated at once.
+
+A step costs as much as thousands of rows: it reads and writes segments and starts a correlation. So rows are cheaper
+the more of them are taken in together, and the price is that they wait. `auto` lets rows wait only where `max_latency`
+says for how long; then it takes the least block within a tenth of the least cost. The ranges that spare kernel calls
+are those by sorted midpoints (`probability.midpoint_bounds`), which no strategy of the papers undercuts; what those
+would cost is reported beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from whenabouts.core.costs.choices import Alternative, Choice, Load, Value, cheapest, ruled
+from whenabouts.core.costs.prices import TimingJoinPrices
+from whenabouts.core.durations import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from whenabouts.core.timing_join.settings import TimingJoinSettings
+
+DEFAULT_BLOCK = 1000
+"""Rows that wait in a lazy strategy of which nothing else is known."""
+
+BLOCKS = (1, 10, 100, 1_000, 10_000, 100_000)
+"""Sizes that are weighed."""
+
+_ENOUGH = 1.1
+"""A block need not be larger than one that costs so many times the least."""
+
+_WHOLE_BUFFER = ("simple", "ssort")
+_UNIT = "ns a row"
+
+
+def choices(query: TimingJoinSettings, load: Load, pins: Mapping[str, Value]) -> list[Choice]:
+    """Strategy and block size.
+
+    >>> from whenabouts.core import Point, within
+    >>> from whenabouts.core.timing_join.query import TimingJoin
+    >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1 s", confidence=1), on="k")
+    >>> [(each.what, each.value) for each in choices(query, Load(), {})]
+    [('strategy', 'auto'), ('block_size', 1)]
+    >>> patient = replace(query, max_latency="5 s")
+    >>> [each.value for each in choices(patient, Load(rates={"left": 300.0, "right": 100.0}), {})]
+    ['auto', 1000]
+    """
+    asked = {name: pins[name] for name in ("strategy", "block_size") if name in pins}
+    if asked:
+        query = replace(query, **asked)  # type: ignore[arg-type]  # checked by the query itself
+    found = load.timing_prices or TimingJoinPrices()
+    block = _block_size(query, load, found)
+    return [_strategy(query, load, int(block.value), found), block]
+
+
+def block_rows(query: TimingJoinSettings) -> int:
+    """How many rows the operator lets wait: the block size that follows from the query alone."""
+    return int(_block_size(query, load_of(query, Load()), TimingJoinPrices()).value)
+
+
+def load_of(query: TimingJoinSettings, load: Load) -> Load:
+    """What is known, with the rates that the query declares where nobody measured them."""
+    declared = dict(query.rates)
+    return replace(load, rates=declared, source="declared") if declared and not load.rates else load
+
+
+def _block_size(query: TimingJoinSettings, load: Load, prices: TimingJoinPrices) -> Choice:
+    limit_us = None if query.max_latency is None else parse_duration(query.max_latency)
+    given = query.block_size
+    if query.strategy in (*_WHOLE_BUFFER, "eager"):
+        return ruled("block_size", 1, f"{query.strategy} takes each arrival by itself")
+    if query.strategy == "auto" and limit_us is None:
+        return ruled("block_size", 1, "rows are taken in as they come: no max_latency says for how long they may wait")
+    if given is None and query.strategy != "auto" and limit_us is None and not load.rates:
+        return ruled("block_size", DEFAULT_BLOCK, "neither rates nor max_latency are known")
+    rate = sum(load.rates.values()) or None
+    full = None if limit_us is None or rate is None else max(int(rate * limit_us / 1e6), 1)
+    sizes = {*BLOCKS, *(size for size in (full, given) if size is not None)}
+    # A block that max_latency ends before it is full costs as much as one of the size that it has by then.
+    cost = {size: row_cost(query.strategy, query, load, min(size, full or size), prices) for size in sizes}
+    weighed = [Alternative(size, cost[size], _too_long(size, rate, limit_us)) for size in sorted(sizes)]
+    if given is not None:
+        return Choice("block_size", given, "as the query says", _UNIT, tuple(weighed), pinned=True)
+    best = cheapest("block_size", weighed, _UNIT)
+    most = _ENOUGH * cost[int(best.value)]
+    enough = next(each for each in weighed if not each.refused and cost[int(each.value)] <= most)
+    bound = "" if limit_us is None else f", and none waits longer than {format_duration(limit_us)}"
+    return replace(best, value=enough.value, why=f"the least that costs at most a tenth over the least cost{bound}")
+
+
+def _too_long(size: int, rate: float | None, limit_us: int | None) -> str:
+    """Why a block is too large: it takes longer to fill than a row may wait."""
+    if rate is None or limit_us is None or size == 1:
+        return ""
+    fills_us = int(size / rate * 1e6)
+    over = fills_us - limit_us
+    return "" if over <= 0 else f"takes {format_duration(over)} longer to fill than max_latency"
+
+
+def _strategy(query: TimingJoinSettings, load: Load, block: int, prices: TimingJoinPrices) -> Choice:
+    sizes = {"auto": block, "eager": 1, "lazy": block, "lazy_lookup": block, "ssort": 1, "simple": 1}
+    weighed = [Alternative(name, row_cost(name, query, load, size, prices)) for name, size in sizes.items()]
+    if query.strategy != "auto":
+        return Choice("strategy", query.strategy, "as the query says", _UNIT, tuple(weighed), pinned=True)
+    return cheapest("strategy", weighed, _UNIT, why="ranges by sorted midpoints leave least to the kernel")
+
+
+def row_cost(strategy: str, query: TimingJoinSettings, load: Load, block: int, prices: TimingJoinPrices) -> float:
+    """Nanoseconds a row where so many rows of both inputs are correlated at once; a rate that is not known is one row
+    a second and key."""
+    per_key = [(load.rate(name) or load.keys) / load.keys for name in query.inputs]
+    together = sum(load.rates.values()) * parse_duration(load.every) / 1e6
+    pairs = probes = 0.0
+    if not query.condition.one_sided:
+        width_s = (query.condition.hi_us - query.condition.lo_us) / 1e6
+        unsure_s = sum((spec.max_uncertainty_us or 0) / 1e6 for spec in (query.left_time, query.right_time))
+        both = per_key[0] * per_key[1] / (per_key[0] + per_key[1])  # a pair has two rows: so many partners for each
+        pairs = both * width_s
+        part = prices.probed_by_midpoints if strategy == "auto" else prices.probed_by_ends
+        probes = both * unsure_s * part
+        if strategy in _WHOLE_BUFFER:
+            probes = both * (width_s + unsure_s + (parse_duration(load.every) + max(query.lateness_us)) / 1e6)
+    kernel = prices.kernel * (prices.looked_up if strategy == "lazy_lookup" else 1.0)
+    return prices.step / max(block, together, 1.0) + prices.row + pairs * prices.pair + probes * kernel

@@ -1,0 +1,93 @@
+"""Which kind each row of a correlation is of, and what that says about pairs: the seam between rows and thresholds.
+
+Rows with templates are of as many kinds as there are templates. Uniform rows are of a kind for each distinct length
+where these are few; where they meet templates and are many, lengths share classes. Where both sides are uniform and
+lengths are many there are no kinds: bounds are then closed forms of each row's own length.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.key_time_order import Times
+from whenabouts.core.probability.confidence_bounds import ALWAYS_US, NEVER_US
+from whenabouts.core.probability.histogram_arrays import NO_SHAPES, shapes_of
+from whenabouts.core.probability.match_thresholds import Kinds as KindsOfSide
+from whenabouts.core.probability.match_thresholds import centres, classes_of, few_lengths, spans, thresholds
+from whenabouts.core.times.templates import Template
+from whenabouts.core.timing_join.pair_fill import Kinds
+
+Templates = tuple[Template, ...]
+
+_NO_TABLE = np.empty((0, 0, 4), np.int64)
+_NO_TABLE.setflags(write=False)
+_NO_ROWS = np.empty(0, np.int32)
+
+NO_KINDS = Kinds(_NO_ROWS, _NO_ROWS, _NO_TABLE, NO_SHAPES, NO_SHAPES, False).in_order(_NO_ROWS, _NO_ROWS)
+"""What a fill is given where rows have no kinds."""
+
+_PROBE_ALL = (NEVER_US, ALWAYS_US, NEVER_US, ALWAYS_US)  # possible everywhere, sure nowhere
+
+
+class RowKinds(NamedTuple):
+    """`kinds`: for the fill, in the order of the rows as given. `span`: see `probability.match_thresholds.spans`.
+    `shift`: of each target row, from its anchor to its place on the axis."""
+
+    kinds: Kinds
+    span: NDArray[np.int64]
+    shift: NDArray[np.int64]
+
+
+def row_kinds(
+    base: Times,
+    target: Times,
+    templates: tuple[Templates, Templates],
+    lo: int,
+    hi: int,
+    confidence: float,
+    *,
+    strategy: str,
+    base_is_right: bool,
+) -> RowKinds | None:
+    """The kinds of the rows of both sides, None where there are none (see the module's text).
+
+    ITC's strategies keep to the bounds of their paper where no side has templates; with templates they are PTJoin's.
+    """
+    sides = (base, target)
+    if any(templates):
+        found = [_kinds_of(times, registered) for times, registered in zip(sides, templates, strict=True)]
+    elif strategy == "auto":
+        few = [_few_lengths(times) for times in sides]
+        found = [side for side in few if side is not None]
+    else:
+        return None
+    if len(found) < 2:
+        return None
+    (base_kinds, base_kind), (target_kinds, target_kind) = found
+    if strategy in ("simple", "ssort"):
+        table = np.tile(np.array(_PROBE_ALL, np.int64), (len(base_kinds), len(target_kinds), 1))
+        table.setflags(write=False)
+    else:
+        table = thresholds(base_kinds, target_kinds, lo, hi, confidence)
+    shift = centres(target_kinds) if strategy == "auto" else np.zeros(len(target_kinds), np.int64)
+    present = np.flatnonzero(np.bincount(target_kind, minlength=len(target_kinds)))
+    kinds = Kinds(base_kind, target_kind, table, shapes_of(templates[0]), shapes_of(templates[1]), base_is_right)
+    return RowKinds(kinds, spans(table, shift, present), shift[target_kind])
+
+
+def _few_lengths(times: Times) -> tuple[KindsOfSide, NDArray[np.int32]] | None:
+    # The first rows tell already, as a rule; the lengths of all cost a pass over fresh memory.
+    first = slice(1024)
+    if few_lengths(times.t_max[first] - times.t_min[first]) is None:
+        return None
+    return few_lengths(times.t_max - times.t_min)
+
+
+def _kinds_of(times: Times, templates: Templates) -> tuple[KindsOfSide, NDArray[np.int32]]:
+    if times.template is not None:
+        return templates, times.template
+    lengths = times.t_max - times.t_min
+    return few_lengths(lengths) or classes_of(lengths)

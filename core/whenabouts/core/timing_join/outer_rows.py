@@ -1,0 +1,119 @@
+"""Outer, semi and anti modes: one mark a row, whether it is still without a partner.
+
+A match takes the mark away. A row whose mark is there when it becomes final comes out (outer, anti); a semi row comes
+out with its first match. Marks lie beside the segments, so that a match rewrites a few bits and not the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.record_batches import table_of
+from whenabouts.core.joins.rows import SideRows
+from whenabouts.core.runtime.event_reader import PREFIX, times
+from whenabouts.core.runtime.protocol import Step
+from whenabouts.core.state.segmented_state import Layout, SegmentedState, SegmentRows
+from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode
+from whenabouts.core.timing_join.output import FinalTimes, JoinOutput
+
+OPEN = PREFIX + "open"
+_MARKS = pa.schema([pa.field(OPEN, pa.bool_())])
+
+Crossed = Sequence[Sequence[pa.RecordBatch]]
+"""By input: rows with their marks that were new in this step and are final at once."""
+
+
+class UnmatchedRows:
+    """What an outer, semi or anti join without `best` remembers, and what comes out when rows are final."""
+
+    def __init__(self, mode: Mode, schemas: Sequence[pa.Schema], right_keys: Sequence[str], output: JoinOutput) -> None:
+        self._mode, self._output = mode, output
+        self._semi = mode.how == "left_semi"
+        self._tracked = (LEFT,) if mode.one_sided else mode.preserved
+        kept = list(schemas)
+        if mode.one_sided:  # nothing of a right row comes out: its time and key suffice
+            needed = [field for field in schemas[RIGHT] if field.name.startswith(PREFIX) or field.name in right_keys]
+            kept[RIGHT] = pa.schema(needed)
+        self.layout = Layout(
+            kept,
+            marks=dict.fromkeys(self._tracked, _MARKS),
+            opens=dict.fromkeys(mode.preserved, _is_open),
+            needed={LEFT: _is_open} if mode.one_sided else {},
+            purpose=mode.how,
+        )
+
+    def wanted(self, held: SegmentRows) -> SegmentRows:
+        """The stored rows that can still change anything: a semi or anti row is done with its first match."""
+        if not self._mode.one_sided or held.input != LEFT:
+            return held
+        still = _is_open(held.rows)
+        return SegmentRows(held.input, held.first, held.at[still], held.rows.filter(pa.array(still)))
+
+    def begin(self, state: SegmentedState, rows: Sequence[SideRows]) -> UnmatchedRound:
+        """Start a step with these rows."""
+        return UnmatchedRound(self._tracked, rows, self._output if self._semi else None)
+
+    def settle(
+        self, state: SegmentedState, crossed: Crossed, finality: FinalTimes, until_us: int, keep: bool, step: Step
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows that are final at the watermark `until_us` and have no partner."""
+        for input in self._mode.preserved:
+            leaving = state.crossing(input, finality.before(input, until_us))
+            schema = pa.schema([*self.layout.schemas[input], *_MARKS])
+            rows = table_of([*crossed[input], *leaving], schema)
+            alone = _is_open(rows)
+            event_us = finality.instants(input, times(rows)[1])
+            yield from self._output.unmatched(input, rows, alone, event_us, step)
+
+    def next_us(self, state: SegmentedState, finality: FinalTimes) -> list[int]:
+        """Watermarks at which further rows come out (`Finalizer.next_us`)."""
+        return first_final(state, self._mode.preserved, finality)
+
+
+class UnmatchedRound:
+    """One step's marks."""
+
+    def __init__(self, tracked: Sequence[int], rows: Sequence[SideRows], semi: JoinOutput | None) -> None:
+        self._rows, self._semi = rows, semi
+        self._open = {}
+        for input in tracked:
+            new = np.ones(len(rows[input].t_max) - rows[input].stored, bool)
+            self._open[input] = np.concatenate([*(_is_open(held.rows) for held in rows[input].held), new])
+        self._before = {input: marks.copy() for input, marks in self._open.items()}
+
+    def take(
+        self, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], probability: NDArray[np.float64] | None, step: Step
+    ) -> Iterator[pa.RecordBatch]:
+        """Pairs that match; a semi row comes out with its first one."""
+        if self._semi is not None:
+            first = np.unique(pairs[LEFT])
+            first = first[self._open[LEFT][first]]
+            left = self._rows[LEFT]
+            yield from self._semi.alone(LEFT, left.table, first, left.t_max[first], step)
+        for input, marks in self._open.items():
+            marks[pairs[input]] = False
+
+    def marks(self, input: int) -> pa.RecordBatch | None:
+        """The marks of all rows of an input, None where none are kept."""
+        if input not in self._open:
+            return None
+        return pa.RecordBatch.from_arrays([pa.array(self._open[input])], schema=_MARKS)
+
+    def changed(self, input: int) -> NDArray[np.bool_]:
+        """Rows whose marks are not what they were."""
+        changed: NDArray[np.bool_] = self._open[input] != self._before[input]
+        return changed
+
+
+def first_final(state: SegmentedState, inputs: Sequence[int], finality: FinalTimes) -> list[int]:
+    """For each input with open rows, the least watermark at which one of them is final."""
+    firsts = [(input, state.first_open_us(input)) for input in inputs]
+    return [int(finality.instants(input, np.array([us]))[0]) for input, us in firsts if us is not None]
+
+
+def _is_open(rows: pa.RecordBatch | pa.Table) -> NDArray[np.bool_]:
+    return np.asarray(rows.column(OPEN).to_numpy(zero_copy_only=False), bool)

@@ -1,0 +1,486 @@
+"""From index ranges to pairs: the fill kernel that all strategies share, and the search that makes the
+ranges.
+
+A base row's ranges are four half-open indices ``outer_lo <= sure_lo <= sure_hi <= outer_hi`` into the ordered
+targets: left probe, sure run, right probe. The fill copies sure runs and decides the rest with the canonical
+kernel. It stops when the output is full and goes on from there at the next call, so its output is bounded
+whatever the input.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.jit import (
+    BOOL,
+    FLOAT64,
+    FOUR_INT64,
+    INT32,
+    INT64,
+    READ_INT32,
+    READ_INT32_2D,
+    READ_INT64,
+    READ_INT64_2D,
+    READ_INT64_3D,
+    THREE_INT64,
+    TWO_INT64,
+    UINT64,
+    WRITE_INT32,
+    WRITE_INT32_2D,
+    WRITE_INT64,
+    WRITE_INT64_2D,
+    compiled,
+)
+from whenabouts.core.probability.confidence_bounds import ALWAYS_US
+from whenabouts.core.probability.histogram_arrays import Shapes
+from whenabouts.core.probability.histogram_probability import SHAPES, UNIFORM, shape_probability
+from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR, pair_probability
+
+
+class Kinds(NamedTuple):
+    """What the rows' shapes are and which differences of anchors match, for a fill by thresholds.
+
+    ``base``, ``target``: the kind of each row, int32, in the order of the fill. ``table``: see
+    :func:`whenabouts.core.probability.match_thresholds.thresholds` (empty: no thresholds). Shapes of templates, or none
+    where the rows are uniform between their own ends.
+    """
+
+    base: NDArray[np.int32]
+    target: NDArray[np.int32]
+    table: NDArray[np.int64]
+    base_shapes: Shapes
+    target_shapes: Shapes
+    base_is_right: bool
+
+    def in_order(self, base: NDArray[np.int32], target: NDArray[np.int32]) -> Kinds:
+        """The same for rows taken in another order."""
+        taken = self.base[base], self.target[target]
+        for kind in taken:
+            kind.setflags(write=False)  # inside a tuple numba takes nothing else for a read-only array
+        return self._replace(base=taken[0], target=taken[1])
+
+
+KINDS = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba ships no types
+    (READ_INT32, READ_INT32, READ_INT64_3D, SHAPES, SHAPES, BOOL), Kinds
+)
+
+# Which ranges a fill writes. The two probe parts go through the look-up table (ITC Alg. 6).
+EVERYTHING, SURE, LEFT_PROBE, RIGHT_PROBE = range(4)
+
+# Slots of the fill's state: where to go on (row, candidates of it already seen), and what was done so far.
+ROW, SEEN, PASSED, PROBED, TAKEN, HITS = range(6)
+STATE_SLOTS = 6
+
+_SHORT = 8  # runs up to this length are copied in one piece
+_NEAR = 8  # places in which a search looks at once, before it gallops
+
+
+@compiled(FOUR_INT64(READ_INT64, READ_INT64))
+def time_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int, int, int]:
+    """Least ``t_min``, greatest ``t_max``, least and greatest length of at least one row."""
+    first, last = t_min[0], t_max[0]
+    shortest = longest = last - first
+    for start, end in zip(t_min, t_max):  # noqa: B905  (numba's zip has no `strict`)
+        first, last = min(first, start), max(last, end)
+        shortest, longest = min(shortest, end - start), max(longest, end - start)
+    return first, last, shortest, longest
+
+
+@compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
+def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
+    """The first index in ``[first, last]`` from which on ``axis >= value``."""
+    while first < last:
+        middle = (first + last) >> 1
+        if axis[middle] < value:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
+def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: int) -> int:
+    """As :func:`_bisect`, in steps that double away from ``start``: cheap when the answer is near.
+
+    It goes both ways: bounds of successive rows are not monotone when lengths vary, even if the rows are
+    sorted.
+    """
+    # The usual case without a branch that depends on the data: count what is smaller in a few places around the start.
+    low = max(start - _NEAR // 2, first)
+    if low + _NEAR < last and axis[low] < value and axis[low + _NEAR] >= value:
+        smaller = 0
+        for k in range(_NEAR):  # a constant number, so that it unrolls
+            smaller += axis[np.uint64(low + k)] < value
+        return low + smaller
+    step = 1
+    if start < last and axis[start] < value:
+        first = start + 1
+        while start + step < last and axis[start + step] < value:
+            first = start + step + 1
+            step *= 2
+        return _bisect(axis, first, min(last, start + step), value)
+    last = start
+    while start - step >= first and axis[start - step] >= value:
+        last = start - step
+        step *= 2
+    return _bisect(axis, max(first, start - step), last, value)
+
+
+@compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT64_2D, WRITE_INT32_2D))
+def locate(
+    bounds: NDArray[np.int64],
+    base_key: NDArray[np.int64],
+    axis: NDArray[np.int64],
+    target_starts: NDArray[np.int64],
+    gallop: bool,
+    cursors: NDArray[np.int64],
+    out: NDArray[np.int32],
+) -> None:
+    """Indices of the four bounds (ends inclusive) among the targets of the same key, for each base row.
+
+    Targets are grouped by key (``target_starts``) and ascend along ``axis`` within a key. ``gallop`` starts each
+    search where the last one for this key ended, which is cheap when the rows of a key stand nearly in time order.
+    Otherwise each is a binary search over the key. ``cursors[2, keys]``, first ``target_starts``, tell the next call
+    where this one's last searches ended. O(n) for rows nearly in order, else O(n log m).
+    """
+    lower, upper = cursors[0], cursors[1]
+    for i in range(bounds.shape[0]):
+        k = base_key[i]
+        first, last = target_starts[k], target_starts[k + 1]
+        # Inclusive ends: searched as the start of what lies beyond; ALWAYS_US is beyond everything and has no
+        # successor.
+        after_sure, after_outer = bounds[i, 2], bounds[i, 3]
+        after_sure += after_sure < ALWAYS_US
+        after_outer += after_outer < ALWAYS_US
+        if gallop:
+            lower[k] = i0 = _gallop(axis, first, last, lower[k], bounds[i, 0])
+            upper[k] = i3 = _gallop(axis, first, last, upper[k], after_outer)
+        else:
+            i0 = _bisect(axis, first, last, bounds[i, 0])
+            i3 = _bisect(axis, first, last, after_outer)
+        outer_hi = max(i0, i3)
+        # The sure range lies within the outer one, and close to its ends.
+        if gallop:
+            sure_lo = _gallop(axis, i0, outer_hi, i0, bounds[i, 1])
+            sure_hi = _gallop(axis, sure_lo, outer_hi, outer_hi, after_sure)
+        else:
+            sure_lo = _bisect(axis, i0, outer_hi, bounds[i, 1])
+            sure_hi = _bisect(axis, sure_lo, outer_hi, after_sure)
+        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
+
+
+@compiled((READ_INT32_2D, READ_INT64, WRITE_INT32_2D))
+def scatter_rows(rows: NDArray[np.int32], place: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    """``out[place[i]] = rows[i]`` for rows of four."""
+    for i in range(place.size):
+        p = np.uint64(place[i])
+        out[p, 0], out[p, 1], out[p, 2], out[p, 3] = rows[i, 0], rows[i, 1], rows[i, 2], rows[i, 3]
+
+
+@compiled((READ_INT64, READ_INT64, WRITE_INT32_2D))
+def probe_all(base_key: NDArray[np.int64], target_starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    """The ranges of a strategy without bounds: every target of the key is probed."""
+    for i in range(base_key.size):
+        out[i, 0] = target_starts[base_key[i]]
+        out[i, 1] = out[i, 2] = out[i, 3] = target_starts[base_key[i] + 1]
+
+
+@compiled(FOUR_INT64(READ_INT32_2D, INT64, INT64))
+def _part_of(ranges: NDArray[np.int32], row: int, part: int) -> tuple[int, int, int, int]:
+    a, b, c, d = ranges[row, 0], ranges[row, 1], ranges[row, 2], ranges[row, 3]
+    if part == SURE:
+        return b, b, c, c
+    if part == LEFT_PROBE:
+        return a, b, b, b
+    if part == RIGHT_PROBE:
+        return c, c, c, d
+    return a, b, c, d
+
+
+@compiled(THREE_INT64(READ_INT32_2D, INT64))
+def part_extent(ranges: NDArray[np.int32], part: int) -> tuple[int, int, int]:
+    """How many candidates a part has, and the span of target indices they lie in."""
+    count, first, last = 0, 2**31, 0
+    for i in range(ranges.shape[0]):
+        start, _, _, end = _part_of(ranges, i, part)
+        if start < end:
+            count += end - start
+            first, last = min(first, start), max(last, end)
+    return count, min(first, last), last
+
+
+@compiled(INT64(
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64,
+    WRITE_INT32, WRITE_INT32, INT64
+), inline=True)  # fmt: skip
+def _probe(
+    lo: int,
+    hi: int,
+    confidence: float,
+    base_min: int,
+    base_max: int,
+    base_position: int,
+    target_min: NDArray[np.int64],
+    target_max: NDArray[np.int64],
+    target_position: NDArray[np.int32],
+    first: int,
+    last: int,
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    written: int,
+) -> int:
+    """Put out the targets ``first..last`` that the kernel accepts (ITC Alg. 3); returns the new
+    ``written``."""
+    for j in range(first, last):
+        # Written first, counted after: no branch to mispredict.
+        slot = np.uint64(written)
+        out_base[slot] = base_position
+        out_target[slot] = target_position[j]
+        written += pair_probability(base_min, base_max, target_min[j], target_max[j], lo, hi) >= confidence
+    return written
+
+
+@compiled(INT64(
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64,
+    WRITE_INT32, WRITE_INT32, INT64,
+    INT64, WRITE_INT64, UINT64, WRITE_INT64,
+), inline=True)  # fmt: skip
+def _probe_with_table(
+    lo: int,
+    hi: int,
+    confidence: float,
+    base_min: int,
+    base_max: int,
+    base_position: int,
+    target_min: NDArray[np.int64],
+    target_max: NDArray[np.int64],
+    target_position: NDArray[np.int32],
+    first: int,
+    last: int,
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    written: int,
+    sign: int,
+    table: NDArray[np.int64],
+    table_first: int,
+    state: NDArray[np.int64],
+) -> int:
+    """As :func:`_probe`, through the look-up table (ITC Alg. 7)."""
+    mark = sign * base_min
+    hits = 0
+    proof = confidence + KERNEL_ERROR
+    for j in range(first, last):
+        slot = np.uint64(written)
+        out_base[slot] = base_position
+        out_target[slot] = target_position[j]
+        if mark <= table[j - table_first]:
+            written += 1
+            hits += 1
+            continue
+        p = pair_probability(base_min, base_max, target_min[j], target_max[j], lo, hi)
+        written += p >= confidence
+        # Only a value that proves the dominated pairs' kernel values, rounding included, may be reused.
+        if p == 1.0 or p >= proof:
+            table[j - table_first] = mark
+    state[HITS] += hits
+    state[PROBED] += np.int64(last - first) - hits
+    return written
+
+
+@compiled(TWO_INT64(
+    INT32, INT64, INT32, READ_INT64, READ_INT32, READ_INT32, READ_INT64_3D, UINT64, UINT64, WRITE_INT32, WRITE_INT32,
+    INT64,
+), inline=True)  # fmt: skip
+def _compare(
+    base_position: int,
+    base_max: int,
+    base_kind: int,
+    target_max: NDArray[np.int64],
+    target_position: NDArray[np.int32],
+    target_kind: NDArray[np.int32],
+    thresholds: NDArray[np.int64],
+    first: int,
+    last: int,
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    written: int,
+) -> tuple[int, int]:
+    """Put out the targets ``first..last`` that the thresholds accept; the new ``written``, and how many stay open.
+
+    Four comparisons and no branch to mispredict. Kernel calls in here would triple its time: so a range with anything
+    open, which is rare, is done again by :func:`_settle`.
+    """
+    kind = np.uint64(base_kind)
+    unsettled = 0
+    for j in range(first, last):
+        slot, at = np.uint64(written), np.uint64(j)
+        out_base[slot] = base_position
+        out_target[slot] = target_position[at]
+        other = np.uint64(target_kind[at])
+        delta = target_max[at] - base_max
+        sure = (delta >= thresholds[kind, other, 1]) & (delta <= thresholds[kind, other, 2])
+        possible = (delta >= thresholds[kind, other, 0]) & (delta <= thresholds[kind, other, 3])
+        written += sure
+        unsettled += possible & (not sure)
+    return written, unsettled
+
+
+@compiled(INT64(
+    INT64, INT64, FLOAT64, INT64, INT64, INT32, INT64, READ_INT64, READ_INT64, READ_INT32, INT64, INT64,
+    WRITE_INT32, WRITE_INT32, INT64, KINDS,
+))  # fmt: skip
+def _settle(
+    lo: int,
+    hi: int,
+    confidence: float,
+    base_min: int,
+    base_max: int,
+    base_position: int,
+    base_kind: int,
+    target_min: NDArray[np.int64],
+    target_max: NDArray[np.int64],
+    target_position: NDArray[np.int32],
+    first: int,
+    last: int,
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    written: int,
+    kinds: Kinds,
+) -> int:
+    """As :func:`_compare`, with the kernel for what the thresholds leave open; returns the new ``written``."""
+    base_shape = base_kind if kinds.base_shapes.start.size > 1 else UNIFORM
+    for j in range(first, last):
+        ends = kinds.table[base_kind, kinds.target[j]]
+        delta = target_max[j] - base_max
+        if delta < ends[0] or delta > ends[3]:
+            continue
+        if delta < ends[1] or delta > ends[2]:
+            target_shape = kinds.target[j] if kinds.target_shapes.start.size > 1 else UNIFORM
+            if kinds.base_is_right:  # the kernel wants left and right, or its sums would come in another order
+                p = shape_probability(
+                    target_min[j], target_max[j], target_shape, base_min, base_max, base_shape,
+                    kinds.target_shapes, kinds.base_shapes, -hi, -lo,
+                )  # fmt: skip
+            else:
+                p = shape_probability(
+                    base_min, base_max, base_shape, target_min[j], target_max[j], target_shape,
+                    kinds.base_shapes, kinds.target_shapes, lo, hi,
+                )  # fmt: skip
+            if p < confidence:
+                continue
+        out_base[written] = base_position
+        out_target[written] = target_position[j]
+        written += 1
+    return written
+
+
+@compiled(INT64(
+    INT64, INT64, INT64, FLOAT64, READ_INT64, READ_INT64, READ_INT32, READ_INT64, READ_INT64, READ_INT32,
+    READ_INT32_2D, KINDS,
+    WRITE_INT64, INT64, WRITE_INT64, WRITE_INT32, WRITE_INT32,
+))  # fmt: skip
+def fill_pairs(
+    part: int,
+    lo: int,
+    hi: int,
+    confidence: float,
+    base_min: NDArray[np.int64],
+    base_max: NDArray[np.int64],
+    base_position: NDArray[np.int32],
+    target_min: NDArray[np.int64],
+    target_max: NDArray[np.int64],
+    target_position: NDArray[np.int32],
+    ranges: NDArray[np.int32],
+    kinds: Kinds,
+    table: NDArray[np.int64],
+    table_first: int,
+    state: NDArray[np.int64],
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+) -> int:
+    """Write pairs of ``part`` until the rows end or the output is full; ``state`` (zeros at first) says where
+    to go on.
+
+    ``kinds`` decides what lies outside the sure range where its table is not empty; otherwise the kernel of two
+    uniforms does.
+
+    Returns how many pairs were written. The part is done when ``state[PASSED]`` equals its number of
+    candidates.
+
+    The look-up table holds one number per target instead of a probability: the reach of its best result so
+    far. Left probe, base rows from newest to oldest: the greatest t_min of a base row whose probability
+    proves a match (``>= c + e``, or 1). A later row in this traversal has no greater t_max; if it has no
+    greater t_min either, it is dominated, ``P(D >= lo)`` is no smaller (Corollary 2), and the kernel must
+    accept the pair. Right probe: oldest to newest, the least t_min, kept negated so that one comparison
+    serves both. (The paper overwrites with the last result, good or bad; only good ones can ever be reused,
+    and the one that reaches widest most often.)
+    """
+    rows, capacity, written = ranges.shape[0], out_base.size, 0
+    step, seen = state[ROW], state[SEEN]
+    backward = part == LEFT_PROBE
+    # Out of the tuple once: taking an array out of it counts references, too much for every short range.
+    base_kind, target_kind, thresholds = kinds.base, kinds.target, kinds.table
+    while step < rows:
+        i = rows - 1 - step if backward else step
+        outer_lo, sure_lo, sure_hi, outer_hi = _part_of(ranges, i, part)
+        j = outer_lo + seen
+        while j < outer_hi:
+            if written == capacity:
+                state[ROW], state[SEEN] = step, j - outer_lo
+                return written
+            sure = sure_lo <= j < sure_hi
+            end = sure_hi if sure else (sure_lo if j < sure_lo else outer_hi)
+            end = min(end, j + capacity - written)
+            count = end - j
+            if sure:
+                # Unsigned indices: numba then omits the test for negative ones and LLVM vectorises the copy
+                # (three times faster). In place, because a call that passes arrays costs 30 ns, too much for
+                # short runs. Those are copied with what follows them, a constant number that takes one instruction;
+                # the next run overwrites the rest.
+                source, slot = np.uint64(j), np.uint64(written)
+                if count <= _SHORT and written + _SHORT <= capacity and j + _SHORT <= target_position.size:
+                    for k in range(_SHORT):
+                        out_base[slot + np.uint64(k)] = base_position[i]
+                    for k in range(_SHORT):
+                        out_target[slot + np.uint64(k)] = target_position[source + np.uint64(k)]
+                else:
+                    for k in range(np.uint64(count)):
+                        out_base[slot + k] = base_position[i]
+                    for k in range(np.uint64(count)):
+                        out_target[slot + k] = target_position[source + k]
+                written += count
+                state[TAKEN] += count
+            elif thresholds.size:
+                after, unsettled = _compare(
+                    base_position[i], base_max[i], base_kind[i], target_max, target_position, target_kind, thresholds,
+                    j, end, out_base, out_target, written,
+                )  # fmt: skip
+                if unsettled:
+                    after = _settle(
+                        lo, hi, confidence, base_min[i], base_max[i], base_position[i], base_kind[i],
+                        target_min, target_max, target_position, j, end, out_base, out_target, written, kinds,
+                    )  # fmt: skip
+                written = after
+                state[PROBED] += unsettled
+            elif part == EVERYTHING:
+                written = _probe(
+                    lo, hi, confidence, base_min[i], base_max[i], base_position[i], target_min,
+                    target_max, target_position,
+                    j, end, out_base, out_target, written,
+                )  # fmt: skip
+                state[PROBED] += count
+            else:
+                written = _probe_with_table(
+                    lo, hi, confidence, base_min[i], base_max[i], base_position[i], target_min,
+                    target_max, target_position,
+                    j, end, out_base, out_target, written, 1 if backward else -1, table, table_first, state,
+                )  # fmt: skip
+            state[PASSED] += count
+            j = end
+        step, seen = step + 1, 0
+    state[ROW], state[SEEN] = step, 0
+    return written

@@ -1,0 +1,98 @@
+"""The timing join: pairs of a left and a right event with `P(lo <= X2 - X1 <= hi) >= confidence`.
+
+`TimingJoin` is the query; `timing_join.operator` runs it over blocks with its state in segments. Sources: ITC
+(Lee 2010) section 4, PTJoin (Mok) section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Required, TypedDict
+
+import pyarrow as pa
+
+from whenabouts.core.costs.choices import Choice, Load, Value
+from whenabouts.core.durations import Duration
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.key_names import On
+from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.time_specs import Lateness, TimeSpec
+from whenabouts.core.timing_join.cost import choices, load_of
+from whenabouts.core.timing_join.settings import TimingJoinSettings
+
+if TYPE_CHECKING:
+    from whenabouts.core.timing_join.operator import TimingJoinOperator
+
+
+class TimingJoinOptions(TypedDict, total=False):
+    """The fields of `TimingJoin`, as functions take them."""
+
+    left_time: Required[TimeSpec]
+    right_time: Required[TimeSpec]
+    condition: Required[Condition]
+    on: On
+    how: str
+    best: str | None
+    strategy: str
+    lateness: Lateness | Duration | Mapping[str, Duration] | None
+    suffixes: tuple[str, str]
+    probability: bool
+    block_size: int | None
+    max_latency: Duration | None
+    rates: Mapping[str, float]
+    min_confidence: float | None
+    time_slots: Duration | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingJoin(TimingJoinSettings):
+    """A timing join of two inputs, validated.
+
+    `on`: key column(s) that must be equal; none means one key. A key that the sides call differently is a pair, as in
+    `on=[("region", "reg")]`, or all are given as `{"left": [...], "right": [...]}`; both columns of a pair come out.
+
+    `strategy`: see `STRATEGIES`. `block_size` rows wait at
+    most in a lazy strategy, and none longer than `max_latency` of event time; `auto` lets rows wait where there is a
+    `max_latency`. None: chosen by what a row costs (`timing_join.cost`), from `rates`, rows per second by input, where
+    they are known. An engine that takes in batches of its own (Spark) lets none wait; where rows may wait, what comes
+    out has no event time that an engine could rely on. `probability=False` leaves the column out. `lateness`: how far
+    rows may lag behind their side's watermark, a duration for both sides or a `Lateness`. `how`, `best`: see
+    `timing_join.modes`, which also knows the names that Spark, pandas and Polars have for `how`.
+
+    `time_slots`: the width of slots that spread the rows of a key over buckets (`time_slots`); "auto": where there is
+    no key and the query allows it, as wide as the stretch in which partners lie.
+
+    Clocks (`from_clock`) on either side are resolved here, so that `left_time` and `right_time` are what counts.
+
+    Raises QueryError: WA-2001 for a `min_confidence` above the confidence, WA-2006 for an unknown option value, WA-2011
+    for a clock whose offset counts and is not declared, WA-2041 for time slots in a mode that decides about both sides,
+    with a one-sided condition, or where the lengths of intervals are not declared.
+
+    >>> from whenabouts.core import Point, within
+    >>> TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1), on="k").on
+    ('k',)
+    """
+
+    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+        """What is chosen where the query says `auto`, and why; see `choices`. `pins`: decided by hand."""
+        return choices(self, load_of(self, load or Load()), pins or {})
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TimingJoinOperator:
+        """The operator for a left and a right schema.
+
+        On a stream a one-sided condition (WA-2004) or a missing `max_uncertainty` (WA-2010) is refused: state would
+        never shrink.
+        """
+        if streaming:
+            self.condition.require_two_sided()
+            for name, time in zip(self.inputs, (self.left_time, self.right_time), strict=True):
+                if time.max_uncertainty_us is None:
+                    raise QueryError(
+                        Code.UNBOUNDED_STATE,
+                        f"the {name} intervals have no declared greatest length",
+                        "give Interval(..., max_uncertainty=...): it bounds the state of a stream",
+                    )
+        from whenabouts.core.timing_join.operator import TimingJoinOperator
+
+        return TimingJoinOperator(self, schemas, streaming=streaming)

@@ -1,0 +1,182 @@
+"""The settings of a timing join, and what follows from them without rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime import option_checks as checks
+from whenabouts.core.runtime.key_names import Key, On, described_keys, key_names
+from whenabouts.core.runtime.time_slots import LEAST_WIDTH_US, TimeSlots
+from whenabouts.core.times.clock_errors import resolve_clocks
+from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.time_specs import Lateness, TimeSpec
+from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode, home_input
+
+STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
+"""Names of spec and papers; `auto` correlates by sorted midpoints, the fastest form known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingJoinSettings:
+    """The validated settings of a timing join, which its operator and cost model read; `TimingJoin` documents them."""
+
+    left_time: TimeSpec
+    right_time: TimeSpec
+    condition: Condition
+    on: On = None
+    how: str = "inner"
+    best: str | None = None
+    strategy: str = "auto"
+    lateness: Any = None
+    suffixes: tuple[str, str] = ("_left", "_right")
+    probability: bool = True
+    block_size: int | None = None
+    max_latency: Duration | None = None
+    rates: Any = ()
+    min_confidence: float | None = None
+    time_slots: Duration | None = None
+
+    changeable: ClassVar[frozenset[str]] = frozenset(
+        {
+            "left_time", "right_time", "condition", "strategy", "lateness", "suffixes", "probability", "block_size",
+            "max_latency", "rates", "min_confidence",
+        }
+    )  # fmt: skip
+    """What may change over the state, within what the state holds (see docs/changing-a-query.md)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "on", key_names(self.on, self.inputs))
+        object.__setattr__(self, "lateness", Lateness.of(self.lateness))
+        if self.max_latency is not None:
+            object.__setattr__(self, "max_latency", parse_non_negative(self.max_latency, name="max_latency"))
+        checks.one_of("strategy", self.strategy, STRATEGIES)
+        checks.flag("probability", self.probability)
+        checks.condition_of("condition", self.condition)
+        checks.suffixes("suffixes", self.suffixes)
+        object.__setattr__(self, "how", self.mode.how)
+        left, right = (checks.time_of(f"{side}_time", getattr(self, f"{side}_time")) for side in self.inputs)
+        left, right = resolve_clocks(left, right)
+        object.__setattr__(self, "left_time", left)
+        object.__setattr__(self, "right_time", right)
+        if self.min_confidence is not None:
+            least = replace(self.condition, confidence=self.min_confidence).confidence
+            if least > self.condition.confidence:
+                raise QueryError(
+                    Code.BAD_CONFIDENCE,
+                    f"min_confidence is {least}, above the confidence {self.condition.confidence}",
+                    "it is the least confidence that the query may be changed to",
+                )
+        slots = checks.slots_of(self.time_slots)
+        if slots not in (None, "auto"):
+            object.__setattr__(self, "time_slots", slots)
+            self._require_slots()
+        if self.block_size is not None:
+            checks.whole_number("block_size", self.block_size)
+        rates = checks.rates_of(self.rates, self.inputs)
+        object.__setattr__(self, "rates", tuple(rates.items()))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The two inputs."""
+        return ("left", "right")
+
+    @property
+    def mode(self) -> Mode:
+        """`how` and `best`."""
+        return Mode(self.how, self.best)
+
+    @property
+    def key_columns(self) -> tuple[Key, ...]:
+        """`on` as a tuple, with a pair where left and right call a key differently."""
+        return key_names(self.on, self.inputs)
+
+    @property
+    def lateness_us(self) -> tuple[int, ...]:
+        """Microseconds of lateness, left and right."""
+        return (self.lateness or Lateness()).per_input_us
+
+    @property
+    def says_lateness(self) -> bool:
+        """Whether `lateness` was given."""
+        return self.lateness is not None
+
+    @property
+    def idle_after_us(self) -> int | None:
+        """How far a side may be behind the other before it is idle."""
+        return (self.lateness or Lateness()).idle_after_us
+
+    @property
+    def described(self) -> str:
+        """How, on what, and under which condition rows are joined.
+
+        >>> from whenabouts.core import Point, within
+        >>> from whenabouts.core.timing_join import TimingJoin
+        >>> t = Point("t")
+        >>> TimingJoin(left_time=t, right_time=t, condition=within("1s", confidence=0.5), on="k", best="left").described
+        'inner timing join (best=left) on k: -1 s <= right - left <= 1 s with confidence 0.5'
+        """
+        best = "" if self.best is None else f" (best={self.best})"
+        keys = described_keys(self.key_columns)
+        return f"{self.how} timing join{best}{keys}: {self.condition.described}"
+
+    @property
+    def slots(self) -> TimeSlots | None:
+        """How the rows of a key are spread over buckets; None: they are not."""
+        if self.time_slots is None:
+            return None
+        if self.time_slots == "auto":
+            try:
+                self._require_slots()
+            except QueryError:
+                return None
+            if self.key_columns:
+                return None
+        home = home_input(self.mode)
+        low, high = self.condition.lo_us, self.condition.hi_us
+        lo, hi = (low, high) if home == RIGHT else (-high, -low)  # bounds on home time - the other's time
+        longest = [spec.max_uncertainty_us or 0 for spec in (self.left_time, self.right_time)]
+        reach = hi - lo + sum(longest)
+        width = max(reach, LEAST_WIDTH_US) if self.time_slots == "auto" else parse_duration(self.time_slots)
+        return TimeSlots(width_us=width, home=home, before_us=-lo, after_us=hi + longest[home])
+
+    def _require_slots(self) -> None:
+        """Raise QueryError WA-2041 where slots cannot be."""
+        home = home_input(self.mode)
+        longest = (self.left_time, self.right_time)[home].max_uncertainty_us
+        if self.condition.one_sided or longest is None:
+            raise QueryError(
+                Code.NOT_SLOTTED,
+                "time slots, and no bound on how far apart partners are",
+                "give a condition with two ends, and max_uncertainty= for intervals",
+            )
+
+    def kept_for_us(self, input: int) -> int:
+        """How far behind the watermark the `t_max` of an input's row is when no row to come can match it any more."""
+        return -self.least_difference(input)
+
+    def copies(self, input: int) -> float:
+        """How many buckets hold a row of an input on average: more than one with time slots."""
+        return 1.0 if self.slots is None else self.slots.copies(input)
+
+    def least_difference(self, input: int) -> int:
+        """The least t_max of `input` less that of the other with which rows can match
+        (`probability.match_thresholds`).
+        """
+        from whenabouts.core.probability.match_thresholds import least_difference  # numba: imported when first needed
+
+        specs = (self.left_time, self.right_time)
+        kinds = [
+            tuple(template for _, template in spec.templates)
+            or ((spec.min_uncertainty_us, spec.max_uncertainty_us or 0),)
+            for spec in specs
+        ]
+        confidence = self.min_confidence or self.condition.confidence
+        return least_difference(kinds[1 - input], kinds[input], *self.window_from(1 - input), confidence)
+
+    def window_from(self, base: int) -> tuple[int, int]:
+        """Bounds on (target time - base time) when `base` is the base input."""
+        condition = self.condition
+        return (condition.lo_us, condition.hi_us) if base == LEFT else (-condition.hi_us, -condition.lo_us)

@@ -1,0 +1,325 @@
+"""Combinations of rows, one from each stream: expanded block by block, by index ranges and masks.
+
+Rows stand ordered by key and anchor, so what fits a partial combination in the next stream is a range of places. A
+level is two passes over a block of partial combinations - find and count the ranges, then fill - and what remains to be
+tested is a mask over what was filled. Blocks are cut so that none grows beyond `CANDIDATES_AT_ONCE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.jit import (
+    INT64,
+    READ_INT32,
+    READ_INT32_2D,
+    READ_INT64,
+    WRITE_INT32_2D,
+    WRITE_INT64,
+    compiled,
+)
+from whenabouts.core.arrays.key_time_order import OrderedRows
+from whenabouts.core.arrays.typing import IntArray, Positions
+from whenabouts.core.window_join.join_orders import ANY, Walk
+
+CANDIDATES_AT_ONCE = 1 << 18
+"""Partial combinations that are filled together: bounds memory, and is enough for vectorised tests."""
+
+
+class StreamRows(NamedTuple):
+    """Rows of one stream by (key, anchor): those of key c are at `starts[c] : starts[c + 1]`.
+
+    `position`: where each row stands in the stream's table. `key`: the row's key code, for nested loops, in which all
+    rows stand under one key; empty where `starts` knows keys already.
+    """
+
+    anchor: IntArray
+    position: Positions
+    starts: IntArray
+    key: IntArray
+
+    def only(self, kept: NDArray[np.bool_]) -> StreamRows:
+        """The rows for which `kept` holds, in the same order. O(rows + keys)."""
+        before = np.concatenate(([0], np.cumsum(kept)))
+        return StreamRows(
+            self.anchor[kept], self.position[kept], before[self.starts], self.key[kept] if len(self.key) else self.key
+        )
+
+    def none(self) -> StreamRows:
+        """No row of it."""
+        return StreamRows(self.anchor[:0], self.position[:0], np.zeros_like(self.starts), self.key[:0])
+
+
+def stream_rows(rows: OrderedRows, key: IntArray | None) -> StreamRows:
+    """Ordered rows as a stream; `key`: codes by position, for nested loops."""
+    empty = np.empty(0, np.int64)
+    return StreamRows(rows.axis, rows.position, rows.starts, empty if key is None else key[rows.position])
+
+
+@dataclass(slots=True)
+class ExpansionCounters:
+    """What an expansion looked at: periods searched for, candidate tuples inside them, windows tested one by one."""
+
+    periods: int = 0
+    tuple_tests: int = 0
+    window_tests: int = 0
+
+
+Test = Callable[[int, Positions, Positions], NDArray[np.bool_]]
+"""Whether edge number n holds, for positions of its first and its second stream."""
+
+PairTest = Callable[[Sequence[Positions]], NDArray[np.bool_]]
+"""Whether predicates hold, for positions by level."""
+
+
+@compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
+def _first_at_least(values: IntArray, start: int, stop: int, hint: int, value: int) -> int:
+    """The least place in [start, stop] whose value is not less, looked for from `hint` on, in growing steps."""
+    step = 1
+    if hint > start and values[hint - 1] >= value:
+        high = hint - 1
+        low = high - step
+        while low >= start and values[low] >= value:
+            high = low
+            step *= 2
+            low -= step
+        low = max(low + 1, start)
+    else:
+        low = hint
+        high = hint
+        while high < stop and values[high] < value:
+            low = high + 1
+            high += step
+            step *= 2
+        high = min(high, stop)
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled((
+    READ_INT64, READ_INT32_2D, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, WRITE_INT64, WRITE_INT64
+))  # fmt: skip
+def _fill_periods(
+    anchor: IntArray,
+    at: NDArray[np.int32],
+    key: IntArray,
+    starts: IntArray,
+    lo: IntArray,
+    hi: IntArray,
+    members: Positions,
+    first: IntArray,
+    count: IntArray,
+) -> None:
+    # The range of places in the next stream that all bounding members of each partial combination allow.
+    current = -1
+    begin = end = stop = 0
+    for p in range(first.size):
+        low, high = anchor[at[members[0], p]] + lo[0], anchor[at[members[0], p]] + hi[0]
+        for m in range(1, members.size):
+            other = anchor[at[members[m], p]]
+            low, high = max(low, other + lo[m]), min(high, other + hi[m])
+        if key[p] != current:
+            current = key[p]
+            begin = stop = starts[current]
+            end = starts[current + 1]
+            first[p] = begin
+        else:
+            first[p] = first[p - 1]
+        if low > high:
+            count[p] = 0
+            continue
+        first[p] = _first_at_least(anchor, starts[current], end, first[p], low)
+        stop = _first_at_least(anchor, starts[current], end, max(stop, first[p]), high + 1)
+        count[p] = stop - first[p]
+
+
+@compiled((READ_INT32_2D, READ_INT64, READ_INT64, WRITE_INT32_2D))
+def _fill_level(at: NDArray[np.int32], first: IntArray, count: IntArray, out: NDArray[np.int32]) -> None:
+    levels = at.shape[0]
+    place = 0
+    for p in range(first.size):
+        n = count[p]
+        for m in range(levels):
+            member = at[m, p]
+            for i in range(place, place + n):
+                out[m, i] = member
+        for i in range(n):
+            out[levels, place + i] = first[p] + i
+        place += n
+
+
+@compiled((READ_INT32_2D, READ_INT64, READ_INT64, READ_INT32, WRITE_INT32_2D))
+def _fill_positions(
+    at: NDArray[np.int32], first: IntArray, count: IntArray, position: Positions, out: NDArray[np.int32]
+) -> None:
+    # The last level where nothing is left to test: places become positions on the way.
+    levels = at.shape[0]
+    place = 0
+    for p in range(first.size):
+        n = count[p]
+        for m in range(levels):
+            member = position[np.uint32(at[m, p])]
+            for i in range(place, place + n):
+                out[m, i] = member
+        for i in range(n):
+            out[levels, place + i] = position[np.uint64(first[p] + i)]
+        place += n
+
+
+@compiled((READ_INT64, READ_INT64, READ_INT32, WRITE_INT64, WRITE_INT64))
+def stretch(t_min: IntArray, t_max: IntArray, at: Positions, first: IntArray, last: IntArray) -> None:
+    """Let `first` and `last` span the times of the rows `at` too; positions must lie inside, nothing is tested.
+
+    >>> first, last = np.array([5, 5]), np.array([6, 6])
+    >>> stretch(np.array([1, 7]), np.array([2, 9]), np.array([0, 1], np.int32), first, last)
+    >>> first.tolist(), last.tolist()
+    ([1, 5], [6, 9])
+    """
+    for i in range(at.size):
+        row = np.uint32(at[i])
+        first[i] = min(first[i], t_min[row])
+        last[i] = max(last[i], t_max[row])
+
+
+@dataclass(slots=True)
+class Expansion:
+    """Combinations of one walk over the rows of its streams, `rows[l]` being those of the stream at level l.
+
+    Positions inside the expansion are places in all streams' rows one after the other. `expect` receives how many
+    combinations are certain to come, before they are made.
+    """
+
+    walk: Walk
+    rows: Sequence[StreamRows]
+    test: Test
+    ends: Sequence[tuple[int, int]]
+    pair_tests: Sequence[Sequence[PairTest]] = ()
+    counters: ExpansionCounters = field(default_factory=ExpansionCounters)
+    expect: Callable[[int], None] | None = None
+    _anchor: IntArray = field(init=False)
+    _position: Positions = field(init=False)
+    _offset: IntArray = field(init=False)
+    _base_key: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._anchor = np.concatenate([rows.anchor for rows in self.rows])
+        self._position = np.concatenate([rows.position for rows in self.rows])
+        self._offset = np.cumsum([0, *(len(rows.anchor) for rows in self.rows)])
+        self._base_key = np.repeat(np.arange(len(self.rows[0].starts) - 1), np.diff(self.rows[0].starts))
+
+    def combinations(self) -> Iterator[list[Positions]]:
+        """Positions in each stream's table, by level, block by block.
+
+        O(base rows + candidates + combinations), and a search in growing steps per period.
+        """
+        if any(not len(rows.anchor) for rows in self.rows):
+            return
+        base = np.arange(len(self.rows[0].anchor), dtype=np.int32)
+        periods = None
+        if self.walk.from_base:
+            base, periods = self._started(base)
+        yield from self._grow(1, base[None, :], periods)
+
+    def _started(self, base: Positions) -> tuple[Positions, list[tuple[IntArray, IntArray]]]:
+        """Mode 1 of FEW: the base rows in whose period there is somebody of every stream, and their periods.
+
+        One stream is asked after another; what one of them lets go the next is not asked about.
+        """
+        periods = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for level in range(1, len(self.rows)):
+            first, count = self._periods(level, base[None, :])
+            of_all = np.zeros(len(self.rows[0].anchor), np.int64), np.zeros(len(self.rows[0].anchor), np.int64)
+            of_all[0][base], of_all[1][base] = first, count
+            periods.append(of_all)
+            base = base[count > 0]
+        return base, periods
+
+    def _grow(
+        self, level: int, at: NDArray[np.int32], periods: list[tuple[IntArray, IntArray]] | None
+    ) -> Iterator[list[Positions]]:
+        if level == len(self.rows):
+            yield self._positions(at)
+            return
+        if periods is None:
+            first, count = self._periods(level, at)
+        else:
+            first, count = (values[at[0]] for values in periods[level])
+        if self.expect is not None and level == len(self.rows) - 1 and not self._tests_at(level):
+            self.expect(int(count.sum()))  # each of them comes out
+        for piece in _pieces(count):
+            total = int(count[piece].sum())
+            if not total:
+                continue
+            self.counters.tuple_tests += total
+            longer = np.empty((level + 1, total), np.int32)
+            if level == len(self.rows) - 1 and not self._tests_at(level):
+                _fill_positions(np.ascontiguousarray(at[:, piece]), first[piece], count[piece], self._position, longer)
+                yield list(longer)
+                continue
+            _fill_level(np.ascontiguousarray(at[:, piece]), first[piece], count[piece], longer)
+            longer = self._tested(level, longer)
+            if longer.shape[1]:
+                yield from self._grow(level + 1, longer, periods)
+
+    def _periods(self, level: int, at: NDArray[np.int32]) -> tuple[IntArray, IntArray]:
+        """First place and number of candidates at a level for each partial combination."""
+        n = at.shape[1]
+        first, count = np.empty(n, np.int64), np.empty(n, np.int64)
+        if not n:
+            return first, count
+        self.counters.periods += n
+        bounds = self.walk.bounds[level]
+        looked_at = [m for m, bound in enumerate(bounds) if m == 0 or bound != ANY]
+        lo, hi = (np.array([bounds[m][end] for m in looked_at], np.int64) for end in (0, 1))
+        starts = self.rows[level].starts + self._offset[level]
+        _fill_periods(
+            self._anchor, at, self._base_key[at[0]], starts, lo, hi, np.array(looked_at, np.int32), first, count
+        )
+        return first, count
+
+    def _tests_at(self, level: int) -> bool:
+        return bool(len(self.rows[0].key) or self.walk.tests[level] or (self.pair_tests and self.pair_tests[level]))
+
+    def _tested(self, level: int, at: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The partial combinations that pass what is tested at this level, one test after the other."""
+        if len(self.rows[0].key):
+            codes = [self.rows[place].key[at[place] - self._offset[place]] for place in (0, level)]
+            at = _kept(at, codes[0] == codes[1])
+        order = self.walk.order
+        for number in self.walk.tests[level]:
+            self.counters.window_tests += at.shape[1]
+            one, other = (order.index(stream) for stream in self.ends[number])
+            at = _kept(at, self.test(number, self._position[at[one]], self._position[at[other]]))
+        for pair_test in self.pair_tests[level] if self.pair_tests else ():
+            if at.shape[1]:
+                at = _kept(at, pair_test(self._positions(at)))
+        return at
+
+    def _positions(self, at: NDArray[np.int32]) -> list[Positions]:
+        return [self._position[places] for places in at]
+
+
+def _kept(at: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
+    return at if mask.all() else np.ascontiguousarray(at[:, mask])
+
+
+def _pieces(count: IntArray) -> Iterator[slice]:
+    """Stretches with about `CANDIDATES_AT_ONCE` candidates each, and never less than one partial combination."""
+    total = np.cumsum(count)
+    start = 0
+    while start < len(count):
+        before = int(total[start - 1]) if start else 0
+        stop = int(np.searchsorted(total, before + CANDIDATES_AT_ONCE, side="right"))
+        stop = max(stop, start + 1)
+        yield slice(start, stop)
+        start = stop

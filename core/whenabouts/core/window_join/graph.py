@@ -1,0 +1,233 @@
+"""The window graph of a multi-way join: what its edges allow between any two streams, and for how long rows matter.
+
+An edge bounds a difference of times, so the graph is a simple temporal network: its shortest paths are the windows that
+the edges imply between any two streams (W-join, Hammad et al., SSDBM 2003, section 5.2: "an upper bound for the missing
+constraint is the shortest path"), a round trip of negative length is a contradiction, and the longest window that
+leaves a stream is what its rows are kept for. Distances are between *anchors* (`t_max`); for exact times these are the
+times themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from whenabouts.core.durations import Duration, format_bounds, format_duration, parse_duration, parse_non_negative
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.option_checks import refused
+from whenabouts.core.times.conditions import UNBOUNDED_US, Condition
+
+Window: TypeAlias = Duration | tuple[Duration, Duration] | Condition
+"""A symmetric window, a directed one (bounds on second - first), or a condition with a confidence."""
+
+Windows: TypeAlias = "Mapping[tuple[str, str], Window] | Iterable[Edge]"
+
+OPEN_US = UNBOUNDED_US
+"""No bound: farther than any two times can lie apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`lo_us <= t_second - t_first <= hi_us`; with a confidence, at least with that probability.
+
+    >>> edge_of("a", "b", "2 s"), edge_of("a", "b", (0, 5)).hi_us
+    (Edge(first='a', second='b', lo_us=-2000000, hi_us=2000000, confidence=None), 5)
+    """
+
+    first: str
+    second: str
+    lo_us: int
+    hi_us: int
+    confidence: float | None = None
+
+    def __str__(self) -> str:
+        sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
+        lo = None if self.lo_us <= -OPEN_US else self.lo_us
+        hi = None if self.hi_us >= OPEN_US else self.hi_us
+        return f"{format_bounds(f'{self.second} - {self.first}', lo, hi)}{sure}"
+
+
+def edge_of(first: str, second: str, window: Window) -> Edge:
+    """The edge of a window as users write it.
+
+    Raises QueryError: WA-2003 for a negative symmetric window, WA-2005 for lo > hi, WA-2002 for what is no duration.
+    """
+    name = f"the window of {first} and {second}"
+    if isinstance(window, Condition):
+        return Edge(first, second, window.lo_us, window.hi_us, window.confidence)
+    if isinstance(window, (tuple, list)):
+        if len(window) != 2:
+            raise QueryError(Code.BAD_EDGE, f"{name} has {len(window)} ends", "give (lo, hi): bounds on second - first")
+        lo, hi = (parse_duration(end, name=name) for end in window)
+        if lo > hi:
+            raise QueryError(
+                Code.EMPTY_CONDITION, f"{name} admits no difference: lo {lo} us > hi {hi} us", "swap the bounds"
+            )
+        return Edge(first, second, lo, hi)
+    width = parse_non_negative(window, name=name)
+    return Edge(first, second, -width, width)
+
+
+def edges_of(windows: Windows) -> tuple[Edge, ...]:
+    """All edges, in the order given. Raises QueryError WA-2061 for a key that is no pair, and as `edge_of`."""
+    if not isinstance(windows, Mapping):
+        if not isinstance(windows, (tuple, list)) or not all(isinstance(edge, Edge) for edge in windows):
+            raise refused("windows", windows, 'give {("a", "b"): "2 s"}', Code.BAD_EDGE)
+        return tuple(windows)
+    for pair in windows:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(name, str) for name in pair)):
+            raise QueryError(Code.BAD_EDGE, f"a window is given for {pair!r}", "name two streams: ('a', 'b')")
+    return tuple(edge_of(first, second, window) for (first, second), window in windows.items())
+
+
+def check_edges(streams: Sequence[str], edges: Sequence[Edge]) -> None:
+    """Refuse what is no connected graph over the streams.
+
+    Raises QueryError: WA-2061 for an unknown stream, an edge of a stream with itself or two edges of one direction,
+    WA-2062 for streams that no edges connect.
+    """
+    seen = set()
+    for edge in edges:
+        for name in (edge.first, edge.second):
+            if name not in streams:
+                raise QueryError(
+                    Code.BAD_EDGE,
+                    f"a window names the stream {name!r}, which there is not",
+                    f"the streams are {', '.join(streams)}",
+                )
+        if edge.first == edge.second:
+            raise QueryError(
+                Code.BAD_EDGE,
+                f"a window is given for {edge.first!r} and itself",
+                "to join a stream with itself give it two names",
+            )
+        if (edge.first, edge.second) in seen:
+            raise QueryError(Code.BAD_EDGE, f"{edge.first},{edge.second} has two windows", "give their intersection")
+        seen.add((edge.first, edge.second))
+    parts = _parts(streams, edges)
+    if len(parts) > 1:
+        raise QueryError(
+            Code.DISCONNECTED_GRAPH,
+            f"no window connects {' and '.join('{' + ', '.join(part) + '}' for part in parts)}: every combination of "
+            "theirs would match, and no row could ever be dropped",
+            "add a window between them",
+        )
+
+
+def _parts(streams: Sequence[str], edges: Sequence[Edge]) -> list[list[str]]:
+    """The connected parts, in the order of the streams."""
+    of = {name: {name} for name in streams}
+    for edge in edges:
+        if of[edge.first] is not of[edge.second]:
+            of[edge.first] |= of[edge.second]
+            for name in of[edge.second]:
+                of[name] = of[edge.first]
+    parts: list[list[str]] = []
+    for name in streams:
+        if not any(name in part for part in parts):
+            parts.append([other for other in streams if other in of[name]])
+    return parts
+
+
+class WindowGraph:
+    """The tightened graph: `reach[i][j]` is the most by which an anchor of stream j can exceed one of stream i.
+
+    `ranges`: for each edge the range of (anchor of second - anchor of first) that it admits, open ends at `OPEN_US`.
+    Raises QueryError WA-2063 where no times satisfy all edges, with a round trip that shows it. O(streams cubed).
+
+    >>> edges = edges_of({("a", "b"): "2 s", ("b", "c"): ("0 s", "5 s")})
+    >>> graph = WindowGraph("abc", edges, [(edge.lo_us, edge.hi_us) for edge in edges])
+    >>> graph.reach[0][2], graph.reach[2][0], [graph.horizon_us(stream) for stream in range(3)], graph.form
+    (7000000, 2000000, [7000000, 5000000, 2000000], 'path')
+    """
+
+    def __init__(self, streams: Sequence[str], edges: Sequence[Edge], ranges: Sequence[tuple[int, int]]) -> None:
+        check_edges(streams, edges)
+        self.streams = tuple(streams)
+        self.edges = tuple(edges)
+        self.ranges = tuple((max(lo, -OPEN_US), min(hi, OPEN_US)) for lo, hi in ranges)
+        self.ends = tuple((self.streams.index(edge.first), self.streams.index(edge.second)) for edge in edges)
+        self.reach = self._tightened()
+
+    def _tightened(self) -> list[list[int]]:
+        """All shortest paths (Floyd and Warshall), on Python's integers, which do not wrap."""
+        k = len(self.streams)
+        reach = [[0 if i == j else OPEN_US for j in range(k)] for i in range(k)]
+        step = [list(range(k)) for _ in range(k)]  # the first stop on the way from i to j
+        for (i, j), (lo, hi) in zip(self.ends, self.ranges, strict=True):
+            reach[i][j], reach[j][i] = min(reach[i][j], hi), min(reach[j][i], -lo)
+        for i in range(k):
+            for j in range(k):
+                if i != j and reach[i][j] + reach[j][i] < 0:
+                    self._contradiction([i, j], reach)
+        for via in range(k):
+            for i in range(k):
+                for j in range(k):
+                    through = reach[i][via] + reach[via][j]
+                    if reach[i][via] < OPEN_US and reach[via][j] < OPEN_US and through < reach[i][j]:
+                        reach[i][j], step[i][j] = through, step[i][via]
+                        if i == j:
+                            self._contradiction(_way(step, i), reach)
+        return reach
+
+    def _contradiction(self, way: Sequence[int], reach: list[list[int]]) -> None:
+        """Refuse a round trip that takes less than no time: the other way round it takes more."""
+        longer = -sum(reach[i][j] for i, j in zip(way, [*way[1:], way[0]], strict=True))
+        back = list(reversed(way))
+        start = back.index(min(back))
+        names = [self.streams[place] for place in back[start:] + back[:start]]
+        told = [str(edge) for edge in self.edges if edge.first in names and edge.second in names]
+        raise QueryError(
+            Code.CONTRADICTORY_WINDOWS,
+            f"no times satisfy the windows of {', '.join(names)} together: {'; '.join(told)}",
+            f"going round {' -> '.join([*names, names[0]])} takes at least {format_duration(longer)} and must take no "
+            "time: widen or turn round a window",
+        )
+
+    def horizon_us(self, stream: int) -> int:
+        """For how long a row of a stream matters: no row of another stream that matches lies further ahead.
+
+        Negative where all others must come before it. This is exact: in the tightened graph every bound is attained.
+        """
+        return max(reach for other, reach in enumerate(self.reach[stream]) if other != stream)
+
+    def require_bounded(self) -> None:
+        """Refuse a graph (on a stream) that leaves two streams without a bound: QueryError WA-2004."""
+        for i, name in enumerate(self.streams):
+            for j, other in enumerate(self.streams):
+                if self.reach[i][j] >= OPEN_US:
+                    raise QueryError(
+                        Code.ONE_SIDED_ON_STREAM,
+                        f"nothing says how long after a row of {name!r} one of {other!r} may come: rows would be kept "
+                        "for ever",
+                        "give the windows two ends (on streams), and intervals a max_uncertainty",
+                    )
+
+    @property
+    def uniform_us(self) -> int | None:
+        """The one window of a uniform clique, None where the graph is none."""
+        found = {reach for i, row in enumerate(self.reach) for j, reach in enumerate(row) if i != j}
+        joined = {frozenset(ends) for ends in self.ends}
+        k = len(self.streams)
+        return found.pop() if len(found) == 1 and len(joined) == k * (k - 1) // 2 else None
+
+    @property
+    def form(self) -> str:
+        """`binary`, `path`, `graph`, `clique` or `uniform clique` (W-join, section 2)."""
+        k, joined = len(self.streams), {frozenset(ends) for ends in self.ends}
+        if k == 2:
+            return "binary"
+        if len(joined) == k * (k - 1) // 2:
+            return "clique" if self.uniform_us is None else "uniform clique"
+        degrees = [sum(place in pair for pair in joined) for place in range(k)]
+        return "path" if len(joined) == k - 1 and max(degrees) <= 2 else "graph"
+
+
+def _way(step: list[list[int]], start: int) -> list[int]:
+    """The streams on the way from a stream round to itself."""
+    way, at = [start], step[start][start]
+    while at != start and len(way) <= len(step):
+        way.append(at)
+        at = step[at][start]
+    return list(dict.fromkeys(way))

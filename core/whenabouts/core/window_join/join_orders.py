@@ -1,0 +1,137 @@
+"""How combinations are looked for: which streams are walked in which order, between which bounds, and what is tested.
+
+Every algorithm of the W-join paper (Hammad et al., SSDBM 2003) is such a plan over one expansion
+(`window_join.expansion`):
+
+- **BEW** takes rows as they arrive. The period of a partial combination is the intersection of what its members allow,
+  and each stream is walked inside it.
+- **FEW** takes rows in the order of time, once every stream has come so far. All others lie before the newest row, in
+  one period that follows from that row alone; rows whose period lacks a row of any stream are passed over (mode 1), and
+  joining the others tests no window (mode 2).
+- **GCA** bounds all pairs by the greatest window of the graph, **LCA** each pair by the lesser of both streams'
+  greatest windows; what is too wide is refined at the end. `none` is the paper's modified BEW: every step keeps to the
+  windows themselves, a row that fits no partial combination is passed over and stays for others.
+
+A window that a bound does not settle is tested on the combination: one with a confidence always (by the kernel).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from whenabouts.core.window_join.graph import OPEN_US, WindowGraph
+
+STRATEGIES = ("auto", "bew", "few")
+CONSERVATIVE = ("auto", "gca", "lca", "none")
+METHODS = ("hash", "nested")
+
+Range: TypeAlias = tuple[int, int]
+
+ANY: Range = (-OPEN_US, OPEN_US)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The way from the rows of a base stream to whole combinations.
+
+    `order`: the streams, the base first. `bounds[l][m]`: range of (anchor of the row at level l) - (anchor of the row
+    at level m), for m < l; `ANY` where it is not looked at. `tests[l]`: edges to be tested once level l is placed.
+    `from_base`: all bounds are on the base row, so that one period serves the whole combination.
+    """
+
+    order: tuple[int, ...]
+    bounds: tuple[tuple[Range, ...], ...]
+    tests: tuple[tuple[int, ...], ...]
+    from_base: bool
+
+    @property
+    def base(self) -> int:
+        """The stream whose rows begin."""
+        return self.order[0]
+
+
+def pair_bounds(graph: WindowGraph, conservative: str) -> list[list[Range]]:
+    """The range of (anchor of j) - (anchor of i) that is walked for each pair of streams (i, j).
+
+    >>> from whenabouts.core.window_join.graph import edges_of
+    >>> edges = edges_of({("a", "b"): 2, ("b", "c"): 7})
+    >>> graph = WindowGraph("abc", edges, [(edge.lo_us, edge.hi_us) for edge in edges])
+    >>> [pair_bounds(graph, how)[0][1] for how in ("none", "lca", "gca")], pair_bounds(graph, "lca")[1][2]
+    ([(-2, 2), (-7, 7), (-9, 9)], (-7, 7))
+    """
+    places = range(len(graph.streams))
+    if conservative == "none":
+        return [[(-graph.reach[j][i], graph.reach[i][j]) for j in places] for i in places]
+    widest = [max(max(abs(graph.reach[i][j]), abs(graph.reach[j][i])) for j in places if j != i) for i in places]
+    if conservative == "gca":
+        return [[(-max(widest), max(widest)) for _ in places] for _ in places]
+    return [[(-min(widest[i], widest[j]), min(widest[i], widest[j])) for j in places] for i in places]
+
+
+def walk_from(base: int, graph: WindowGraph, strategy: str, conservative: str) -> Walk:
+    """The walk of an algorithm (`bew`, `few`) under a conservative approach (`gca`, `lca`, `none`).
+
+    >>> from whenabouts.core.window_join.graph import edges_of
+    >>> edges = edges_of({("a", "b"): 2, ("b", "c"): 7})
+    >>> graph = WindowGraph("abc", edges, [(edge.lo_us, edge.hi_us) for edge in edges])
+    >>> walk_from(0, graph, "bew", "none").bounds, walk_from(0, graph, "few", "gca").bounds[2]
+    (((), ((-2, 2),), ((-9, 9), (-7, 7))), ((-9, -1), (-4611686018427387904, 4611686018427387904)))
+    """
+    pairs = pair_bounds(graph, conservative)
+    order = _nearest_first(base, pairs)
+    if strategy == "few":
+        bounds = _before_the_base(order, pairs, conservative)
+    else:
+        bounds = tuple(tuple(pairs[order[m]][order[level]] for m in range(level)) for level in range(len(order)))
+    return Walk(
+        order, bounds, _tests(graph, order, bounds, conservative), all(b == ANY for row in bounds for b in row[1:])
+    )
+
+
+def _nearest_first(base: int, pairs: list[list[Range]]) -> tuple[int, ...]:
+    """Each next stream is the one with the narrowest bound to any before it (ties: in the order of the streams)."""
+    order = [base]
+    while len(order) < len(pairs):
+        left = [place for place in range(len(pairs)) if place not in order]
+        order.append(min(left, key=lambda place: min(pairs[m][place][1] - pairs[m][place][0] for m in order)))
+    return tuple(order)
+
+
+def _before_the_base(
+    order: tuple[int, ...], pairs: list[list[Range]], conservative: str
+) -> tuple[tuple[Range, ...], ...]:
+    """FEW's bounds: nobody is newer than the base row; of equal anchors the one of the later stream is the newer."""
+    base = order[0]
+    period = [(0, 0)]
+    period += [(pairs[base][s][0], min(pairs[base][s][1], 0 if s < base else -1)) for s in order[1:]]
+    bounds: list[tuple[Range, ...]] = [()]
+    for level in range(1, len(order)):
+        row = [period[level]]
+        for m in range(1, level):
+            window = pairs[order[m]][order[level]]
+            implied = _lies_in((period[level][0] - period[m][1], period[level][1] - period[m][0]), window)
+            row.append(ANY if implied or conservative != "none" else window)
+        bounds.append(tuple(row))
+    return tuple(bounds)
+
+
+def _tests(
+    graph: WindowGraph, order: tuple[int, ...], bounds: tuple[tuple[Range, ...], ...], conservative: str
+) -> tuple[tuple[int, ...], ...]:
+    """The edges that the bounds leave open, at the level where both ends are placed; GCA and LCA refine at the end."""
+    tests: list[list[int]] = [[] for _ in order]
+    for number, (edge, (i, j), window) in enumerate(zip(graph.edges, graph.ends, graph.ranges, strict=True)):
+        level, m = max(order.index(i), order.index(j)), min(order.index(i), order.index(j))
+        if order[m] != i:
+            window = (-window[1], -window[0])
+        bound = bounds[level][m]
+        if bound == ANY and m:
+            bound = (bounds[level][0][0] - bounds[m][0][1], bounds[level][0][1] - bounds[m][0][0])
+        if edge.confidence is not None or not _lies_in(bound, window):
+            tests[level if conservative == "none" else -1].append(number)
+    return tuple(map(tuple, tests))
+
+
+def _lies_in(inner: Range, outer: Range) -> bool:
+    return inner[0] > inner[1] or (outer[0] <= inner[0] and inner[1] <= outer[1])

@@ -1,0 +1,371 @@
+"""Runs a `WindowJoin` over the blocks and the state of one bucket.
+
+State holds the rows of every stream for as long as the tightened window graph says. BEW takes each new row as it comes;
+FEW leaves rows in state until the watermark has passed them, and then takes them in the order of time, so it remembers
+how far it has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import one_batch, table_of
+from whenabouts.core.arrays.typing import Positions
+from whenabouts.core.joins.rows import SideRows
+from whenabouts.core.runtime.event_reader import EventReader, templates_of, times
+from whenabouts.core.runtime.key_names import shared
+from whenabouts.core.runtime.keys import NULL_KEY, Keys
+from whenabouts.core.runtime.output_memory import FEW_ROWS, Growing, bytes_per_row, require_room
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
+from whenabouts.core.runtime.watermarks import drop_late
+from whenabouts.core.state.segmented_state import LEAST_SLOT_US, Layout, SegmentedState, rows_in_state
+from whenabouts.core.window_join.cost import cheapest_algorithm, choose
+from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph
+from whenabouts.core.window_join.join_orders import Walk, walk_from
+from whenabouts.core.window_join.output import JOINT, T_LAST, CombinationColumns
+from whenabouts.core.window_join.stream_index import SqlPredicate, StreamViews, pair_test
+
+if TYPE_CHECKING:
+    from whenabouts.core.window_join.expansion import StreamRows
+    from whenabouts.core.window_join.settings import WindowJoinSettings
+
+
+_EMPTY = np.empty(0, np.int32)
+
+
+class WindowJoinOperator:
+    """The operator of a window join; see `protocol.Operator`."""
+
+    needs_latest = False
+
+    def __init__(self, query: WindowJoinSettings, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
+        self.query = query
+        self._streaming = streaming
+        self._specs = [spec for _, spec in query.times]
+        self.readers = tuple(
+            EventReader(place, name, schema, spec)
+            for place, (schema, (name, spec)) in enumerate(zip(schemas, query.times, strict=True))
+        )
+        plain = [reader.schema for reader in self.readers]
+        self.keys = Keys(query.key_columns, plain, query.inputs, query.slots)
+        asked = [f"probability_{edge.first}_{edge.second}" for edge in self._uncertain()]
+        self._columns = CombinationColumns(
+            dict(zip(query.inputs, plain, strict=True)),
+            keys=shared(query.key_columns),
+            probabilities=[*asked, *([JOINT] if query.joint else [])],
+        )
+        self.output_schema = self._columns.schema
+        for _, predicate in query.predicates:
+            if isinstance(predicate, SqlPredicate):
+                predicate.check(dict(zip(query.inputs, plain, strict=True)))
+        self._choice = choose(query, streaming=streaming)
+        self.event_time = T_LAST if streaming and self._choice.strategy == "bew" else None
+        purpose = "" if self._choice.strategy == "bew" else "in the order of time"
+        if query.slots is not None:  # rows in state were placed by them
+            purpose += f"{query.slots}"
+        self._layout = Layout([reader.block_schema for reader in self.readers], purpose=purpose)
+        self._ends = query.graph().ends
+
+    def _uncertain(self) -> list[Edge]:
+        return [edge for edge in self.query.edges if edge.confidence is not None]
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: FlushMode = FlushMode.NOTHING,
+        latest_us: int = NO_WATERMARK,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost: the rows that arrived, the segments they reach, and what is found."""
+        step = Step()
+        graph, ended = self.query.graph(), demand is FlushMode.END
+        state = SegmentedState(store, self._layout, slot_us=self._slot_us(graph))
+        if not ended and self._streaming:
+            state.keep([-self._horizon_us(graph, input) for input in range(len(self.readers))])
+        fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step))
+        if not self._streaming:
+            self._join_all(fresh, step)
+        elif self._choice.strategy == "few":
+            self._sweep(state, fresh, END_OF_TIME if ended else watermark_us, step)
+        else:
+            self._arrive(state, fresh, step)
+        if not ended:
+            self._keep(state, fresh, watermark_us, step)
+            state.save()
+            step.gauges = state.gauges(self.query.inputs)
+            step.timer_us = self._next_timer(state, graph)
+        return step
+
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows of all streams in a bucket's state (for `wrappers.state_limit`). One `get`."""
+        return rows_in_state(store, len(self.readers))
+
+    def _with_keys(self, arrivals: list[Arrival]) -> list[Arrival]:
+        """The arrivals without rows with a null key, which match nothing."""
+        kept = []
+        for input, block in arrivals:
+            if any(block.column(name).null_count for name in self.keys.of(input)):
+                block = block.filter(pa.array(self.keys.codes([block], input)[0] != NULL_KEY))
+            if block.num_rows:
+                kept.append(Arrival(input, block))
+        return kept
+
+    def rates(self, arrivals: Sequence[Arrival]) -> list[float]:
+        """Rows per second and key of each stream among some rows; none where a stream has no row."""
+        fresh = self._with_keys(list(arrivals))
+        if len({arrival.input for arrival in fresh}) < len(self.readers):
+            return []
+        return self._views([self._side([], fresh, input) for input in range(len(self.readers))]).rates()
+
+    def _join_all(self, fresh: list[Arrival], step: Step) -> None:
+        """Finite input: all rows are here, so that rates can be measured before an algorithm is chosen."""
+        if len({arrival.input for arrival in fresh}) < len(self.readers):
+            return  # a stream has no row
+        rows = [self._side([], fresh, input) for input in range(len(self.readers))]
+        graph, views, choice = self._measured(rows), self._views(rows), self._choice
+        if "auto" in (self.query.strategy, self.query.conservative):
+            choice = cheapest_algorithm(self.query, graph, views.rates(), streaming=False)
+        for base in range(len(rows)) if choice.strategy == "few" else (choice.base,):
+            self._expand(walk_from(base, graph, choice.strategy, choice.conservative), views.every(), rows, step)
+
+    def _arrive(self, state: SegmentedState, fresh: list[Arrival], step: Step) -> None:
+        """BEW: join every new row with what came before it.
+
+        The rows of one step arrive stream after stream, so that a combination is found from the newest of its rows.
+        """
+        new = {arrival.input for arrival in fresh}
+        if not new:
+            return
+        spans = {input: _span([arrival.block for arrival in fresh if arrival.input == input]) for input in new}
+        rows = []
+        for other in range(len(self.readers)):
+            reach = _hull([self._reach(input, other, *spans[input]) for input in new if input != other])
+            rows.append(self._side(self._load(state, other, reach), fresh, other))
+        views = self._views(rows)
+        for input in sorted(new):
+            seen = [views.stored(other) if other > input else views.all(other) for other in range(len(rows))]
+            seen[input] = views.new(input)
+            self._expand(self._walks[input], seen, rows, step)
+
+    def _sweep(self, state: SegmentedState, fresh: list[Arrival], until_us: int, step: Step) -> None:
+        """FEW: join every row that the watermark has passed, with what is older."""
+        done_us = state.progress_us
+        if until_us <= done_us:
+            return
+        rows = []
+        for input in range(len(self.readers)):
+            first_us, _ = _hull([self._reach(base, input, done_us, until_us) for base in range(len(self.readers))])
+            stored = self._load(state, input, (first_us, until_us - 1))
+            rows.append(self._side(stored, fresh if until_us == END_OF_TIME else [], input))
+        views = self._views(rows)
+        for input in range(len(rows)):
+            seen = views.every()
+            seen[input] = seen[input].only((seen[input].anchor >= done_us) & (seen[input].anchor < until_us))
+            self._expand(self._walks[input], seen, rows, step)
+        state.progress_us = until_us
+
+    def _expand(self, walk: Walk, seen: list[StreamRows], rows: list[SideRows], step: Step) -> None:
+        """Put out the combinations that begin with the rows `seen[walk.base]`."""
+        if any(not len(side.anchor) for side in seen):
+            return
+        from whenabouts.core.window_join.expansion import (  # numba: imported when first needed
+            Expansion,
+            ExpansionCounters,
+        )
+
+        counters, growing = ExpansionCounters(), Growing.after(step.output, "combinations")
+        expansion = Expansion(
+            walk,
+            [seen[stream] for stream in walk.order],
+            lambda number, one, other: self._holds(number, rows, one, other),
+            self._ends,
+            self._pair_tests(walk, rows),
+            counters,
+            lambda least: self._require_room(rows, least),
+        )
+        for at in expansion.combinations():
+            by_stream = [_EMPTY] * len(rows)
+            for level, stream in enumerate(walk.order):
+                by_stream[stream] = at[level]
+            step.output += growing.counted(self._output(rows, by_stream, step))
+        step.metrics[metrics.PERIODS] += counters.periods
+        step.metrics[metrics.TUPLE_TESTS] += counters.tuple_tests
+        step.metrics[metrics.WINDOW_TESTS] += counters.window_tests
+
+    def _require_room(self, rows: list[SideRows], at_least: int) -> None:
+        """Refuse combinations of which more are certain than memory holds (QueryError WA-2201)."""
+        if at_least < FEW_ROWS:
+            return
+        tables, keys = [side.table for side in rows], shared(self.query.key_columns)
+        names = [
+            [name for name in reader.schema.names if place == 0 or name not in keys]
+            for place, reader in enumerate(self.readers)
+        ]
+        width = bytes_per_row(tables, names, computed=2 + len(self._uncertain()) + self.query.joint)
+        sizes = " x ".join(f"{table.num_rows:,}" for table in tables)
+        require_room(at_least, width, f"combinations of {sizes} rows")
+
+    @cached_property
+    def _walks(self) -> list[Walk]:
+        """By base stream, the walks of the algorithm that is known before any row."""
+        graph, choice = self.query.graph(), self._choice
+        return [walk_from(base, graph, choice.strategy, choice.conservative) for base in range(len(self.readers))]
+
+    def _views(self, rows: list[SideRows]) -> StreamViews:
+        return StreamViews(rows, self.keys, nested=self.query.method == "nested")
+
+    def _pair_tests(self, walk: Walk, rows: list[SideRows]) -> list[list[Any]]:
+        """The predicates, at the level at which both of their rows are placed."""
+        tests: list[list[Any]] = [[] for _ in walk.order]
+        for pair, predicate in self.query.predicates:
+            one, other = (walk.order.index(self.query.inputs.index(name)) for name in pair)
+            tables = [rows[walk.order[level]].table for level in (one, other)]
+            tests[max(one, other)].append(pair_test(pair, predicate, tables, (one, other)))
+        return tests
+
+    def _holds(self, number: int, rows: list[SideRows], one: Positions, other: Positions) -> NDArray[np.bool_]:
+        """Whether an edge holds for rows `one` of its first and `other` of its second stream."""
+        edge = self.query.edges[number]
+        first, second = self._ends[number]
+        if edge.confidence is None:
+            apart = rows[second].t_max[other] - rows[first].t_max[one]
+            return (apart >= edge.lo_us) & (apart <= edge.hi_us)
+        return self._probabilities(edge, rows[first], rows[second], one, other) >= edge.confidence
+
+    def _probabilities(
+        self, edge: Edge, first: SideRows, second: SideRows, one: Positions, other: Positions
+    ) -> NDArray[np.float64]:
+        """The canonical kernel's values for an edge.
+
+        The stream whose name comes first in the alphabet is the left one: the order in which a user names streams must
+        not change a bit.
+        """
+        left, right, at, lo, hi = first, second, (one, other), edge.lo_us, edge.hi_us
+        if edge.second < edge.first:
+            left, right, at, lo, hi = second, first, (other, one), -edge.hi_us, -edge.lo_us
+        if left.template is None and right.template is None:
+            from whenabouts.core.probability.satisfaction_probability import (
+                probabilities_at,  # numba: imported when first needed
+            )
+
+            return probabilities_at(left.t_min, left.t_max, right.t_min, right.t_max, *at, lo, hi)
+        from whenabouts.core.probability.histogram_arrays import shapes_of
+        from whenabouts.core.probability.histogram_probability import shape_probabilities_at
+
+        names = sorted((edge.first, edge.second))
+        shapes = [shapes_of(tuple(t for _, t in self.query.spec(name).templates)) for name in names]
+        one_side, other_side = (
+            (side.t_min, side.t_max, _EMPTY if side.template is None else side.template) for side in (left, right)
+        )
+        return shape_probabilities_at(one_side, other_side, *at, shapes[0], shapes[1], lo, hi)
+
+    def _output(self, rows: list[SideRows], at: list[Positions], step: Step) -> Iterator[pa.RecordBatch]:
+        """Combinations with their computed columns."""
+        from whenabouts.core.arrays.gather import gather
+        from whenabouts.core.window_join.expansion import stretch  # numba: imported when first needed
+
+        t_first, t_last = (np.empty(len(at[0]), np.int64) for _ in range(2))
+        gather(rows[0].t_min, at[0], t_first)
+        gather(rows[0].t_max, at[0], t_last)
+        for side, places in zip(rows[1:], at[1:], strict=True):
+            stretch(side.t_min, side.t_max, places, t_first, t_last)
+        extra: list[NDArray[np.generic]] = [t_first, t_last]
+        for edge in self._uncertain():
+            one, other = (self.query.inputs.index(name) for name in (edge.first, edge.second))
+            extra.append(self._probabilities(edge, rows[one], rows[other], at[one], at[other]))
+        if self.query.joint:
+            extra.append(self._joint(rows, at))
+        step.metrics[metrics.MATCHED] += len(t_first)
+        yield from self._columns.batches([side.table for side in rows], at, extra)
+
+    def _joint(self, rows: list[SideRows], at: list[Positions]) -> NDArray[np.float64]:
+        """The probability that all windows hold together."""
+        from whenabouts.core.probability.histogram_arrays import shapes_of
+        from whenabouts.core.probability.joint_probability import joint_probabilities, spread_of
+
+        windows, reference = self.query.uncertain_windows, rows[0].t_max[at[0]]
+        spreads = []
+        for place, side in enumerate(rows):
+            shapes = shapes_of(tuple(template for _, template in self._specs[place].templates))
+            number = None if side.template is None else side.template[at[place]]
+            spreads.append(spread_of(side.t_min[at[place]], side.t_max[at[place]], reference, shapes, number))
+        return joint_probabilities(spreads, windows)
+
+    def _load(self, state: SegmentedState, input: int, span: tuple[int, int]) -> list[pa.RecordBatch]:
+        return state.load(input, *span) if span[0] <= span[1] else []
+
+    def _side(self, stored: list[pa.RecordBatch], arrivals: list[Arrival], input: int) -> SideRows:
+        """The rows of an input in one chunk a column: stored ones, then the new ones."""
+        new = [block for place, block in arrivals if place == input]
+        table = table_of([*stored, *new], self._layout.schemas[input])
+        return SideRows(table, *times(table), templates_of(table), sum(batch.num_rows for batch in stored))
+
+    def _reach(self, base: int, other: int, first_us: int, last_us: int) -> tuple[int, int]:
+        """Where rows of `other` can be looked for from base rows with anchors between two instants."""
+        if base == other:
+            return first_us, last_us
+        walk = self._walks[base]
+        lo, hi = walk.bounds[walk.order.index(other)][0]
+        return (
+            -END_OF_TIME if first_us == NO_WATERMARK else first_us + lo,
+            END_OF_TIME if last_us == END_OF_TIME else last_us + hi,
+        )
+
+    def _measured(self, rows: list[SideRows]) -> WindowGraph:
+        """The graph of finite input, with the greatest lengths that there are where none were declared."""
+        if all(spec.max_uncertainty_us is not None for spec in self._specs):
+            return self.query.graph()
+        return self.query.graph([int((side.t_max - side.t_min).max(initial=0)) for side in rows])
+
+    def _keep(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, step: Step) -> None:
+        """Store the new rows, and drop what no future row can match."""
+        for input in range(len(self.readers)):
+            blocks = [block for place, block in fresh if place == input]
+            if blocks:
+                state.append(input, one_batch(table_of(blocks, self._layout.schemas[input])))
+                step.metrics[metrics.STORED] += sum(block.num_rows for block in blocks)
+        if watermark_us == NO_WATERMARK:
+            return
+        graph = self.query.graph()
+        for input in range(len(self.readers)):
+            step.metrics[metrics.EVICTED] += state.evict(input, watermark_us - self._horizon_us(graph, input))
+
+    def _horizon_us(self, graph: WindowGraph, input: int) -> int:
+        """For how long after a row's anchor it is kept; FEW takes in no row before the watermark has passed it."""
+        horizon = graph.horizon_us(input)
+        return max(horizon, 0) if self._choice.strategy == "few" else horizon
+
+    def _slot_us(self, graph: WindowGraph) -> int:
+        """A quarter of the longest time for which rows are kept, for new buckets."""
+        longest = max(graph.horizon_us(input) for input in range(len(self.readers)))
+        return LEAST_SLOT_US if longest >= OPEN_US else max(longest // 4, LEAST_SLOT_US)
+
+    def _next_timer(self, state: SegmentedState, graph: WindowGraph) -> int | None:
+        """The least watermark at which a segment can go, or rows that wait are passed."""
+        due = []
+        for input in range(len(self.readers)):
+            end = state.first_end_us(input)
+            if end is not None:
+                due.append(end + self._horizon_us(graph, input))
+            waiting = state.first_from_us(input, state.progress_us) if self._choice.strategy == "few" else None
+            if waiting is not None:
+                due.append(waiting + 1)
+        return min(due, default=None)
+
+
+def _span(blocks: Sequence[pa.RecordBatch]) -> tuple[int, int]:
+    anchors = [times(block)[1] for block in blocks]
+    return min(int(anchor.min()) for anchor in anchors), max(int(anchor.max()) for anchor in anchors)
+
+
+def _hull(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """From the least start to the greatest end; an empty range of no ranges."""
+    return min((lo for lo, _ in ranges), default=0), max((hi for _, hi in ranges), default=-1)

@@ -1,0 +1,58 @@
+"""Columns of a combination: those of every stream, its first and last instant, and what was asked of its edges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.record_batches import pieces, take_rows
+from whenabouts.core.joins.output_columns import Extra, batch_of, check_names, rows_per_batch
+
+T_FIRST = "t_first"
+T_LAST = "t_last"
+JOINT = "probability"
+
+
+class CombinationColumns:
+    """Every stream's columns in their order, then `t_first`, `t_last` and the `probabilities`.
+
+    The key columns stand once, as the first stream has them; any other name that several streams have gets the stream's
+    name behind it. Raises QueryError WA-2009 where two columns would still have one name.
+
+    >>> schema = pa.schema({"k": pa.int64(), "t": pa.int64()})
+    >>> CombinationColumns({"a": schema, "b": schema}, keys=("k",), probabilities=["probability_a_b"]).schema.names
+    ['k', 't_a', 't_b', 't_first', 't_last', 'probability_a_b']
+    """
+
+    def __init__(self, schemas: Mapping[str, pa.Schema], *, keys: Sequence[str], probabilities: Sequence[str]) -> None:
+        self._columns = [
+            [name for name in schema.names if place == 0 or name not in keys]
+            for place, schema in enumerate(schemas.values())
+        ]
+        owners = Counter(name for names in self._columns for name in names)
+        fields = [
+            schema.field(name).with_name(f"{name}_{stream}" if owners[name] > 1 else name)
+            for (stream, schema), names in zip(schemas.items(), self._columns, strict=True)
+            for name in names
+        ]
+        time = pa.timestamp("us", "UTC")
+        fields += [pa.field(T_FIRST, time), pa.field(T_LAST, time)]
+        self.schema = pa.schema([*fields, *(pa.field(name, pa.float64()) for name in probabilities)])
+        check_names(self.schema.names)
+        self._rows_per_batch = rows_per_batch(self.schema)
+
+    def batches(
+        self, tables: Sequence[pa.Table], at: Sequence[NDArray[np.int32]], extra: Extra
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of combinations, `at[s]` being their positions in the table of stream s. O(rows)."""
+        for piece in pieces(len(at[0]), self._rows_per_batch):
+            columns = [
+                take_rows(table.column(name), places[piece])
+                for table, names, places in zip(tables, self._columns, at, strict=True)
+                for name in names
+            ]
+            yield batch_of(self.schema, columns, extra, piece)

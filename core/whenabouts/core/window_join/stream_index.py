@@ -1,0 +1,140 @@
+"""What a step of the window join sees of its rows: each stream in the order in which it is walked, and rows as
+predicates take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.typing import Positions
+from whenabouts.core.errors import Code
+from whenabouts.core.expressions.row_predicates import answers
+from whenabouts.core.expressions.tree import Expression, check_condition, evaluate
+from whenabouts.core.joins.rows import SideRows
+from whenabouts.core.runtime.keys import Keys
+
+if TYPE_CHECKING:
+    from whenabouts.core.window_join.expansion import PairTest, StreamRows
+
+
+PairFunction: TypeAlias = Callable[[Any, Any], Any]
+"""Takes the rows of two streams, aligned, as mappings of column name to Arrow array; gives a boolean array."""
+
+PairPredicate: TypeAlias = PairFunction | str
+"""A function, or an SQL condition."""
+
+
+class StreamViews:
+    """The rows of every stream by (key, anchor), ordered when first asked for. `nested`: under one key."""
+
+    def __init__(self, rows: Sequence[SideRows], keys: Keys, *, nested: bool) -> None:
+        self._rows = rows
+        codes = keys.codes([side.table for side in rows]) if keys.names else [None] * len(rows)
+        self._codes, self._nested = codes, nested and bool(keys.names)
+        greatest = max((int(code.max(initial=0)) for code in codes if code is not None), default=0)
+        self._keys = 1 if self._nested else greatest + 1
+        self._ordered: dict[int, StreamRows] = {}
+
+    def rates(self) -> list[float]:
+        """Rows per second and key, measured over the time in which there are rows of any stream; each has some."""
+        ends = [(int(side.t_max.min()), int(side.t_max.max())) for side in self._rows]
+        seconds = max((max(last for _, last in ends) - min(first for first, _ in ends)) / 1e6, 1e-6)
+        keys = 1 if self._nested or self._codes[0] is None else len(np.unique(self._codes[0]))
+        return [len(side.t_max) / seconds / keys for side in self._rows]
+
+    def every(self) -> list[StreamRows]:
+        """All rows of all streams."""
+        return [self.all(stream) for stream in range(len(self._rows))]
+
+    def all(self, stream: int) -> StreamRows:
+        """All rows."""
+        if stream not in self._ordered:
+            from whenabouts.core.arrays.key_time_order import Times, order_rows
+            from whenabouts.core.window_join.expansion import stream_rows  # numba: imported when first needed
+
+            side, code = self._rows[stream], self._codes[stream]
+            ordered = order_rows(Times(side.t_min, side.t_max, None if self._nested else code), "t_max", self._keys)
+            self._ordered[stream] = stream_rows(ordered, code if self._nested else None)
+        return self._ordered[stream]
+
+    def stored(self, stream: int) -> StreamRows:
+        """Rows that came in an earlier step."""
+        every, stored = self.all(stream), self._rows[stream].stored
+        return every.only(every.position < stored) if stored else every.none()
+
+    def new(self, stream: int) -> StreamRows:
+        """Rows that came in this step."""
+        every, stored = self.all(stream), self._rows[stream].stored
+        return every.only(every.position >= stored) if stored else every
+
+
+class RowsAt:
+    """Rows of a table, taken column by column when a predicate asks for them: `rows["name"]` is an Arrow array.
+
+    >>> RowsAt(pa.table({"a": [7, 8]}), np.array([1, 1], np.int32))["a"].to_pylist()
+    [8, 8]
+    """
+
+    def __init__(self, table: pa.Table, at: Positions) -> None:
+        self._table, self._at = table, pa.array(at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def __getitem__(self, name: str) -> pa.Array:
+        taken = self._table.column(name).take(self._at)
+        return pa.concat_arrays(taken.chunks) if isinstance(taken, pa.ChunkedArray) else taken
+
+
+@dataclass(frozen=True)
+class SqlPredicate:
+    """A condition in SQL on rows of two streams, columns written `stream.column`; the same on every engine.
+
+    >>> faster = SqlPredicate.of(("a", "b"), "a.speed < b.speed")
+    >>> faster({"speed": pa.array([1, 2])}, {"speed": pa.array([2, None])}).to_pylist()
+    [True, None]
+    """
+
+    pair: tuple[str, str]
+    text: str
+    condition: Expression
+
+    @classmethod
+    def of(cls, pair: tuple[str, str], text: str) -> SqlPredicate:
+        """Raises QueryError WA-2091 for text that is no such condition, WA-2007 without sqlglot."""
+        from whenabouts.core.expressions.sql import parse_expression  # sqlglot: only where there is text
+
+        return cls(pair, text, parse_expression(text))
+
+    def check(self, schemas: Mapping[str, pa.Schema]) -> None:
+        """Refuse columns that the pair does not have (QueryError WA-2092) and types that do not fit (WA-2093)."""
+        check_condition(self.condition, {name: schemas[name] for name in self.pair})
+
+    def __call__(self, one: Any, other: Any) -> Any:
+        """Whether it holds, row by row; null where that is unknown."""
+        rows = dict(zip(self.pair, (one, other), strict=True))
+        found = evaluate(self.condition, lambda column: rows[column.value[0]][column.value[1]])
+        return np.full(len(one), found.as_py() is True) if isinstance(found, pa.Scalar) else found
+
+
+def pair_test(
+    pair: tuple[str, str], predicate: PairFunction, tables: Sequence[pa.Table], levels: Sequence[int]
+) -> PairTest:
+    """A predicate as a test of positions by level. Raises QueryError WA-2065 unless it gives one boolean for each."""
+
+    def test(at: Sequence[Positions]) -> NDArray[np.bool_]:
+        rows = [RowsAt(table, at[level]) for table, level in zip(tables, levels, strict=True)]
+        return answers(
+            predicate(*rows),
+            len(rows[0]),
+            code=Code.BAD_PREDICATE,
+            what=f"the predicate of {', '.join(pair)}",
+            hint="give one boolean for each pair of rows",
+        )
+
+    return test

@@ -1,0 +1,172 @@
+"""At-least-once sources: rows that are delivered again are taken in once.
+
+A source that promises no more than at-least-once repeats rows after a failure. A repeat is the same event: equal in the
+columns that identify it, in its times and in the key. It is found among the rows that the watermark has not passed yet;
+later the same row is late, whether it is a repeat or not. So the state is the identities of rows that are not late.
+
+`Deduplicated` is a query around any other one, and its operator an operator around the other's: engines see no
+difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core import metrics
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.option_checks import columns_of
+from whenabouts.core.runtime.protocol import (
+    NO_WATERMARK,
+    Arrival,
+    Copied,
+    FlushMode,
+    Operator,
+    Query,
+    Reader,
+    SegmentStore,
+    Step,
+)
+from whenabouts.core.state.memory_store import StorePart
+from whenabouts.core.state.segmented_state import SegmentedState
+from whenabouts.core.wrappers.base import WrappedOperator, WrappedQuery
+
+LEAST_SLOT_US = 250_000
+
+Identifying = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+"""Column(s) of every input, or of inputs by name."""
+
+
+def deduplicated(query: Query, by: Identifying | None) -> Query:
+    """The query over rows of which each is taken in once: `by` names the columns that identify a row of an input.
+
+    Repeats are counted as `rows_replayed`: rows in = processed + rejected + replayed. Rows with a null in `by` are
+    never taken for repeats. None: the query itself. Raises QueryError WA-2101 for an input that the query does not
+    have, or for no column at all.
+
+    >>> from whenabouts.core import Point, within
+    >>> from whenabouts.core.local import run
+    >>> from whenabouts.core.timing_join.query import TimingJoin
+    >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1))
+    >>> table = pa.table({"t": [1, 9, 9], "id": ["a", "b", "b"]})
+    >>> run(deduplicated(query, "id"), [table, table]).output.num_rows
+    2
+    """
+    if by is None:
+        return query
+    named = by if isinstance(by, Mapping) else dict.fromkeys(query.inputs, by)
+    columns = {name: columns_of(f"dedupe of {name}", given, Code.BAD_IDENTITY) for name, given in named.items()}
+    for name, given in columns.items():
+        if name not in query.inputs or not given:
+            raise QueryError(
+                Code.BAD_IDENTITY,
+                f"repeats of {name!r} are to be told by the columns {given}",
+                f"name a column or more of {', '.join(query.inputs)}",
+            )
+    return Deduplicated(query, tuple(columns.get(name, ()) for name in query.inputs))
+
+
+@dataclass(frozen=True)
+class Deduplicated(WrappedQuery):
+    """A query whose rows are taken in once; `by`: for each input the columns that identify a row, none for no check."""
+
+    query: Query
+    by: tuple[tuple[str, ...], ...]
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> DeduplicatingOperator:
+        """The query's operator behind the check. Raises InputError WA-1001 and WA-1002 for columns besides its own."""
+        return DeduplicatingOperator(self.query.operator(schemas, streaming=streaming), self)
+
+
+class DeduplicatingOperator(WrappedOperator):
+    """Takes repeats out of what arrives at an operator."""
+
+    def __init__(self, operator: Operator, query: Deduplicated) -> None:
+        super().__init__(operator)
+        self._by = query.by
+        identities = zip(self.readers, query.by, strict=True)
+        self._schemas = [
+            _identity(reader, (*by, *self.keys.of(reader.input)) if by else ()) for reader, by in identities
+        ]
+        self._slot_us = max(max(query.lateness_us) // 4, LEAST_SLOT_US)
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: FlushMode = FlushMode.NOTHING,
+        latest_us: int = NO_WATERMARK,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost besides: the segments of identities that the rows touch."""
+        seen = SegmentedState(StorePart(store, 0, 2), self._schemas, slot_us=self._slot_us)
+        replayed, fresh = 0, []
+        for arrival in arrivals:
+            keep = self._first_seen(seen, arrival, watermark_us)
+            rows = arrival.block.num_rows - int(keep.sum())
+            replayed += 0 if isinstance(arrival, Copied) else rows
+            fresh.append(arrival._replace(block=arrival.block.filter(pa.array(keep))) if rows else arrival)
+        step = self._operator.step(StorePart(store, 1, 2), fresh, watermark_us, demand, latest_us)
+        step.metrics[metrics.REPLAYED] += replayed
+        if demand is not FlushMode.END:
+            for input in range(len(self._schemas)):
+                seen.evict(input, watermark_us)
+            seen.save()
+            ends = [step.timer_us, *map(seen.first_end_us, range(len(self._schemas)))]
+            step.timer_us = min((us for us in ends if us is not None), default=None)
+        return step
+
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows of the operator in a bucket's state (for `wrappers.state_limit`)."""
+        return super().rows_held(StorePart(store, 1, 2))
+
+    def _first_seen(self, seen: SegmentedState, arrival: Arrival, watermark_us: int) -> NDArray[np.bool_]:
+        """Which rows of a block are no repeats; those that are not late are noted as seen."""
+        input, block = arrival.input, arrival.block
+        keep = np.ones(block.num_rows, bool)
+        known = times(block)[1] >= watermark_us
+        for name in self._by[input]:
+            known &= ~np.asarray(block.column(name).is_null())
+        if not self._by[input] or not known.any():
+            return keep
+        schema = self._schemas[input]
+        at = np.flatnonzero(known)
+        columns = [block.column(field.name).take(pa.array(at)).cast(field.type) for field in schema]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        t_max = times(rows)[1]
+        held = seen.load(input, int(t_max.min()), int(t_max.max()))
+        first = _first_of_each(pa.Table.from_batches([*held, rows], schema))[sum(batch.num_rows for batch in held) :]
+        keep[at] = first
+        if first.any():
+            seen.append(input, rows.filter(pa.array(first)))
+        return keep
+
+
+def _first_of_each(table: pa.Table) -> NDArray[np.bool_]:
+    """Which rows are the first of all that equal them; nulls are equal, and so are NaNs. O(rows)."""
+    numbered = table.append_column("_row", pa.array(np.arange(table.num_rows)))
+    first = np.zeros(table.num_rows, bool)
+    first[numbered.group_by(table.schema.names).aggregate([("_row", "min")]).column("_row_min").to_numpy()] = True
+    return first
+
+
+def _identity(reader: Reader, names: Sequence[str]) -> pa.Schema:
+    """What is kept of a row: its times, its template's number, and these columns, dictionaries as their values."""
+    block = reader.block_schema
+    fields = [block.field(place) for place in range(len(block) - len(reader.schema))]
+    for name in dict.fromkeys(names):
+        if name not in reader.schema.names:
+            told = ", ".join(reader.schema.names)
+            raise InputError(Code.MISSING_COLUMN, f"the {reader.name} input has no column {name!r}", f"it has {told}")
+        kind = reader.schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if pa.types.is_nested(kind):
+            problem = f"column {name!r} of the {reader.name} input is {kind}"
+            raise InputError(Code.WRONG_TYPE, problem, "identify rows by plain columns")
+        fields.append(pa.field(name, kind))
+    return pa.schema(fields)

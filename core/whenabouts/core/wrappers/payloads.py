@@ -1,0 +1,298 @@
+"""Payloads: one record per row as bytes, as a message broker hands them out, and the columns that they hold.
+
+What is in a topic was written by somebody else, so every payload is read by itself and strictly: one that is no record
+of the declared columns is refused, and no payload can spoil the one beside it. Reading is a library's business (msgspec
+for JSON, fastavro for Avro: extra `payloads`); `wrappers.payload_decoding` puts it in front of any query.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import cached_property
+from importlib import import_module
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.option_checks import columns_of, refused, shown
+
+UTC_TIME = pa.timestamp("us", "UTC")
+Record = Sequence[Any]
+"""The values of a payload, one per column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload(ABC):
+    """Where an input has its payloads, and what else of its rows counts; `JsonPayload` and `AvroPayload` say the form.
+
+    `column`: that of the payloads, bytes or text. `skip`: bytes in front of each record (5 for those of Confluent's
+    serialisers). `keep`: other columns of the input that are kept beside the decoded ones. `received`: the column that
+    says when the record was taken in, and `max_ahead` how far its `t_max` may be ahead of that; a row further ahead is
+    rejected (WA-1052), for it would make all others late. Raises QueryError WA-2171 for one without the other.
+    """
+
+    column: str = "value"
+    skip: int = 0
+    keep: tuple[str, ...] = ()
+    received: str | None = None
+    max_ahead: Duration | None = None
+
+    def __post_init__(self) -> None:
+        if (self.received is None) != (self.max_ahead is None):
+            raise QueryError(
+                Code.BAD_PAYLOAD,
+                f"received is {self.received!r} and max_ahead {self.max_ahead!r}",
+                'give both, as received="timestamp", max_ahead="1 day", or none',
+            )
+        skip: object = self.skip  # it may have any type
+        if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
+            raise QueryError(Code.BAD_PAYLOAD, f"skip is {shown(skip)}", "give how many bytes are in front of a record")
+        object.__setattr__(self, "keep", columns_of("keep", self.keep, Code.BAD_PAYLOAD))
+        assert self.max_ahead_us is None or self.max_ahead_us >= 0  # refuses what is no duration
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns that the payloads hold."""
+
+    @property
+    def max_ahead_us(self) -> int | None:
+        """`max_ahead` in microseconds."""
+        return None if self.max_ahead is None else parse_non_negative(self.max_ahead, name="max_ahead")
+
+    def decoder(self) -> Decoder:
+        """What reads them; to be made once, where they are read."""
+        return Decoder(self.schema, self.skip, self._reader())
+
+    @abstractmethod
+    def _reader(self) -> Callable[[bytes], Record]:
+        """Reads one payload, and raises for one that is no record."""
+
+
+def _names(columns: Any) -> Any:
+    return columns.names if isinstance(columns, pa.Schema) else columns
+
+
+def a_payload(name: str, value: Any) -> None:
+    """Raise QueryError WA-2171 for an object that is no description of payloads."""
+    if not isinstance(value, Payload):
+        raise refused(name, value, 'give JsonPayload({"t": "int64"}) or AvroPayload(...)', Code.BAD_PAYLOAD)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Payloads to columns."""
+
+    schema: pa.Schema
+    skip: int
+    read: Callable[[bytes], Record]
+
+    def __call__(self, payloads: Sequence[bytes | None]) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
+        """The columns of `schema`, and which payloads could be read; the rows of others are null.
+
+        Cost: some tenths of a microsecond per value.
+        """
+        nothing = (None,) * len(self.schema)
+        records = [None if payload is None else self._record(payload) for payload in payloads]
+        good = np.array([record is not None for record in records], bool)
+        rows = [nothing if record is None else record for record in records]
+        try:
+            batch = _batch(rows, self.schema)
+        except (pa.ArrowException, OverflowError):  # a value is none of its column's type
+            good &= np.array([_fits(row, self.schema) for row in rows], bool)
+            batch = _batch([row if fine else nothing for row, fine in zip(rows, good, strict=True)], self.schema)
+        return batch, good
+
+    def _record(self, payload: bytes) -> Record | None:
+        try:
+            return self.read(payload[self.skip :])
+        except Exception:  # of any kind: what is in a topic may be anything
+            return None
+
+
+@dataclass(frozen=True)
+class JsonPayload(Payload):
+    """Payloads that are JSON objects.
+
+    `columns`: the type of each column, as pyarrow has them or calls them. Numbers must be numbers and text text;
+    `timestamp("us")` is text like `2024-05-01T12:00:00.25`, with an offset where the type has a time zone; bytes are
+    base64. A member that is null or absent is null, others are passed over. Raises QueryError WA-2171 for a type that
+    JSON has no form for, WA-2007 without msgspec.
+
+    >>> payload = JsonPayload({"id": "int64", "t": "int64"})
+    >>> batch, good = payload.decoder()([b'{"id": 1, "t": 9, "more": []}', b'{"id": "1"}', b"", b'{"t": 3}'])
+    >>> batch.to_pylist()[0], good.tolist()
+    ({'id': 1, 't': 9}, [True, False, False, True])
+    """
+
+    columns: Mapping[str, Any] | pa.Schema = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given: Any = self.columns
+        if not isinstance(given, (Mapping, pa.Schema)) or not all(isinstance(name, str) for name in _names(given)):
+            raise refused("columns", given, 'give names with types, as {"t": "int64"}', Code.BAD_PAYLOAD)
+        named = given if isinstance(given, pa.Schema) else pa.schema([(n, _arrow(t)) for n, t in given.items()])
+        object.__setattr__(self, "columns", named)
+        for each in self.schema:
+            _json_type(each)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the payloads hold."""
+        return self.columns
+
+    def _reader(self) -> Callable[[bytes], Record]:
+        msgspec = _library("msgspec")
+        names = self.schema.names
+        members = [(f"c{place}", _json_type(each) | None, None) for place, each in enumerate(self.schema)]
+        renamed = {f"c{place}": name for place, name in enumerate(names)}
+        record = msgspec.defstruct("Record", members, rename=renamed)
+        decode, values = msgspec.json.Decoder(record).decode, msgspec.structs.astuple
+        return lambda payload: values(decode(payload))
+
+
+@dataclass(frozen=True)
+class AvroPayload(Payload):
+    """Payloads that are Avro records without a file around them, all written with one schema.
+
+    `record`: the schema, as JSON text or what that stands for. Columns are those of its fields, which may be numbers,
+    text, bytes, enums, times (`timestamp-micros`, `timestamp-millis`, `local-timestamp-…`), dates, and unions of one
+    of them with null. A payload with bytes behind the record is unreadable. Raises QueryError WA-2171 for another
+    schema, WA-2007 without fastavro.
+
+    >>> record = {"type": "record", "name": "event", "fields": [{"name": "t", "type": "long"}]}
+    >>> batch, good = AvroPayload(record).decoder()([bytes([18]), bytes([18, 18]), b""])
+    >>> batch.to_pylist()[0], good.tolist()
+    ({'t': 9}, [True, False, False])
+    """
+
+    record: str | Mapping[str, Any] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.record, str):
+            object.__setattr__(self, "record", json.dumps(self.record))
+        assert self.schema is not None  # refuses what it does not know
+
+    @cached_property
+    def _described(self) -> dict[str, Any]:
+        try:
+            described = json.loads(str(self.record))
+        except ValueError as error:
+            raise QueryError(Code.BAD_PAYLOAD, f"the Avro schema is no JSON: {error}") from error
+        if not isinstance(described, dict) or described.get("type") != "record":
+            raise QueryError(Code.BAD_PAYLOAD, "the Avro schema is none of a record", 'give {"type": "record", ...}')
+        return described
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the payloads hold."""
+        return pa.schema([(each["name"], _avro_type(each["type"], each["name"])) for each in self._described["fields"]])
+
+    def _reader(self) -> Callable[[bytes], Record]:
+        fastavro = _library("fastavro")
+        parsed, names = fastavro.parse_schema(self._described), self.schema.names
+
+        def read(payload: bytes) -> Record:
+            stream = io.BytesIO(payload)
+            record = fastavro.schemaless_reader(stream, parsed, None)
+            if stream.tell() != len(payload):
+                raise ValueError("bytes are left over")
+            return [record[name] for name in names]
+
+        return read
+
+
+def _batch(rows: Sequence[Record], schema: pa.Schema) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(values, each.type) for values, each in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fits(row: Record, schema: pa.Schema) -> bool:
+    try:
+        _batch([row], schema)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True
+
+
+def _arrow(type_: Any) -> pa.DataType:
+    if isinstance(type_, pa.DataType):
+        return type_
+    try:
+        return pa.type_for_alias(type_)
+    except (ValueError, AttributeError, TypeError) as error:
+        hint = "name one of pyarrow's, as int64, string"
+        raise QueryError(Code.BAD_PAYLOAD, f"{type_!r} is no type", hint) from error
+
+
+def _json_type(column: pa.Field) -> Any:
+    """What msgspec is to find in a member."""
+    kind = column.type
+    if pa.types.is_signed_integer(kind):
+        limit = 1 << (kind.bit_width - 1)
+        return Annotated[int, _library("msgspec").Meta(ge=-limit, le=limit - 1)]
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return Annotated[datetime, _library("msgspec").Meta(tz=kind.tz is not None)]
+    for fits, found in (
+        (pa.types.is_floating, float), (pa.types.is_boolean, bool), (pa.types.is_string, str),
+        (pa.types.is_binary, bytes), (pa.types.is_date32, date),
+    ):  # fmt: skip
+        if fits(kind):
+            return found
+    raise QueryError(
+        Code.BAD_PAYLOAD,
+        f"column {column.name!r} of a JSON payload is {kind}",
+        "take signed integers, floats, bool, string, binary, date32 or timestamp[us]",
+    )
+
+
+_AVRO = {
+    "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(), "boolean": pa.bool_(),
+    "string": pa.string(), "bytes": pa.binary(), "enum": pa.string(),
+}  # fmt: skip
+_AVRO_TIMES = {
+    "timestamp-micros": UTC_TIME, "timestamp-millis": UTC_TIME, "date": pa.date32(),
+    "local-timestamp-micros": pa.timestamp("us"), "local-timestamp-millis": pa.timestamp("us"),
+}  # fmt: skip
+
+
+def _avro_type(given: Any, name: str) -> pa.DataType:
+    """The column of an Avro field."""
+    if isinstance(given, list):
+        others = [each for each in given if each != "null"]
+        if len(others) == 1:
+            return _avro_type(others[0], name)
+    elif isinstance(given, dict):
+        logical = given.get("logicalType")
+        if logical in _AVRO_TIMES:
+            return _AVRO_TIMES[logical]
+        if logical is None:
+            return _avro_type(given.get("type"), name)
+    elif given in _AVRO:
+        return _AVRO[given]
+    raise QueryError(
+        Code.BAD_PAYLOAD,
+        f"field {name!r} of an Avro record is {given}",
+        f"take {', '.join([*_AVRO, *_AVRO_TIMES])}, or a union of one with null",
+    )
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise QueryError(
+            Code.NOT_AVAILABLE, f"such payloads need {name}", "pip install 'whenabouts[payloads]'"
+        ) from error

@@ -1,0 +1,132 @@
+"""A bound on the rows that a bucket may hold, and what happens at it.
+
+State follows the rate of the inputs and the width of the window, so a burst or one hot key can outgrow a worker. A
+bound turns that into something that is planned: the query fails with a code, or it sheds rows, which are rejected and
+counted like every other row that is not processed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.errors import Code, EngineError, QueryError
+from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.option_checks import one_of, shown
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Rejected, SegmentStore, Step
+from whenabouts.core.wrappers.base import WrappedOperator
+
+FAIL, SHED = "fail", "shed"
+
+
+@dataclass(frozen=True, slots=True)
+class StateBound:
+    """At most `rows` rows of all inputs in the state of one bucket; `when_full` is "fail" or "shed".
+
+    "fail" raises EngineError WA-3033 in the step in which the rows would not fit: nothing of it is committed, and the
+    query can be started again with a higher bound. "shed" rejects the rows that do not fit (WA-1042), the last to
+    arrive first. Rows that the watermark makes obsolete leave before either. A row counts once, though `best` holds it
+    a second time while its partner decides; where rows are coalesced, what is kept counts, be it runs or rows. Raises
+    QueryError WA-2006 for what is no bound.
+
+    >>> StateBound(1_000_000).when_full
+    'fail'
+    """
+
+    rows: int
+    when_full: str = FAIL
+
+    def __post_init__(self) -> None:
+        rows: object = self.rows  # it may have any type
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise QueryError(Code.BAD_OPTION, f"the bound of the state is {shown(rows)} rows", "give one row or more")
+        one_of("when_full", self.when_full, (FAIL, SHED))
+
+
+class BoundedOperator(WrappedOperator):
+    """An operator whose state keeps to a bound."""
+
+    def __init__(self, operator: Operator, bound: StateBound) -> None:
+        super().__init__(operator)
+        self._bound = bound
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: FlushMode = FlushMode.NOTHING,
+        latest_us: int = NO_WATERMARK,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost besides: one `get`, and where rows do not fit a step without rows."""
+        if demand is FlushMode.END or not arrivals:  # at the end nothing is kept
+            return self._operator.step(store, arrivals, watermark_us, demand, latest_us)
+        fresh = sum(int((times(arrival.block)[1] >= watermark_us).sum()) for arrival in arrivals)
+        freed = Step()
+        room = self._bound.rows - self._operator.rows_held(store)
+        if fresh > room:
+            freed = self._operator.step(store, [], watermark_us, demand, latest_us)
+            room = self._bound.rows - self._operator.rows_held(store)
+        shed: list[Rejected] = []
+        if fresh > room:
+            arrivals, shed = self._shed(arrivals, watermark_us, max(room, 0), fresh)
+        step = self._operator.step(store, arrivals, watermark_us, demand, latest_us)
+        return _both(freed, step, shed)
+
+    def _shed(
+        self, arrivals: Sequence[Arrival], watermark_us: int, room: int, fresh: int
+    ) -> tuple[list[Arrival], list[Rejected]]:
+        """The arrivals with at most `room` rows that are not late, and the others."""
+        if self._bound.when_full == FAIL:
+            raise EngineError(
+                Code.STATE_FULL,
+                f"{fresh} rows arrive in a bucket that has room for {room} of its {self._bound.rows}",
+                "raise the bound, use more buckets, a narrower window or less lateness, or shed: when_full='shed'",
+            )
+        kept, shed = [], []
+        for input, block in arrivals:
+            late = times(block)[1] < watermark_us
+            fits = late | (np.cumsum(~late) <= room)
+            room -= int((fits & ~late).sum())
+            kept.append(Arrival(input, block.filter(pa.array(fits))))
+            if not fits.all():
+                rows = self._operator.readers[input].raw(block.filter(pa.array(~fits)))
+                shed.append(Rejected(input, Code.SHED, rows))
+        return [arrival for arrival in kept if arrival.block.num_rows], shed
+
+
+def bounded(operator: Operator, bound: StateBound | None) -> Operator:
+    """The operator under a bound, if there is one.
+
+    Raises QueryError WA-2007 for shedding where rows are copied to time slots: a copy that is shed would lose pairs of
+    a row that is not rejected.
+    """
+    if bound is None:
+        return operator
+    if bound.when_full == SHED and operator.keys.slots is not None:
+        raise QueryError(
+            Code.NOT_AVAILABLE,
+            "rows that are spread by time slots cannot be shed",
+            'give time_slots=None, or when_full="fail"',
+        )
+    return BoundedOperator(operator, bound)
+
+
+def _both(first: Step, second: Step, shed: list[Rejected]) -> Step:
+    """Two steps in one, with what was shed between them."""
+    both = replace(
+        second,
+        output=first.output + second.output,
+        rejected=first.rejected + second.rejected + shed,
+        metrics=second.metrics.copy(),
+    )
+    both.metrics.update(first.metrics)
+    if shed:
+        rows = sum(each.rows.num_rows for each in shed)
+        both.metrics[metrics.SHED] += rows
+        both.metrics[metrics.REJECTED] += rows
+    return both

@@ -1,0 +1,116 @@
+"""How large the state of a query will be, before it runs: from the query, the rates and the size of a step.
+
+A row of an input stays while a row to come can need it: until the watermark has passed its `t_max` by what the query
+says (`kept_for_us`). When a step that spans `every` of event time has been taken in, the watermark in force was set by
+the step before it, `lateness` behind its last row: so rows of the last `every + lateness + kept` are held. Segments go
+as a whole, a step's rows being cut into four: on average an eighth of a step's rows stays on. With time slots a row
+counts in each bucket that holds a copy of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.costs.choices import Choice, Choosing, Load, Value, ruled
+from whenabouts.core.durations import Duration, parse_duration
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.state.segment_codec import stored_fields
+from whenabouts.core.state.segmented_state import SEGMENTS_PER_STEP
+
+BYTES_OF_TEXT = 16
+"""Of a column whose width varies, unless the caller knows better; with it four bytes for where it ends."""
+
+BYTES_PER_BUCKET = 64 << 20
+"""State of a bucket should not be more: a step loads the part of it that its rows can reach."""
+
+
+class StateForecast(NamedTuple):
+    """Rows of an input that are held after a step, and their bytes."""
+
+    rows: float
+    bytes: float
+
+
+def forecast_state(
+    query: Query,
+    schemas: Sequence[pa.Schema],
+    rates: Sequence[float],
+    *,
+    every: Duration,
+    text: Mapping[str, float] | None = None,
+) -> dict[str, StateForecast]:
+    """The state of a query on streams by input, at `rates` rows a second taken in `every` so often.
+
+    For timing joins that are plain inner ones (other modes keep marks or notes on top of it), window joins, and lazy
+    coalescing over a window of time. `text`: mean bytes of columns whose width varies (16 otherwise). Raises what
+    `query.operator` raises for a stream.
+
+    >>> from whenabouts.core import Lateness, Point, within
+    >>> from whenabouts.core.timing_join.query import TimingJoin
+    >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("5 s", confidence=1),
+    ...                    lateness=Lateness("2 s", "2 s"))
+    >>> schema = pa.schema({"t": pa.timestamp("us"), "id": pa.int64()})
+    >>> forecast_state(query, [schema, schema], [100, 10], every="8 s")["left"]
+    StateForecast(rows=1600.0, bytes=25600.0)
+    """
+    size = row_bytes(query, schemas, text)
+    return expected_state(query, Load(rates=dict(zip(query.inputs, rates, strict=True)), every=every, row_bytes=size))
+
+
+def row_bytes(query: Query, schemas: Sequence[pa.Schema], text: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Bytes of a row of each input in state. Raises what `query.operator` raises for a stream."""
+    operator = query.operator(schemas, streaming=True)
+    if isinstance(query, Coalesce):  # both ends of a time, and what makes runs: see `coalescing.tuple_codec`
+        names = (*query.coalescing.group, *query.coalescing.values)
+        size = [16.0 + sum(_bytes(schema.field(name), text or {}) for name in names) for schema in schemas]
+        return dict(zip(query.inputs, size, strict=True))
+    fields = [stored_fields(reader.block_schema) for reader in operator.readers]
+    return {
+        name: sum(_bytes(field, text or {}) for field in mine) for name, mine in zip(query.inputs, fields, strict=True)
+    }
+
+
+def expected_state(query: Query, load: Load) -> dict[str, StateForecast]:
+    """`forecast_state` by what is known; a rate that is not known is one row a second."""
+    assert isinstance(query, Choosing)
+    step_us = parse_duration(load.every)
+    found = {}
+    for input, name in enumerate(query.inputs):
+        held_us = step_us + max(query.lateness_us) + query.kept_for_us(input) + step_us / (2 * SEGMENTS_PER_STEP)
+        rows = (load.rate(name) or 1.0) * max(held_us, 0) / 1_000_000 * query.copies(input)
+        found[name] = StateForecast(rows, rows * load.bytes_of(name))
+    return found
+
+
+def buckets(size: float, load: Load, *, spread: bool, pins: Mapping[str, Value] | None = None) -> Choice:
+    """Into how many buckets the keys go, for so many bytes of state: a multiple of the tasks that run at once.
+
+    `spread`: whether rows can be told apart, by a key or by time slots.
+
+    >>> [buckets(size, Load(parallelism=8), spread=True).value for size in (1e6, 1e9)]
+    [8, 16]
+    """
+    if pins is not None and "buckets" in pins:
+        number = pins["buckets"]
+        if not isinstance(number, int) or number < 1:
+            raise QueryError(Code.BAD_OPTION, f"buckets is {number!r}", "give one or more")
+        return ruled("buckets", number, "", pinned=True)
+    if not spread:
+        return ruled("buckets", 1, "there is neither a key nor a time slot by which rows could be told apart")
+    rounds = max(math.ceil(size / (load.parallelism * BYTES_PER_BUCKET)), 1)
+    told = "one for each task" if rounds == 1 else f"{rounds} for each task, so that none holds more than 64 MiB"
+    return ruled("buckets", load.parallelism * rounds, told)
+
+
+def _bytes(field: pa.Field, text: Mapping[str, float]) -> float:
+    if pa.types.is_boolean(field.type):
+        return 1 / 8
+    if pa.types.is_fixed_size_binary(field.type) or pa.types.is_primitive(field.type):
+        return float(field.type.bit_width) / 8
+    return text.get(field.name, BYTES_OF_TEXT) + 4

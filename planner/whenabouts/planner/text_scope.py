@@ -1,0 +1,145 @@
+"""A query as text, taken apart: its streams under their aliases, and the columns that its conditions name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from whenabouts.core.durations import Duration
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.expressions.sql import from_sqlglot
+from whenabouts.core.expressions.tree import Expression, rewritten
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.planner.query_text import Clauses, Place, WindowClause, conjuncts, place_of
+
+Form = Literal["join", "coalesce", "temporal join"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream of the FROM clause under its alias."""
+
+    alias: str
+    stream: str
+    window: WindowClause | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """A query that was read from text: its form and streams are known, its columns are not checked yet."""
+
+    text: str
+    clauses: Clauses
+    sources: tuple[Source, ...]
+    form: Form
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that it reads, each once."""
+        return tuple(dict.fromkeys(source.stream for source in self.sources))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStream:
+    """A stream with its columns, its times and its lateness."""
+
+    source: Source
+    schema: pa.Schema
+    time: TimeSpec
+    lateness: Duration | None
+    known: tuple[dict[str, str], dict[str, list[str]]] = field(init=False, repr=False, compare=False)
+    """Columns by their names, and by their names in lower case: looked up for each column of a text."""
+
+    def __post_init__(self) -> None:
+        alike: dict[str, list[str]] = {}
+        for name in self.schema.names:
+            alike.setdefault(name.lower(), []).append(name)
+        object.__setattr__(self, "known", ({name: name for name in self.schema.names}, alike))
+
+    def column(self, name: str) -> str | None:
+        """The column as it is called: exactly, or but for upper and lower case where that is clear."""
+        exact, alike = self.known
+        found = alike.get(name.lower(), ())
+        return exact.get(name) or (found[0] if len(found) == 1 else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names in a query's text mean."""
+
+    query: ParsedQuery
+    streams: Mapping[str, BoundStream]
+
+    def place(self, node: Any) -> Place:
+        """Where a part of the syntax tree stands."""
+        return place_of(self.query.text, node)
+
+    def alias(self, node: Any) -> str:
+        """The alias that stands alone, as in ``WINDOW(A, B)``. Raises: QueryError WA-2111."""
+        found = _match(node.name, self.streams) if type(node).__name__ == "Column" and not node.table else None
+        if found is None:
+            place = self.place(node)
+            raise place.wrong(f"found {place.words!r}", f"one of the streams {', '.join(self.streams)}")
+        return found
+
+    def expression(self, node: Any) -> Expression:
+        """An expression with its columns resolved to (alias, name). Raises: QueryError WA-2091, WA-2092."""
+        return rewritten(from_sqlglot(node, self.query.text), lambda each: self.resolved(each))
+
+    def resolved(self, node: Expression) -> Expression:
+        """A column node as (alias, name). Raises: QueryError WA-2092 for none, or one that several streams have."""
+        table, name = node.value
+        aliases = list(self.streams) if table is None else [_match(table, self.streams)]
+        if None in aliases:
+            raise node.error(
+                Code.SQL_COLUMN, f"there is no stream {table!r}", f"the streams are {', '.join(self.streams)}"
+            )
+        found = [
+            (alias, own) for alias in aliases
+            if alias is not None and (own := self.streams[alias].column(name)) is not None
+        ]  # fmt: skip
+        if len(found) == 1:
+            return replace(node, value=found[0])
+        if found:
+            told = " or ".join(f"{alias}.{own}" for alias, own in found)
+            raise node.error(Code.SQL_COLUMN, f"{name!r} does not say of which stream", f"expected {told}")
+        known = [own for alias in aliases if alias is not None for own in self.streams[alias].schema.names]
+        raise no_column(node, name, known, "" if table is None else f" in {table}")
+
+
+def no_column(node: Expression, name: str, known: Sequence[str], where: str = "") -> QueryError:
+    """There is no such column; what it may have been."""
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    told = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(dict.fromkeys(known))}"
+    return node.error(Code.SQL_COLUMN, f"there is no column {name!r}{where}", told)
+
+
+def conditions_of(clauses: Clauses) -> list[Any]:
+    """All that must hold: the parts of WHERE and of ON, joined by AND."""
+    select = clauses.select
+    of_joins = [join.args.get("on") for join in select.args.get("joins") or ()]
+    where = select.args.get("where")
+    return [part for each in (*of_joins, where.this if where else None) for part in conjuncts(each)]
+
+
+def is_call(node: Any, name: str) -> bool:
+    """Whether a node is a call of one of our own functions."""
+    return type(node).__name__ == "Anonymous" and str(node.this).upper() == name
+
+
+def is_window(node: Any) -> bool:
+    """Whether a condition speaks of a ``WINDOW(A, B)``."""
+    return any(is_call(part, "WINDOW") for part in node.walk())
+
+
+def _match(name: str, known: Any) -> str | None:
+    """The name as it is known: exactly, or but for upper and lower case where that is clear."""
+    if name in known:
+        return name
+    alike = [each for each in known if each.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None

@@ -1,0 +1,98 @@
+"""A query's tagged rows and what is read of them, and how they are found again in the plan of any DataFrame."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col, explode, from_json
+
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.hosting.column_case import told_apart
+from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting
+from whenabouts.spark_plugin.plans import aliased
+from whenabouts.spark_plugin.sessions import ignores_case
+from whenabouts.spark_plugin.streaming_host import delay_ms
+from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, Unpacker
+from whenabouts.spark_plugin.workers import Stage
+
+WATERMARK_KEY = "spark.watermarkDelayMs"
+"""How Spark marks an event time column in a plan. The clock itself runs in the plan's nodes, so that a column that went
+through Python needs only its mark back. (`eventTimeColumnName` would do it for a stateful operator's own rows, but
+refuses times before 1970.)"""
+
+_MARK = "whenabouts_"
+_hostings: dict[str, Hosting] = {}
+"""By the alias of their tagged rows in plans. Equal queries have one alias, so that a program that makes the same query
+again and again (in `foreachBatch`) does not grow."""
+
+
+class Result(NamedTuple):
+    """A query's tagged rows, and how to read them."""
+
+    tagged: DataFrame
+    hosting: Hosting
+
+    @property
+    def output(self) -> DataFrame:
+        """The output rows; an event time column carries the watermark on."""
+        operator = self.hosting.operator()
+        rows = self._rows(OUTPUT, "rows", operator.output_schema)
+        if operator.event_time is None:
+            return rows
+        delay = max(map(delay_ms, self.hosting.query.lateness_us))
+        return rows.withMetadata(operator.event_time, {WATERMARK_KEY: delay})
+
+    @property
+    def rejects(self) -> DataFrame:
+        """The rejected rows."""
+        schema = self.hosting.rejects_schema
+        rows = self._rows(REJECTED, "rejects", schema)
+        return rows.toDF(*told_apart(schema.names)) if ignores_case(self.tagged.sparkSession) else rows
+
+    def _rows(self, tag: int, what: str, schema: pa.Schema) -> DataFrame:
+        unpacker = Unpacker(schema)
+        stage = Stage(f"{what} of {self.hosting.query.described}", unpacker.unpack)
+        return self.tagged.where(col(TAG) == tag).select(BLOB).mapInArrow(stage, unpacker.spark_schema)
+
+    @property
+    def counts(self) -> DataFrame:
+        """The counts of `whenabouts.core.metrics`: `name`, `value`, one row per step and name, to be summed."""
+        parsed = from_json(col(BLOB).cast("string"), "map<string, bigint>")
+        return self.tagged.where(col(TAG) == COUNTS).select(explode(parsed).alias("name", "value"))
+
+
+def marked(tagged: DataFrame, hosting: Hosting) -> Result:
+    """A result that `results_in` finds in plans."""
+    mark = _MARK + sha256(cloudpickle.dumps(hosting)).hexdigest()[:16]  # type: ignore[no-untyped-call]
+    _hostings[mark] = hosting
+    return Result(tagged.alias(mark), hosting)
+
+
+def results_in(df: DataFrame) -> list[Result]:
+    """The queries of this process that a DataFrame is derived from, without those that these are derived from."""
+    found = [(_hostings.get(mark), tagged) for mark, tagged in aliased(df, _MARK)]
+    return [Result(tagged, hosting) for hosting, tagged in found if hosting is not None]
+
+
+def result_of(df: DataFrame) -> Result:
+    """The one query that a DataFrame comes from. Raises QueryError WA-2006 where there is none, or more than one."""
+    results = results_in(df)
+    if len(results) == 1:
+        return results[0]
+    if results:
+        queries = "; ".join(result.hosting.query.described for result in results)
+        raise QueryError(
+            Code.BAD_OPTION,
+            f"this DataFrame comes from {len(results)} queries: {queries}",
+            "give what a function of the package returned",
+        )
+    raise QueryError(
+        Code.BAD_OPTION,
+        "this DataFrame did not come from whenabouts, or its plan does not show it",
+        "give what a function of the package returned, to write_stream as of=; a plan is cut by checkpoint(), and over "
+        "Spark Connect hidden by a view",
+    )

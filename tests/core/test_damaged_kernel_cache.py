@@ -1,0 +1,60 @@
+"""What is left of a kernel's cache after a full disk or a power cut is compiled again, without a crash."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+MODULE = """
+from whenabouts.core.arrays.jit import INT64, READ_INT64, compiled
+
+@compiled(INT64(READ_INT64))
+def squares(values):
+    total = 0
+    for value in values:
+        total += value * value
+    return total
+"""
+
+LIVES = """
+import importlib, random, sys
+from pathlib import Path
+import numpy
+
+folder = Path(sys.argv[1])
+sys.path.insert(0, str(folder))
+
+def life():
+    sys.modules.pop("kernels_of_a_test", None)
+    kernel = importlib.import_module("kernels_of_a_test").squares
+    assert kernel(numpy.arange(10)) == 285
+    return sum(kernel.stats.cache_hits.values())
+
+assert life() == 0
+files = sorted(path for path in folder.rglob("*.nb[ic]"))
+whole = {path: path.read_bytes() for path in files}
+assert [path.suffix for path in files] == [".nbc", ".nbi"] or [path.suffix for path in files] == [".nbi", ".nbc"]
+random.seed(7)
+for path, content in whole.items():
+    size = len(content)
+    damaged = [b"", content[:1], content[: size // 2], content[:-1], bytes(size), content + b"more", b"no pickle"]
+    for start in range(0, size, size // 9):  # blocks of zeros, as a power cut leaves them
+        damaged.append(content[:start] + bytes(min(512, size - start)) + content[start + 512 :])
+    for change in damaged:
+        for other, was in whole.items():
+            other.write_bytes(was)
+        assert life() == 1, "what is whole is not compiled again"
+        path.write_bytes(change)
+        assert life() == (change == content), (path.suffix, len(change))
+        assert life() == 1, "what was compiled again is stored"
+print("done")
+"""
+
+
+def test_a_damaged_file_is_compiled_again(tmp_path: Path) -> None:
+    (tmp_path / "kernels_of_a_test.py").write_text(MODULE)
+    done = subprocess.run(
+        [sys.executable, "-c", LIVES, str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-2000:]

@@ -1,0 +1,185 @@
+"""An object of the wrong kind is refused with a code before anything runs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from whenabouts.core import (
+    Histogram,
+    Interval,
+    JsonPayload,
+    Lateness,
+    Point,
+    WhenaboutsError,
+    chance_matches,
+    from_granularity,
+    local,
+    why_not,
+    within,
+)
+from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
+from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.wrappers.payload_decoding import decoded
+from whenabouts.core.wrappers.state_limit import StateBound
+
+T = pa.table({"t": [1, 2], "k": [1, 2], "v": [1, 2]})
+WRONG: dict[str, Any] = {
+    "None": None, "text": "x", "no text": "", "bytes": b"x", "a number": 4, "a negative number": -4, "a float": 4.5,
+    "nan": float("nan"), "an object": object(), "a list": [], "a mapping": {}, "a list of numbers": [4],
+    "a mapping of numbers": {"a": 4}, "a mapping by number": {4: "a"}, "a path": Path("/x"), "a table": T,
+    "a frame": pd.DataFrame({"t": [1]}), "a function": lambda *_: 1, "a flag": True, "a type": int,
+    "a time": Point("t"), "a condition": within(1, confidence=1), "a lateness": Lateness(),
+}  # fmt: skip
+COALESCE: dict[str, Any] = {"time": "t", "group": "k", "values": "v", "window": 5, "slide": 1}
+JOIN: dict[str, Any] = {
+    "left_time": Point("t"),
+    "right_time": Point("t"),
+    "condition": within(1, confidence=1),
+    "on": "k",
+}
+QUERY = TimingJoin(**JOIN)
+CALLS: dict[str, tuple[Callable[..., Any], type, dict[str, Any]]] = {
+    "timing_join": (lambda **o: local.timing_join(T, T, **o), TimingJoin, JOIN | {"dedupe": "v"}),
+    "window_join": (
+        lambda **o: local.window_join({"a": T, "b": T}, **o), WindowJoin,
+        {"time": Point("t"), "windows": {("a", "b"): 1}},
+    ),
+    "coalesce": (lambda **o: local.coalesce(T, **o), Coalesce, COALESCE),
+    "temporal_aggregate": (
+        lambda **o: local.temporal_aggregate(T, **o), TemporalAggregate, COALESCE | {"aggregates": {"m": "max"}}
+    ),
+    "temporal_join": (lambda **o: local.temporal_join(T, T, **o), TemporalJoin, COALESCE),
+}  # fmt: skip
+OPTIONS = [
+    (name, option)
+    for name, (_, query, base) in CALLS.items()
+    for option in {**inspect.signature(query).parameters, **base}
+    if option != "times"
+]
+
+
+def told(call: Callable[[], Any]) -> str | None:
+    """The code with which a call is refused; None where it is not."""
+    try:
+        call()
+        return None
+    except WhenaboutsError as found:
+        error = found
+    assert error.hint, f"{error} has no hint"
+    assert len(str(error)) < 400, "an error shows a large object in part"
+    return str(error.code)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "option"), OPTIONS)
+def test_an_option_takes_what_belongs_there_or_tells_a_code(name: str, option: str) -> None:
+    call, _, base = CALLS[name]
+    assert told(lambda: call(**base)) is None
+    found = {what: told(lambda wrong=wrong: call(**(base | {option: wrong}))) for what, wrong in WRONG.items()}
+    assert found["an object"], "an object of no kind belongs nowhere"
+    assert found["a frame"]
+    assert found["a type"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"condition": "2 s"}, r"WA-2006: condition is '2 s' \(hint: give within"),
+        ({"left_time": "t"}, r"WA-2006: left_time is 't' \(hint: give Point\('t'\)"),
+        ({"right_time": Point}, "WA-2006: right_time is <class"),
+        ({"block_size": "4"}, "WA-2006: block_size is '4'"),
+        ({"probability": "no"}, "WA-2006: probability is 'no'"),
+        ({"suffixes": "_l"}, "WA-2006: suffixes is '_l'"),
+        ({"rates": {"left": 1, "right": "x"}}, "WA-2006: rates is"),
+    ],
+)
+def test_the_message_says_what_belongs_there(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(WhenaboutsError, match=message):
+        TimingJoin(**(JOIN | options))
+
+
+NOT_TABLES = [what for what in WRONG if what != "a table"]
+
+
+@pytest.mark.parametrize("what", NOT_TABLES)
+def test_a_function_takes_tables_only(what: str) -> None:
+    wrong = WRONG[what]
+    for call in (
+        lambda: local.timing_join(wrong, T, **JOIN),
+        lambda: local.timing_join(T, wrong, **JOIN),
+        lambda: local.coalesce(wrong, **COALESCE),
+        lambda: local.temporal_aggregate(wrong, **COALESCE, aggregates={"m": "max"}),
+        lambda: local.temporal_join(T, wrong, **COALESCE),
+        lambda: local.window_join({"a": T, "b": wrong}, time=Point("t"), windows={("a", "b"): 1}),
+        lambda: local.run(QUERY, [T, wrong]),
+        lambda: local.run_stream(QUERY, [[T], [wrong]]),
+    ):
+        assert told(call) == "WA-1062"
+    assert told(lambda: local.run_stream(QUERY, [[T], wrong])) in ("WA-1062", "WA-2006")
+    assert told(lambda: local.watermarks(QUERY, [[T], wrong])) in ("WA-1062", "WA-2006")
+    assert told(lambda: local.run(wrong, [T, T])) == "WA-2006"
+    assert told(lambda: local.rejects(wrong)) == "WA-2006"
+    if what not in ("None", "a number"):
+        assert told(lambda: local.run(QUERY, [T, T], buckets=wrong)) == "WA-2006"
+    if wrong is not None:
+        assert told(lambda: decoded(QUERY, wrong)) == (None if what == "a mapping" else "WA-2171")
+
+
+@pytest.mark.parametrize("files", [[[], []], [[T], []], [], [[T]], [[T], [T], [T]], "xy", None, [T, T], {}])
+def test_a_stream_of_no_table_is_refused(files: Any) -> None:
+    assert told(lambda: local.run_stream(QUERY, files)) in ("WA-1062", "WA-2006")
+    assert told(lambda: local.watermarks(QUERY, files)) in ("WA-1062", "WA-2006")
+
+
+def test_what_belongs_there_is_taken() -> None:
+    assert local.run_stream(QUERY, [[T.slice(0, 0)], (T,)]).output.num_rows == 0
+    assert decoded(QUERY, JsonPayload({"t": "int64", "k": "int64"})).inputs == ("left", "right")
+
+
+@pytest.mark.parametrize("package", ["core", "spark_plugin", "flink_plugin", "planner"])
+def test_dir_lists_the_public_names(package: str) -> None:
+    """Those too that are imported when they are first used."""
+    if package == "flink_plugin":
+        pytest.importorskip("pyflink")
+    module = importlib.import_module(f"whenabouts.{package}")
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+
+
+MADE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "Interval": (Interval, {"max_uncertainty": 5, "min_uncertainty": 1}),
+    "Histogram": (Histogram, {"templates": {"a": [(0, 10, 1.0)]}}),
+    "Lateness": (Lateness, {"left": 1, "idle_after": 5}),
+    "StateBound": (StateBound, {"rows": 5, "when_full": "fail"}),
+    "within": (within, {"d": 5, "confidence": 0.5}),
+    "JsonPayload": (JsonPayload, {"columns": {"t": "int64"}, "skip": 0, "keep": ()}),
+    "from_granularity": (from_granularity, {"granularity": 5}),
+    "chance_matches": (lambda **o: chance_matches(**o), {"left": T, "right": T, "query": QUERY, "slides": 1}),
+    "why_not": (why_not, {"left_row": {"t": 1, "k": 1}, "right_row": {"t": 1, "k": 1}, "query": QUERY}),
+}
+NAMES = {
+    "Interval": {"t_min": "a", "t_max": "b"}, "Histogram": {"t_max": "t", "template": "k"},
+    "from_granularity": {"t": "t"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "option"), [(name, option) for name, (_, base) in MADE.items() for option in base])
+def test_what_options_are_made_of_is_checked_too(name: str, option: str) -> None:
+    call, base = MADE[name]
+    base = base | NAMES.get(name, {})
+    assert told(lambda: call(**base)) is None
+    found = {what: told(lambda wrong=wrong: call(**(base | {option: wrong}))) for what, wrong in WRONG.items()}
+    assert found["an object"]
+    assert found["a type"]

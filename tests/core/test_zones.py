@@ -1,0 +1,46 @@
+"""Instants against times without a zone: refused where the `=` of an engine would not read them as UTC, as we do."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from whenabouts.core import Interval, Point, QueryError, within
+from whenabouts.core.hosting.host import require_one_zone
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.wrappers.payload_decoding import decoded
+from whenabouts.core.wrappers.payloads import JsonPayload
+
+QUERY = TimingJoin(left_time=Interval("a", "b"), right_time=Point("t"), condition=within("1 s", confidence=1))
+INSTANT, WALL, COUNT = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.int64()
+
+
+def _check(query: Query, schemas: list[pa.Schema], zone: str | None) -> None:
+    require_one_zone(query, query.operator(schemas, streaming=False), schemas, zone)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "t", "refused"),
+    [
+        (INSTANT, INSTANT, INSTANT, False), (WALL, WALL, WALL, False), (INSTANT, INSTANT, WALL, True),
+        (WALL, WALL, INSTANT, True), (INSTANT, WALL, COUNT, True), (COUNT, COUNT, WALL, False),
+        (INSTANT, COUNT, INSTANT, False),
+    ],
+)  # fmt: skip
+def test_times_of_both_kinds_are_refused_outside_of_utc(
+    a: pa.DataType, b: pa.DataType, t: pa.DataType, refused: bool
+) -> None:
+    schemas = [pa.schema({"a": a, "b": b}), pa.schema({"t": t})]
+    _check(QUERY, schemas, None)
+    if not refused:
+        _check(QUERY, schemas, "Europe/Berlin")
+        return
+    with pytest.raises(QueryError, match=r"WA-2192: time column '.' of the .* and the session's zone is Europe/Berlin"):
+        _check(QUERY, schemas, "Europe/Berlin")
+
+
+def test_times_in_payloads_are_ours_to_read() -> None:
+    payload = JsonPayload({"a": "timestamp[us]", "b": "timestamp[us]"})
+    schemas = [pa.schema({"value": pa.binary()}), pa.schema({"t": INSTANT})]
+    _check(decoded(QUERY, {"left": payload}), schemas, "Europe/Berlin")

@@ -1,0 +1,47 @@
+"""Objects that Spark's functions cannot take: a code, before any session is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import whenabouts.spark_plugin as on_spark
+from whenabouts.core import Point, WhenaboutsError, within
+from whenabouts.core.timing_join.query import TimingJoin
+
+TABLE = pa.table({"t": [1]})
+JOIN: dict[str, Any] = {"left_time": Point("t"), "right_time": Point("t"), "condition": within(1, confidence=1)}
+RUNS: dict[str, Any] = {"time": "t", "values": "v", "window": 5, "slide": 1}
+WRONG = (None, "table", b"x", 4, Path("/data"), TABLE, TABLE.to_pandas(), pd.Series([1]), [], {}, object(), int)
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "timing_join": lambda wrong: on_spark.timing_join(wrong, wrong, **JOIN),
+    "window_join": lambda wrong: on_spark.window_join({"a": wrong}, time=Point("t"), windows={("a", "b"): 1}),
+    "window_join of a list": lambda wrong: on_spark.window_join(wrong, time=Point("t"), windows={("a", "b"): 1}),
+    "coalesce": lambda wrong: on_spark.coalesce(wrong, **RUNS),
+    "temporal_aggregate": lambda wrong: on_spark.temporal_aggregate(wrong, **RUNS, aggregates={"m": "max"}),
+    "temporal_join": lambda wrong: on_spark.temporal_join(wrong, wrong, **RUNS),
+    "run": lambda wrong: on_spark.run(TimingJoin(**JOIN), [wrong, wrong]),
+    "run of a list": lambda wrong: on_spark.run(TimingJoin(**JOIN), wrong),
+    "run of a query": lambda wrong: on_spark.run(wrong, []),
+    "rejects": lambda wrong: on_spark.rejects(wrong),
+    "counts": lambda wrong: on_spark.counts(wrong),
+    "write_stream": lambda wrong: on_spark.write_stream(wrong, "/checkpoint"),
+    "write_with_rejects": lambda wrong: on_spark.write_with_rejects(wrong, print, print),
+    "register": lambda wrong: on_spark.register(wrong),
+    "observed": lambda wrong: on_spark.observed(wrong),
+    "local_session": lambda wrong: on_spark.local_session(cores=wrong if wrong != 4 else "4"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_another_object_is_refused_with_a_code(name: str) -> None:
+    for wrong in WRONG:
+        if name == "local_session" and isinstance(wrong, (pd.DataFrame, pd.Series)):
+            continue  # the test's own comparison
+        with pytest.raises(WhenaboutsError, match=r"^WA-(1062|2006): "):
+            CALLS[name](wrong)
