@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from whenabouts.conformance import multiset
-from whenabouts.conformance.answers_coalescing import answer
+from whenabouts.conformance.coalescing_answers import answer
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.costs.operation_costs import AtomicCosts
 from whenabouts.core.costs.prices import Sizes, TimingJoinPrices

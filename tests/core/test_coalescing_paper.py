@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from whenabouts.conformance.oracle_coalescing import (
+from whenabouts.conformance.coalescing_oracle import (
     Predicate,
     Reading,
     Run,

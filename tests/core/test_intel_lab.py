@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from whenabouts.conformance import oracle_coalescing as scratch
+from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.core.local import coalesce, temporal_join
 
 FILE = Path(os.environ.get("WHENABOUTS_DATA", "")) / "intel_lab_20040304_20040308.parquet"

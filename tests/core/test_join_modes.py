@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from whenabouts.conformance import expectations, generators, multiset, oracle_modes, sheets
+from whenabouts.conformance import case_tables, expectations, generators, join_modes_oracle, multiset
 from whenabouts.conformance.generators import Example
 from whenabouts.conformance.oracle import AmbiguousPairError
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, between, deadline, local, within
@@ -299,7 +299,7 @@ def test_histograms_settle_as_in_batch(how: str, best: str | None) -> None:
         "t", template="kind",
         templates={"quick": [(0, SECOND, 1.0)], "slow": [(0, 2 * SECOND, 0.25), (2 * SECOND, 5 * SECOND, 0.75)]},
     )  # fmt: skip
-    random = sheets.rng("histograms", how, best)
+    random = case_tables.rng("histograms", how, best)
 
     def rows() -> pa.Table:
         t = sorted((SECOND * random.integers(0, 60, 80)).tolist())
@@ -355,7 +355,7 @@ def _driven(draw: st.DrawFn) -> tuple[Example, dict[str, list[int]], list[int]]:
     watermarks: list[int] = []
     for step in range(steps):
         future = [e.t_max for side in arrival for e, s in zip(events[side], arrival[side], strict=True) if s >= step]
-        reached = min(future, default=sheets.YEAR_2024) - draw(st.integers(0, 3 * SECOND))
+        reached = min(future, default=case_tables.YEAR_2024) - draw(st.integers(0, 3 * SECOND))
         watermarks.append(max([reached, *watermarks[-1:]]))
     return example, arrival, watermarks
 
@@ -364,9 +364,9 @@ def _expected_steps(example: Example, arrival: Mapping[str, list[int]], watermar
     """What must come out in each step, and last at the end."""
     events = expectations.read(example.query, example.tables).events
     schemas = {side: table.schema for side, table in example.tables.items()}
-    matches = oracle_modes.Matches(example.query, events)
+    matches = join_modes_oracle.Matches(example.query, events)
     expected: list[Counter[Any]] = [Counter() for _ in range(len(watermarks) + 1)]
-    for result in oracle_modes.results(example.query, schemas, events):
+    for result in join_modes_oracle.results(example.query, schemas, events):
         rows = [(side, n) for side, n in (("left", result.left), ("right", result.right)) if n is not None]
         step = max(arrival[side][n] for side, n in rows)
         side, number = rows[0]
@@ -395,7 +395,7 @@ def test_nothing_comes_out_early_nothing_late_and_nothing_twice(
     schemas = {side: table.schema for side, table in example.tables.items()}
     events = expectations.read(example.query, example.tables).events
     try:
-        instants = {result.at_us for result in oracle_modes.results(example.query, schemas, events)}
+        instants = {result.at_us for result in join_modes_oracle.results(example.query, schemas, events)}
     except AmbiguousPairError:
         reject()  # the kernel's rounding picks the best partner
     late = {us for at_us in instants for us in (at_us - 1, at_us) if us > watermarks[-1]}

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from whenabouts.conformance.combination_oracle import joint_probability
 from whenabouts.conformance.oracle import Event
+from whenabouts.conformance.window_join_oracle import joint_probability
 from whenabouts.core import QueryError
 from whenabouts.core.probability.joint_probability import Spread, both_directions, check_joint, joint_probabilities
 from whenabouts.core.probability.satisfaction_probability import pair_probability

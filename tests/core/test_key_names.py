@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from whenabouts.cli.app import main
-from whenabouts.conformance import multiset, sheets
+from whenabouts.conformance import case_tables, multiset
 from whenabouts.core import Lateness, Point, QueryError, chance_matches, local, why_not, within
 from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.timing_join.modes import BESTS, HOWS
@@ -45,8 +45,8 @@ def _both(tables: Sequence[pa.Table]) -> list[pa.Table]:
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize(("how", "best"), MODES)
 def test_every_mode_gives_the_rows_that_it_gives_under_one_name(how: str, best: str | None, streaming: bool) -> None:
-    query = replace(sheets.sheet("ties").query, how=how, best=best)
-    files = sheets.stream("ties") if streaming else sheets.finite("ties")
+    query = replace(case_tables.dataset("ties").query, how=how, best=best)
+    files = case_tables.stream("ties") if streaming else case_tables.finite("ties")
     left, right = files["left"], files["right"]
 
     def ran(query: TimingJoin, right: Sequence[pa.Table]) -> pa.Table:

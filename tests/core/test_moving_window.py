@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from whenabouts.conformance import multiset
-from whenabouts.conformance.generators_coalescing import coalescings
+from whenabouts.conformance.coalescing_generators import coalescings
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.coalescing.sliding_window import MovingWindow
 from whenabouts.core.errors import EngineError

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whenabouts.conformance.fickle import Fickle
+from whenabouts.conformance.random_policy import RandomPolicy
 from whenabouts.core import InputError, QueryError
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
@@ -96,13 +96,13 @@ def test_schemes_decided_in_the_buckets_lose_and_repeat_nothing(
     data: int, seed: int, every_us: int, buckets: int, restart_after: int | None
 ) -> None:
     files = _files(data)
-    fickle = SharedCoalescing(queries=QUERIES, adapting=Fickle(seed, every_us))
-    _assert_alone(run_stream(fickle, [files], buckets=buckets, restart_after=restart_after), files)
+    changing = SharedCoalescing(queries=QUERIES, adapting=RandomPolicy(seed, every_us))
+    _assert_alone(run_stream(changing, [files], buckets=buckets, restart_after=restart_after), files)
 
 
 @pytest.mark.parametrize(("every_us", "switches"), [(1, 20), (20 * SECOND, 8), (1000 * SECOND, 0)])
 def test_how_often_schemes_are_switched(every_us: int, switches: int) -> None:
-    outcome = run_stream(SharedCoalescing(queries=QUERIES, adapting=Fickle(5, every_us)), [_files(5)])
+    outcome = run_stream(SharedCoalescing(queries=QUERIES, adapting=RandomPolicy(5, every_us)), [_files(5)])
     assert outcome.metrics["schemes_switched"] >= switches
     assert switches or not outcome.metrics["schemes_switched"]
 

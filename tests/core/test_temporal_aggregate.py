@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset, oracle
-from whenabouts.conformance import oracle_coalescing as scratch
-from whenabouts.conformance.answers_coalescing import extents
-from whenabouts.conformance.generators_coalescing import Example, arrivals, coalescings
+from whenabouts.conformance.coalescing_answers import extents
+from whenabouts.conformance.coalescing_generators import Example, arrivals, coalescings
 from whenabouts.core import InputError, QueryError
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import run, run_stream

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset, oracle
-from whenabouts.conformance import oracle_coalescing as scratch
-from whenabouts.conformance.generators_coalescing import Example, arrivals, coalescings
-from whenabouts.conformance.oracle_coalescing import Run
+from whenabouts.conformance.coalescing_generators import Example, arrivals, coalescings
+from whenabouts.conformance.coalescing_oracle import Run
 from whenabouts.core import QueryError
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import run, run_stream

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from whenabouts.conformance.oracle_coalescing import equivalent
+from whenabouts.conformance.coalescing_oracle import equivalent
 from whenabouts.core import EngineError, InputError, QueryError
 from whenabouts.core.coalescing.equivalence import (
     BOUNDED,

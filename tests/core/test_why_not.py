@@ -13,8 +13,8 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from whenabouts.conformance import generators, oracle
+from whenabouts.conformance.case_tables import SECOND
 from whenabouts.conformance.generators import Example
-from whenabouts.conformance.sheets import SECOND
 from whenabouts.core import (
     Histogram,
     InputError,

@@ -16,8 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset
-from whenabouts.conformance import oracle_coalescing as scratch
 from whenabouts.core import Code, InputError, QueryError, SingleBucketWarning
 from whenabouts.core.coalescing.equivalence import KINDS, parse_equivalence
 from whenabouts.core.coalescing.operator import Coalesce

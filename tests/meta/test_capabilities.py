@@ -29,7 +29,7 @@ class _Poor(LocalHarness):
 
 def test_gaps_stand_in_the_table_with_their_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     laws = {"Laws of a": ["one", "two"], "Laws of b": ["three"]}
-    monkeypatch.setattr(capabilities, "families", lambda: laws)
+    monkeypatch.setattr(capabilities, "law_groups", lambda: laws)
     monkeypatch.setattr(
         _Poor, "capabilities", Capabilities({law: Gap("never", "why", "1") for law in ("two", "three")})
     )

@@ -11,25 +11,25 @@ import pytest
 from hypothesis import Phase, find, settings
 
 from whenabouts.conformance import (
-    counts,
+    case_tables,
+    coalescing_case_tables,
     expectations,
-    families,
     generators,
     multiset,
+    operation_counts,
     oracle,
-    sheets,
-    sheets_coalescing,
+    templates,
 )
-from whenabouts.conformance.answers_coalescing import answer
-from whenabouts.conformance.families import Family
+from whenabouts.conformance.coalescing_answers import answer
+from whenabouts.conformance.templates import TemplateSet
 from whenabouts.core import Interval
 
-SHEETS = tuple(sheets.PROFILES)
+DATASETS = tuple(case_tables.PROFILES)
 
 
-@pytest.mark.parametrize("name", SHEETS)
+@pytest.mark.parametrize("name", DATASETS)
 def test_a_sheet_has_pairs_and_near_misses_empty_and_single_rows_and_repeats(name: str) -> None:
-    source, (inputs, answer) = sheets.sheet(name), expectations.of_sheet(name)
+    source, (inputs, answer) = case_tables.dataset(name), expectations.of_dataset(name)
     met = sum(1 for _ in oracle.candidates(inputs.events["left"], inputs.events["right"]))
     assert answer.rows.total() > 40
     assert met - answer.rows.total() > 40
@@ -50,7 +50,7 @@ def test_a_sheet_has_pairs_and_near_misses_empty_and_single_rows_and_repeats(nam
     ],
 )  # fmt: skip
 def test_sheets_have_probabilities_of_exactly_the_confidence(name: str, least: int) -> None:
-    condition, (inputs, _) = sheets.sheet(name).query.condition, expectations.of_sheet(name)
+    condition, (inputs, _) = case_tables.dataset(name).query.condition, expectations.of_dataset(name)
     ties = sum(
         oracle.probability(left.time, right.time, condition.lo_us, condition.hi_us).nearest == condition.confidence
         for left, right in oracle.candidates(inputs.events["left"], inputs.events["right"])
@@ -59,33 +59,33 @@ def test_sheets_have_probabilities_of_exactly_the_confidence(name: str, least: i
 
 
 def test_the_sheets_have_points_narrow_windows_and_all_keys() -> None:
-    events = expectations.of_sheet("ties")[0].events["left"]
+    events = expectations.of_dataset("ties")[0].events["left"]
     assert any(event.t_min == event.t_max for event in events)
-    narrow = sheets.sheet("narrow").query
+    narrow = case_tables.dataset("narrow").query
     assert isinstance(narrow.left_time, Interval)
     assert narrow.condition.hi_us - narrow.condition.lo_us < (narrow.left_time.max_uncertainty_us or 0)
-    floats = {repr(k) for k in sheets.sheet("certain").tables["left"].column("k").to_pylist()}
+    floats = {repr(k) for k in case_tables.dataset("certain").tables["left"].column("k").to_pylist()}
     assert floats == {"nan", "0.0", "-0.0", "1.5", "None"}
-    types = [sheets.sheet("ties").tables[side].schema.field("k").type for side in expectations.SIDES]
+    types = [case_tables.dataset("ties").tables[side].schema.field("k").type for side in expectations.SIDES]
     assert types == [pa.int64(), pa.int32()]
-    assert len(sheets.sheet("wide").query.key_columns) == 3
+    assert len(case_tables.dataset("wide").query.key_columns) == 3
 
 
 def _left_open(name: str) -> int:
-    events = expectations.of_sheet(name)[0].events
-    return counts.left_open(events["left"], events["right"], sheets.sheet(name).query.condition)
+    events = expectations.of_dataset(name)[0].events
+    return operation_counts.left_open(events["left"], events["right"], case_tables.dataset(name).query.condition)
 
 
 def _cut(name: str) -> int:
     """Pairs that no comparison of supports decides: probability neither 0 nor 1."""
-    condition, events = sheets.sheet(name).query.condition, expectations.of_sheet(name)[0].events
+    condition, events = case_tables.dataset(name).query.condition, expectations.of_dataset(name)[0].events
     return sum(
         0 < oracle.probability(left.time, right.time, condition.lo_us, condition.hi_us).exact < 1
         for left, right in oracle.candidates(events["left"], events["right"])
     )
 
 
-@pytest.mark.parametrize("name", [*sheets.HISTOGRAMS, "few lengths"])
+@pytest.mark.parametrize("name", [*case_tables.HISTOGRAMS, "few lengths"])
 def test_sheets_of_few_shapes_leave_nothing_open_but_ties_and_narrow_windows(name: str) -> None:
     """Without such pairs the law that nothing is probed would be empty; and they must be decided, not far off."""
     assert _cut(name) > 300
@@ -97,9 +97,9 @@ def test_sheets_of_few_shapes_leave_nothing_open_but_ties_and_narrow_windows(nam
         assert _left_open(name) == 0
 
 
-def test_the_families_have_every_kind_of_template() -> None:
+def test_the_template_sets_have_every_kind_of_template() -> None:
     """Holes, zero ends, single buckets, text and float probabilities, offsets across 0, names that are numbers."""
-    given = {name: dict(family.definitions) for name, family in vars(families).items() if isinstance(family, Family)}
+    given = {name: dict(given.definitions) for name, given in vars(templates).items() if isinstance(given, TemplateSet)}
     buckets = [template for definitions in given.values() for template in definitions.values()]
     zero = [[float(Fraction(p)) == 0 for *_, p in template] for template in buckets]
     assert any(any(row[1:-1]) for row in zero)
@@ -107,14 +107,14 @@ def test_the_families_have_every_kind_of_template() -> None:
     assert any(len(template) == 1 for template in buckets)
     assert {type(p) for template in buckets for *_, p in template} == {str, float}
     assert any(template[0][0] < 0 < template[-1][1] for template in buckets)
-    assert len({oracle.shape_of(template) for _, template in families.MANY.spec(1).templates}) >= 30
-    names = {family.column for family in vars(families).values() if isinstance(family, Family)}
+    assert len({oracle.shape_of(template) for _, template in templates.MANY.spec(1).templates}) >= 30
+    names = {given.column for given in vars(templates).values() if isinstance(given, TemplateSet)}
     assert names == {pa.string(), pa.large_string(), pa.int32(), None}
 
 
 def test_faulty_histograms_have_unknown_and_null_templates() -> None:
     for side in expectations.SIDES:
-        source = sheets.sheet("malformed histograms")
+        source = case_tables.dataset("malformed histograms")
         kinds = source.tables[side].column("kind").to_pylist()
         known = {name for name, _ in source.specs[side].templates}
         assert None in kinds
@@ -122,9 +122,9 @@ def test_faulty_histograms_have_unknown_and_null_templates() -> None:
         assert {str(kind) for kind in kinds} > known
 
 
-@pytest.mark.parametrize("name", SHEETS)
+@pytest.mark.parametrize("name", DATASETS)
 def test_streams_have_rows_out_of_order_but_none_late_and_all_rows(name: str) -> None:
-    source, files = sheets.sheet(name), sheets.stream(name)
+    source, files = case_tables.dataset(name), case_tables.stream(name)
     disorder = 0
     for place, side in enumerate(expectations.SIDES):
         whole = pa.concat_tables(files[side])
@@ -139,26 +139,26 @@ def test_streams_have_rows_out_of_order_but_none_late_and_all_rows(name: str) ->
 
 
 def test_the_readings_make_runs_of_every_kind() -> None:
-    found = answer(sheets_coalescing.QUERIES["all"], sheets_coalescing.readings())
+    found = answer(coalescing_case_tables.QUERIES["all"], coalescing_case_tables.readings())
     runs = list(found.rows.elements())
     assert sum(run[-1] > 2 for run in runs) > 100
     assert sum(run[-1] == 1 for run in runs) > 50
     assert {repr(run[1]) for run in runs} == {"None", "nan", "1.0", "2.5"}
     assert set(Counter(row[0] for row in found.rejects.elements())) == {"WA-1003", "WA-1021", "WA-1022"}
     assert found.replayed > 50
-    times = sheets_coalescing.stream()["events"][0].column("t").drop_null().to_pylist()
-    assert 0 < len(times) < sheets_coalescing.readings().num_rows
+    times = coalescing_case_tables.stream()["events"][0].column("t").drop_null().to_pylist()
+    assert 0 < len(times) < coalescing_case_tables.readings().num_rows
     assert times != sorted(times)
 
 
 def test_inputs_are_the_same_in_every_process() -> None:
-    """A sheet depends on its name alone; the digest changes only with the generators."""
-    rows = multiset.rows(sheets.finite("ties")["left"][0], ["case", "k", "t_min", "t_max"])
+    """A dataset depends on its name alone; the digest changes only with the generators."""
+    rows = multiset.rows(case_tables.finite("ties")["left"][0], ["case", "k", "t_min", "t_max"])
     assert rows == multiset.rows(
-        sheets._tables("ties", sheets.PROFILES["ties"])["left"], ["case", "k", "t_min", "t_max"]
+        case_tables._tables("ties", case_tables.PROFILES["ties"])["left"], ["case", "k", "t_min", "t_max"]
     )
-    assert sheets.rng("a", 1).integers(0, 10**6) == sheets.rng("a", 1).integers(0, 10**6)
-    assert sheets.rng("a", 1).integers(0, 10**6) != sheets.rng("a", 2).integers(0, 10**6)
+    assert case_tables.rng("a", 1).integers(0, 10**6) == case_tables.rng("a", 1).integers(0, 10**6)
+    assert case_tables.rng("a", 1).integers(0, 10**6) != case_tables.rng("a", 2).integers(0, 10**6)
 
 
 @pytest.mark.parametrize(

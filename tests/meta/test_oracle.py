@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whenabouts.conformance import counts, oracle
+from whenabouts.conformance import operation_counts, oracle
 from whenabouts.conformance.oracle import AmbiguousPairError, Event, Ratio, Time
 from whenabouts.core import Interval, Point, between
 
@@ -101,17 +101,17 @@ def test_pairs_count_rows_not_values() -> None:
 
 def test_regions_of_a_worked_case() -> None:
     """Base [100, 110], |D| <= 50, targets of 0 to 20 us, confidence 1: LH 60, LL 80, RL = RH = 150."""
-    g = counts.Geometry(lo=-50, hi=50, confidence=1.0, base_longest=10, shortest=0, longest=20)
+    g = operation_counts.Geometry(lo=-50, hi=50, confidence=1.0, base_longest=10, shortest=0, longest=20)
     base = Event(100, 110, (), ())
-    where = {x: counts.region(base, Event(x, x, (), ()), g) for x in (59, 60, 79, 80, 150, 151)}
+    where = {x: operation_counts.region(base, Event(x, x, (), ()), g) for x in (59, 60, 79, 80, 150, 151)}
     assert where == {59: None, 60: "left probe", 79: "left probe", 80: "sure", 150: "sure", 151: None}
 
 
 def test_counts_tell_the_strategies_apart() -> None:
-    g = counts.Geometry(lo=-50, hi=50, confidence=1.0, base_longest=10, shortest=0, longest=20)
+    g = operation_counts.Geometry(lo=-50, hi=50, confidence=1.0, base_longest=10, shortest=0, longest=20)
     base = [Event(100, 110, (), ()), Event(99, 109, (), ())]
     target = [Event(70, 75, (), ()), Event(100, 101, (), ()), Event(400, 401, (), ())]
-    assert counts.correlation("simple", base, target, g) == counts.Counts(6, 0, 0, 4, 1)
-    assert counts.correlation("eager", base, target, g) == counts.Counts(2, 2, 0, 4, 1)
+    assert operation_counts.correlation("simple", base, target, g) == operation_counts.Counts(6, 0, 0, 4, 1)
+    assert operation_counts.correlation("eager", base, target, g) == operation_counts.Counts(2, 2, 0, 4, 1)
     # 110 is walked before 109, which starts earlier and is therefore proven by it
-    assert counts.correlation("lazy_lookup", base, target, g) == counts.Counts(1, 2, 1, 4, 1)
+    assert operation_counts.correlation("lazy_lookup", base, target, g) == operation_counts.Counts(1, 2, 1, 4, 1)

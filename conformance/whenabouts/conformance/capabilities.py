@@ -24,10 +24,10 @@ ENGINES = (
 """The engines of this project."""
 
 
-def families() -> dict[str, list[str]]:
+def law_groups() -> dict[str, list[str]]:
     """Laws by what they are about (the first line of their file), read from the source.
 
-    >>> [len(laws) > 5 for about, laws in families().items() if "finite inputs" in about]
+    >>> [len(laws) > 5 for about, laws in law_groups().items() if "finite inputs" in about]
     [True]
     """
     found = {}
@@ -46,7 +46,7 @@ def lines(harnesses: Sequence[type[Harness]]) -> Iterator[str]:
     """The table, and the gaps with their reasons below it."""
     yield f"| laws | how many | {' | '.join(harness.name for harness in harnesses)} |"
     yield "| --- | --- |" + " --- |" * len(harnesses)
-    for about, laws in families().items():
+    for about, laws in law_groups().items():
         cells = [_cell(laws, [law for law in laws if law in harness.capabilities.gaps]) for harness in harnesses]
         yield f"| {about} | {len(laws)} | {' | '.join(cells)} |"
     yield ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from whenabouts.conformance.sheets import finite, sheet, stream
+from whenabouts.conformance.case_tables import dataset, finite, stream
 from whenabouts.core.harness import Capabilities, Harness, Variant
 from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.protocol import Query
@@ -60,7 +60,7 @@ class Engine:
     def seconds_per_run(self, variant: Variant) -> float:
         """What a small run of this kind costs (a little more than the cheapest one seen): how much a law can ask."""
         if variant.streaming not in self._seconds:
-            source, streaming = sheet("points"), variant.streaming
+            source, streaming = dataset("points"), variant.streaming
             self.run(
                 source.query, stream("points", (3, 3)) if streaming else finite("points"), Variant(streaming=streaming)
             )

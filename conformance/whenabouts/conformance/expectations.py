@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.conformance import multiset, oracle
+from whenabouts.conformance.case_tables import dataset
 from whenabouts.conformance.multiset import Row
-from whenabouts.conformance.sheets import sheet
 from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.key_names import of_input, shared
 from whenabouts.core.timing_join.query import TimingJoin
@@ -58,9 +58,9 @@ def answer(query: TimingJoin, tables: Mapping[str, pa.Table], events: Mapping[st
 
 
 @lru_cache
-def of_sheet(name: str) -> tuple[Inputs, Answer]:
-    """The answer of a sheet, whatever files its rows are in."""
-    source = sheet(name)
+def of_dataset(name: str) -> tuple[Inputs, Answer]:
+    """The answer of a dataset, whatever files its rows are in."""
+    source = dataset(name)
     inputs = read(source.query, source.tables)
     return inputs, answer(source.query, source.tables, inputs.events)
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from whenabouts.conformance import sheets
-from whenabouts.conformance.families import BINARY_SECOND
-from whenabouts.conformance.sheets import SECOND, YEAR_2024
+from whenabouts.conformance import case_tables
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024
+from whenabouts.conformance.templates import BINARY_SECOND
 from whenabouts.core import Condition, Histogram, Interval, Lateness, Point
 from whenabouts.core.times.conditions import UNBOUNDED_US
 from whenabouts.core.times.time_specs import TimeSpec
@@ -156,12 +156,12 @@ def joins(draw: st.DrawFn, units: tuple[int, ...] = (1, SECOND), *, finite: bool
 
 
 @st.composite
-def arrivals(draw: st.DrawFn, example: Example) -> dict[str, sheets.Files]:
+def arrivals(draw: st.DrawFn, example: Example) -> dict[str, case_tables.Files]:
     """The rows of an example as files of a stream, out of order inside the lateness."""
     seed = draw(st.integers(0, 2**16))
     specs = {"left": example.query.left_time, "right": example.query.right_time}
     files = {}
     for side, lateness_us in zip(("left", "right"), example.query.lateness_us, strict=True):
-        ordered = sheets.reordered(example.tables[side], specs[side], lateness_us, seed, side)
-        files[side] = sheets.cut(ordered, draw(st.integers(1, 6)), seed, side)
+        ordered = case_tables.reordered(example.tables[side], specs[side], lateness_us, seed, side)
+        files[side] = case_tables.cut(ordered, draw(st.integers(1, 6)), seed, side)
     return files

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from whenabouts.conformance import engine as engines
-from whenabouts.conformance import table
+from whenabouts.conformance import law_table
 from whenabouts.conformance.engine import Engine
 from whenabouts.core.harness import Harness, LocalHarness
 
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _refuse_gaps_in_no_law(config: pytest.Config) -> None:
-    known = {law.name for law in table.laws()}
+    known = {law.name for law in law_table.laws()}
     for harness in _harnesses(config).values():
         unknown = sorted(set(harness.capabilities.gaps) - known)
         if unknown:
@@ -115,4 +115,4 @@ class _Results:
         if path and not hasattr(self._config, "workerinput"):  # under xdist the process that hears of all results
             harnesses = _harnesses(self._config).values()
             gaps = {harness.name: harness.capabilities.gaps for harness in harnesses}
-            table.write(Path(path), self._found, [harness.name for harness in harnesses], gaps)
+            law_table.write(Path(path), self._found, [harness.name for harness in harnesses], gaps)

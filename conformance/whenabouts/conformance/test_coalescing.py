@@ -9,12 +9,12 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from whenabouts.conformance import generators, multiset, sheets_coalescing
-from whenabouts.conformance.answers_coalescing import Answer, answer
+from whenabouts.conformance import coalescing_case_tables, generators, multiset
+from whenabouts.conformance.case_tables import SECOND
+from whenabouts.conformance.coalescing_answers import Answer, answer
+from whenabouts.conformance.coalescing_case_tables import QUERIES, TEMPORAL
+from whenabouts.conformance.coalescing_generators import Example, arrivals, coalescings
 from whenabouts.conformance.engine import Engine
-from whenabouts.conformance.generators_coalescing import Example, arrivals, coalescings
-from whenabouts.conformance.sheets import SECOND
-from whenabouts.conformance.sheets_coalescing import QUERIES, TEMPORAL
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome, run
 
@@ -34,12 +34,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::whenabouts.core.SingleBucketWar
 
 @lru_cache
 def _answer(query: str) -> Answer:
-    return answer(QUERIES[query], sheets_coalescing.readings())
+    return answer(QUERIES[query], coalescing_case_tables.readings())
 
 
 def _run(engine: Engine, query: str, variant: str) -> Outcome:
     how = VARIANTS[variant]
-    files = sheets_coalescing.stream() if how.streaming else sheets_coalescing.finite()
+    files = coalescing_case_tables.stream() if how.streaming else coalescing_case_tables.finite()
     return engine.run(QUERIES[query], files, how)
 
 
@@ -54,9 +54,9 @@ def test_oracle_coalescing(engine: Engine, query: str, variant: str) -> None:
     """Coalesced tuples are those from scratch, whatever the scheme, window and slide; every row is accounted for."""
     expected, outcome = _answer(query), _run(engine, query, variant)
     multiset.assert_same(multiset.rows(outcome.output), expected.rows, "coalesced tuples", {"query": QUERIES[query]})
-    rejects = multiset.rows(outcome.rejects, ["code", *sheets_coalescing.readings().column_names])
+    rejects = multiset.rows(outcome.rejects, ["code", *coalescing_case_tables.readings().column_names])
     multiset.assert_same(rejects, expected.rejects, "rejects")
-    counts, rows_in = outcome.metrics, sheets_coalescing.readings().num_rows
+    counts, rows_in = outcome.metrics, coalescing_case_tables.readings().num_rows
     assert counts["rows_in"] == counts["rows_processed"] + counts["rows_rejected"] + counts["rows_replayed"]
     assert counts["rows_in"] >= rows_in
     if VARIANTS[variant].restart_after is None:
@@ -68,7 +68,7 @@ def test_differential_coalescing_of_arrival_orders(engine: Engine, files: int, s
     """Another order of arrival inside the lateness, cut into other files, gives the same extents and rejects."""
     for query in ("slides", "rows of each group"):
         usual, other = (
-            engine.run(QUERIES[query], sheets_coalescing.stream(*how), Variant(streaming=True))
+            engine.run(QUERIES[query], coalescing_case_tables.stream(*how), Variant(streaming=True))
             for how in ((), (files, seed))
         )
         multiset.assert_same(multiset.rows(other.output), multiset.rows(usual.output), f"{query} of {files} files")
@@ -89,9 +89,9 @@ def test_differential_coalescing_of_arrival_orders(engine: Engine, files: int, s
 def test_differential_temporal_queries(engine: Engine, kind: str, variant: str) -> None:
     """Temporal joins and aggregates give the rows of the local engine, whatever the buckets, files and restarts."""
     query, how = TEMPORAL[kind], VARIANTS[variant]
-    files = (sheets_coalescing.stream() if how.streaming else sheets_coalescing.finite())["events"]
+    files = (coalescing_case_tables.stream() if how.streaming else coalescing_case_tables.finite())["events"]
     outcome = engine.run(query, dict.fromkeys(query.inputs, files), how)
-    want = run(query, [sheets_coalescing.readings()] * len(query.inputs)).output
+    want = run(query, [coalescing_case_tables.readings()] * len(query.inputs)).output
     assert want.num_rows > 100
     multiset.assert_same(multiset.rows(outcome.output), multiset.rows(want), kind, {"query": query})
 
@@ -102,7 +102,7 @@ def test_oracle_schemes(engine: Engine, query: str) -> None:
     """Eager holds runs and compares a tuple once; lazy holds tuples and compares them at each look."""
     how = Variant(streaming=True)
     eager, lazy = (
-        engine.run(replace(QUERIES[query], scheme=scheme), sheets_coalescing.stream(8), how).metrics
+        engine.run(replace(QUERIES[query], scheme=scheme), coalescing_case_tables.stream(8), how).metrics
         for scheme in ("eager", "lazy")
     )
     held = [counts["rows_stored"] - counts["rows_evicted"] for counts in (eager, lazy)]
@@ -115,7 +115,7 @@ def test_oracle_schemes(engine: Engine, query: str) -> None:
 @pytest.mark.parametrize("query", ["all", "slides", "slides, lazy"])
 def test_oracle_bounded_state_of_coalescing(engine: Engine, query: str) -> None:
     """Tuples that no extent to come holds leave the state while the stream goes on."""
-    counts = engine.run(QUERIES[query], sheets_coalescing.stream(8, 2), Variant(streaming=True)).metrics
+    counts = engine.run(QUERIES[query], coalescing_case_tables.stream(8, 2), Variant(streaming=True)).metrics
     assert 0 < counts["rows_stored"] - counts["rows_evicted"] <= 0.6 * counts["rows_processed"]
 
 

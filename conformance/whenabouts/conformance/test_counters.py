@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from whenabouts.conformance import counts, expectations, sheets
-from whenabouts.conformance.counts import Counts
+from whenabouts.conformance import case_tables, expectations, operation_counts
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024
 from whenabouts.conformance.engine import Engine
-from whenabouts.conformance.sheets import SECOND, YEAR_2024
-from whenabouts.conformance.spared import spared
+from whenabouts.conformance.operation_counts import Counts
+from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.core import Condition, Interval, Lateness, Point, between, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
@@ -49,7 +49,7 @@ def _files() -> dict[str, tuple[pa.Table, ...]]:
     files: dict[str, list[pa.Table]] = {"left": [], "right": []}
     for number in range(FILES):
         for side, lengths in (("left", (1, 8)), ("right", (0, 4))):
-            random = sheets.rng("counters", side, number)
+            random = case_tables.rng("counters", side, number)
             n = PER_FILE if (number % 2 == 0) == (side == "left") else 0
             t_max = YEAR_2024 + number * (9 * SECOND + 1000) + SECOND * random.permutation(PER_FILE)[:n]
             length = SECOND * random.integers(lengths[0], lengths[1] + 1, n)
@@ -73,16 +73,16 @@ def _expected_of_stream(query: TimingJoin) -> Counts:
     for tables in zip(_files()["left"], _files()["right"], strict=True):
         events = expectations.read(query, dict(zip(("left", "right"), tables, strict=True))).events
         steps += [(side, rows) for side, rows in events.items() if rows]
-    return counts.alternating(query, steps)
+    return operation_counts.alternating(query, steps)
 
 
 def _expected_of_block(query: TimingJoin) -> Counts:
-    return counts.block(query, *expectations.read(query, expectations.whole(_whole())).events.values())
+    return operation_counts.block(query, *expectations.read(query, expectations.whole(_whole())).events.values())
 
 
 @pytest.mark.parametrize(
     ("condition", "strategy"),
-    spared(
+    fewer_on_slow_engines(
         [
             *(("wide", name) for name in NAMED),
             *((c, n) for c in ("wide and certain", "narrow") for n in ("eager", "lazy_lookup")),

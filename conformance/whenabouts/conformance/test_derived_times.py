@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from whenabouts.conformance import expectations, multiset, sheets
+from whenabouts.conformance import case_tables, expectations, multiset
 from whenabouts.conformance.engine import Engine
 from whenabouts.core import from_clock, from_granularity, from_latency, from_polling, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.times.time_specs import TimeSpec
 
 READINGS = "points"
-"""The sheet whose rows have one column of times each."""
+"""The dataset whose rows have one column of times each."""
 
 LATENCY = from_latency("t", quantiles={0: "1 s", 0.25: "2 s", 0.75: "3 s", 1: "7 s"})
 
@@ -47,10 +47,10 @@ DERIVED: dict[str, tuple[TimeSpec, TimeSpec]] = {
 )  # fmt: skip
 def test_oracle_derived_times(engine: Engine, name: str, streaming: bool) -> None:
     """Readings become the times that their specification says, and the pairs are those of brute force."""
-    source = sheets.sheet(READINGS)
+    source = case_tables.dataset(READINGS)
     left, right = DERIVED[name]
     query = replace(source.query, left_time=left, right_time=right, condition=within("4 s", confidence=0.6180339887))
-    inputs = sheets.stream(READINGS) if streaming else sheets.finite(READINGS)
+    inputs = case_tables.stream(READINGS) if streaming else case_tables.finite(READINGS)
     outcome = engine.run(query, inputs, Variant(streaming=streaming))
     events = expectations.read(query, source.tables).events
     answer = expectations.answer(query, source.tables, events)

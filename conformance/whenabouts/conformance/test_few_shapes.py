@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from whenabouts.conformance import counts, expectations, multiset, sheets
+from whenabouts.conformance import case_tables, expectations, multiset, operation_counts
+from whenabouts.conformance.case_tables import SECOND
 from whenabouts.conformance.engine import Engine
-from whenabouts.conformance.sheets import SECOND
 from whenabouts.core import Histogram, Lateness
 from whenabouts.core.harness import Variant
 
@@ -18,42 +18,44 @@ BY_TIMES = ("auto", "eager", "lazy", "lazy_lookup")
 """The strategies that take satisfaction times for templates; for lengths only `auto` does, the others are ITC's."""
 
 EVERYWHERE = {("histograms", "auto"), ("histograms", "eager"), ("narrow histograms", "lazy_lookup")}
-CASES = [(name, strategy) for name in sheets.HISTOGRAMS for strategy in BY_TIMES] + [("few lengths", "auto")]
+CASES = [(name, strategy) for name in case_tables.HISTOGRAMS for strategy in BY_TIMES] + [("few lengths", "auto")]
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy"),
+    ("dataset", "strategy"),
     [pytest.param(*case, marks=() if case in EVERYWHERE else pytest.mark.similar) for case in CASES],
 )
-def test_oracle_probes_of_few_shapes(engine: Engine, sheet: str, strategy: str) -> None:
+def test_oracle_probes_of_few_shapes(engine: Engine, dataset: str, strategy: str) -> None:
     """Only pairs on the very boundary, and those of narrow windows that a tail leaves open, are probed."""
-    query = sheets.with_strategy(sheets.sheet(sheet).query, strategy)
-    outcome = engine.run(query, sheets.finite(sheet))
-    inputs, answer = expectations.of_sheet(sheet)
-    assert outcome.metrics["probed"] == counts.left_open(inputs.events["left"], inputs.events["right"], query.condition)
+    query = case_tables.with_strategy(case_tables.dataset(dataset).query, strategy)
+    outcome = engine.run(query, case_tables.finite(dataset))
+    inputs, answer = expectations.of_dataset(dataset)
+    assert outcome.metrics["probed"] == operation_counts.left_open(
+        inputs.events["left"], inputs.events["right"], query.condition
+    )
     assert outcome.metrics["lookup_hits"] == 0
     assert outcome.metrics["matched"] == answer.rows.total()
 
 
 @pytest.mark.parametrize("strategy", ["simple", "ssort"])
-@pytest.mark.parametrize("sheet", [pytest.param("histograms", marks=pytest.mark.similar), "many templates"])
-def test_oracle_probes_without_times(engine: Engine, sheet: str, strategy: str) -> None:
+@pytest.mark.parametrize("dataset", [pytest.param("histograms", marks=pytest.mark.similar), "many templates"])
+def test_oracle_probes_without_times(engine: Engine, dataset: str, strategy: str) -> None:
     """`simple` and `ssort` know no ranges: they probe every pair, however few shapes there are."""
-    query = sheets.with_strategy(sheets.sheet(sheet).query, strategy)
-    inputs, _ = expectations.of_sheet(sheet)
+    query = case_tables.with_strategy(case_tables.dataset(dataset).query, strategy)
+    inputs, _ = expectations.of_dataset(dataset)
     keys = [[event.key for event in events if event.key is not None] for events in inputs.events.values()]
-    outcome = engine.run(query, sheets.finite(sheet))
+    outcome = engine.run(query, case_tables.finite(dataset))
     assert outcome.metrics["probed"] == sum(keys[0].count(key) for key in keys[1])
     assert outcome.metrics["sure"] == outcome.metrics["lookup_hits"] == 0
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy"),
+    ("dataset", "strategy"),
     [
         ("histograms", "auto"),
         *(
-            pytest.param(sheet, strategy, marks=pytest.mark.similar)
-            for sheet, strategy in [
+            pytest.param(dataset, strategy, marks=pytest.mark.similar)
+            for dataset, strategy in [
                 ("histograms", "eager"),
                 ("histogram and interval", "lazy"),
                 ("point and histogram", "auto"),
@@ -63,19 +65,19 @@ def test_oracle_probes_without_times(engine: Engine, sheet: str, strategy: str) 
         ),
     ],
 )
-def test_oracle_no_probe_on_streams(engine: Engine, sheet: str, strategy: str) -> None:
+def test_oracle_no_probe_on_streams(engine: Engine, dataset: str, strategy: str) -> None:
     """On a stream too nothing is probed in a wide window, in whatever steps the rows come."""
-    query = sheets.with_strategy(sheets.sheet(sheet).query, strategy)
-    outcome = engine.run(query, sheets.stream(sheet), Variant(streaming=True))
+    query = case_tables.with_strategy(case_tables.dataset(dataset).query, strategy)
+    outcome = engine.run(query, case_tables.stream(dataset), Variant(streaming=True))
     assert outcome.metrics["probed"] == 0
-    assert outcome.metrics["matched"] == expectations.of_sheet(sheet)[1].rows.total() > 0
+    assert outcome.metrics["matched"] == expectations.of_dataset(dataset)[1].rows.total() > 0
 
 
 @pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.similar)])
 def test_differential_one_bucket(engine: Engine, streaming: bool) -> None:
     """A uniform interval is a histogram of one bucket: the same rows, to the last bit of the probability."""
-    interval, files = sheets.sheet("few lengths").query, {"right": sheets.finite("few lengths")["right"]}
-    files["left"] = tuple(_with_lengths(table) for table in sheets.finite("few lengths")["left"])
+    interval, files = case_tables.dataset("few lengths").query, {"right": case_tables.finite("few lengths")["right"]}
+    files["left"] = tuple(_with_lengths(table) for table in case_tables.finite("few lengths")["left"])
     files = {side: files[side] for side in expectations.SIDES}
     templates = {str(n * SECOND): [(0, n * SECOND, 1)] for n in (2, 5, 9)}
     interval = replace(interval, lateness=Lateness(left="1 day", right="1 day"))  # rows come in any order

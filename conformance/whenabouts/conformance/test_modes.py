@@ -15,15 +15,15 @@ import pytest
 from hypothesis import event, given, reject
 from hypothesis import strategies as st
 
-from whenabouts.conformance import expectations, generators, multiset, oracle_modes, sheets
+from whenabouts.conformance import case_tables, expectations, generators, join_modes_oracle, multiset
+from whenabouts.conformance.case_tables import SECOND
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.expectations import Inputs
 from whenabouts.conformance.generators import Example
+from whenabouts.conformance.join_modes_oracle import Result
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.oracle import AmbiguousPairError
-from whenabouts.conformance.oracle_modes import Result
-from whenabouts.conformance.sheets import SECOND
-from whenabouts.conformance.spared import spared
+from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.core import Interval, Lateness, Point, between, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
@@ -45,10 +45,10 @@ FEW = ("full_outer", "left_semi", "left_anti", "full_outer best left", "full_out
 """Modes that between them take every path."""
 
 MAIN = "ties"
-"""Rows repeat, keys hold nulls, probabilities tie: the sheet on which all modes and strategies run."""
+"""Rows repeat, keys hold nulls, probabilities tie: the dataset on which all modes and strategies run."""
 
 OTHERS = ("wide", "narrow", "certain", "point and interval", "points", "malformed", "before 1970", "one-sided")
-"""On these sheets, and with these strategies, modes take turns."""
+"""On these datasets, and with these strategies, modes take turns."""
 
 
 def _turns(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -56,19 +56,19 @@ def _turns(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, FEW[(place + shift) % len(FEW)]) for place, name in enumerate(names) for shift in (0, 2)]
 
 
-def _query(sheet: str, mode: str, **options: Any) -> TimingJoin:
-    return replace(sheets.sheet(sheet).query, **MODES[mode], **options)
+def _query(dataset: str, mode: str, **options: Any) -> TimingJoin:
+    return replace(case_tables.dataset(dataset).query, **MODES[mode], **options)
 
 
 @lru_cache
-def _expected(sheet: str, mode: str) -> list[Result]:
-    source = sheets.sheet(sheet)
-    return _answer(_query(sheet, mode), source.tables, expectations.of_sheet(sheet)[0])
+def _expected(dataset: str, mode: str) -> list[Result]:
+    source = case_tables.dataset(dataset)
+    return _answer(_query(dataset, mode), source.tables, expectations.of_dataset(dataset)[0])
 
 
 def _answer(query: TimingJoin, tables: Mapping[str, pa.Table], inputs: Inputs) -> list[Result]:
     schemas = {side: table.schema for side, table in tables.items()}
-    return oracle_modes.results(query, schemas, inputs.events)
+    return join_modes_oracle.results(query, schemas, inputs.events)
 
 
 def _told(outcome: Outcome, *computed: str) -> Counter[Row]:
@@ -101,30 +101,30 @@ ON_MAIN = [(MAIN, mode) for mode in FEW]
 
 
 @pytest.mark.parametrize(
-    ("sheet", "mode"),
-    spared([*((MAIN, m) for m in MODES), *_turns(OTHERS)], [*ON_MAIN, ("one-sided", "left_anti")]),
+    ("dataset", "mode"),
+    fewer_on_slow_engines([*((MAIN, m) for m in MODES), *_turns(OTHERS)], [*ON_MAIN, ("one-sided", "left_anti")]),
 )
-def test_oracle_modes(engine: Engine, sheet: str, mode: str) -> None:
+def test_oracle_modes(engine: Engine, dataset: str, mode: str) -> None:
     """Each mode gives the rows of brute force on finite input: unmatched ones with nulls, the best partners only."""
-    query = _query(sheet, mode)
-    outcome = engine.run(query, sheets.finite(sheet))
-    _same(outcome, _expected(sheet, mode), mode, query)
+    query = _query(dataset, mode)
+    outcome = engine.run(query, case_tables.finite(dataset))
+    _same(outcome, _expected(dataset, mode), mode, query)
     assert outcome.metrics["matched"] == outcome.output.num_rows
     assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
 
 
 @pytest.mark.parametrize(
-    ("sheet", "mode"),
-    spared(
+    ("dataset", "mode"),
+    fewer_on_slow_engines(
         [*((MAIN, m) for m in MODES), *_turns(OTHERS[:-1])],
         [(MAIN, "full_outer"), (MAIN, "full_outer best both"), ("before 1970", "left_semi")],
     ),
 )
-def test_oracle_modes_on_streams(engine: Engine, sheet: str, mode: str) -> None:
+def test_oracle_modes_on_streams(engine: Engine, dataset: str, mode: str) -> None:
     """On a stream each mode gives the same rows, and each row's event time is the instant at which it was settled."""
-    query = _query(sheet, mode)
-    outcome = engine.run(query, sheets.stream(sheet), STREAM)
-    expected = _expected(sheet, mode)
+    query = _query(dataset, mode)
+    outcome = engine.run(query, case_tables.stream(dataset), STREAM)
+    expected = _expected(dataset, mode)
     multiset.assert_same(
         _told(outcome, "event_time"), _rows(expected, outcome, timed=True), f"{mode} on a stream", {"query": query}
     )
@@ -134,20 +134,20 @@ def test_oracle_modes_on_streams(engine: Engine, sheet: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "mode"), spared(_turns(STRATEGIES[1:]), [("lazy_lookup", "full_outer best both")])
+    ("strategy", "mode"), fewer_on_slow_engines(_turns(STRATEGIES[1:]), [("lazy_lookup", "full_outer best both")])
 )
 def test_differential_modes_of_strategies(engine: Engine, strategy: str, mode: str) -> None:
     """Every strategy gives the rows of `auto` in every mode, on finite input and on streams, to the last bit."""
     lazy = _query(MAIN, mode, strategy=strategy, block_size=40)
     auto = _query(MAIN, mode)
-    for inputs, variant in ((sheets.finite(MAIN), Variant()), (sheets.stream(MAIN), STREAM)):
+    for inputs, variant in ((case_tables.finite(MAIN), Variant()), (case_tables.stream(MAIN), STREAM)):
         told, usual = (multiset.rows(engine.run(query, inputs, variant).output) for query in (lazy, auto))
         multiset.assert_same(told, usual, f"{mode}, {strategy} against auto")
 
 
 def test_differential_key_names(engine: Engine) -> None:
     """Keys that the right side calls differently join as those of one name do; both columns come out."""
-    others, query, files = {"case": "case_right", "k": "k_right"}, _query(MAIN, "full_outer"), sheets.stream(MAIN)
+    others, query, files = {"case": "case_right", "k": "k_right"}, _query(MAIN, "full_outer"), case_tables.stream(MAIN)
     renamed = [
         table.rename_columns([others.get(name, name) for name in table.column_names]) for table in files["right"]
     ]
@@ -164,55 +164,64 @@ def test_differential_key_names(engine: Engine) -> None:
         multiset.assert_same(multiset.rows(either), multiset.rows(known), f"{name}, of the one side or the other")
 
 
-@pytest.mark.parametrize("mode", spared(FEW, ["full_outer"]))
+@pytest.mark.parametrize("mode", fewer_on_slow_engines(FEW, ["full_outer"]))
 def test_differential_modes_batch_and_stream(engine: Engine, mode: str) -> None:
     """A stream gives the rows of the finite join in every mode, to the last bit of the probability."""
     query = _query("wide", mode)
-    stream, finite = engine.run(query, sheets.stream("wide"), STREAM), engine.run(query, sheets.finite("wide"))
+    stream, finite = (
+        engine.run(query, case_tables.stream("wide"), STREAM),
+        engine.run(query, case_tables.finite("wide")),
+    )
     names = finite.output.column_names
     multiset.assert_same(multiset.rows(stream.output, names), multiset.rows(finite.output), "stream against batch")
 
 
 @pytest.mark.parametrize(
     ("files", "seed", "mode"),
-    spared([((1 + 4 * (n % 3), 1 + n), n, mode) for n, mode in enumerate(FEW, 1)], [((9, 3), 2, "left_semi")]),
+    fewer_on_slow_engines(
+        [((1 + 4 * (n % 3), 1 + n), n, mode) for n, mode in enumerate(FEW, 1)], [((9, 3), 2, "left_semi")]
+    ),
 )
 def test_differential_modes_of_arrival_orders(engine: Engine, files: tuple[int, int], seed: int, mode: str) -> None:
     """Another order of arrival, cut into other files, settles the same rows at the same instants."""
     query = _query(MAIN, mode)
-    usual, other = (engine.run(query, sheets.stream(MAIN, *how), STREAM) for how in ((), (files, seed)))
+    usual, other = (engine.run(query, case_tables.stream(MAIN, *how), STREAM) for how in ((), (files, seed)))
     told = [multiset.rows(outcome.output) for outcome in (other, usual)]
     multiset.assert_same(told[0], told[1], f"{mode}: files {files}, order {seed}")
 
 
 @pytest.mark.parametrize(
     ("strategy", "step", "mode"),
-    spared([(("auto", "lazy")[n % 2], n % 4, m) for n, m in enumerate(FEW, 1)], [("lazy", 1, "full_outer best both")]),
+    fewer_on_slow_engines(
+        [(("auto", "lazy")[n % 2], n % 4, m) for n, m in enumerate(FEW, 1)], [("lazy", 1, "full_outer best both")]
+    ),
 )
 def test_differential_modes_restarted(engine: Engine, strategy: str, step: int, mode: str) -> None:
     """A crash in the middle of an uncommitted step and a replay give the same rows, each once, over three buckets."""
     query = _query(MAIN, mode, strategy=strategy, block_size=40)
-    crashed = engine.run(query, sheets.stream(MAIN), Variant(streaming=True, parallelism=3, restart_after=step))
-    usual = engine.run(_query(MAIN, mode), sheets.stream(MAIN), STREAM)
+    crashed = engine.run(query, case_tables.stream(MAIN), Variant(streaming=True, parallelism=3, restart_after=step))
+    usual = engine.run(_query(MAIN, mode), case_tables.stream(MAIN), STREAM)
     multiset.assert_same(multiset.rows(crashed.output), multiset.rows(usual.output), f"{mode} restarted")
 
 
-@pytest.mark.parametrize("mode", spared(MODES, FEW))
+@pytest.mark.parametrize("mode", fewer_on_slow_engines(MODES, FEW))
 def test_oracle_columns_of_modes(engine: Engine, mode: str) -> None:
     """Outer modes have the columns of both sides, semi and anti the left ones; integers stay integers beside nulls."""
-    query, tables = _query(MAIN, mode), sheets.sheet(MAIN).tables
-    outcome = engine.run(query, sheets.finite(MAIN))
+    query, tables = _query(MAIN, mode), case_tables.dataset(MAIN).tables
+    outcome = engine.run(query, case_tables.finite(MAIN))
     expected = expectations.output_schema(query, tables, streaming=False)
     if query.how in ("left_semi", "left_anti"):
         expected = tables["left"].schema
     multiset.assert_same_columns(outcome.output.schema, expected, mode)
 
 
-@pytest.mark.parametrize("mode", spared(["inner best both", "full_outer", "full_outer best right"], ["full_outer"]))
+@pytest.mark.parametrize(
+    "mode", fewer_on_slow_engines(["inner best both", "full_outer", "full_outer best right"], ["full_outer"])
+)
 def test_oracle_probability_of_modes(engine: Engine, mode: str) -> None:
     """Pairs carry their probability (within 1e-12), rows without a partner a null; without the column the same rows."""
     query = _query(MAIN, mode)
-    outcome, bare = (engine.run(q, sheets.finite(MAIN)) for q in (query, replace(query, probability=False)))
+    outcome, bare = (engine.run(q, case_tables.finite(MAIN)) for q in (query, replace(query, probability=False)))
     exact: dict[Row, set[Fraction | None]] = {}
     for result in _expected(MAIN, mode):
         exact.setdefault(result.row, set()).add(None if result.p is None else result.p.exact)
@@ -226,10 +235,12 @@ def test_oracle_probability_of_modes(engine: Engine, mode: str) -> None:
     multiset.assert_same(multiset.rows(bare.output), multiset.rows(outcome.output, names), "probability=False")
 
 
-@pytest.mark.parametrize(("empty", "mode"), spared(_turns(("left", "right", "both")), [("both", "left_anti")]))
+@pytest.mark.parametrize(
+    ("empty", "mode"), fewer_on_slow_engines(_turns(("left", "right", "both")), [("both", "left_anti")])
+)
 def test_oracle_modes_of_empty_inputs(engine: Engine, empty: str, mode: str) -> None:
     """With one side empty all rows of the other are unmatched; with both nothing comes out, in all columns."""
-    query, whole = _query(MAIN, mode), sheets.sheet(MAIN).tables
+    query, whole = _query(MAIN, mode), case_tables.dataset(MAIN).tables
     tables = {side: table.slice(0, 0 if empty in (side, "both") else 60) for side, table in whole.items()}
     expected = _answer(query, tables, expectations.read(query, tables))
     for variant in (Variant(), STREAM):
@@ -238,7 +249,7 @@ def test_oracle_modes_of_empty_inputs(engine: Engine, empty: str, mode: str) -> 
 
 
 @lru_cache
-def _far_stream() -> dict[str, sheets.Files]:
+def _far_stream() -> dict[str, case_tables.Files]:
     """Partners that come at the last moment at which they are not late, after quiet files; rows that stay alone.
 
     t_max    60 . . . . . . . . . . . . 90 . . . . . 100 s
@@ -248,7 +259,7 @@ def _far_stream() -> dict[str, sheets.Files]:
     """
 
     def rows(t_max: list[int], length: list[int], first_id: int) -> pa.Table:
-        end = [sheets.YEAR_2024 + t for t in t_max]
+        end = [case_tables.YEAR_2024 + t for t in t_max]
         start = [t - span for t, span in zip(end, length, strict=True)]
         ids = list(range(first_id, first_id + len(end)))
         columns = {"k": [0] * len(end), "t_min": start, "t_max": end, "id": ids}
@@ -273,7 +284,7 @@ EDGES = {
 
 @pytest.mark.parametrize(
     ("edge", "mode"),
-    spared(
+    fewer_on_slow_engines(
         [*(("half", mode) for mode in FEW), *_turns(("certain", "ahead")), ("ahead", "full_outer")],
         [("half", "full_outer"), ("half", "full_outer best both")],
     ),
@@ -295,13 +306,15 @@ def test_oracle_modes_of_latest_partners(engine: Engine, edge: str, mode: str) -
 
 @pytest.mark.parametrize(
     "mode",
-    spared(["left_outer", "left_anti", "left_semi", "full_outer best left", "inner best both"], ["inner best both"]),
+    fewer_on_slow_engines(
+        ["left_outer", "left_anti", "left_semi", "full_outer best left", "inner best both"], ["inner best both"]
+    ),
 )
 def test_oracle_bounded_state_of_modes(engine: Engine, mode: str) -> None:
     """Settled rows leave the state while the stream goes on."""
 
     def table(first: int, offset: int) -> pa.Table:
-        t = [sheets.YEAR_2024 + SECOND * (second + offset) for second in range(first, first + 60)]
+        t = [case_tables.YEAR_2024 + SECOND * (second + offset) for second in range(first, first + 60)]
         return pa.table({"t": pa.array(t, pa.int64()), "id": pa.array(range(first, first + 60), pa.int64())})
 
     files = {side: tuple(table(60 * n, n % 2) for n in range(8)) for side in expectations.SIDES}

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from whenabouts.conformance import expectations, multiset, sheets
+from whenabouts.conformance import case_tables, expectations, multiset
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024
 from whenabouts.conformance.engine import Engine
-from whenabouts.conformance.sheets import SECOND, YEAR_2024
 from whenabouts.core import Interval, JsonPayload, Lateness, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.timing_join.query import TimingJoin
@@ -37,7 +37,7 @@ POISON = {"WA-1051": b"oops", "WA-1052": b'{"k": 1, "t_min": %d, "t_max": %d}' %
 
 
 def _columns(side: str, number: int) -> pa.Table:
-    random = sheets.rng("payloads", side, number)
+    random = case_tables.rng("payloads", side, number)
     t_max = YEAR_2024 + number * 5 * SECOND + np.sort(random.integers(0, 5 * SECOND, ROWS))
     return pa.table(
         {

@@ -6,9 +6,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from whenabouts.conformance import expectations, generators, multiset
+from whenabouts.conformance.case_tables import SECOND
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.generators import Example
-from whenabouts.conformance.sheets import SECOND
 from whenabouts.core.harness import Variant
 
 

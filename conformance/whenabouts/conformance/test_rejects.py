@@ -7,7 +7,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from whenabouts.conformance import expectations, multiset, sheets
+from whenabouts.conformance import case_tables, expectations, multiset
 from whenabouts.conformance.engine import Engine
 from whenabouts.core.errors import REASONS, Code
 from whenabouts.core.harness import Variant
@@ -24,7 +24,7 @@ FAULTS = {
     "malformed histograms": {"WA-1003", "WA-1007", "WA-1013"},
 }
 EACH_CASE = pytest.mark.parametrize(
-    ("variant", "sheet"),
+    ("variant", "dataset"),
     [
         *((variant, "malformed") for variant in VARIANTS),
         ("batch", "malformed histograms"),
@@ -37,38 +37,38 @@ EACH_CASE = pytest.mark.parametrize(
 )
 
 
-def _files(sheet: str, variant: Variant) -> dict[str, tuple[pa.Table, ...]]:
-    return sheets.stream(sheet) if variant.streaming else sheets.finite(sheet)
+def _files(dataset: str, variant: Variant) -> dict[str, tuple[pa.Table, ...]]:
+    return case_tables.stream(dataset) if variant.streaming else case_tables.finite(dataset)
 
 
 @EACH_CASE
-def test_oracle_rejects(engine: Engine, variant: str, sheet: str) -> None:
+def test_oracle_rejects(engine: Engine, variant: str, dataset: str) -> None:
     """Every row with a fault is rejected, with the code of its fault and its original columns; no other row is."""
     how = VARIANTS[variant]
-    outcome = engine.run(sheets.sheet(sheet).query, _files(sheet, how), how)
-    inputs, _ = expectations.of_sheet(sheet)
-    tables = sheets.sheet(sheet).tables
+    outcome = engine.run(case_tables.dataset(dataset).query, _files(dataset, how), how)
+    inputs, _ = expectations.of_dataset(dataset)
+    tables = case_tables.dataset(dataset).tables
     codes = set()
     for side in expectations.SIDES:
         expected = Counter((code, *values) for code, values in inputs.refused[side])
         multiset.assert_same(expectations.rejected(outcome, tables, side), expected, f"rejects of the {side} input")
         codes |= {row[0] for row in expected}
-    assert codes == FAULTS[sheet], "the sheet has every fault"
+    assert codes == FAULTS[dataset], "the dataset has every fault"
     told = zip(outcome.rejects.column("code").to_pylist(), outcome.rejects.column("reason").to_pylist(), strict=True)
     assert dict(told) == {code: REASONS[Code(code)] for code in codes}
 
 
 @EACH_CASE
-def test_oracle_accounting(engine: Engine, variant: str, sheet: str) -> None:
+def test_oracle_accounting(engine: Engine, variant: str, dataset: str) -> None:
     """Rows in = rows processed + rows rejected; rows that a restart replays are counted again on both sides."""
     how = VARIANTS[variant]
-    files = _files(sheet, how)
-    outcome = engine.run(sheets.sheet(sheet).query, files, how)
+    files = _files(dataset, how)
+    outcome = engine.run(case_tables.dataset(dataset).query, files, how)
     given = sum(table.num_rows for tables in files.values() for table in tables)
     metrics = outcome.metrics
     assert metrics["rows_in"] == metrics["rows_processed"] + metrics["rows_rejected"]
     assert metrics["rows_in"] == given if how.restart_after is None else metrics["rows_in"] >= given
-    inputs, answer = expectations.of_sheet(sheet)
+    inputs, answer = expectations.of_dataset(dataset)
     if how.restart_after is None:
         assert metrics["rows_rejected"] == sum(map(len, inputs.refused.values())) == outcome.rejects.num_rows
         assert metrics["matched"] == answer.rows.total() == outcome.output.num_rows

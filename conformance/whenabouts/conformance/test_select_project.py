@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from whenabouts.conformance import multiset, sheets_coalescing
+from whenabouts.conformance import coalescing_case_tables, multiset
 from whenabouts.conformance.engine import Engine
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.expressions.tree import Expression, column
@@ -38,8 +38,8 @@ QUERY = SelectProject(
 def test_differential_selection_and_projection(engine: Engine, variant: str) -> None:
     """Rows chosen, columns computed and results projected inside a query are as if it had been done outside of it."""
     how = VARIANTS[variant]
-    readings = sheets_coalescing.readings()
-    files = sheets_coalescing.stream() if how.streaming else sheets_coalescing.finite()
+    readings = coalescing_case_tables.readings()
+    files = coalescing_case_tables.stream() if how.streaming else coalescing_case_tables.finite()
     outcome = engine.run(QUERY, files, how)
     by_hand = readings.append_column("high", pc.greater(readings["level"], 1.5))
     chosen = by_hand.filter(pc.less(by_hand["room"], 20).fill_null(False))

@@ -9,10 +9,10 @@ from functools import lru_cache
 import pyarrow.compute as pc
 import pytest
 
-from whenabouts.conformance import multiset, sheets_coalescing
+from whenabouts.conformance import coalescing_case_tables, multiset
+from whenabouts.conformance.coalescing_case_tables import QUERIES, TEMPORAL
 from whenabouts.conformance.engine import Engine
-from whenabouts.conformance.fickle import Fickle
-from whenabouts.conformance.sheets_coalescing import QUERIES, TEMPORAL
+from whenabouts.conformance.random_policy import RandomPolicy
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome, run
@@ -52,12 +52,12 @@ UNGROUPED = {
 
 @lru_cache
 def _alone(name: str) -> Outcome:
-    return run((TOGETHER | UNGROUPED)[name], [sheets_coalescing.readings()])
+    return run((TOGETHER | UNGROUPED)[name], [coalescing_case_tables.readings()])
 
 
 def check_shared(outcome: Outcome, query: SharedCoalescing) -> None:
     """What each query gives, and the rows that some query rejects, each once; all rows are accounted for."""
-    readings = sheets_coalescing.readings()
+    readings = coalescing_case_tables.readings()
     refused: Counter[multiset.Row] = Counter()
     for name, _ in query.queries:
         alone = _alone(name)
@@ -81,7 +81,7 @@ def check_shared(outcome: Outcome, query: SharedCoalescing) -> None:
 def test_differential_registered_together(engine: Engine, schemes: str, variant: str) -> None:
     """Queries that share extents give what each gives alone; a row that some query rejects is rejected once."""
     how = VARIANTS[variant]
-    files = sheets_coalescing.stream(8) if how.streaming else sheets_coalescing.finite()
+    files = coalescing_case_tables.stream(8) if how.streaming else coalescing_case_tables.finite()
     query = SharedCoalescing(queries=TOGETHER, schemes=SCHEMES[schemes])
     check_shared(engine.run(query, files, how), query)
 
@@ -93,9 +93,9 @@ def test_differential_schemes_decided_in_the_job(engine: Engine) -> None:
 
 def check_decided_in_the_job(engine: Engine, seed: int) -> None:
     """The law for one order of arrival and one sequence of decisions."""
-    query = SharedCoalescing(queries=TOGETHER, schemes=SCHEMES["all lazy"], adapting=Fickle(seed))
+    query = SharedCoalescing(queries=TOGETHER, schemes=SCHEMES["all lazy"], adapting=RandomPolicy(seed))
     how = VARIANTS["stream, 3 buckets, restarted"]
-    outcome = engine.run(query, sheets_coalescing.stream(8, seed), how, remember=False)
+    outcome = engine.run(query, coalescing_case_tables.stream(8, seed), how, remember=False)
     check_shared(outcome, query)
     assert outcome.metrics["schemes_switched"] > 3  # of seven that can, in three buckets and eight files
 
@@ -106,7 +106,7 @@ def test_differential_schemes_change(engine: Engine) -> None:
     other = {name: "lazy" if scheme == "eager" else "eager" for name, scheme in SCHEMES["mixed"].items()}
     query, changed = (SharedCoalescing(queries=TOGETHER, schemes=schemes) for schemes in (SCHEMES["mixed"], other))
     how = Variant(streaming=True, parallelism=3, restart_after=3, restarted_as=changed)
-    check_shared(engine.run(query, sheets_coalescing.stream(8), how, remember=False), query)
+    check_shared(engine.run(query, coalescing_case_tables.stream(8), how, remember=False), query)
 
 
 @pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")
@@ -115,6 +115,6 @@ def test_differential_schemes_change(engine: Engine) -> None:
 def test_differential_registered_together_without_common_groups(engine: Engine, variant: str) -> None:
     """So do queries whose groupings have nothing in common."""
     how = VARIANTS[variant]
-    files = sheets_coalescing.stream(8) if how.streaming else sheets_coalescing.finite()
+    files = coalescing_case_tables.stream(8) if how.streaming else coalescing_case_tables.finite()
     query = SharedCoalescing(queries=UNGROUPED, schemes={"all of the stream": "lazy", "by room": "lazy"})
     check_shared(engine.run(query, files, how), query)

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from whenabouts.conformance import expectations, multiset, sheets
+from whenabouts.conformance import case_tables, expectations, multiset
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files
 from whenabouts.conformance.engine import Engine
-from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
 from whenabouts.core import Interval, Lateness, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import run
@@ -35,7 +35,7 @@ def _query(**options: str) -> TimingJoin:
 
 def _rows(side: str, file: int, *, seconds: int = FILE_S) -> pa.Table:
     """The first seconds of a file: rows in order of time, each with an id of its own."""
-    random, n = sheets.rng("sources", side, file), seconds * ROWS_PER_SECOND
+    random, n = case_tables.rng("sources", side, file), seconds * ROWS_PER_SECOND
     t_max = YEAR_2024 + file * FILE_S * SECOND + np.arange(n) * (SECOND // ROWS_PER_SECOND)
     ids = file * FILE_S * ROWS_PER_SECOND + np.arange(n)
     lengths = random.integers(0, 5, n) * SECOND
@@ -106,7 +106,7 @@ def _repeating() -> dict[str, Files]:
         told: list[pa.Table] = []
         for number in range(FILES):
             rows = _rows(side, number)
-            again = rows.take(pa.array(sheets.rng("again", side, number).permutation(rows.num_rows)[::3]))
+            again = rows.take(pa.array(case_tables.rng("again", side, number).permutation(rows.num_rows)[::3]))
             before = [told[-1].slice(80, 20)] if told else []
             told.append(pa.concat_tables([rows, again, *before]))
         files[side] = tuple(told)

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from whenabouts.conformance import expectations, families, multiset, sheets
+from whenabouts.conformance import case_tables, expectations, multiset, templates
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.multiset import Row
-from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
-from whenabouts.conformance.spared import spared
+from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.core import Condition, Histogram, Interval, Lateness, between, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
@@ -25,7 +25,7 @@ from whenabouts.core.timing_join.settings import STRATEGIES
 
 STREAM = Variant(streaming=True)
 MAIN = "wide"
-"""The sheet on which every strategy and variant runs; its window lets state be dropped while rows still match."""
+"""The dataset on which every strategy and variant runs; its window lets state be dropped while rows still match."""
 
 HISTOGRAMS = "histograms"
 """The same where times are histograms."""
@@ -46,67 +46,72 @@ def _same(actual: Outcome, expected: Outcome, what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy"),
-    spared(
+    ("dataset", "strategy"),
+    fewer_on_slow_engines(
         [
             *((s, strategy) for s in (MAIN, HISTOGRAMS, "narrow histograms") for strategy in STRATEGIES),
             *((s, "auto") for s in OTHERS),
             *(
                 (s, "auto")
-                for s in (*sheets.HISTOGRAMS, "few lengths")
+                for s in (*case_tables.HISTOGRAMS, "few lengths")
                 if s not in (HISTOGRAMS, "narrow histograms", "one-sided histograms")
             ),
         ],
         kept=[(MAIN, "lazy_lookup"), *((s, "auto") for s in (MAIN, "ties", "malformed", "before 1970", HISTOGRAMS))],
     ),
 )
-def test_oracle_pairs_on_streams(engine: Engine, sheet: str, strategy: str) -> None:
+def test_oracle_pairs_on_streams(engine: Engine, dataset: str, strategy: str) -> None:
     """Rows out of order inside the lateness: the pairs are those of brute force, and no row is late."""
-    query = sheets.with_strategy(sheets.sheet(sheet).query, strategy)
-    outcome = engine.run(query, sheets.stream(sheet), STREAM)
-    inputs, answer = expectations.of_sheet(sheet)
+    query = case_tables.with_strategy(case_tables.dataset(dataset).query, strategy)
+    outcome = engine.run(query, case_tables.stream(dataset), STREAM)
+    inputs, answer = expectations.of_dataset(dataset)
     multiset.assert_same(expectations.join_rows(outcome), answer.rows, "pairs", {"query": query})
     assert outcome.rejects.num_rows == sum(map(len, inputs.refused.values()))
     assert outcome.metrics["rows_late"] == 0
 
 
-@pytest.mark.parametrize("sheet", spared([MAIN, "realistic", "histogram and interval"], [MAIN]))
-def test_oracle_event_time(engine: Engine, sheet: str) -> None:
+@pytest.mark.parametrize("dataset", fewer_on_slow_engines([MAIN, "realistic", "histogram and interval"], [MAIN]))
+def test_oracle_event_time(engine: Engine, dataset: str) -> None:
     """On a stream a pair's event time is the larger t_max of its two rows."""
-    outcome = engine.run(sheets.sheet(sheet).query, sheets.stream(sheet), STREAM)
-    query, tables = sheets.sheet(sheet).query, sheets.sheet(sheet).tables
+    outcome = engine.run(case_tables.dataset(dataset).query, case_tables.stream(dataset), STREAM)
+    query, tables = case_tables.dataset(dataset).query, case_tables.dataset(dataset).tables
     expected = expectations.output_schema(query, tables, streaming=True)
     multiset.assert_same_columns(outcome.output.schema, expected, "a join of streams")
-    _, answer = expectations.of_sheet(sheet)
+    _, answer = expectations.of_dataset(dataset)
     names = [name for name in outcome.output.column_names if name not in expectations.COMPUTED]
     told = multiset.rows(outcome.output, [*names, "event_time"])
-    assert told, "the sheet has no pair"
+    assert told, "the dataset has no pair"
     assert {row: row[-1] for row in told} == {row: answer.event_time_us[row[:-1]] for row in told}
 
 
-@pytest.mark.parametrize("sheet", spared([MAIN, "certain", HISTOGRAMS, "realistic histograms"], [MAIN, HISTOGRAMS]))
-def test_differential_batch_and_stream(engine: Engine, sheet: str) -> None:
+@pytest.mark.parametrize(
+    "dataset", fewer_on_slow_engines([MAIN, "certain", HISTOGRAMS, "realistic histograms"], [MAIN, HISTOGRAMS])
+)
+def test_differential_batch_and_stream(engine: Engine, dataset: str) -> None:
     """A stream gives the rows of the finite join, to the last bit of the probability."""
-    query = sheets.sheet(sheet).query
-    stream, finite = engine.run(query, sheets.stream(sheet), STREAM), engine.run(query, sheets.finite(sheet))
+    query = case_tables.dataset(dataset).query
+    stream, finite = (
+        engine.run(query, case_tables.stream(dataset), STREAM),
+        engine.run(query, case_tables.finite(dataset)),
+    )
     names = finite.output.column_names
     multiset.assert_same(multiset.rows(stream.output, names), multiset.rows(finite.output), "stream against batch")
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy"),
-    spared([(MAIN, "auto"), (MAIN, "lazy_lookup"), (HISTOGRAMS, "lazy")], [(MAIN, "lazy_lookup")]),
+    ("dataset", "strategy"),
+    fewer_on_slow_engines([(MAIN, "auto"), (MAIN, "lazy_lookup"), (HISTOGRAMS, "lazy")], [(MAIN, "lazy_lookup")]),
 )
-def test_differential_parallelism_on_streams(engine: Engine, sheet: str, strategy: str) -> None:
+def test_differential_parallelism_on_streams(engine: Engine, dataset: str, strategy: str) -> None:
     """Three buckets give the rows of one."""
-    query = sheets.with_strategy(sheets.sheet(sheet).query, strategy)
-    one, many = (engine.run(query, sheets.stream(sheet), Variant(streaming=True, parallelism=n)) for n in (1, 3))
+    query = case_tables.with_strategy(case_tables.dataset(dataset).query, strategy)
+    one, many = (engine.run(query, case_tables.stream(dataset), Variant(streaming=True, parallelism=n)) for n in (1, 3))
     _same(many, one, "3 buckets against 1")
 
 
 @pytest.mark.parametrize(
-    ("sheet", "files", "seed"),
-    spared(
+    ("dataset", "files", "seed"),
+    fewer_on_slow_engines(
         [
             (MAIN, (1, 1), 1),
             (MAIN, (3, 6), 2),
@@ -117,16 +122,16 @@ def test_differential_parallelism_on_streams(engine: Engine, sheet: str, strateg
         kept=[(MAIN, (3, 6), 2)],
     ),
 )
-def test_differential_arrival_orders(engine: Engine, sheet: str, files: tuple[int, int], seed: int) -> None:
+def test_differential_arrival_orders(engine: Engine, dataset: str, files: tuple[int, int], seed: int) -> None:
     """Another order of arrival inside the lateness, cut into other files, gives the same rows."""
-    query = sheets.sheet(sheet).query
-    usual, other = (engine.run(query, sheets.stream(sheet, *how), STREAM) for how in ((), (files, seed)))
+    query = case_tables.dataset(dataset).query
+    usual, other = (engine.run(query, case_tables.stream(dataset, *how), STREAM) for how in ((), (files, seed)))
     _same(other, usual, f"files {files}, order {seed}")
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy", "block_size", "max_latency"),
-    spared(
+    ("dataset", "strategy", "block_size", "max_latency"),
+    fewer_on_slow_engines(
         [
             (MAIN, "lazy", 7, None),
             (MAIN, "lazy", 10**6, None),
@@ -141,19 +146,19 @@ def test_differential_arrival_orders(engine: Engine, sheet: str, files: tuple[in
     ),
 )
 def test_differential_block_sizes(
-    engine: Engine, sheet: str, strategy: str, block_size: int, max_latency: str | None
+    engine: Engine, dataset: str, strategy: str, block_size: int, max_latency: str | None
 ) -> None:
     """However many rows wait, and however long, the rows are those of `eager`, for which none waits."""
-    query = sheets.sheet(sheet).query
-    lazy = sheets.with_strategy(query, strategy, block_size=block_size, max_latency=max_latency)
-    waiting = engine.run(lazy, sheets.stream(sheet), STREAM)
-    eager = engine.run(sheets.with_strategy(query, "eager"), sheets.stream(sheet), STREAM)
+    query = case_tables.dataset(dataset).query
+    lazy = case_tables.with_strategy(query, strategy, block_size=block_size, max_latency=max_latency)
+    waiting = engine.run(lazy, case_tables.stream(dataset), STREAM)
+    eager = engine.run(case_tables.with_strategy(query, "eager"), case_tables.stream(dataset), STREAM)
     _same(waiting, eager, "waiting against eager")
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy", "step"),
-    spared(
+    ("dataset", "strategy", "step"),
+    fewer_on_slow_engines(
         [
             *(("malformed", *how) for how in (("auto", 0), ("auto", 2), ("lazy", 1), ("eager", 3))),
             *(("malformed histograms", *how) for how in (("lazy", 1), ("auto", 2))),
@@ -161,28 +166,33 @@ def test_differential_block_sizes(
         kept=[("malformed", "auto", 0), ("malformed", "eager", 3), ("malformed histograms", "lazy", 1)],
     ),
 )
-def test_differential_restart(engine: Engine, sheet: str, strategy: str, step: int) -> None:
+def test_differential_restart(engine: Engine, dataset: str, strategy: str, step: int) -> None:
     """A crash in the middle of an uncommitted step and a replay give the same rows and rejects, each once."""
-    query, files = sheets.sheet(sheet).query, sheets.stream(sheet)
-    crashing = sheets.with_strategy(query, strategy)
+    query, files = case_tables.dataset(dataset).query, case_tables.stream(dataset)
+    crashing = case_tables.with_strategy(query, strategy)
     crashed = engine.run(crashing, files, Variant(streaming=True, restart_after=step))
     _same(crashed, engine.run(query, files, STREAM), f"a restart in step {step}")
 
 
 def test_oracle_end_of_input(engine: Engine) -> None:
     """When the input ends, rows that still wait for a full block are correlated."""
-    query = sheets.with_strategy(sheets.sheet(MAIN).query, "lazy", block_size=10**6)
-    outcome = engine.run(query, sheets.stream(MAIN), STREAM)
-    multiset.assert_same(expectations.join_rows(outcome), expectations.of_sheet(MAIN)[1].rows, "pairs at the end")
+    query = case_tables.with_strategy(case_tables.dataset(MAIN).query, "lazy", block_size=10**6)
+    outcome = engine.run(query, case_tables.stream(MAIN), STREAM)
+    multiset.assert_same(expectations.join_rows(outcome), expectations.of_dataset(MAIN)[1].rows, "pairs at the end")
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy"),
-    spared([(MAIN, "auto"), ("malformed", "lazy"), ("malformed histograms", "eager")], [("malformed", "lazy")]),
+    ("dataset", "strategy"),
+    fewer_on_slow_engines(
+        [(MAIN, "auto"), ("malformed", "lazy"), ("malformed histograms", "eager")], [("malformed", "lazy")]
+    ),
 )
-def test_oracle_late_rows(engine: Engine, sheet: str, strategy: str) -> None:
+def test_oracle_late_rows(engine: Engine, dataset: str, strategy: str) -> None:
     """Late rows are rejected as WA-1010, never lost; the pairs are those of the rows that were not rejected."""
-    query, files = sheets.with_strategy(sheets.sheet(sheet).query, strategy), sheets.late_stream(sheet)
+    query, files = (
+        case_tables.with_strategy(case_tables.dataset(dataset).query, strategy),
+        case_tables.late_stream(dataset),
+    )
     tables = expectations.whole(files)
     outcome = engine.run(query, files, STREAM)
     accepted = expectations.accepted(outcome, tables, expectations.read(query, tables).events)
@@ -199,7 +209,7 @@ EDGES = {
 
 
 INTERVAL = Interval("t_min", "t_max", max_uncertainty="4 s")
-HISTOGRAM = Histogram("t_max", template="kind", templates=families.UP_TO_4_S)
+HISTOGRAM = Histogram("t_max", template="kind", templates=templates.UP_TO_4_S)
 TIMES: dict[str, tuple[TimeSpec, TimeSpec]] = {
     "intervals": (INTERVAL, INTERVAL),
     "histograms": (HISTOGRAM, HISTOGRAM),
@@ -215,7 +225,7 @@ def _condition(edge: Condition, times: str) -> Condition:
 
 def _rows(t_max: Any, seconds: Any, columns: dict[str, Any]) -> pa.Table:
     """Rows that are `seconds` long, as an interval and as a histogram (0 s: of a microsecond)."""
-    kinds, length = list(families.UP_TO_4_S), np.asarray(seconds, np.int64)
+    kinds, length = list(templates.UP_TO_4_S), np.asarray(seconds, np.int64)
     end = np.asarray(t_max, np.int64)
     named = pa.array([kinds[n] for n in length.tolist()], pa.string())
     return pa.table({"t_min": end - length * SECOND, "t_max": end, "kind": named} | columns)
@@ -244,7 +254,7 @@ def _edge_stream() -> dict[str, Files]:
 
 @pytest.mark.parametrize(
     ("edge", "strategy", "times"),
-    spared(
+    fewer_on_slow_engines(
         [
             *((edge, "auto", times) for times in ("intervals", "histograms") for edge in EDGES),
             ("half", "lazy", "intervals"),
@@ -275,7 +285,7 @@ def _long_stream() -> dict[str, Files]:
     """A long stream at a steady rate: one file a minute, two rows a second on each side."""
     files = {}
     for side in expectations.SIDES:
-        random, n = sheets.rng("long", side), LONG_FILES * FILE_S * ROWS_PER_SECOND
+        random, n = case_tables.rng("long", side), LONG_FILES * FILE_S * ROWS_PER_SECOND
         t_max = YEAR_2024 + np.arange(n) * (SECOND // ROWS_PER_SECOND)
         length = random.integers(0, 5, n)
         table = _rows(t_max, length, {"k": random.integers(0, 30, n), "id": np.arange(n)})
@@ -294,7 +304,7 @@ def _long_answer(condition: Condition, times: str) -> Counter[Row]:
 
 @pytest.mark.parametrize(
     ("strategy", "times"),
-    spared(
+    fewer_on_slow_engines(
         [("auto", "intervals"), ("lazy", "intervals"), ("auto", "histograms"), ("lazy", "both")],
         kept=[("auto", "intervals")],
     ),

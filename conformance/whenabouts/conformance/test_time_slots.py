@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from whenabouts.conformance import expectations, generators, multiset, sheets
+from whenabouts.conformance import case_tables, expectations, generators, multiset
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.test_modes import MAIN, MODES, _expected, _known_answer, _query, _rows, _same, _told
 from whenabouts.core.errors import Code, QueryError
@@ -41,25 +41,25 @@ def _cases(kept: Iterable[tuple[str, str]]) -> list[Any]:
 @pytest.mark.parametrize(("mode", "width"), _cases([("inner", "narrow"), ("right_outer", "wide")]))
 def test_oracle_time_slots(engine: Engine, mode: str, width: str) -> None:
     """Spread over four buckets by time, each mode that decides about one side gives the rows of brute force."""
-    query = replace(sheets.sheet(MAIN).query, **MODES.get(mode, {}), time_slots=WIDTHS[width])
-    outcome = engine.run(query, sheets.finite(MAIN), Variant(parallelism=4))
+    query = replace(case_tables.dataset(MAIN).query, **MODES.get(mode, {}), time_slots=WIDTHS[width])
+    outcome = engine.run(query, case_tables.finite(MAIN), Variant(parallelism=4))
     if mode == "inner":
-        whole = engine.run(replace(query, time_slots=None), sheets.finite(MAIN))
+        whole = engine.run(replace(query, time_slots=None), case_tables.finite(MAIN))
         multiset.assert_same(multiset.rows(outcome.output), multiset.rows(whole.output), "slots against none")
     else:
         _same(outcome, _expected(MAIN, mode), mode, query)
     assert outcome.metrics["matched"] == outcome.output.num_rows
-    assert outcome.metrics["rows_in"] == sum(table.num_rows for table in sheets.sheet(MAIN).tables.values())
+    assert outcome.metrics["rows_in"] == sum(table.num_rows for table in case_tables.dataset(MAIN).tables.values())
     assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
 
 
 @pytest.mark.parametrize(("mode", "width"), _cases([("left_outer best left", "narrow")]))
 def test_oracle_time_slots_on_streams(engine: Engine, mode: str, width: str) -> None:
     """The same on a stream that loses a step: rows are settled at the instants of the stream without slots."""
-    query = replace(sheets.sheet(MAIN).query, **MODES.get(mode, {}), time_slots=WIDTHS[width])
-    outcome = engine.run(query, sheets.stream(MAIN), Variant(streaming=True, parallelism=4, restart_after=1))
+    query = replace(case_tables.dataset(MAIN).query, **MODES.get(mode, {}), time_slots=WIDTHS[width])
+    outcome = engine.run(query, case_tables.stream(MAIN), Variant(streaming=True, parallelism=4, restart_after=1))
     if mode == "inner":
-        whole = engine.run(replace(query, time_slots=None), sheets.stream(MAIN), Variant(streaming=True))
+        whole = engine.run(replace(query, time_slots=None), case_tables.stream(MAIN), Variant(streaming=True))
         multiset.assert_same(multiset.rows(outcome.output), multiset.rows(whole.output), "slots against none")
     else:
         told, wanted = _told(outcome, "event_time"), _rows(_expected(MAIN, mode), outcome, timed=True)
@@ -68,10 +68,10 @@ def test_oracle_time_slots_on_streams(engine: Engine, mode: str, width: str) -> 
 
 def test_oracle_time_slots_count_late_rows_once(engine: Engine) -> None:
     """A late row is rejected once, although buckets hold copies of it."""
-    query = replace(sheets.sheet("wide").query, time_slots=500_000)
-    outcome = engine.run(query, sheets.late_stream("wide"), Variant(streaming=True, parallelism=3))
+    query = replace(case_tables.dataset("wide").query, time_slots=500_000)
+    outcome = engine.run(query, case_tables.late_stream("wide"), Variant(streaming=True, parallelism=3))
     counted = outcome.metrics
-    assert counted["rows_in"] == sum(t.num_rows for files in sheets.late_stream("wide").values() for t in files)
+    assert counted["rows_in"] == sum(t.num_rows for files in case_tables.late_stream("wide").values() for t in files)
     assert counted["rows_in"] == counted["rows_processed"] + counted["rows_rejected"]
     assert outcome.rejects.num_rows == counted["rows_rejected"] > 0
 
@@ -106,6 +106,6 @@ def test_oracle_time_slots_are_refused(engine: Engine, mode: str) -> None:
     with pytest.raises(QueryError) as raised:
         replace(query, time_slots="1 s")
     assert raised.value.code is Code.NOT_SLOTTED
-    tables = expectations.whole(sheets.finite(MAIN))
+    tables = expectations.whole(case_tables.finite(MAIN))
     schemas = [table.schema for table in tables.values()]
     assert replace(query, time_slots="auto").operator(schemas, streaming=True).keys.slots is None

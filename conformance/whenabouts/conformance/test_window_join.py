@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from whenabouts.conformance import combination_oracle, expectations, multiset
-from whenabouts.conformance import combination_sheets as sheets
-from whenabouts.conformance.combination_oracle import Counting, Counts
-from whenabouts.conformance.combination_sheets import with_options
+from whenabouts.conformance import expectations, multiset, window_join_oracle
+from whenabouts.conformance import window_join_case_tables as case_tables
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.oracle import Event
-from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files
+from whenabouts.conformance.window_join_case_tables import with_options
+from whenabouts.conformance.window_join_oracle import Counting, Counts
 from whenabouts.core import Interval, Point, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
@@ -45,52 +45,54 @@ def _of(how: tuple[str, str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy", "conservative", "method"),
+    ("dataset", "strategy", "conservative", "method"),
     [
         _algorithm(name, *how)
-        for name in sheets.PROFILES
+        for name in case_tables.PROFILES
         for how in ALGORITHMS
         if how[2] == "hash" or how[1] != "lca" or name == "graph"
     ],
 )
-def test_oracle_combinations(engine: Engine, sheet: str, strategy: str, conservative: str, method: str) -> None:
+def test_oracle_combinations(engine: Engine, dataset: str, strategy: str, conservative: str, method: str) -> None:
     """Every algorithm gives the combinations of brute force, with their multiplicity and all columns."""
-    query = with_options(sheets.sheet(sheet).query, strategy=strategy, conservative=conservative, method=method)
-    outcome = engine.run(query, sheets.finite(sheet))
-    _, answer = sheets.of_sheet(sheet)
-    assert answer.rows, "the sheet has no combination"
-    multiset.assert_same(sheets.rows_of(outcome, query), answer.rows, "combinations", {"query": query})
+    query = with_options(
+        case_tables.dataset(dataset).query, strategy=strategy, conservative=conservative, method=method
+    )
+    outcome = engine.run(query, case_tables.finite(dataset))
+    _, answer = case_tables.of_dataset(dataset)
+    assert answer.rows, "the dataset has no combination"
+    multiset.assert_same(case_tables.rows_of(outcome, query), answer.rows, "combinations", {"query": query})
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy"),
+    ("dataset", "strategy"),
     [
         ("directed path", "bew"),
         *(
             pytest.param(name, strategy, marks=pytest.mark.similar)
-            for name in sheets.PROFILES
+            for name in case_tables.PROFILES
             for strategy in ("bew", "few")
             if (name, strategy) != ("directed path", "bew")
         ),
     ],
 )
-def test_oracle_combinations_on_streams(engine: Engine, sheet: str, strategy: str) -> None:
+def test_oracle_combinations_on_streams(engine: Engine, dataset: str, strategy: str) -> None:
     """Rows out of order inside the lateness: the combinations are those of brute force, and no row is late."""
-    query = with_options(sheets.sheet(sheet).query, strategy=strategy)
-    outcome = engine.run(query, sheets.stream(sheet), STREAM)
-    inputs, answer = sheets.of_sheet(sheet)
-    multiset.assert_same(sheets.rows_of(outcome, query), answer.rows, "combinations", {"query": query})
+    query = with_options(case_tables.dataset(dataset).query, strategy=strategy)
+    outcome = engine.run(query, case_tables.stream(dataset), STREAM)
+    inputs, answer = case_tables.of_dataset(dataset)
+    multiset.assert_same(case_tables.rows_of(outcome, query), answer.rows, "combinations", {"query": query})
     assert outcome.rejects.num_rows == sum(map(len, inputs.refused.values()))
     assert outcome.metrics["rows_late"] == 0
 
 
-@pytest.mark.parametrize("sheet", [pytest.param(name, marks=pytest.mark.similar) for name in sheets.PROFILES])
-def test_oracle_combination_columns(engine: Engine, sheet: str) -> None:
+@pytest.mark.parametrize("dataset", [pytest.param(name, marks=pytest.mark.similar) for name in case_tables.PROFILES])
+def test_oracle_combination_columns(engine: Engine, dataset: str) -> None:
     """Columns come in the promised order; the first and last instant and each edge's probability are right."""
-    query, tables = sheets.sheet(sheet).query, sheets.sheet(sheet).tables
-    outcome = engine.run(query, sheets.finite(sheet))
-    _, answer = sheets.of_sheet(sheet)
-    computed = sheets.computed_columns(query)
+    query, tables = case_tables.dataset(dataset).query, case_tables.dataset(dataset).tables
+    outcome = engine.run(query, case_tables.finite(dataset))
+    _, answer = case_tables.of_dataset(dataset)
+    computed = case_tables.computed_columns(query)
     multiset.assert_same_columns(outcome.output.schema, _schema(query, tables, computed), "a window join")
     names = outcome.output.column_names[: -len(computed)]
     keys = zip(*(multiset.cells(outcome.output.column(name)) for name in names), strict=True)
@@ -119,18 +121,18 @@ def _schema(query: WindowJoin, tables: Mapping[str, pa.Table], computed: list[st
 
 
 @pytest.mark.similar
-@pytest.mark.parametrize("sheet", ["uncertain path", "uncertain clique"])
-def test_oracle_joint_probability(engine: Engine, sheet: str) -> None:
+@pytest.mark.parametrize("dataset", ["uncertain path", "uncertain clique"])
+def test_oracle_joint_probability(engine: Engine, dataset: str) -> None:
     """The probability that all windows hold together is within 1e-6 of exact rationals, and no more than any one's."""
-    query, tables = replace(sheets.sheet(sheet).query, joint=True), sheets.sheet(sheet).tables
-    outcome = engine.run(query, sheets.finite(sheet))
+    query, tables = replace(case_tables.dataset(dataset).query, joint=True), case_tables.dataset(dataset).tables
+    outcome = engine.run(query, case_tables.finite(dataset))
     exact: dict[tuple[Any, ...], Fraction] = {}
-    for combination in combination_oracle.combinations(query, sheets.read(query, tables).events):
+    for combination in window_join_oracle.combinations(query, case_tables.read(query, tables).events):
         placed = dict(zip(query.inputs, combination, strict=True))
         ids = tuple(tables[name].column_names.index("id") for name in query.inputs)
         key = tuple(event.values[at] for event, at in zip(combination, ids, strict=True))
-        exact.setdefault(key, combination_oracle.joint_probability(query.edges, placed, SECOND))
-    columns = [*(f"id_{name}" for name in query.inputs), *sheets.computed_columns(query)[2:], "probability"]
+        exact.setdefault(key, window_join_oracle.joint_probability(query.edges, placed, SECOND))
+    columns = [*(f"id_{name}" for name in query.inputs), *case_tables.computed_columns(query)[2:], "probability"]
     seen = set()
     for row in zip(*(outcome.output.column(name).to_pylist() for name in _few(columns)), strict=True):
         ids_of_row, windows, p = row[:3], row[3:5], row[5]
@@ -144,12 +146,12 @@ def test_oracle_joint_probability(engine: Engine, sheet: str) -> None:
 def test_oracle_pair_predicates(engine: Engine, streaming: bool) -> None:
     """A condition in SQL on two streams' columns leaves the combinations of brute force for which it is true."""
     asked = {("a", "b"): "a.id < b.id OR b.id IN (1, 2)", ("c", "a"): "c.id / 2 <> a.id - 1"}
-    query = with_options(sheets.sheet("path").query, predicates=asked)
-    files = sheets.stream("path") if streaming else sheets.finite("path")
+    query = with_options(case_tables.dataset("path").query, predicates=asked)
+    files = case_tables.stream("path") if streaming else case_tables.finite("path")
     outcome = engine.run(query, files, Variant(streaming=streaming))
-    tables = sheets.sheet("path").tables
+    tables = case_tables.dataset("path").tables
     at = [tables[name].column_names.index("id") for name in query.inputs]
-    found = combination_oracle.combinations(query, sheets.read(query, tables).events)
+    found = window_join_oracle.combinations(query, case_tables.read(query, tables).events)
     ids = [tuple(event.values[place] for event, place in zip(of, at, strict=True)) for of in found]
     expected = Counter((a, b, c) for a, b, c in ids if (a < b or b in (1, 2)) and c != 2 * (a - 1))
     assert 0 < expected.total() < len(ids)
@@ -163,13 +165,16 @@ def _few(columns: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("sheet", "streaming"),
-    [("uncertain path", False), *(pytest.param(name, True, marks=pytest.mark.similar) for name in sheets.PROFILES)],
+    ("dataset", "streaming"),
+    [
+        ("uncertain path", False),
+        *(pytest.param(name, True, marks=pytest.mark.similar) for name in case_tables.PROFILES),
+    ],
 )
-def test_differential_argument_orders(engine: Engine, sheet: str, streaming: bool) -> None:
+def test_differential_argument_orders(engine: Engine, dataset: str, streaming: bool) -> None:
     """The order of the streams, of the windows and of the two names in a window changes no bit of a row."""
-    query = sheets.sheet(sheet).query
-    files = sheets.stream(sheet) if streaming else sheets.finite(sheet)
+    query = case_tables.dataset(dataset).query
+    files = case_tables.stream(dataset) if streaming else case_tables.finite(dataset)
     pairs = {(edge.first, edge.second) for edge in query.edges}
     flipped = [
         edge if (edge.second, edge.first) in pairs
@@ -192,60 +197,60 @@ def _turned(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("sheet", "files", "seed", "strategy"),
+    ("dataset", "files", "seed", "strategy"),
     [
         pytest.param("graph", (2, 6, 3), 2, "few", marks=pytest.mark.similar),
-        *(pytest.param(name, (1, 5), 1, "bew", marks=pytest.mark.similar) for name in sheets.PROFILES),
-        *(pytest.param(name, (7, 3, 2), 3, "few", marks=pytest.mark.similar) for name in sheets.PROFILES),
+        *(pytest.param(name, (1, 5), 1, "bew", marks=pytest.mark.similar) for name in case_tables.PROFILES),
+        *(pytest.param(name, (7, 3, 2), 3, "few", marks=pytest.mark.similar) for name in case_tables.PROFILES),
     ],
 )
 def test_differential_arrivals_of_combinations(
-    engine: Engine, sheet: str, files: tuple[int, ...], seed: int, strategy: str
+    engine: Engine, dataset: str, files: tuple[int, ...], seed: int, strategy: str
 ) -> None:
     """Another order of arrival inside the lateness, cut into other files, in three buckets: the same rows."""
-    query = with_options(sheets.sheet(sheet).query, strategy=strategy)
-    usual = engine.run(query, sheets.finite(sheet)).output
-    other = engine.run(query, sheets.stream(sheet, files, seed), Variant(streaming=True, parallelism=3)).output
+    query = with_options(case_tables.dataset(dataset).query, strategy=strategy)
+    usual = engine.run(query, case_tables.finite(dataset)).output
+    other = engine.run(query, case_tables.stream(dataset, files, seed), Variant(streaming=True, parallelism=3)).output
     multiset.assert_same(multiset.rows(other), multiset.rows(usual), f"{files} files in order {seed}")
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy", "step"),
+    ("dataset", "strategy", "step"),
     [
         ("malformed", "few", 2),
         *(pytest.param("malformed", s, step, marks=pytest.mark.similar) for s in ("bew", "few") for step in (0, 1, 3)),
         pytest.param("uncertain path", "bew", 2, marks=pytest.mark.similar),
     ],
 )
-def test_differential_restart_of_combinations(engine: Engine, sheet: str, strategy: str, step: int) -> None:
+def test_differential_restart_of_combinations(engine: Engine, dataset: str, strategy: str, step: int) -> None:
     """A crash in the middle of an uncommitted step and a replay give the same rows and rejects, each once."""
-    query, files = with_options(sheets.sheet(sheet).query, strategy=strategy), sheets.stream(sheet)
+    query, files = with_options(case_tables.dataset(dataset).query, strategy=strategy), case_tables.stream(dataset)
     crashed = engine.run(query, files, Variant(streaming=True, restart_after=step))
-    usual = engine.run(query, sheets.finite(sheet))
+    usual = engine.run(query, case_tables.finite(dataset))
     multiset.assert_same(multiset.rows(crashed.output), multiset.rows(usual.output), f"a restart in step {step}")
     multiset.assert_same(multiset.rows(crashed.rejects), multiset.rows(usual.rejects), f"rejects, restart in {step}")
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy"), [("malformed", "bew"), pytest.param("uncertain clique", "few", marks=pytest.mark.similar)]
+    ("dataset", "strategy"), [("malformed", "bew"), pytest.param("uncertain clique", "few", marks=pytest.mark.similar)]
 )
-def test_oracle_late_rows_of_combinations(engine: Engine, sheet: str, strategy: str) -> None:
+def test_oracle_late_rows_of_combinations(engine: Engine, dataset: str, strategy: str) -> None:
     """Late rows are rejected as WA-1010, never lost; the combinations are those of the rows that were accepted."""
-    query, files = with_options(sheets.sheet(sheet).query, strategy=strategy), sheets.late_stream(sheet)
+    query, files = with_options(case_tables.dataset(dataset).query, strategy=strategy), case_tables.late_stream(dataset)
     tables = expectations.whole(files)
     outcome = engine.run(query, files, STREAM)
-    accepted = expectations.accepted(outcome, tables, sheets.read(query, tables).events)
-    expected = combination_oracle.answer(query, tables, accepted).rows
-    multiset.assert_same(sheets.rows_of(outcome, query), expected, "combinations of the rows that were accepted")
+    accepted = expectations.accepted(outcome, tables, case_tables.read(query, tables).events)
+    expected = window_join_oracle.answer(query, tables, accepted).rows
+    multiset.assert_same(case_tables.rows_of(outcome, query), expected, "combinations of the rows that were accepted")
 
 
 @pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.similar)])
 def test_oracle_empty_streams(engine: Engine, streaming: bool) -> None:
     """A stream without rows gives no combination but all columns; the rows of the others are processed."""
-    query, tables = sheets.sheet("path").query, sheets.sheet("path").tables
+    query, tables = case_tables.dataset("path").query, case_tables.dataset("path").tables
     files = {name: (table.slice(0, 0) if name == "b" else table,) for name, table in tables.items()}
     outcome = engine.run(query, files, Variant(streaming=streaming))
-    expected = _schema(query, tables, sheets.computed_columns(query))
+    expected = _schema(query, tables, case_tables.computed_columns(query))
     multiset.assert_same_columns(outcome.output.schema, expected, "the columns of no rows")
     assert outcome.output.num_rows == 0
     assert outcome.metrics["rows_processed"] == sum(table.num_rows for (table,) in files.values())
@@ -261,30 +266,34 @@ def _counting(query: WindowJoin) -> Counting:
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy", "conservative", "method"),
+    ("dataset", "strategy", "conservative", "method"),
     [
         _algorithm(name, *how) if (name, *how) != ("graph", "bew", "lca", "nested") else (name, *how)
-        for name in sheets.EXACT
+        for name in case_tables.EXACT
         for how in ALGORITHMS
         if how[2] == "hash" or name in ("graph", "same time")  # nested loops are slow to count by hand
     ],
 )
-def test_oracle_combination_counters(engine: Engine, sheet: str, strategy: str, conservative: str, method: str) -> None:
+def test_oracle_combination_counters(
+    engine: Engine, dataset: str, strategy: str, conservative: str, method: str
+) -> None:
     """On finite input each algorithm looks at exactly the periods, tuples and windows that its paper says."""
-    query = with_options(sheets.sheet(sheet).query, strategy=strategy, conservative=conservative, method=method)
+    query = with_options(
+        case_tables.dataset(dataset).query, strategy=strategy, conservative=conservative, method=method
+    )
     counts = Counts()
-    _counting(query).block(sheets.of_sheet(sheet)[0].events, counts)
-    assert _counted(engine.run(query, sheets.finite(sheet))) == counts
+    _counting(query).block(case_tables.of_dataset(dataset)[0].events, counts)
+    assert _counted(engine.run(query, case_tables.finite(dataset))) == counts
 
 
 @pytest.mark.similar
 def test_oracle_algorithms_differ(engine: Engine) -> None:
     """The names are algorithms: each spares what the paper says that it spares, and none changes the result."""
     found = {}
-    for sheet in ("uniform clique", "clique"):
+    for dataset in ("uniform clique", "clique"):
         for how in ALGORITHMS:
-            query = with_options(sheets.sheet(sheet).query, **_of(how))
-            found[(sheet, *how)] = _counted(engine.run(query, sheets.finite(sheet)))
+            query = with_options(case_tables.dataset(dataset).query, **_of(how))
+            found[(dataset, *how)] = _counted(engine.run(query, case_tables.finite(dataset)))
     assert len({count.matched for key, count in found.items() if key[0] == "clique"}) == 1
     few, bew = found["uniform clique", "few", "none", "hash"], found["uniform clique", "bew", "none", "hash"]
     assert few.window_tests == bew.window_tests == 0
@@ -299,7 +308,7 @@ def test_oracle_algorithms_differ(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sheet", "strategy", "streaming", "width"),
+    ("dataset", "strategy", "streaming", "width"),
     [
         ("no key", "bew", False, "auto"),
         *(
@@ -311,15 +320,17 @@ def test_oracle_algorithms_differ(engine: Engine) -> None:
     ],
 )
 def test_oracle_time_slots_of_combinations(
-    engine: Engine, sheet: str, strategy: str, streaming: bool, width: str
+    engine: Engine, dataset: str, strategy: str, streaming: bool, width: str
 ) -> None:
     """Spread over four buckets by time, each combination is found once and each row accounted for once."""
-    query = with_options(sheets.sheet(sheet).query, strategy=strategy, time_slots=width)
+    query = with_options(case_tables.dataset(dataset).query, strategy=strategy, time_slots=width)
     assert query.slots is not None
-    files = sheets.stream(sheet) if streaming else sheets.finite(sheet)
+    files = case_tables.stream(dataset) if streaming else case_tables.finite(dataset)
     outcome = engine.run(query, files, Variant(streaming=streaming, parallelism=4))
-    multiset.assert_same(sheets.rows_of(outcome, query), sheets.of_sheet(sheet)[1].rows, "slots", {"query": query})
-    assert outcome.metrics["rows_in"] == sum(table.num_rows for table in sheets.sheet(sheet).tables.values())
+    multiset.assert_same(
+        case_tables.rows_of(outcome, query), case_tables.of_dataset(dataset)[1].rows, "slots", {"query": query}
+    )
+    assert outcome.metrics["rows_in"] == sum(table.num_rows for table in case_tables.dataset(dataset).tables.values())
     assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
 
 
@@ -374,9 +385,9 @@ def test_oracle_latest_members(engine: Engine, edges: str, strategy: str) -> Non
         times=dict.fromkeys("abc", spec), windows=EDGES[edges], on="k", strategy=strategy, lateness=f"{LATE_S} s"
     )
     tables = expectations.whole(_edge_stream())
-    answer = combination_oracle.answer(query, tables, sheets.read(query, tables).events)
+    answer = window_join_oracle.answer(query, tables, case_tables.read(query, tables).events)
     outcome = engine.run(query, _edge_stream(), STREAM)
-    multiset.assert_same(sheets.rows_of(outcome, query), answer.rows, "combinations with the latest rows")
+    multiset.assert_same(case_tables.rows_of(outcome, query), answer.rows, "combinations with the latest rows")
     assert outcome.rejects.num_rows == 0
 
 
@@ -409,9 +420,9 @@ def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> 
         strategy=strategy, lateness="3 s",
     )  # fmt: skip
     tables = expectations.whole(_long_stream())
-    answer = combination_oracle.answer(query, tables, sheets.read(query, tables).events)
+    answer = window_join_oracle.answer(query, tables, case_tables.read(query, tables).events)
     outcome = engine.run(query, _long_stream(), STREAM)
-    multiset.assert_same(sheets.rows_of(outcome, query), answer.rows, "combinations of a long stream")
+    multiset.assert_same(case_tables.rows_of(outcome, query), answer.rows, "combinations of a long stream")
     held = outcome.metrics["rows_stored"] - outcome.metrics["rows_evicted"]
     assert 0 <= held <= 3 * ROWS_PER_SECOND * (23 + 3 * FILE_S), f"{held} rows are held at the end"
 
@@ -419,17 +430,17 @@ def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> 
 @pytest.mark.similar
 def test_oracle_counters_of_arrivals(engine: Engine) -> None:
     """On a stream BEW joins each row with those that came before it, and looks at no others."""
-    query = replace(sheets.sheet("clique").query, strategy="bew", lateness="1 day")
+    query = replace(case_tables.dataset("clique").query, strategy="bew", lateness="1 day")
     events: dict[str, list[Event]] = {name: [] for name in query.inputs}
     files: dict[str, list[pa.Table]] = {name: [] for name in query.inputs}
     counts = Counts()
     for number in range(6):  # one stream after another, so that no engine's batches change who came first
         for place, name in enumerate(query.inputs):
-            table = sheets.finite("clique")[name][0]
+            table = case_tables.finite("clique")[name][0]
             size = table.num_rows // 2
             rows = table.slice((number // 3) * size, size if number % 3 == place else 0)
             files[name].append(rows)
-            new = sheets.read(query, {**sheets.sheet("clique").tables, name: rows}).events[name]
+            new = case_tables.read(query, {**case_tables.dataset("clique").tables, name: rows}).events[name]
             for event in new:
                 _counting(replace(query, conservative="none")).row(name, event, events, counts)
             events[name] += new

@@ -1,4 +1,4 @@
-"""Cases that engines which take long to start are spared outside of `make test-full`."""
+"""Cases that engines with slow job starts run only in `make test-full`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 
-def spared(cases: Iterable[Any], kept: Container[Any]) -> list[Any]:
+def fewer_on_slow_engines(cases: Iterable[Any], kept: Container[Any]) -> list[Any]:
     """All cases; those not `kept` are marked `similar` to one that is.
 
-    >>> [getattr(case, "marks", "kept") != "kept" for case in spared(["a", "b"], kept=["b"])]
+    >>> [getattr(case, "marks", "kept") != "kept" for case in fewer_on_slow_engines(["a", "b"], kept=["b"])]
     [True, False]
     """
     return [

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from whenabouts.conformance import sheets
-from whenabouts.conformance.sheets import SECOND, YEAR_2024
+from whenabouts.conformance import case_tables
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024
 from whenabouts.core import Point
 from whenabouts.core.coalescing.equivalence import KINDS, Predicate
 from whenabouts.core.coalescing.operator import Coalesce
@@ -99,8 +99,8 @@ def coalescings(draw: st.DrawFn, /, units: tuple[int, ...] = (1, SECOND)) -> Exa
 
 
 @st.composite
-def arrivals(draw: st.DrawFn, example: Example) -> dict[str, sheets.Files]:
+def arrivals(draw: st.DrawFn, example: Example) -> dict[str, case_tables.Files]:
     """The readings as files of a stream, out of order inside the lateness."""
     seed, query = draw(st.integers(0, 2**16)), example.query
-    ordered = sheets.reordered(example.table, Point("t"), query.lateness_us[0], seed)
-    return {"events": sheets.cut(ordered, draw(st.integers(1, 6)), seed)}
+    ordered = case_tables.reordered(example.table, Point("t"), query.lateness_us[0], seed)
+    return {"events": case_tables.cut(ordered, draw(st.integers(1, 6)), seed)}

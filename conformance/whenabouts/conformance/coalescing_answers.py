@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset, oracle
-from whenabouts.conformance import oracle_coalescing as scratch
+from whenabouts.conformance.coalescing_oracle import Reading, Run
 from whenabouts.conformance.multiset import Row
-from whenabouts.conformance.oracle_coalescing import Reading, Run
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.coalescing.window_spec import Extents
 

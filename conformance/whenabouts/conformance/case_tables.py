@@ -4,7 +4,7 @@ One engine job then checks hundreds of tables; an engine that takes seconds per 
 takes milliseconds. Times are small integers times a unit, so that many pairs have a probability of exactly the
 confidence, and rows repeat: two rows may agree in every column.
 
-Everything is made by seeded generators: a sheet is the same on every machine and for every engine.
+Everything is made by seeded generators: a dataset is the same on every machine and for every engine.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.conformance import families, oracle
-from whenabouts.conformance.families import BINARY_SECOND, DAYS, DYADIC, MANY, MIXED, NUMBERED, Family
+from whenabouts.conformance import oracle, templates
+from whenabouts.conformance.templates import BINARY_SECOND, DAYS, DYADIC, MANY, MIXED, NUMBERED, TemplateSet
 from whenabouts.core import Condition, Interval, Lateness, Point, between, deadline, delay, within
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
@@ -33,12 +33,12 @@ YEAR_2200 = 84_006 * DAY
 
 LATENESS = Lateness(left="3 s", right="5 s")
 Files = tuple[pa.Table, ...]
-Kind = tuple[int, int] | Family | None
+Kind = tuple[int, int] | TemplateSet | None
 """Intervals of lengths from the least to the greatest, histograms, or points."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
+class Dataset:
     """A query and its inputs, rows in no particular order."""
 
     name: str
@@ -53,7 +53,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Profile:
-    """What the rows of a sheet are like. Lengths and spans are in units; intervals have one of `few` lengths if any."""
+    """The rows of a dataset. Lengths and spans are in units; intervals have one of the `few` lengths, if any."""
 
     condition: Condition
     left: Kind = (0, 10)
@@ -76,8 +76,8 @@ def rng(*seed: object) -> np.random.Generator:
 
 
 @lru_cache
-def sheet(name: str) -> Sheet:
-    """The sheet of a profile."""
+def dataset(name: str) -> Dataset:
+    """The dataset of a profile."""
     profile = PROFILES[name]
     on = ("case", "k", "k2") if profile.keys == "two columns" else ("case", "k")
     query = TimingJoin(
@@ -87,13 +87,13 @@ def sheet(name: str) -> Sheet:
         on=on,
         lateness=LATENESS,
     )
-    return Sheet(name, query, _tables(name, profile))
+    return Dataset(name, query, _tables(name, profile))
 
 
 def _spec(profile: Profile, lengths: Kind) -> TimeSpec:
     if lengths is None:
         return Point("t")
-    if isinstance(lengths, Family):
+    if isinstance(lengths, TemplateSet):
         return lengths.spec(profile.unit)
     longest = lengths[1] * profile.unit if profile.declared else None
     return Interval("t_min", "t_max", max_uncertainty=longest, min_uncertainty=lengths[0] * profile.unit)
@@ -123,7 +123,7 @@ def _rows_per_case(random: np.random.Generator, cases: int) -> np.ndarray[Any, n
 def _times(random: np.random.Generator, centre: Any, profile: Profile, lengths: Kind) -> dict[str, pa.Array]:
     n, unit = len(centre), profile.unit
     start = profile.origin + unit * (centre + random.integers(0, profile.span + 1, n))
-    if isinstance(lengths, Family):
+    if isinstance(lengths, TemplateSet):
         return lengths.columns(random, start, profile.bad, profile.time_type)
     shortest, longest = lengths or (0, 0)
     length = unit * random.integers(shortest, longest + 1, n)
@@ -229,7 +229,7 @@ PROFILES: dict[str, Profile] = {
         between("-9 s", "13 s", confidence=0.7071067811), left=MIXED, right=(0, 6), time_type=pa.timestamp("us", "UTC")
     ),
     "point and histogram": Profile(
-        deadline("14 s", since="2 s", confidence=0.5772156649), left=None, right=families.ALONE, keys="floats"
+        deadline("14 s", since="2 s", confidence=0.5772156649), left=None, right=templates.ALONE, keys="floats"
     ),
     "ties of histograms": Profile(
         within("12582912 us", confidence=0.75), left=DYADIC, right=DYADIC, unit=BINARY_SECOND
@@ -256,8 +256,10 @@ PROFILES: dict[str, Profile] = {
     "few lengths": Profile(within("9 s", confidence=0.6180339887), left=(2, 9), right=(0, 9), few=(2, 5, 9)),
 }  # fmt: skip
 
-HISTOGRAMS = tuple(name for name, p in PROFILES.items() if isinstance(p.left, Family) or isinstance(p.right, Family))
-"""Sheets in which a side has templates."""
+HISTOGRAMS = tuple(
+    name for name, p in PROFILES.items() if isinstance(p.left, TemplateSet) or isinstance(p.right, TemplateSet)
+)
+"""Datasets in which a side has templates."""
 
 
 def reordered(table: pa.Table, spec: TimeSpec, lateness_us: int, *seed: object) -> pa.Table:
@@ -286,8 +288,8 @@ def cut(table: pa.Table, n: int, *seed: object) -> Files:
 
 @lru_cache
 def stream(name: str, files: tuple[int, int] = (4, 3), seed: int = 0) -> dict[str, Files]:
-    """A sheet as files of a stream: rows out of order inside the lateness, `files` on the left and on the right."""
-    source, lateness = sheet(name), LATENESS.per_input_us
+    """A dataset as files of a stream: rows out of order inside the lateness, `files` on the left and on the right."""
+    source, lateness = dataset(name), LATENESS.per_input_us
     cuts = {}
     for place, (side, n) in enumerate(zip(("left", "right"), files, strict=True)):
         arriving = reordered(source.tables[side], source.specs[side], lateness[place], name, side, seed)
@@ -297,9 +299,9 @@ def stream(name: str, files: tuple[int, int] = (4, 3), seed: int = 0) -> dict[st
 
 @lru_cache
 def finite(name: str, files: int = 1, seed: int = 0) -> dict[str, Files]:
-    """A sheet as files of a batch, rows in any order."""
+    """A dataset as files of a batch, rows in any order."""
     cuts = {}
-    for side, table in sheet(name).tables.items():
+    for side, table in dataset(name).tables.items():
         shuffled = table.take(pa.array(rng(name, side, seed).permutation(table.num_rows)))
         cuts[side] = cut(shuffled, files, name, side, seed)
     return cuts

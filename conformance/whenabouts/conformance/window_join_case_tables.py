@@ -1,6 +1,6 @@
 """Inputs of the laws on window joins: small random cases under one query, told apart by the key column `case`.
 
-Between them the sheets have every form of graph, directed and symmetric windows, windows of length 0, streams that run
+Together the datasets have every form of graph, directed and symmetric windows, windows of length 0, streams that run
 far ahead of others, equal times, rows that repeat, null keys, faulty rows, and exact and uncertain times side by side.
 """
 
@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.conformance import combination_oracle, expectations, oracle
-from whenabouts.conformance.families import MIXED, Family
-from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files, cut, payload, reordered, rng
+from whenabouts.conformance import expectations, oracle, window_join_oracle
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files, cut, payload, reordered, rng
+from whenabouts.conformance.templates import MIXED, TemplateSet
 from whenabouts.core import Interval, Point, between, within
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.window_join.query import WindowJoin
 
-Kind = tuple[int, int] | Family | None
+Kind = tuple[int, int] | TemplateSet | None
 """Intervals of lengths from the least to the greatest (in seconds), histograms, or points."""
 
 LATENESS_S = 3
@@ -30,7 +30,7 @@ LATENESS_S = 3
 
 @dataclass(frozen=True)
 class Profile:
-    """What a sheet is like: its windows, and for each stream its kind of times and how far it runs ahead (seconds)."""
+    """A dataset: its windows, and for each stream its kind of times and how far it runs ahead (seconds)."""
 
     windows: Mapping[tuple[str, str], Any]
     kinds: Mapping[str, Kind]
@@ -82,11 +82,11 @@ PROFILES: dict[str, Profile] = {
 }  # fmt: skip
 
 EXACT = tuple(name for name, profile in PROFILES.items() if not any(profile.kinds.values()))
-"""Sheets in which all times are exact."""
+"""Datasets in which all times are exact."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
+class Dataset:
     """A query and its inputs, rows in no particular order."""
 
     name: str
@@ -95,8 +95,8 @@ class Sheet:
 
 
 @lru_cache
-def sheet(name: str) -> Sheet:
-    """The sheet of a profile."""
+def dataset(name: str) -> Dataset:
+    """The dataset of a profile."""
     profile = PROFILES[name]
     query = WindowJoin(
         times={stream: _spec(kind) for stream, kind in profile.kinds.items()},
@@ -104,13 +104,13 @@ def sheet(name: str) -> Sheet:
         on=("case", "k") if profile.keyed else None,
         lateness=f"{LATENESS_S} s",
     )
-    return Sheet(name, query, {stream: _table(name, stream, profile) for stream in profile.kinds})
+    return Dataset(name, query, {stream: _table(name, stream, profile) for stream in profile.kinds})
 
 
 def _spec(kind: Kind) -> TimeSpec:
     if kind is None:
         return Point("t")
-    if isinstance(kind, Family):
+    if isinstance(kind, TemplateSet):
         return kind.spec(SECOND)
     return Interval("t_min", "t_max", max_uncertainty=kind[1] * SECOND, min_uncertainty=kind[0] * SECOND)
 
@@ -127,7 +127,7 @@ def _table(name: str, stream: str, profile: Profile) -> pa.Table:
     columns: dict[str, Any] = {"case": case, "k": pa.array(1 + (random.random(n) < 0.15), mask=random.random(n) < 0.05)}
     if kind is None:
         columns["t"] = pa.array(t, mask=random.random(n) < profile.bad)
-    elif isinstance(kind, Family):
+    elif isinstance(kind, TemplateSet):
         columns |= kind.columns(random, t, profile.bad, pa.int64())
     else:
         columns |= {"t_min": t - SECOND * random.integers(kind[0], kind[1] + 1, n), "t_max": t}
@@ -137,7 +137,7 @@ def _table(name: str, stream: str, profile: Profile) -> pa.Table:
 
 
 def finite(name: str, seed: int = 0) -> dict[str, Files]:
-    """A sheet as files of a batch, rows in any order."""
+    """A dataset as files of a batch, rows in any order."""
     return _finite(name, seed)
 
 
@@ -145,14 +145,14 @@ def finite(name: str, seed: int = 0) -> dict[str, Files]:
 def _finite(name: str, seed: int) -> dict[str, Files]:
     return {
         stream: (table.take(pa.array(rng(name, stream, seed).permutation(table.num_rows))),)
-        for stream, table in sheet(name).tables.items()
+        for stream, table in dataset(name).tables.items()
     }
 
 
 @lru_cache
 def stream(name: str, files: tuple[int, ...] = (4, 3, 5), seed: int = 0) -> dict[str, Files]:
-    """A sheet as files of a stream: rows out of order inside the lateness, the inputs in different numbers of files."""
-    source, cuts = sheet(name), {}
+    """A dataset as files of a stream: rows out of order within the lateness, inputs in different numbers of files."""
+    source, cuts = dataset(name), {}
     for place, (input, table) in enumerate(source.tables.items()):
         arriving = reordered(table, source.query.spec(input), LATENESS_S * SECOND, name, input, seed)
         cuts[input] = cut(arriving, files[place % len(files)], name, input, seed)
@@ -178,11 +178,11 @@ def read(query: WindowJoin, tables: Mapping[str, pa.Table]) -> expectations.Inpu
 
 
 @lru_cache
-def of_sheet(name: str) -> tuple[expectations.Inputs, combination_oracle.Answer]:
-    """The answer of a sheet, whatever files its rows are in."""
-    source = sheet(name)
+def of_dataset(name: str) -> tuple[expectations.Inputs, window_join_oracle.Answer]:
+    """The answer of a dataset, whatever files its rows are in."""
+    source = dataset(name)
     inputs = read(source.query, source.tables)
-    return inputs, combination_oracle.answer(source.query, source.tables, inputs.events)
+    return inputs, window_join_oracle.answer(source.query, source.tables, inputs.events)
 
 
 def rows_of(outcome: Any, query: WindowJoin) -> Any:

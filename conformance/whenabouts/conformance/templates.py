@@ -1,6 +1,6 @@
-"""Templates of the sheets, and the columns of rows that name them.
+"""Templates of the datasets, and the columns of rows that name them.
 
-A family is what one side registers: templates by name, offsets in units of its sheet. Between them the families have
+A template set is what one side registers: templates by name, offsets in units of its dataset. Together the sets have
 buckets of probability 0 inside and at either end (so that an anchor lies behind the support), single buckets,
 probabilities as floats and as text, offsets on either side of 0, names that are text and names that are integers.
 """
@@ -23,7 +23,7 @@ Definition = tuple[tuple[int, int, float | str], ...]
 
 
 @dataclass(frozen=True)
-class Family:
+class TemplateSet:
     """Templates by name, and the type of the column that names them; without a column there is one template."""
 
     definitions: tuple[tuple[str, Definition], ...]
@@ -76,7 +76,7 @@ def _many(count: int) -> tuple[tuple[str, Definition], ...]:
     return tuple(definitions)
 
 
-MIXED = Family(
+MIXED = TemplateSet(
     (
         ("rising", ((0, 2, 0.1), (2, 3, 0.3), (3, 6, 0.6))),
         ("around zero", ((-4, -1, "0.15"), (-1, 0, "0.3"), (0, 4, "0.55"))),
@@ -87,7 +87,7 @@ MIXED = Family(
     ),
     pa.string(),
 )
-NUMBERED = Family(
+NUMBERED = TemplateSet(
     (
         ("1", ((0, 1, 0.5), (1, 4, 0.25), (4, 8, 0.25))),
         ("2", ((0, 3, "0.9"), (3, 10, "0.1"))),
@@ -95,7 +95,7 @@ NUMBERED = Family(
     ),
     pa.int32(),
 )
-DYADIC = Family(
+DYADIC = TemplateSet(
     (
         ("a", ((0, 2, 0.25), (2, 4, 0.5), (4, 8, 0.25))),
         ("b", ((0, 4, 0.125), (4, 8, 0.875))),
@@ -104,9 +104,9 @@ DYADIC = Family(
     ),
     pa.string(),
 )
-MANY = Family(_many(36), pa.string())
-ALONE = Family((("only", ((0, 2, 0.7), (2, 9, 0.3))),))
-DAYS = Family(
+MANY = TemplateSet(_many(36), pa.string())
+ALONE = TemplateSet((("only", ((0, 2, 0.7), (2, 9, 0.3))),))
+DAYS = TemplateSet(
     (
         ("sharp", ((0, 1, 0.5), (1, 3, 0.25), (3, 1_000_003, 0.25))),
         ("broad", ((0, 11 * DAY + 7, 0.2), (11 * DAY + 7, 30 * DAY, 0.8))),

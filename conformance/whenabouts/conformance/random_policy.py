@@ -11,11 +11,11 @@ from whenabouts.core.shared_coalescing.scheme_policy import SchemeDecision, Stre
 
 
 @dataclass(frozen=True)
-class Fickle:
+class RandomPolicy:
     """Draws a scheme for each query whenever event time went on; equal seeds draw alike in each bucket.
 
-    >>> first = Fickle(seed=1).adapted(Stretch({}, 1.0), {"a": "eager"}, {})
-    >>> Fickle(seed=1).adapted(Stretch({}, 9.0), {"a": "lazy"}, {}) == first, first.known
+    >>> first = RandomPolicy(seed=1).adapted(Stretch({}, 1.0), {"a": "eager"}, {})
+    >>> RandomPolicy(seed=1).adapted(Stretch({}, 9.0), {"a": "lazy"}, {}) == first, first.known
     (True, {'turn': 1})
     """
 

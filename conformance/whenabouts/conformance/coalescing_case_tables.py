@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.conformance.sheets import SECOND, YEAR_2024, Files, cut, reordered, rng
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files, cut, reordered, rng
 from whenabouts.core import Point
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.temporal_queries.aggregate import FUNCTIONS, TemporalAggregate
