@@ -19,7 +19,7 @@ from whenabouts.core.probability.confidence_bounds import (
     least_reach,
     sum_quantile,
 )
-from whenabouts.core.probability.match_thresholds import least_difference, past
+from whenabouts.core.probability.match_thresholds import eviction_bound, least_difference
 from whenabouts.core.probability.midpoint_bounds import anchored_ranges
 from whenabouts.core.probability.satisfaction_probability import (
     FARTHEST_US,
@@ -35,7 +35,9 @@ Interval = tuple[int, int]
 
 
 def _obsolete_before(watermark: int, lo: int, hi: int, *, other_pi: int, this_rho: int, confidence: float) -> int:
-    return past(watermark, least_difference(((other_pi, other_pi),), ((this_rho, this_rho),), lo, hi, confidence))
+    return eviction_bound(
+        watermark, least_difference(((other_pi, other_pi),), ((this_rho, this_rho),), lo, hi, confidence)
+    )
 
 
 def tail_hi(base: Interval, target: Interval, hi: int) -> Fraction:

@@ -12,7 +12,13 @@ from whenabouts.conformance.satisfaction_time import satisfaction_time
 from whenabouts.core import QueryError
 from whenabouts.core.probability.histogram_arrays import NO_SHAPES, template_shapes
 from whenabouts.core.probability.histogram_probability import guard_band, shape_probabilities_at
-from whenabouts.core.probability.match_thresholds import MOST_LENGTHS, classes_of, members, number_few, thresholds
+from whenabouts.core.probability.match_thresholds import (
+    MOST_LENGTHS,
+    bracketing_shapes,
+    classes_of,
+    number_distinct,
+    thresholds,
+)
 from whenabouts.core.times.templates import Template
 from whenabouts.core.timing_join.strategies import STRATEGIES, CorrelationCounters, Times, correlate
 
@@ -189,7 +195,7 @@ def test_classes_bracket_their_lengths() -> None:
     shortest, longest = np.array(kinds).T
     assert (shortest[number] <= lengths).all()
     assert (lengths <= longest[number]).all()
-    shapes, earliest, latest = members(kinds)
+    shapes, earliest, latest = bracketing_shapes(kinds)
     assert (-shapes.edge[2 * earliest] == longest).all()
     assert (-shapes.edge[2 * latest] == shortest).all()
 
@@ -197,7 +203,7 @@ def test_classes_bracket_their_lengths() -> None:
 @given(st.lists(st.integers(0, 2**40), max_size=60), st.integers(1, 8))
 def test_numbers_of_few_values(values: list[int], most: int) -> None:
     distinct, number = np.empty(most, np.int64), np.empty(len(values), np.int32)
-    count = number_few(np.array(values, np.int64), distinct, number)
+    count = number_distinct(np.array(values, np.int64), distinct, number)
     if len(set(values)) > most:
         assert count == -1
     else:

@@ -11,19 +11,19 @@ import pytest
 from whenabouts.conformance.oracle import Event
 from whenabouts.conformance.window_join_oracle import joint_probability
 from whenabouts.core import QueryError
-from whenabouts.core.probability.joint_probability import Spread, both_directions, check_joint, joint_probabilities
+from whenabouts.core.probability.joint_probability import Densities, both_directions, check_joint, joint_probabilities
 from whenabouts.core.probability.satisfaction_probability import pair_probability
 from whenabouts.core.window_join.graph import Edge
 
 Window = tuple[int, int, float, float]
 
 
-def _uniform(*ends: tuple[float, float]) -> list[Spread]:
-    return [Spread(np.array([end], float), np.ones((1, 1))) for end in ends]
+def _uniform(*ends: tuple[float, float]) -> list[Densities]:
+    return [Densities(np.array([end], float), np.ones((1, 1))) for end in ends]
 
 
-def _joint(spreads: list[Spread], windows: list[Window]) -> float:
-    return float(joint_probabilities(spreads, both_directions(windows))[0])
+def _joint(densities: list[Densities], windows: list[Window]) -> float:
+    return float(joint_probabilities(densities, both_directions(windows))[0])
 
 
 def _clique(k: int, width: float) -> list[Window]:
@@ -41,10 +41,10 @@ def test_range_of_equal_uniforms(k: int, width: float) -> None:
 @pytest.mark.parametrize("width", [0.2, 0.5, 0.8])
 def test_general_integral_agrees_with_the_clique_formula(width: float) -> None:
     """The nested integral, made to run by a fourth window that is hardly wider, against the formula in the limit."""
-    spreads = _uniform((0, 1), (0.2, 0.9), (-0.5, 1.5))
+    densities = _uniform((0, 1), (0.2, 0.9), (-0.5, 1.5))
     nearly = _clique(3, width)
     nearly[0] = (0, 1, -width, width * (1 + 1e-13))
-    assert abs(_joint(spreads, nearly) - _joint(spreads, _clique(3, width))) < 1e-11
+    assert abs(_joint(densities, nearly) - _joint(densities, _clique(3, width))) < 1e-11
 
 
 def test_a_chain_of_before() -> None:
@@ -87,7 +87,7 @@ GRAPHS: dict[str, tuple[int, list[Window]]] = {
 }
 
 
-def _random_spread(random: np.random.Generator, n: int) -> Spread:
+def _random_spread(random: np.random.Generator, n: int) -> Densities:
     """Rows of one to three buckets, holes among them, and points."""
     buckets = int(random.integers(1, 4))
     widths = random.integers(1, 6, (n, buckets)).astype(float)
@@ -95,7 +95,7 @@ def _random_spread(random: np.random.Generator, n: int) -> Spread:
     edges = np.concatenate([start[:, None], start[:, None] + np.cumsum(widths, axis=1)], axis=1)
     mass = random.random((n, buckets)) * (random.random((n, buckets)) < 0.8) + 1e-3
     edges[random.random(n) < 0.2] = 1.0
-    return Spread(edges, mass / mass.sum(axis=1, keepdims=True))
+    return Densities(edges, mass / mass.sum(axis=1, keepdims=True))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -104,10 +104,10 @@ def test_simulation(name: str) -> None:
     k, windows = GRAPHS[name]
     random = np.random.default_rng(sum(map(ord, name)))
     n, draws = 5, 200_000
-    spreads = [_random_spread(random, n) for _ in range(k)]
-    found = joint_probabilities(spreads, both_directions(windows))
+    densities = [_random_spread(random, n) for _ in range(k)]
+    found = joint_probabilities(densities, both_directions(windows))
     for row in range(n):
-        x = np.stack([_draw(random, spread.edges[row], spread.mass[row], draws) for spread in spreads])
+        x = np.stack([_draw(random, density.edges[row], density.mass[row], draws) for density in densities])
         hold = np.ones(draws, bool)
         for i, j, lo, hi in windows:
             hold &= (x[j] - x[i] >= lo) & (x[j] - x[i] <= hi)
@@ -152,8 +152,8 @@ def test_exact_histograms(name: str) -> None:
             box = {str(i): Event(int(bounds[i, b]), int(bounds[i, b + 1]), (), ()) for i, b in enumerate(chosen)}
             share = Fraction(int(np.prod([masses[i, b] for i, b in enumerate(chosen)])), 8**k)
             exact += share * joint_probability(edges, box, 1)
-        spreads = [Spread(bounds[i : i + 1].astype(float), masses[i : i + 1] / 8) for i in range(k)]
-        assert abs(_joint(spreads, windows) - float(exact)) < 1e-12
+        densities = [Densities(bounds[i : i + 1].astype(float), masses[i : i + 1] / 8) for i in range(k)]
+        assert abs(_joint(densities, windows) - float(exact)) < 1e-12
 
 
 def test_exact_values_of_small_boxes() -> None:

@@ -1,1 +1,1 @@
-"""The probability that two uncertain times meet a condition, and the bounds that spare its evaluation."""
+"""The probability that two uncertain times meet a condition, and bounds that make most evaluations unnecessary."""

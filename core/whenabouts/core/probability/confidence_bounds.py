@@ -1,28 +1,27 @@
-"""The tight bounds LH, LL, RL, RH on the axis of the targets' ``t_max`` (ITC section 4.1, Figure 1).
+"""The tight bounds LH, LL, RL, RH on the axis of the targets' `t_max` (ITC section 4.1, Figure 1).
 
-For a base row and a window ``[lo, hi]`` on ``D = X_target - X_base`` the axis of the target's ``t_max``
+For a base row and a window `[lo, hi]` on `D = X_target - X_base` the axis of the target's `t_max`
 splits into
 
     violation | left probe [LH, LL) | satisfaction [LL, RL] | right probe (RL, RH] | violation
 
-Let ``tail_lo = P(D >= lo)`` and ``tail_hi = P(D <= hi)``. For a fixed ``t_max`` a longer target has more mass
-early, which lowers tail_lo and raises tail_hi. So with ``rho``/``pi`` the least/greatest target length, ``c``
-the confidence and ``e`` the kernel's guard band:
+Let `tail_lo = P(D >= lo)` and `tail_hi = P(D <= hi)`. For a fixed `t_max` a longer target has more mass
+early, which lowers tail_lo and raises tail_hi. So with `rho`/`pi` the least/greatest target length, `c`
+the confidence and `e` the kernel's guard band:
 
     LH = least x    with tail_lo(target = [x - rho, x]) >= c - e, and > 0
     LL = least x    with tail_lo(target = [x - pi,  x]) >= c + e, or = 1
     RL = greatest x with tail_hi(target = [x - rho, x]) >= c + e, or = 1
     RH = greatest x with tail_hi(target = [x - pi,  x]) >= c - e, and > 0
 
-Where ``hi - lo >= len(base) + pi`` at most one tail falls short of 1, so P equals the other and ``[LL, RL]``
-is sure. In a narrower window P is only known to be under both tails: the sure range is empty and all of
-``[LH, RH]`` is probed.
+Where `hi - lo >= len(base) + pi`, at most one tail is below 1, so P equals that tail and `[LL, RL]` is sure. In a
+narrower window each tail is only an upper bound of P: the sure range is empty and all of `[LH, RH]` is probed.
 
 A tail depends only on the two lengths and on how far the window's end reaches into the support of D:
-``tail_lo = F(x - min_base - lo)`` and ``tail_hi = F(hi - (x - len_target - max_base))``, F the distribution
-function of the sum of two uniforms on ``[0, l1]`` and ``[0, l2]``. So all four bounds come from one function,
-:func:`least_reach`: the least integer ``y`` at which F crosses a threshold. It starts at the closed form (one
-square root) and is settled with the kernel itself.
+`tail_lo = F(x - min_base - lo)` and `tail_hi = F(hi - (x - len_target - max_base))`, where F is the distribution
+function of the sum of two uniforms on `[0, l1]` and `[0, l2]`. So all four bounds come from one function,
+`least_reach`: the least integer `y` at which F crosses a threshold. It starts at the closed form (one square root)
+and corrects it with the kernel itself.
 """
 
 from __future__ import annotations
@@ -41,23 +40,23 @@ from whenabouts.core.probability.satisfaction_probability import (
 )
 
 NEVER_US = -(2**63)
-"""Bound that no row is before (and a watermark that has not started)."""
+"""A lower bound below every time; as a watermark: none yet."""
 
 ALWAYS_US = 2**63 - 1
-"""Bound that no row is after (and the watermark at the end of finite input)."""
+"""An upper bound above every time; as a watermark: the input has ended."""
 
 _SPAN = 2 * FARTHEST_US  # |X2 - X1| never exceeds it
 
 
 @compiled(BOOL(INT64))
 def opens_left(lo: int) -> bool:
-    """Whether no pair can fall short of ``lo``: an open end, or one farther than times can lie apart."""
+    """Whether `lo` excludes no pair: the end is open, or farther away than two times can be apart."""
     return lo < -_SPAN
 
 
 @compiled(BOOL(INT64))
 def opens_right(hi: int) -> bool:
-    """Whether no pair can exceed ``hi``."""
+    """Whether `hi` excludes no pair."""
     return hi > _SPAN
 
 
@@ -73,16 +72,17 @@ def is_wide(lo: int, hi: int, lengths: int) -> bool:
 
 @compiled(FLOAT64(INT64, INT64, FLOAT64), inline=True)
 def sum_quantile(length1: int, length2: int, p: float) -> float:
-    """The p-quantile of the sum of uniforms on ``[0, length1]`` and ``[0, length2]``, closed form, good to a
-    few 2^-53.
+    """The p-quantile of the sum of uniforms on `[0, length1]` and `[0, length2]`, in closed form.
+
+    The relative error is a few 2^-53.
 
     >>> sum_quantile(10, 10, 0.5), sum_quantile(10, 20, 0.25), sum_quantile(0, 8, 0.75)
     (10.0, 10.0, 6.0)
     """
     short = float(min(length1, length2))
     long = float(max(length1, length2))
-    # The distribution is symmetric: measured from the nearer end of the support. No branch depends on the data, so that
-    # a loop over rows computes several at once.
+    # The distribution is symmetric, so measure from the nearer end of the support. No branch depends on the data, so
+    # that a loop over rows is vectorised.
     tail = min(max(min(p, 1.0 - p), 0.0), 0.5)
     ramp = 0.5 * short  # half the mass of a ramp, times `long`
     root = math.sqrt(2.0 * short * long * tail)
@@ -98,12 +98,10 @@ def _reaches(length1: int, length2: int, reach: int, threshold: float) -> bool:
 
 @compiled(INT64(INT64, INT64, FLOAT64))
 def least_reach(length1: int, length2: int, threshold: float) -> int:
-    """The least integer y with ``F(y) >= threshold`` and > 0, or ``F(y) = 1``, F as the canonical kernel
-    computes it.
+    """The least integer y with `F(y) >= threshold` and > 0, or `F(y) = 1`, F as the canonical kernel computes it.
 
-    A threshold over 1 asks for certainty. Two or three kernel calls as a rule. Near 1 the values of the
-    kernel are level over thousands of us; galloping and bisection keep that to about 2 log2(length1 +
-    length2) calls.
+    A threshold above 1 asks for certainty. Usually two or three kernel calls. Near 1 the kernel's values are constant
+    over thousands of microseconds; galloping and bisection limit that to about 2 log2(length1 + length2) calls.
 
     >>> least_reach(10, 10, 0.5), least_reach(10, 10, 1.1), least_reach(10, 10, -1.0), least_reach(0, 0, 0.5)
     (10, 20, 1, 0)
@@ -111,7 +109,7 @@ def least_reach(length1: int, length2: int, threshold: float) -> int:
     support = length1 + length2
     if support == 0 or threshold > 1.0:
         return support
-    # Invariant: `below` does not reach the threshold, `at` does.
+    # Invariant: F(below) does not reach the threshold, F(at) does.
     below, at = 0, support
     guess = min(max(math.ceil(sum_quantile(length1, length2, threshold)), 1), support)
     step = 1
@@ -147,7 +145,7 @@ def fill_confidence_bounds(
     confidence: float,
     out: NDArray[np.int64],
 ) -> None:
-    """Kernel of :func:`confidence_bounds`: writes LH, LL, RL, RH of each row into ``out[n, 4]``."""
+    """Kernel of `confidence_bounds`: writes LH, LL, RL, RH of each row into `out[n, 4]`."""
     pi = min(pi, _SPAN)
     rho = min(rho, pi)
     left, right = max(min(lo, _SPAN + 1), -_SPAN - 1), max(min(hi, _SPAN + 1), -_SPAN - 1)
@@ -156,7 +154,7 @@ def fill_confidence_bounds(
     maybe_rho = maybe_pi = sure_rho = sure_pi = 0
     for i in range(base_min.size):
         length = base_max[i] - base_min[i]
-        if length != known:  # the reaches depend on the length only, and streams of one precision repeat it
+        if length != known:  # the reaches depend on the length only, which repeats where all rows have one precision
             known = length
             maybe_rho, maybe_pi = least_reach(length, rho, maybe), least_reach(length, pi, maybe)
             sure_rho, sure_pi = least_reach(length, rho, sure), least_reach(length, pi, sure)
@@ -183,14 +181,12 @@ def confidence_bounds(
     target_lengths: tuple[int, int],
     confidence: float,
 ) -> NDArray[np.int64]:
-    """LH, LL, RL, RH of each base row against targets of lengths ``(rho, pi)``, for D = X_target - X_base in
-    [lo, hi].
+    """LH, LL, RL, RH of each base row against targets with lengths `(rho, pi)`, for lo <= X_target - X_base <= hi.
 
-    Base times are int64 microseconds [n] with ``|t| <= FARTHEST_US``; ``0 < confidence <= 1``. When the base
-    is the right-hand side of the condition the caller passes ``-hi, -lo``. Returns int64[n, 4]: a target
-    whose t_max is under LH or over RH cannot match, one in ``[LL, RL]`` matches (empty when ``RL < LL``),
-    others need the kernel. Open window ends give ``NEVER_US`` and ``ALWAYS_US``. O(n), about 0.1 us a row.
-    Raises ValueError for lengths that are no range.
+    Base times are int64 microseconds [n] with `|t| <= FARTHEST_US`; `0 < confidence <= 1`. Where the base is the
+    right-hand side of the condition, the caller passes `-hi, -lo`. Returns int64[n, 4]: a target with t_max below LH
+    or above RH cannot match, one in `[LL, RL]` matches (empty if `RL < LL`), others need the kernel. Open window ends
+    give `NEVER_US` and `ALWAYS_US`. O(n), about 0.1 us a row. Raises ValueError unless `0 <= rho <= pi`.
 
     >>> confidence_bounds(np.array([100]), np.array([110]), -50, 50, target_lengths=(0, 20), confidence=1.0).tolist()
     [[60, 80, 150, 150]]

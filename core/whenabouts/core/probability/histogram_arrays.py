@@ -1,7 +1,7 @@
 """Shapes: distributions of time before an anchor, as flat arrays for kernels.
 
-A shape is a template, or a uniform of some length, with its anchor (`t_max`) at 0. A catalogue holds the shapes of one
-side of a join; a row is then (anchor, number of its shape).
+A shape is a template, or a uniform distribution of some length, with its anchor (`t_max`) at 0. A catalogue holds the
+shapes of one side of a join; a row is then an anchor and a shape number.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from whenabouts.core.times.templates import Template
 
 
 class Shapes(NamedTuple):
-    """Shapes one after the other: shape s takes the places `start[s] : start[s + 1]`, one more than it has buckets.
+    """Concatenated shapes: shape s has the entries `start[s] : start[s + 1]`, one per bucket and one for the end.
 
-    `edge`: int64 microseconds from the anchor to the bucket's start (at the last place: to the end of the last bucket).
-    `mass`: probability of the bucket, correctly rounded (0 at the last place). `below`: probability of the buckets
-    before it, rounded from the exact sum (1 at the last place).
+    `edge`: int64 microseconds from the anchor to the bucket's start (last entry: to the end of the last bucket).
+    `mass`: the bucket's probability, correctly rounded (last entry: 0). `below`: the probability of all buckets before
+    it, rounded from the exact sum (last entry: 1).
     """
 
     edge: NDArray[np.int64]
@@ -32,13 +32,13 @@ class Shapes(NamedTuple):
 
     @property
     def buckets(self) -> int:
-        """Buckets of the shape that has most of them."""
+        """The largest number of buckets of any shape."""
         return int(np.diff(self.start).max()) - 1
 
 
 @lru_cache(maxsize=64)
 def template_shapes(templates: tuple[Template, ...]) -> Shapes:
-    """The catalogue of registered templates, numbered in their order.
+    """The catalogue of registered templates, numbered in the given order.
 
     >>> template_shapes((Template(((0, 20, .1), (20, 30, .3), (30, 40, .6))),)).below.round(9).tolist()
     [0.0, 0.1, 0.4, 1.0]
@@ -58,7 +58,7 @@ def template_shapes(templates: tuple[Template, ...]) -> Shapes:
 
 
 def uniform_shapes(lengths: Sequence[int]) -> Shapes:
-    """The catalogue of uniform times of these lengths in microseconds (0: points).
+    """The catalogue of uniform times with these lengths in microseconds (0: points).
 
     >>> uniform_shapes([0, 10]).edge.tolist()
     [0, 0, -10, 0]
@@ -77,9 +77,9 @@ def _shapes(edge: ArrayLike, mass: ArrayLike, below: ArrayLike, start: ArrayLike
 
 
 NO_SHAPES = _shapes([], [], [], [0])
-"""The catalogue of a side whose rows are uniform between their own `t_min` and `t_max`."""
+"""The empty catalogue: every row is uniform between its own `t_min` and `t_max`."""
 
 
 def shapes_of(templates: tuple[Template, ...]) -> Shapes:
-    """The catalogue of a side: of its templates, or none."""
+    """The catalogue of a side's templates; empty without templates."""
     return template_shapes(templates) if templates else NO_SHAPES

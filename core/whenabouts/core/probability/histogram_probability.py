@@ -1,16 +1,16 @@
-"""The canonical kernel for histograms: the probability that two times of any shapes lie the asked distance apart.
+"""The canonical kernel for histograms: the probability that the difference of two times lies in a window.
 
-`P = sum over buckets u, v of p_u p_v K(u, v)`, K the kernel of two uniforms (`pair_probability`), PTJoin section 2.
-Buckets of the right event that lie wholly inside the window for bucket u are a run, and a run's mass is a difference of
-exact partial sums; so only the buckets that the window cuts cost a call of K, and the run moves forward with u:
-O(n1 + n2 + cut pairs).
+`P = sum over buckets u, v of p_u p_v K(u, v)`, where K is the kernel of two uniforms (`pair_probability`), PTJoin
+section 2. For a bucket u of the left event, the buckets of the right event that lie entirely inside the window form a
+contiguous run, and the run's mass is a difference of exact partial sums. So only buckets that the window cuts cost a
+call of K. The run only moves forward as u advances: O(n1 + n2 + cut pairs).
 
-Order. The left event's buckets are always the outer loop, whichever side a strategy takes as its base: the same sum in
-the same order gives the same bits. With one bucket on either side the result is K, bit for bit.
+Order: the left event's buckets are always the outer loop, whichever side a strategy uses as its base. The same sum in
+the same order gives the same bits. With one bucket on each side the result is K, bit for bit.
 
 Error: K has a relative error of at most 5u (u = 2^-53), masses are rounded once (u), a run's mass is off by at most u,
-and at most n1 + n2 sums follow each other: `|value - P| <= (n1 + n2 + 8) u`. `guard_band` is twice that for a bound and
-the pair that it stands for, and the same again as margin.
+and at most n1 + n2 additions follow each other: `|value - P| <= (n1 + n2 + 8) u`. `guard_band` is twice that, for a
+bound and the pair that it decides, doubled again as a margin.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHAPES = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba ships no ty
 )
 
 UNIFORM = -1
-"""Number of the shape of a row that is uniform between its own ends."""
+"""The shape number of a row that is uniform between its own ends."""
 
 _LEAST = 5e-324
 _GREATEST = 1.0 - 2.0**-53
@@ -44,8 +44,8 @@ _GREATEST = 1.0 - 2.0**-53
 
 @compiled(FLOAT64(INT64))
 def guard_band(buckets: int) -> float:
-    """Half width of the stretch of probability around a confidence in which only the kernel itself may decide, for
-    pairs of shapes with `buckets` buckets together."""
+    """The guard band for pairs of shapes with `buckets` buckets together: only the kernel may decide a pair whose
+    probability is this close to the confidence."""
     return max((buckets + 8) * 2.0**-51, KERNEL_ERROR)
 
 
@@ -62,7 +62,7 @@ def shape_probability(
     lo: int,
     hi: int,
 ) -> float:
-    """P(lo <= X_right - X_left <= hi) of one pair; times int64 microseconds, shapes by number or `UNIFORM`."""
+    """P(lo <= X_right - X_left <= hi) of one pair; times in int64 microseconds, shapes by number or `UNIFORM`."""
     edge1, mass1, _, start1 = left_shapes
     edge2, mass2, below2, start2 = right_shapes
     first1 = first2 = 0
@@ -85,7 +85,7 @@ def shape_probability(
 
     p = 0.0
     possible = False
-    near = inside = within = far = 0  # buckets of the right event, each a bound that moves forward with u
+    near = inside = within = far = 0  # indices of the right event's buckets; none moves back as u advances
     for u in range(n1):
         a, b, mass = support_min1, support_max1, 1.0
         if left_shape >= 0:
@@ -121,7 +121,7 @@ def shape_probability(
         p += mass * inner
     if not possible:
         return 0.0
-    # Only a certain pair may have probability 1 and only an impossible one 0: confidence 1 relies on it.
+    # Only certain pairs may have probability 1, and only impossible ones 0: confidence 1 relies on it.
     return min(max(p, _LEAST), _GREATEST)
 
 
@@ -144,7 +144,7 @@ def _fill_at(
     hi: int,
     out: NDArray[np.float64],
 ) -> None:
-    # Most pairs of a join are certain: found here by the two supports alone, without a call that passes tuples.
+    # Most pairs of a join are certain. The two supports show it here, without a call that passes tuples.
     edge1, start1, edge2, start2 = left_shapes.edge, left_shapes.start, right_shapes.edge, right_shapes.start
     for i in range(out.size):
         left, right = np.uint32(left_at[i]), np.uint32(right_at[i])
@@ -175,8 +175,8 @@ def shape_probabilities_at(
 ) -> NDArray[np.float64]:
     """P(lo <= X_right - X_left <= hi) of the pairs (left_at[i], right_at[i]).
 
-    `left` and `right` are (t_min, t_max, shape numbers; empty: uniform rows). Positions must lie inside them.
-    O(pairs x buckets).
+    `left` and `right` are (t_min, t_max, shape numbers); without shape numbers the rows are uniform. Every position
+    must be a valid index. O(pairs x buckets).
 
     >>> from whenabouts.core.probability.histogram_arrays import NO_SHAPES, template_shapes
     >>> from whenabouts.core.times.templates import Template

@@ -1,16 +1,16 @@
 """The probability that all windows of a combination hold together.
 
-The windows of one combination are not independent - two of them share an event - so their probabilities must not be
-multiplied. With X_i independent and of densities that are constant between their edges, P is the integral of the
-product of the densities over the polytope `lo_ij <= X_j - X_i <= hi_ij`. One variable after another is integrated out;
-fixing one splits the rest into parts that no window connects, and these multiply. Along one variable the integrand is a
-polynomial between breakpoints, of degree less than the number of variables that remain: a breakpoint is where a chain
-of windows at their ends links the variable to an edge of another density, or to a variable that is fixed. Gauss and
-Legendre's rule is exact on such a piece. So no error of integration remains, only rounding: below 1e-9, and 1e-6 is
-what is promised.
+The windows of one combination are not independent, because two of them can share an event, so their probabilities must
+not be multiplied. With independent X_i whose densities are constant between their edges, P is the integral of the
+product of the densities over the polytope `lo_ij <= X_j - X_i <= hi_ij`. The variables are integrated out one by one.
+Fixing one splits the rest into parts that no window connects, and the integrals of the parts multiply. Along one
+variable the integrand is a piecewise polynomial, of degree less than the number of remaining variables. A breakpoint is
+where a chain of windows, each at one of its ends, links the variable to an edge of another density or to a fixed
+variable. Gauss-Legendre quadrature is exact on each piece, so there is no integration error, only rounding: below 1e-9,
+and 1e-6 is guaranteed.
 
-Of a uniform clique (all pairs, one window w) the least event is integrated over alone (order statistics of independent
-variables): `P = sum_i integral f_i(x) prod_{j != i} (F_j(x + w) - F_j(x)) dx`.
+For a uniform clique (all pairs, one window w) it is enough to integrate over the earliest event (order statistics of
+independent variables): `P = sum_i integral f_i(x) prod_{j != i} (F_j(x + w) - F_j(x)) dx`.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.probability.histogram_arrays import Shapes
 
 ELEMENTS_AT_ONCE = 1 << 21
-"""Points of integration that are in memory at one time, about."""
+"""Roughly how many integration points are in memory at once."""
 
 MOST_POINTS = 1_000_000
-"""Points of integration for one combination beyond which a graph is refused: some tenths of a second."""
+"""A graph that needs more integration points for one combination is refused; these take some tenths of a second."""
 
 
-class Spread(NamedTuple):
-    """Densities of n times: `edges` [n, buckets + 1] ascending, `mass` [n, buckets]; of a point, all edges are equal.
+class Densities(NamedTuple):
+    """Densities of n times: `edges` [n, buckets + 1] ascending, `mass` [n, buckets]; all edges of a point are equal.
 
-    In microseconds from a reference that belongs to the combination.
+    Edges are in microseconds from the combination's reference time.
     """
 
     edges: FloatArray
     mass: FloatArray
 
-    def at(self, rows: IntArray | NDArray[np.bool_]) -> Spread:
-        """Those of some rows."""
-        return Spread(self.edges[rows], self.mass[rows])
+    def at(self, rows: IntArray | NDArray[np.bool_]) -> Densities:
+        """The densities of some rows."""
+        return Densities(self.edges[rows], self.mass[rows])
 
     @property
     def points(self) -> NDArray[np.bool_]:
@@ -53,25 +53,25 @@ class Spread(NamedTuple):
         return exact
 
 
-def spread_of(
+def densities_of(
     t_min: IntArray, t_max: IntArray, reference: IntArray, shapes: Shapes, number: NDArray[np.int32] | None
-) -> Spread:
-    """The densities of rows: uniform between their ends, or of the catalogue's shape `number`, ending at `t_max`."""
+) -> Densities:
+    """The densities of rows: uniform between their ends, or the catalogue's shape `number`, ending at `t_max`."""
     end = (t_max - reference).astype(np.float64)
     if number is None:
-        return Spread(np.stack([(t_min - reference).astype(np.float64), end], axis=1), np.ones((len(end), 1)))
+        return Densities(np.stack([(t_min - reference).astype(np.float64), end], axis=1), np.ones((len(end), 1)))
     buckets = shapes.buckets
-    places = np.minimum(shapes.start[number][:, None] + np.arange(buckets + 1), shapes.start[number + 1][:, None] - 1)
-    mass = np.where(places[:, 1:] > places[:, :-1], shapes.mass[places[:, :-1]], 0.0)
-    return Spread(end[:, None] + shapes.edge[places], mass)
+    entry = np.minimum(shapes.start[number][:, None] + np.arange(buckets + 1), shapes.start[number + 1][:, None] - 1)
+    mass = np.where(entry[:, 1:] > entry[:, :-1], shapes.mass[entry[:, :-1]], 0.0)
+    return Densities(end[:, None] + shapes.edge[entry], mass)
 
 
 Windows = Mapping[tuple[int, int], tuple[float, float]]
-"""By pair (i, j): the range of X_j - X_i, infinite where a window is open. Both directions are there."""
+"""The range of X_j - X_i by pair (i, j), with infinite ends where a window is open. Holds both directions."""
 
 
 def both_directions(windows: Sequence[tuple[int, int, float, float]]) -> dict[tuple[int, int], tuple[float, float]]:
-    """The intersection of all windows of each pair, seen from either side.
+    """The intersection of all windows of each pair, in both directions.
 
     >>> both_directions([(0, 1, 0.0, 5.0), (1, 0, -3.0, 9.0)])
     {(0, 1): (0.0, 3.0), (1, 0): (-3.0, 0.0)}
@@ -84,36 +84,36 @@ def both_directions(windows: Sequence[tuple[int, int, float, float]]) -> dict[tu
     return {pair: (lo + 0.0, hi + 0.0) for pair, (lo, hi) in found.items()}
 
 
-def joint_probabilities(spreads: Sequence[Spread], windows: Windows) -> FloatArray:
-    """P(all windows hold) for each of n combinations, `spreads[i]` being the times of stream i in each of them.
+def joint_probabilities(densities: Sequence[Densities], windows: Windows) -> FloatArray:
+    """P(all windows hold) for each of n combinations; `densities[i]` has the times of stream i in each of them.
 
-    Error below 1e-6 (see the module's text). Cost: some tens of points for three streams on a path, some hundreds for a
-    clique of three; it grows with the product over nested variables, and `check_joint` refuses what would take longer
+    Error below 1e-6 (see the module's docstring). Cost: some tens of points for three streams on a path, some hundreds
+    for a clique of three. It grows with the product over nested variables; `check_joint` refuses graphs that need more
     than `MOST_POINTS` for one combination.
 
-    >>> spread = Spread(np.array([[0.0, 1.0]]), np.ones((1, 1)))
+    >>> density = Densities(np.array([[0.0, 1.0]]), np.ones((1, 1)))
     >>> clique = both_directions([(0, 1, -.5, .5), (1, 2, -.5, .5), (0, 2, -.5, .5)])
-    >>> joint_probabilities([spread] * 3, clique).round(12).tolist()  # 3 w^2 - 2 w^3
+    >>> joint_probabilities([density] * 3, clique).round(12).tolist()  # 3 w^2 - 2 w^3
     [0.5]
     """
-    n = len(spreads[0].edges)
-    exact = np.stack([spread.points for spread in spreads], axis=1)
+    n = len(densities[0].edges)
+    exact = np.stack([density.points for density in densities], axis=1)
     out = np.empty(n)
     patterns, which = np.unique(exact, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         rows = np.flatnonzero(which.reshape(-1) == number)
         uncertain = tuple(np.flatnonzero(~pattern).tolist())
-        width = _uniform_width(windows, uncertain) if len(uncertain) == len(spreads) else None
-        at_once = max(int(ELEMENTS_AT_ONCE / max(_points_for(windows, uncertain, spreads, width), 1.0)), 1)
+        width = _uniform_width(windows, uncertain) if len(uncertain) == len(densities) else None
+        at_once = max(int(ELEMENTS_AT_ONCE / max(_points_for(windows, uncertain, densities, width), 1.0)), 1)
         for start in range(0, len(rows), at_once):
             piece = rows[start : start + at_once]
-            here = [spread.at(piece) for spread in spreads]
+            here = [density.at(piece) for density in densities]
             out[piece] = _uniform_clique(here, width) if width is not None else _Integral(here, windows).all(uncertain)
     return np.clip(out, 0.0, 1.0)
 
 
 def check_joint(windows: Windows, streams: int, buckets: Sequence[int]) -> None:
-    """Refuse a graph whose integral would take more than `MOST_POINTS` points a combination: QueryError WA-2007."""
+    """Refuse a graph whose integral needs more than `MOST_POINTS` points a combination: QueryError WA-2007."""
     everyone = tuple(range(streams))
     if _uniform_width(windows, everyone) is not None:
         return
@@ -121,28 +121,28 @@ def check_joint(windows: Windows, streams: int, buckets: Sequence[int]) -> None:
     if points > MOST_POINTS:
         raise QueryError(
             Code.NOT_AVAILABLE,
-            f"the joint probability of this graph takes about {points:.0e} points of integration for one combination",
+            f"the joint probability of this graph needs about {points:.0e} integration points for one combination",
             "leave joint= out, use fewer windows between uncertain streams, or one window for all pairs",
         )
 
 
 def _uniform_width(windows: Windows, streams: Sequence[int]) -> float | None:
-    """The one symmetric window of all pairs of these streams; None where there is none, or few streams."""
+    """The symmetric window that all pairs of these streams share; None if there is none, or under three streams."""
     found = {windows.get((i, j)) for i in streams for j in streams if i != j}
     window = found.pop() if len(found) == 1 and len(streams) >= 3 else None
     return window[1] if window is not None and -window[0] == window[1] < np.inf else None
 
 
-def _uniform_clique(spreads: Sequence[Spread], width: float) -> FloatArray:
-    """The sum over who is least, each an integral over one variable."""
-    n, degree = len(spreads[0].edges), len(spreads) - 1
-    edges = np.concatenate([spread.edges for spread in spreads], axis=1)
+def _uniform_clique(densities: Sequence[Densities], width: float) -> FloatArray:
+    """The sum over which event is the earliest; each term is an integral over one variable."""
+    n, degree = len(densities[0].edges), len(densities) - 1
+    edges = np.concatenate([density.edges for density in densities], axis=1)
     cuts = np.sort(np.concatenate([edges, edges - width], axis=1), axis=1)
     total = np.zeros(n)
-    for i, spread in enumerate(spreads):
-        for rows, x, weight in _nodes(np.clip(cuts, spread.edges[:, :1], spread.edges[:, -1:]), degree):
-            value = weight * _density(spread.at(rows), x[1])
-            for j, other in enumerate(spreads):
+    for i, density in enumerate(densities):
+        for rows, x, weight in _nodes(np.clip(cuts, density.edges[:, :1], density.edges[:, -1:]), degree):
+            value = weight * _density(density.at(rows), x[1])
+            for j, other in enumerate(densities):
                 if j != i:
                     here = other.at(rows)
                     value = value * (_below(here, x[0] + width) - _below(here, x[0]))
@@ -152,15 +152,15 @@ def _uniform_clique(spreads: Sequence[Spread], width: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Integral:
-    """The nested integral over combinations of one pattern of exact and uncertain times."""
+    """The nested integral over combinations in which the same streams have exact times."""
 
-    spreads: Sequence[Spread]
+    densities: Sequence[Densities]
     windows: Windows
 
     def all(self, uncertain: tuple[int, ...]) -> FloatArray:
-        """P for each combination; exact times are fixed from the start."""
-        n = len(self.spreads[0].edges)
-        fixed = {i: spread.edges[:, 0] for i, spread in enumerate(self.spreads) if i not in uncertain}
+        """P of each combination; exact times are fixed from the start."""
+        n = len(self.densities[0].edges)
+        fixed = {i: density.edges[:, 0] for i, density in enumerate(self.densities) if i not in uncertain}
         value = np.ones(n)
         for (i, j), (lo, hi) in self.windows.items():
             if i in fixed and j in fixed:
@@ -171,25 +171,27 @@ class _Integral:
         return value
 
     def _of(self, part: tuple[int, ...], fixed: Mapping[int, FloatArray], rows: IntArray) -> FloatArray:
-        """The integral over the variables of one connected part, others being fixed (or of no concern to it)."""
+        """The integral over the variables of one connected part; all variables linked to it are fixed."""
         variable = _separator(self.windows, part)
-        spread = self.spreads[variable].at(rows)
-        low, high = self._range(variable, fixed, spread)
+        density = self.densities[variable].at(rows)
+        low, high = self._range(variable, fixed, density)
         if len(part) == 1:
-            return np.maximum(_below(spread, high) - _below(spread, low), 0.0)
+            return np.maximum(_below(density, high) - _below(density, low), 0.0)
         rest = tuple(i for i in part if i != variable)
         cuts = np.sort(np.column_stack(list(self._breakpoints(variable, rest, fixed, rows))), axis=1)
         total = np.zeros(len(rows))
         for at, x, weight in _nodes(np.clip(cuts, low[:, None], np.maximum(high, low)[:, None]), len(rest)):
-            value = weight * _density(spread.at(at), x[1])
+            value = weight * _density(density.at(at), x[1])
             inside = {i: values[at] for i, values in fixed.items()} | {variable: x[0]}
             for inner in _parts(self.windows, rest):
                 value = value * self._of(inner, inside, rows[at])
             total += np.bincount(at, value, minlength=len(rows))
         return total
 
-    def _range(self, variable: int, fixed: Mapping[int, FloatArray], spread: Spread) -> tuple[FloatArray, FloatArray]:
-        low, high = spread.edges[:, 0], spread.edges[:, -1]
+    def _range(
+        self, variable: int, fixed: Mapping[int, FloatArray], density: Densities
+    ) -> tuple[FloatArray, FloatArray]:
+        low, high = density.edges[:, 0], density.edges[:, -1]
         for other, x in fixed.items():
             if (other, variable) in self.windows:
                 lo, hi = self.windows[other, variable]
@@ -199,17 +201,17 @@ class _Integral:
     def _breakpoints(
         self, variable: int, rest: tuple[int, ...], fixed: Mapping[int, FloatArray], rows: IntArray
     ) -> Iterator[FloatArray]:
-        """Where the integrand along a variable may change its polynomial: columns of instants."""
-        yield self.spreads[variable].edges[rows]
+        """Where the integrand's polynomial may change along a variable: columns of instants."""
+        yield self.densities[variable].edges[rows]
         for target, offset in _chains(self.windows, variable, rest, frozenset(fixed)):
-            ends = fixed[target][:, None] if target in fixed else self.spreads[target].edges[rows]
+            ends = fixed[target][:, None] if target in fixed else self.densities[target].edges[rows]
             yield ends - offset
 
 
 def _chains(
     windows: Windows, start: int, through: tuple[int, ...], fixed: frozenset[int]
 ) -> Iterator[tuple[int, float]]:
-    """Ends and lengths of all chains of windows at their ends, from a variable through unfixed ones."""
+    """The last variable and the length of every chain of window ends, from a variable through unfixed ones."""
     for (i, j), ends in windows.items():
         if i != start or (j not in through and j not in fixed):
             continue
@@ -221,7 +223,7 @@ def _chains(
 
 
 def _parts(windows: Windows, streams: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The parts of some streams that windows connect."""
+    """The connected components of some streams."""
     left, parts = list(streams), []
     while left:
         part, grown = [left[0]], True
@@ -234,7 +236,7 @@ def _parts(windows: Windows, streams: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def _separator(windows: Windows, part: tuple[int, ...]) -> int:
-    """The variable without which the greatest part that remains is smallest."""
+    """The variable whose removal leaves the smallest largest component."""
 
     def greatest(variable: int) -> int:
         rest = _parts(windows, tuple(i for i in part if i != variable))
@@ -243,17 +245,19 @@ def _separator(windows: Windows, part: tuple[int, ...]) -> int:
     return min(part, key=greatest)
 
 
-def _points_for(windows: Windows, uncertain: tuple[int, ...], spreads: Sequence[Spread], width: float | None) -> float:
-    buckets = [int(spread.mass.shape[1]) for spread in spreads]
+def _points_for(
+    windows: Windows, uncertain: tuple[int, ...], densities: Sequence[Densities], width: float | None
+) -> float:
+    buckets = [int(density.mass.shape[1]) for density in densities]
     if width is not None:
         return 2.0 * sum(b + 1 for b in buckets) * len(buckets)
-    fixed = frozenset(range(len(spreads))) - frozenset(uncertain)
+    fixed = frozenset(range(len(densities))) - frozenset(uncertain)
     return _estimate(windows, uncertain, fixed, buckets)
 
 
 def _estimate(windows: Windows, streams: Sequence[int], fixed: frozenset[int], buckets: Sequence[int]) -> float:
-    """About how many points of integration a combination takes; breakpoints outside a density's support cost none, so
-    that half of them are counted at each level."""
+    """Roughly how many integration points a combination needs. Breakpoints outside a density's support cost none, so
+    half of them are counted at each level."""
     points = 0.0
     for part in _parts(windows, tuple(streams)):
         if len(part) == 1:
@@ -268,9 +272,9 @@ def _estimate(windows: Windows, streams: Sequence[int], fixed: frozenset[int], b
 
 
 def _nodes(cuts: FloatArray, degree: int) -> Iterator[tuple[IntArray, tuple[FloatArray, FloatArray], FloatArray]]:
-    """Gauss and Legendre's points on every piece between cuts [n, c]: rows, (points, middles of their pieces), weights.
+    """Gauss-Legendre points on every piece between cuts [n, c]: rows, (points, midpoints of their pieces), weights.
 
-    Exact for polynomials of the degree.
+    Exact for polynomials up to the degree.
     """
     width = np.diff(cuts, axis=1)
     rows, piece = np.nonzero(width > 0.0)
@@ -284,21 +288,21 @@ def _rule(degree: int) -> tuple[list[float], list[float]]:
     return (0.5 * (nodes + 1.0)).tolist(), (0.5 * weights).tolist()
 
 
-def _below(spread: Spread, x: FloatArray) -> FloatArray:
-    """The distribution functions at x, one each."""
+def _below(density: Densities, x: FloatArray) -> FloatArray:
+    """The distribution function of each row at its x."""
     total = np.zeros(len(x))
-    for bucket in range(spread.mass.shape[1]):
-        start, length = spread.edges[:, bucket], spread.edges[:, bucket + 1] - spread.edges[:, bucket]
+    for bucket in range(density.mass.shape[1]):
+        start, length = density.edges[:, bucket], density.edges[:, bucket + 1] - density.edges[:, bucket]
         share = np.divide(x - start, length, out=np.zeros(len(x)), where=length > 0.0)
-        total += spread.mass[:, bucket] * np.clip(share, 0.0, 1.0)
+        total += density.mass[:, bucket] * np.clip(share, 0.0, 1.0)
     return total
 
 
-def _density(spread: Spread, x: FloatArray) -> FloatArray:
-    """The densities at x, which is no edge, one each."""
+def _density(density: Densities, x: FloatArray) -> FloatArray:
+    """The density of each row at its x, which is not an edge."""
     total = np.zeros(len(x))
-    for bucket in range(spread.mass.shape[1]):
-        start, end = spread.edges[:, bucket], spread.edges[:, bucket + 1]
+    for bucket in range(density.mass.shape[1]):
+        start, end = density.edges[:, bucket], density.edges[:, bucket + 1]
         inside = (start < x) & (x < end)
-        total[inside] += spread.mass[inside, bucket] / (end - start)[inside]
+        total[inside] += density.mass[inside, bucket] / (end - start)[inside]
     return total

@@ -1,19 +1,20 @@
-"""Satisfaction thresholds: for every pair of shapes, the differences of anchors that match (PTJoin Theorems 2 and 3).
+"""Match thresholds: for every pair of shapes, the differences of anchors that match (PTJoin Theorems 2 and 3).
 
-With `D = X_target - X_base = delta + Z`, delta the difference of the two anchors and Z the difference of the two
-shapes, `P(D >= lo)` grows and `P(D <= hi)` falls with delta. In a window that is wide for the pair (`hi - lo` at least
-the sum of both supports) at most one of them is short of 1, and the pair matches iff delta lies in one range. PTJoin
-computes its ends, the satisfaction times, in real numbers; here they are integers settled with the canonical kernel:
+Write `D = X_target - X_base = delta + Z`, with delta the difference of the two anchors and Z the difference of the two
+shapes. `P(D >= lo)` grows and `P(D <= hi)` falls with delta. In a window that is wide for the pair (`hi - lo` at least
+the sum of both supports), at most one of them is below 1, and the pair matches iff delta lies in one range. PTJoin
+computes the ends of that range, the satisfaction times, as real numbers. Here they are integers, found with the
+canonical kernel (e is its guard band, c the confidence):
 
     outer_lo .. outer_hi   no delta outside can match:     both tails >= c - e and > 0
     sure_lo .. sure_hi     every delta inside matches:     both tails >= c + e, or 1
 
-e being the kernel's guard band. Between the two, a microsecond as a rule, and wherever the window is narrow, only the
-kernel decides; all other pairs are decided by comparing integers.
+Between the two, usually a microsecond wide, and wherever the window is narrow, only the kernel decides. All other
+pairs are decided by comparing integers.
 
-Rows whose lengths are too many for one shape each come in *classes*: uniforms between a shortest and a longest length.
-A longer uniform that ends at the same anchor is stochastically earlier, so a class is bracketed by its two extreme
-members, and a narrower answer than the bracket needs the kernel.
+Where there are too many lengths for one shape each, rows are grouped into *classes*: uniforms between a shortest and a
+longest length. A longer uniform that ends at the same anchor is stochastically earlier, so the two extreme lengths
+bracket a class, and the kernel decides what the bracket leaves open.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ from whenabouts.core.probability.satisfaction_probability import UNBOUNDED_US
 from whenabouts.core.times.templates import Template
 
 MOST_LENGTHS = 32
-"""Intervals of more distinct lengths than this share classes."""
+"""With more distinct lengths than this, several lengths share a class."""
 
 Lengths: TypeAlias = tuple[tuple[int, int], ...]
 """Classes of uniform times: (shortest, longest) of each, in microseconds."""
 
-Kinds: TypeAlias = tuple[Template | tuple[int, int], ...]
-"""What the rows of one side can be: registered templates, or classes of lengths, not both."""
+SideKinds: TypeAlias = tuple[Template | tuple[int, int], ...]
+"""The kinds of rows that one side has: registered templates, or classes of lengths, never both."""
 
 
-class Members(NamedTuple):
+class BracketingShapes(NamedTuple):
     """The shapes that bracket the kinds of one side: kind k lies between `earliest[k]` and `latest[k]`."""
 
     shapes: Shapes
@@ -61,26 +62,27 @@ class Members(NamedTuple):
     latest: NDArray[np.int64]
 
 
-def members(kinds: Kinds) -> Members:
-    """The bracketing shapes of templates (themselves) or of classes of lengths (the longest and the shortest)."""
+def bracketing_shapes(kinds: SideKinds) -> BracketingShapes:
+    """The bracketing shapes: of a template itself, of a class its longest and its shortest length."""
     n = len(kinds)
     templates = tuple(kind for kind in kinds if isinstance(kind, Template))
     if templates:
-        return Members(template_shapes(templates), np.arange(n), np.arange(n))
+        return BracketingShapes(template_shapes(templates), np.arange(n), np.arange(n))
     lengths = [length for kind in kinds if not isinstance(kind, Template) for length in kind]
-    return Members(uniform_shapes(lengths), np.arange(1, 2 * n, 2), np.arange(0, 2 * n, 2))
+    return BracketingShapes(uniform_shapes(lengths), np.arange(1, 2 * n, 2), np.arange(0, 2 * n, 2))
 
 
 @compiled(INT64(READ_INT64, WRITE_INT64, WRITE_INT32))
-def number_few(values: NDArray[np.int64], distinct: NDArray[np.int64], number: NDArray[np.int32]) -> int:
-    """Number `values` (>= 0) by first appearance and write the distinct ones; their count, or -1 as soon as `distinct`
-    is too short for them. O(n)."""
-    places = 4 * distinct.size
-    held, numbers = np.full(places, -1), np.empty(places, np.int32)
+def number_distinct(values: NDArray[np.int64], distinct: NDArray[np.int64], number: NDArray[np.int32]) -> int:
+    """Number `values` (>= 0) by first appearance and write the distinct ones into `distinct`. O(n).
+
+    Returns their count, or -1 as soon as `distinct` is too short for them."""
+    cells = 4 * distinct.size
+    held, numbers = np.full(cells, -1), np.empty(cells, np.int32)
     count = 0
     for i in range(values.size):
         value = values[i]
-        at = (value ^ (value >> 7)) % places
+        at = (value ^ (value >> 7)) % cells
         while held[at] != value:
             if held[at] < 0:
                 if count == distinct.size:
@@ -88,29 +90,29 @@ def number_few(values: NDArray[np.int64], distinct: NDArray[np.int64], number: N
                 held[at], numbers[at], distinct[count] = value, count, value
                 count += 1
                 break
-            at = (at + 1) % places
+            at = (at + 1) % cells
         number[i] = numbers[at]
     return count
 
 
 def few_lengths(lengths: NDArray[np.int64]) -> tuple[Lengths, NDArray[np.int32]] | None:
-    """One class for each distinct length, in their order, and the class of each row; None for over `MOST_LENGTHS`.
+    """One class per distinct length, in ascending order, and the class of each row; None for over `MOST_LENGTHS`.
 
     >>> few_lengths(np.array([7, 5, 7])), few_lengths(np.arange(33))
     ((((5, 5), (7, 7)), array([1, 0, 1], dtype=int32)), None)
     """
     distinct, number = np.empty(MOST_LENGTHS, np.int64), np.empty(len(lengths), np.int32)
-    count = number_few(lengths, distinct, number)
+    count = number_distinct(lengths, distinct, number)
     if count < 0:
         return None
-    order = np.argsort(distinct[:count])  # one order, whichever row comes first: thresholds are kept by it
+    order = np.argsort(distinct[:count])  # independent of the rows' order: thresholds are cached by the classes
     rank = np.empty(count, np.int32)
     rank[order] = np.arange(count)
     return tuple((length, length) for length in distinct[order].tolist()), rank[number]
 
 
 def classes_of(lengths: NDArray[np.int64], most: int = MOST_LENGTHS) -> tuple[Lengths, NDArray[np.int32]]:
-    """Classes of lengths, about equally many distinct lengths in each, and the class of each row. O(n log n).
+    """Classes with about equally many distinct lengths each, and the class of each row. O(n log n).
 
     >>> kinds, number = classes_of(np.array([5, 7, 5]))
     >>> kinds, number.tolist()
@@ -128,11 +130,11 @@ def classes_of(lengths: NDArray[np.int64], most: int = MOST_LENGTHS) -> tuple[Le
 
 @compiled(FLOAT64(FLOAT64, FLOAT64, FLOAT64, FLOAT64), inline=True)
 def _quadratic_root(p0: float, p1: float, p2: float, p: float) -> float:
-    """Where in [0, 1] the parabola through (0, p0), (1/2, p1), (1, p2) takes the value p between p0 and p2."""
+    """Where in [0, 1] the parabola through (0, p0), (1/2, p1), (1, p2) has the value p, between p0 and p2."""
     curve = 2.0 * (p0 - 2.0 * p1 + p2)
     slope = 4.0 * p1 - 3.0 * p0 - p2
     root = math.sqrt(max(slope * slope - 4.0 * curve * (p0 - p), 0.0))
-    # The form without cancellation: slopes are positive on the way from p0 up to p2, negative on the way down.
+    # The form without cancellation: the slope is positive if p0 < p2 and negative otherwise.
     below = slope + root if p2 > p0 else slope - root
     return 2.0 * (p - p0) / below if below != 0.0 else 0.5
 
@@ -141,14 +143,15 @@ def _quadratic_root(p0: float, p1: float, p2: float, p: float) -> float:
 def _last_that_reaches(
     base: Shapes, b: int, target: Shapes, t: int, lo: int, hi: int, threshold: float, yes: int, no: int
 ) -> int:
-    """The delta nearest to `no` at which P reaches the threshold (and is not 0); `yes` reaches it, with P = 1.
+    """The delta nearest to `no` at which P reaches the threshold (and is not 0); P is 1 at `yes`.
 
     P is piecewise quadratic in delta. So the next guess is a root of the parabola through both ends and the middle, as
-    the paper solves the quadratic of the bounding configuration; the middle keeps the number of steps logarithmic.
+    the paper solves the quadratic of the bounding configuration. Also trying the middle keeps the number of steps
+    logarithmic.
     """
     p_yes, p_no = 1.0, 0.0
     step = 1 if yes > no else -1
-    guess = no + step  # a caller who knows a neighbour is done at once
+    guess = no + step  # done at once if the caller passed neighbours
     while yes != no + step:
         for turn in range(3):
             p = shape_probability(0, 0, b, guess, guess, t, base, target, lo, hi)
@@ -200,7 +203,7 @@ def _fill_thresholds(
             buckets = start1[b0 + 1] - start1[b0] + start2[t0 + 1] - start2[t0] - 2
             band = guard_band(buckets)
             maybe, sure = confidence - band, confidence + band
-            # Z of the latest target and the earliest base, and the other way round: least and greatest values.
+            # The least and greatest Z of the latest target and the earliest base, and of the reverse.
             late_least = target.edge[start2[t1]] - base.edge[start1[b0 + 1] - 1]
             late_most = target.edge[start2[t1 + 1] - 1] - base.edge[start1[b0]]
             early_least = target.edge[start2[t0]] - base.edge[start1[b1 + 1] - 1]
@@ -231,19 +234,19 @@ def _fill_thresholds(
 
 
 @lru_cache(maxsize=256)
-def thresholds(base: Kinds, target: Kinds, lo: int, hi: int, confidence: float) -> NDArray[np.int64]:
+def thresholds(base: SideKinds, target: SideKinds, lo: int, hi: int, confidence: float) -> NDArray[np.int64]:
     """outer_lo, sure_lo, sure_hi, outer_hi of `anchor_target - anchor_base`, for each pair of kinds: int64[n, m, 4].
 
     `lo`, `hi`: the window on `X_target - X_base` in microseconds. Ends are inclusive, `NEVER_US` and `ALWAYS_US` where
-    the window is open; an empty sure range (sure_lo > sure_hi) means that the kernel decides all within the outer one.
-    Kept for the last 256 pairs of kinds. Cost: some 60 kernel calls for each pair of kinds.
+    the window is open. If the sure range is empty (sure_lo > sure_hi), the kernel decides everything in the outer one.
+    The last 256 results are cached. Cost: some 60 kernel calls for each pair of kinds.
 
     >>> phi1 = Template(((0, 20, .1), (20, 30, .3), (30, 40, .6)))
     >>> phi2 = Template(((0, 10, .15), (10, 20, .3), (20, 30, .4), (30, 40, .15)))
     >>> thresholds((phi2,), (phi1,), 0, 2**62, .8)[0, 0, :2].tolist()  # PTJoin Example 4
     [2, 2]
     """
-    one, other = members(base), members(target)
+    one, other = bracketing_shapes(base), bracketing_shapes(target)
     table = np.empty((len(base), len(target), 4), np.int64)
     _fill_thresholds(*one, *other, lo, hi, confidence, table)
     table.setflags(write=False)
@@ -251,10 +254,10 @@ def thresholds(base: Kinds, target: Kinds, lo: int, hi: int, confidence: float) 
 
 
 @lru_cache(maxsize=64)
-def centres(kinds: Kinds) -> NDArray[np.int64]:
-    """About the mean time of each kind, in microseconds from its anchor.
+def mean_offsets(kinds: SideKinds) -> NDArray[np.int64]:
+    """Roughly the mean time of each kind, in microseconds from its anchor.
 
-    >>> centres(((10, 30),)).tolist(), centres((Template(((0, 20, .5), (20, 40, .5))),)).tolist()
+    >>> mean_offsets(((10, 30),)).tolist(), mean_offsets((Template(((0, 20, .5), (20, 40, .5))),)).tolist()
     ([-10], [-20])
     """
     return np.array(
@@ -266,10 +269,10 @@ def centres(kinds: Kinds) -> NDArray[np.int64]:
     )
 
 
-def spans(table: NDArray[np.int64], shift: NDArray[np.int64], present: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The ranges that serve for all `present` target kinds at once, for each base kind: int64[n, 4].
+def common_ranges(table: NDArray[np.int64], shift: NDArray[np.int64], present: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each base kind, the ranges that hold for all `present` target kinds together: int64[n, 4].
 
-    They bound (anchor + shift[kind]) of a target less the base's anchor (PTJoin Theorem 3 where the shifts are 0).
+    They bound (target anchor + shift[kind]) - (base anchor); PTJoin Theorem 3 where the shifts are 0.
     """
     of = table[:, present, :]
     shifted = np.where((of > NEVER_US) & (of < ALWAYS_US), of + shift[present][None, :, None], of)
@@ -281,19 +284,19 @@ def spans(table: NDArray[np.int64], shift: NDArray[np.int64], present: NDArray[n
 def fill_kind_bounds(
     base_max: NDArray[np.int64], kind: NDArray[np.int32], span: NDArray[np.int64], out: NDArray[np.int64]
 ) -> None:
-    """The bounds of each base row on the targets' axis: its anchor and the span of its kind."""
+    """The bounds of each base row on the targets' axis: its anchor plus the ranges of its kind."""
     for i in range(base_max.size):
         for end in range(4):
             distance = span[kind[i], end]
             out[i, end] = distance if distance in (NEVER_US, ALWAYS_US) else base_max[i] + distance
 
 
-def least_difference(other: Kinds, this: Kinds, lo: int, hi: int, confidence: float) -> int:
-    """The least t_max of this input less that of the other with which rows can match; `NEVER_US`: there is none.
+def least_difference(other: SideKinds, this: SideKinds, lo: int, hi: int, confidence: float) -> int:
+    """The least `t_max(this) - t_max(other)` with which two rows can match; `NEVER_US` if nothing bounds it.
 
     `[lo, hi]` is the window on `D = X_this - X_other`. This is ITC's LH of the longest interval, and PTJoin's Theorem 4
-    over all pairs of templates; only `lo` matters, as a later other row makes D smaller. Raises ValueError for an empty
-    window.
+    over all pairs of templates. Only `lo` matters, since a later row of the other input makes D smaller. Raises
+    ValueError for an empty window.
 
     >>> [least_difference(((0, 20),), ((0, 0),), -50, 50, confidence) for confidence in (1.0, 0.5)]
     [-50, -60]
@@ -303,19 +306,21 @@ def least_difference(other: Kinds, this: Kinds, lo: int, hi: int, confidence: fl
     return NEVER_US if opens_left(lo) else int(thresholds(other, this, lo, hi, confidence)[..., 0].min())
 
 
-def past(watermark_us: int, difference_us: int) -> int:
-    """The least t_max with which a buffered row can still match a future one of the other input.
+def eviction_bound(watermark_us: int, difference_us: int) -> int:
+    """The least t_max with which a buffered row can still match a future row of the other input.
 
     Future rows of the other input have `t_max >= watermark_us`; `difference_us` is `least_difference`. Rows with a
-    lesser t_max may be dropped, and none may be dropped earlier in a wide window. `NEVER_US` when nothing can be
-    dropped (an open window, or no watermark yet); `ALWAYS_US` at the end of input.
+    lesser t_max can be evicted; in a wide window the bound is tight. `NEVER_US` if nothing can be evicted (an open
+    window, or no watermark yet); `ALWAYS_US` at the end of the input.
 
-    >>> past(1_000, -60), past(ALWAYS_US, -60) == ALWAYS_US, past(1_000, NEVER_US) == NEVER_US
-    (940, True, True)
+    >>> eviction_bound(1_000, -60), eviction_bound(ALWAYS_US, -60) == ALWAYS_US
+    (940, True)
+    >>> eviction_bound(1_000, NEVER_US) == NEVER_US
+    True
     """
     if watermark_us >= ALWAYS_US:
         return ALWAYS_US
     if watermark_us <= NEVER_US or difference_us == NEVER_US:
         return NEVER_US
-    # Python's integers do not wrap: a watermark may be any int64.
+    # A watermark may be any int64; Python's integers do not overflow.
     return max(NEVER_US, min(ALWAYS_US, watermark_us + difference_us))

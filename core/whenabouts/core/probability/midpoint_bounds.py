@@ -1,21 +1,20 @@
-"""Sure and outer ranges on the axis of the targets' midpoints: the form behind ``auto`` (spec "shapes,
-anchors, quantiles").
+"""Sure and outer ranges on the axis of the targets' midpoints, as the strategy `auto` uses them.
 
-Write a time as its midpoint plus a centred uniform. Then ``D = (midpoint_target - midpoint_base) + Z`` where
-Z, a symmetric trapezoid, depends on the two lengths only; with ``Q`` its quantile function and a wide window
+Write a time as its midpoint plus a centred uniform. Then `D = (midpoint_target - midpoint_base) + Z`, where Z is a
+symmetric trapezoid that depends on the two lengths only. With `Q` the quantile function of Z, c the confidence and a
+wide window
 
     match  <=>  lo + Q(c)  <=  midpoint_target - midpoint_base  <=  hi - Q(c)
 
-Midpoints are kept doubled (``t_min + t_max``), so everything stays an integer; ``q = 2 Q``.
+Midpoints are kept doubled (`t_min + t_max`), so that everything stays an integer; `q = 2 Q`.
 
-Per base row the targets' lengths vary between the least and the greatest length *present*. For a fixed
-probability q is monotone in the target's length: a longer uniform is less peaked, hence so is Z (Birnbaum
-1948), so q grows where the probability is over 1/2 and falls where it is under 1/2. The extremes are
-therefore at the two ends; which is which does not matter if one takes the min and the max. The outer range
-uses ``q(c - e)``, the sure range ``q(c + e)`` (e the kernel's guard band), each rounded outward by a margin
-that covers the square root. So a pair in the sure range has exact probability over c by more than the
-kernel's error, and a pair outside the outer range under c: the kernel would say the same. Where certainty is
-asked for (``c + e > 1``) the sure range is an exact integer.
+For a base row, the targets' lengths vary between the least and the greatest length *present*. At a fixed probability,
+q is monotone in the target's length: a longer uniform is less peaked, hence so is Z (Birnbaum 1948), so q grows where
+the probability is above 1/2 and falls where it is below. The extremes are therefore at the two ends, and the min and
+the max of both cover either case. The outer range uses `q(c - e)`, the sure range `q(c + e)` (e is the kernel's guard
+band), each rounded outward by a margin that covers the error of the square root. So the exact probability of a pair in
+the sure range is above c by more than the kernel's error, and that of a pair outside the outer range is as far below:
+the kernel would decide the same. Where certainty is required (`c + e > 1`), the sure range is an exact integer.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ _SPAN = 2 * FARTHEST_US
 
 @compiled(TWO_INT64(INT64, INT64, FLOAT64), inline=True)
 def _quantile_bracket(length1: int, length2: int, confidence: float) -> tuple[int, int]:
-    """Twice the centred quantiles of ``c - e``, rounded down, and of ``c + e``, rounded up, by safe margins.
+    """Twice the centred quantiles of `c - e`, rounded down, and of `c + e`, rounded up, with safe margins.
 
-    Exact where certainty is asked for."""
+    Exact where certainty is required."""
     support = length1 + length2
     margin = 1 + (support >> 48)
     outer = math.floor(2.0 * sum_quantile(length1, length2, confidence - KERNEL_ERROR)) - support - margin
@@ -64,14 +63,14 @@ def fill_anchored_ranges(
     confidence: float,
     out: NDArray[np.int64],
 ) -> None:
-    """Kernel of :func:`probability.midpoint_bounds`: writes the outer and sure ends of each row into ``out[n, 4]``."""
+    """Kernel of `anchored_ranges`: writes the outer and sure ends of each row into `out[n, 4]`."""
     left, right = max(min(lo, _SPAN + 1), -_SPAN - 1), max(min(hi, _SPAN + 1), -_SPAN - 1)
     left_open, right_open = opens_left(lo), opens_right(hi)
-    # In a window narrower than the supports both tails can cut: each alone still bounds P from above, and nothing is
+    # In a window narrower than the supports both tails count: each alone still bounds P from above, and nothing is
     # sure.
     widest = ALWAYS_US if left_open or right_open else hi - lo - longest
-    # Nothing in the loop branches on the data, and places are unsigned (no test for negative ones): LLVM computes
-    # several rows at once, which takes a third of the time.
+    # No branch depends on the data, and indices are unsigned (no check for negative ones), so that LLVM vectorises the
+    # loop: a third of the time.
     flat = out.reshape(out.size)
     for i in range(base_min.size):
         length = base_max[i] - base_min[i]
@@ -100,13 +99,11 @@ def anchored_ranges(
     target_lengths: tuple[int, int],
     confidence: float,
 ) -> NDArray[np.int64]:
-    """Outer start, sure start, sure end, outer end of each base row on the axis ``t_min + t_max`` of the
-    targets.
+    """Outer start, sure start, sure end, outer end of each base row on the axis `t_min + t_max` of the targets.
 
-    Arguments as for :func:`whenabouts.core.probability.confidence_bounds.confidence_bounds`; ``target_lengths`` are the
-    least and greatest length present. Returns int64[n, 4], ends inclusive: a target outside ``[out[0],
-    out[3]]`` cannot match, one in ``[out[1], out[2]]`` matches (empty when ``out[2] < out[1]``). O(n), about
-    0.05 us a row. Raises ValueError for lengths that are no range.
+    Arguments as for `confidence_bounds.confidence_bounds`; `target_lengths` are the least and greatest length present.
+    Returns int64[n, 4], ends inclusive: a target outside `[out[0], out[3]]` cannot match, one in `[out[1], out[2]]`
+    matches (empty if `out[2] < out[1]`). O(n), about 0.05 us a row. Raises ValueError unless `0 <= least <= greatest`.
 
     >>> anchored_ranges(np.array([100]), np.array([110]), -50, 50, target_lengths=(0, 0), confidence=1.0).tolist()
     [[118, 120, 300, 302]]

@@ -1,31 +1,30 @@
-"""The canonical kernel: the probability that two uncertain times lie the asked distance apart.
+"""The canonical kernel: the probability that the difference of two uncertain times lies in a window.
 
-Every strategy, engine and batch size decides membership with this kernel and nothing else, so the sets of
-pairs are identical, ties included. It takes points and uniform intervals (``t_min == t_max`` is a point).
+Every strategy, engine and batch size decides with this kernel whether a pair matches, so the sets of pairs are
+identical, ties included. It takes points and uniform intervals (`t_min == t_max` is a point).
 
 Arithmetic
 ----------
-With ``D = X2 - X1`` and the lengths ``l1, l2`` (``m`` the lesser, ``M`` the greater, ``T = l1 + l2``), the
-density of ``D`` is a symmetric trapezoid on ``[s0, s0 + T]``, ``s0 = min2 - max1``: it rises on ``[0, m]``,
-is flat on ``[m, M]`` and falls on ``[M, T]`` (offsets from ``s0``). Let ``[u, v]`` be the window clipped to
-the support, as offsets. Then::
+With `D = X2 - X1` and the lengths `l1, l2` (`m` the lesser, `M` the greater, `T = l1 + l2`), the density of `D` is a
+symmetric trapezoid on `[s0, s0 + T]`, `s0 = min2 - max1`. In offsets from `s0` it rises on `[0, m]`, is constant on
+`[m, M]` and falls on `[M, T]`. Let `[u, v]` be the window clipped to the support, in offsets. Then::
 
     2 l1 l2 P = ramp1 + flat + ramp3
     ramp1 = (v1 - u1)(u1 + v1)      u1, v1 = u, v clipped to [0, m]
     flat  = 2 m (v2 - u2)           u2, v2 = u, v clipped to [m, M]
     ramp3 = (u3 - v3)(u3 + v3)      u3, v3 = distances of u, v, clipped to [M, T], from the end T
 
-All factors are exact integers: absolute times never become floats, and no two nearly equal floats are ever
-subtracted (the textbook form with four squared ramps loses up to 1e-4 that way).
+All factors are exact integers: absolute times never become floats, and nearly equal floats are never subtracted (the
+textbook form with four squared ramps loses up to 1e-4 that way).
 
-Error: with factors under 2^53 each factor converts exactly. A ramp is rounded in its product, in the sum of
-the ramps, in the sum with the flat part; the denominator is rounded once (the doubling is exact), the
-quotient once. All terms are non-negative, so the relative errors do not add but combine as an average: at
-most five roundings of ``u = 2^-53`` lie on any path and ``|kernel - P| <= (5u + 6u^2) P``. Lengths of 2^53 us
-(285 years) or more add up to four roundings of the conversion: 9u.
+Error: factors below 2^53 convert exactly. A ramp is rounded in its product, in the sum of the ramps, and in the sum
+with the flat part; the denominator is rounded once (the doubling is exact), the quotient once. All terms are
+non-negative, so the relative errors do not add but combine as an average: no path has more than five roundings of
+`u = 2^-53`, and `|kernel - P| <= (5u + 6u^2) P`. Lengths of 2^53 us (285 years) or more add up to four roundings in
+the conversions: 9u.
 
-Swapping the events and negating the window exchanges ramp1 with ramp3. They are added to each other first,
-and float addition commutes, so the swapped call returns the same bits.
+Swapping the events and negating the window exchanges ramp1 and ramp3. These are added to each other first, and float
+addition commutes, so the swapped call returns the same bits.
 """
 
 from __future__ import annotations
@@ -36,19 +35,17 @@ from numpy.typing import NDArray
 from whenabouts.core.arrays.jit import FLOAT64, INT64, READ_INT32, READ_INT64, WRITE_FLOAT64, compiled
 
 UNBOUNDED_US = 2**62
-"""A window end of ``-UNBOUNDED_US`` or ``+UNBOUNDED_US`` means that this side is open."""
+"""A window end at `-UNBOUNDED_US` or `+UNBOUNDED_US` is open."""
 
 FARTHEST_US = 2**59
-"""Times must lie in ``[-FARTHEST_US, FARTHEST_US]`` (18,000 years around 1970): then no kernel overflows
-int64."""
+"""Times must lie in `[-FARTHEST_US, FARTHEST_US]` (18,000 years around 1970), so that no kernel overflows int64."""
 
 KERNEL_ERROR = 2.0**-49
-"""The guard band ``e`` around a confidence, 16u.
+"""The guard band `e` around a confidence, 16u.
 
-A bound found with the kernel is wrong by the kernel's error at the bound (at most 9u, for absurd lengths; 5u
-within 285 years), and the pair it stands for is then judged by the kernel with its own error (at most 5u). 9u
-+ 5u < 16u: so a value ``>= c + e`` on a bound proves that the kernel accepts every pair inside it, and ``< c
-- e`` that it rejects every pair outside."""
+A bound found with the kernel has the kernel's error (at most 5u, or 9u for lengths above 285 years), and the kernel's
+value for a pair that the bound decides has its own error (at most 5u). As 9u + 5u < 16u, a value `>= c + e` at a bound
+proves that the kernel accepts every pair inside it, and a value `< c - e` that it rejects every pair outside."""
 
 _LEAST = 5e-324  # smallest positive double
 _GREATEST = 1.0 - 2.0**-53  # largest double under 1
@@ -56,8 +53,7 @@ _GREATEST = 1.0 - 2.0**-53  # largest double under 1
 
 @compiled(FLOAT64(INT64, INT64, INT64, INT64, INT64, INT64))
 def pair_probability(left_min: int, left_max: int, right_min: int, right_max: int, lo: int, hi: int) -> float:
-    """P(lo <= X_right - X_left <= hi) of one pair; all arguments int64 microseconds, for use inside other
-    kernels.
+    """P(lo <= X_right - X_left <= hi) of one pair, for other kernels to call; all arguments are int64 microseconds.
 
     >>> pair_probability(0, 10, 5, 15, -5, 5)
     0.5
@@ -83,7 +79,7 @@ def pair_probability(left_min: int, left_max: int, right_min: int, right_max: in
         ramps = float(v1 - u1) * float(u1 + v1) + float(u3 - v3) * float(u3 + v3)
         flat = 2.0 * float(short) * float(v2 - u2)
         p = (ramps + flat) / (2.0 * float(left_length) * float(right_length))
-    # Only a certain pair may have probability 1 and only an impossible one 0: confidence 1 relies on it.
+    # Only certain pairs may have probability 1, and only impossible ones 0: confidence 1 relies on it.
     return min(max(p, _LEAST), _GREATEST)
 
 
@@ -113,13 +109,12 @@ def satisfaction_probability(
     lo: int,
     hi: int,
 ) -> NDArray[np.float64]:
-    """P(lo <= X_right - X_left <= hi) of each pair of rows (ITC Theorem 1, extended to both ends and to
-    points).
+    """P(lo <= X_right - X_left <= hi) of each pair of rows (ITC Theorem 1, extended to both ends and to points).
 
-    The arrays are int64 microseconds of equal length n; ``t_min <= t_max`` and ``|t| <= FARTHEST_US`` are
-    preconditions. ``lo`` and ``hi`` are inclusive; ``-UNBOUNDED_US`` and ``UNBOUNDED_US`` leave a side open.
-    Returns float64[n] within ``(5u + 6u^2)`` relative of the exact value, 1.0 and 0.0 only for certain and
-    impossible pairs. O(n), about 5 ns a pair. Raises ValueError when the lengths differ.
+    The arrays are int64 microseconds of equal length n; `t_min <= t_max` and `|t| <= FARTHEST_US` are preconditions.
+    `lo` and `hi` are inclusive; `-UNBOUNDED_US` and `UNBOUNDED_US` leave an end open. Returns float64[n] with a
+    relative error of at most `5u + 6u^2`, u = 2^-53; 1.0 and 0.0 only for certain and impossible pairs. O(n), about
+    5 ns a pair. Raises ValueError if the arrays differ in length.
 
     >>> zero, ten = np.array([0, 0]), np.array([10, 0])
     >>> satisfaction_probability(zero, ten, np.array([5, 4]), np.array([15, 4]), -5, 5).tolist()
@@ -147,7 +142,7 @@ def _fill_probabilities_at(
     out: NDArray[np.float64],
 ) -> None:
     for i in range(out.size):
-        left, right = np.uint32(left_at[i]), np.uint32(right_at[i])  # unsigned: no test for negative indices
+        left, right = np.uint32(left_at[i]), np.uint32(right_at[i])  # unsigned: no check for negative indices
         out[i] = pair_probability(left_min[left], left_max[left], right_min[right], right_max[right], lo, hi)
 
 
@@ -161,11 +156,9 @@ def probabilities_at(
     lo: int,
     hi: int,
 ) -> NDArray[np.float64]:
-    """:func:`satisfaction_probability` of the pairs (left_at[i], right_at[i]), without gathering their times
-    first.
+    """`satisfaction_probability` of the pairs (left_at[i], right_at[i]), without gathering their times first.
 
-    ``left_at`` and ``right_at`` are int32 row positions of equal length, which must lie inside the time
-    arrays.
+    `left_at` and `right_at` are int32 row positions of equal length, each a valid index into the time arrays.
 
     >>> zero, ten = np.array([0, 0]), np.array([10, 0])
     >>> at = np.array([0], np.int32)
@@ -187,16 +180,14 @@ def satisfaction_probability_numpy(
     lo: int,
     hi: int,
 ) -> NDArray[np.float64]:
-    """Same as :func:`satisfaction_probability`, bit for bit, in plain numpy (about ten times slower, no
-    compiled code).
+    """The same as `satisfaction_probability`, bit for bit, in plain numpy: about ten times slower, no compiled code.
 
-    For places where a compiled kernel cannot be called, such as a thread that Python did not start. Arrays
-    broadcast.
+    For code that cannot call a compiled kernel, such as a thread that Python did not start. Arrays broadcast.
 
     >>> satisfaction_probability_numpy(np.array([0]), np.array([10]), np.array([5]), np.array([15]), -5, 5).tolist()
     [0.5]
     """
-    # Line by line the scalar kernel above; the tests hold the two to the same bits.
+    # Line by line the scalar kernel above; tests require the same bits of both.
     left_length = np.asarray(left_max, np.int64) - np.asarray(left_min, np.int64)
     right_length = np.asarray(right_max, np.int64) - np.asarray(right_min, np.int64)
     support = left_length + right_length
@@ -210,7 +201,7 @@ def satisfaction_probability_numpy(
     u3, v3 = support - np.maximum(u, long), support - np.maximum(v, long)
     ramps = _product(v1 - u1, u1 + v1) + _product(u3 - v3, u3 + v3)
     flat = 2.0 * _product(short, v2 - u2)
-    with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 of points: replaced just below
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 for points, replaced below
         of_intervals = (ramps + flat) / (2.0 * _product(left_length, right_length))
         of_a_point = (v - u).astype(np.float64) / long.astype(np.float64)
     p = np.clip(np.where(short == 0, of_a_point, of_intervals), _LEAST, _GREATEST)

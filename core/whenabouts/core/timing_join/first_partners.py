@@ -42,8 +42,8 @@ def find_first_partners(
 ) -> None:
     """A matching target of each base row, as an index into the ordered targets, or -1 where there is none.
 
-    Arguments as for :func:`whenabouts.core.timing_join.pair_fill.fill_pairs`. Of ``counts`` it adds to ``TAKEN`` (rows
-    decided by their sure range), ``PROBED`` (kernel calls) and ``PASSED`` (targets that were looked at). O(1) a row
+    Arguments as for `timing_join.pair_fill.fill_pairs`. Of `counts` it adds to `TAKEN` (rows
+    decided by their sure range), `PROBED` (kernel calls) and `PASSED` (targets that were looked at). O(1) a row
     that has a sure partner, else its candidates up to the first match.
     """
     thresholds, target_kind = kinds.table, kinds.target

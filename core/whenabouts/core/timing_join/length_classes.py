@@ -15,8 +15,14 @@ from numpy.typing import NDArray
 from whenabouts.core.arrays.key_time_order import Times
 from whenabouts.core.probability.confidence_bounds import ALWAYS_US, NEVER_US
 from whenabouts.core.probability.histogram_arrays import NO_SHAPES, shapes_of
-from whenabouts.core.probability.match_thresholds import Kinds as KindsOfSide
-from whenabouts.core.probability.match_thresholds import centres, classes_of, few_lengths, spans, thresholds
+from whenabouts.core.probability.match_thresholds import (
+    SideKinds,
+    classes_of,
+    common_ranges,
+    few_lengths,
+    mean_offsets,
+    thresholds,
+)
 from whenabouts.core.times.templates import Template
 from whenabouts.core.timing_join.pair_fill import Kinds
 
@@ -33,8 +39,8 @@ _PROBE_ALL = (NEVER_US, ALWAYS_US, NEVER_US, ALWAYS_US)  # possible everywhere, 
 
 
 class RowKinds(NamedTuple):
-    """`kinds`: for the fill, in the order of the rows as given. `span`: see `probability.match_thresholds.spans`.
-    `shift`: of each target row, from its anchor to its place on the axis."""
+    """`kinds`: for the fill, in the given row order. `span`: see `match_thresholds.common_ranges`. `shift`: for each
+    target row, its position on the axis less its anchor."""
 
     kinds: Kinds
     span: NDArray[np.int64]
@@ -72,13 +78,13 @@ def row_kinds(
         table.setflags(write=False)
     else:
         table = thresholds(base_kinds, target_kinds, lo, hi, confidence)
-    shift = centres(target_kinds) if strategy == "auto" else np.zeros(len(target_kinds), np.int64)
+    shift = mean_offsets(target_kinds) if strategy == "auto" else np.zeros(len(target_kinds), np.int64)
     present = np.flatnonzero(np.bincount(target_kind, minlength=len(target_kinds)))
     kinds = Kinds(base_kind, target_kind, table, shapes_of(templates[0]), shapes_of(templates[1]), base_is_right)
-    return RowKinds(kinds, spans(table, shift, present), shift[target_kind])
+    return RowKinds(kinds, common_ranges(table, shift, present), shift[target_kind])
 
 
-def _few_lengths(times: Times) -> tuple[KindsOfSide, NDArray[np.int32]] | None:
+def _few_lengths(times: Times) -> tuple[SideKinds, NDArray[np.int32]] | None:
     # The first rows tell already, as a rule; the lengths of all cost a pass over fresh memory.
     first = slice(1024)
     if few_lengths(times.t_max[first] - times.t_min[first]) is None:
@@ -86,7 +92,7 @@ def _few_lengths(times: Times) -> tuple[KindsOfSide, NDArray[np.int32]] | None:
     return few_lengths(times.t_max - times.t_min)
 
 
-def _kinds_of(times: Times, templates: Templates) -> tuple[KindsOfSide, NDArray[np.int32]]:
+def _kinds_of(times: Times, templates: Templates) -> tuple[SideKinds, NDArray[np.int32]]:
     if times.template is not None:
         return templates, times.template
     lengths = times.t_max - times.t_min

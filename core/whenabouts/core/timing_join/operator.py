@@ -375,11 +375,11 @@ class TimingJoinOperator:
 
     def obsolete_before(self, input: int, watermark_us: int) -> int:
         """No row of `input` with a lesser `t_max` can match what is still to come at this watermark."""
-        from whenabouts.core.probability.match_thresholds import past  # numba: imported when first needed
+        from whenabouts.core.probability.match_thresholds import eviction_bound  # numba: imported when first needed
 
         if input not in self._differences:
             self._differences[input] = self.query.least_difference(input)
-        return past(watermark_us, self._differences[input])
+        return eviction_bound(watermark_us, self._differences[input])
 
     def _next_timer(self, state: SegmentedState) -> int | None:
         """The least watermark at which a segment can go, a row is final or waiting rows are due."""

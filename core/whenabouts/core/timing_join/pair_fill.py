@@ -1,7 +1,7 @@
 """From index ranges to pairs: the fill kernel that all strategies share, and the search that makes the
 ranges.
 
-A base row's ranges are four half-open indices ``outer_lo <= sure_lo <= sure_hi <= outer_hi`` into the ordered
+A base row's ranges are four half-open indices `outer_lo <= sure_lo <= sure_hi <= outer_hi` into the ordered
 targets: left probe, sure run, right probe. The fill copies sure runs and decides the rest with the canonical
 kernel. It stops when the output is full and goes on from there at the next call, so its output is bounded
 whatever the input.
@@ -44,8 +44,8 @@ from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR, p
 class Kinds(NamedTuple):
     """What the rows' shapes are and which differences of anchors match, for a fill by thresholds.
 
-    ``base``, ``target``: the kind of each row, int32, in the order of the fill. ``table``: see
-    :func:`whenabouts.core.probability.match_thresholds.thresholds` (empty: no thresholds). Shapes of templates, or none
+    `base`, `target`: the kind of each row, int32, in the order of the fill. `table`: see
+    `probability.match_thresholds.thresholds` (empty: no thresholds). Shapes of templates, or none
     where the rows are uniform between their own ends.
     """
 
@@ -81,7 +81,7 @@ _NEAR = 8  # places in which a search looks at once, before it gallops
 
 @compiled(FOUR_INT64(READ_INT64, READ_INT64))
 def time_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int, int, int]:
-    """Least ``t_min``, greatest ``t_max``, least and greatest length of at least one row."""
+    """Least `t_min`, greatest `t_max`, least and greatest length of at least one row."""
     first, last = t_min[0], t_max[0]
     shortest = longest = last - first
     for start, end in zip(t_min, t_max):  # noqa: B905  (numba's zip has no `strict`)
@@ -92,7 +92,7 @@ def time_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[i
 
 @compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
 def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
-    """The first index in ``[first, last]`` from which on ``axis >= value``."""
+    """The first index in `[first, last]` from which on `axis >= value`."""
     while first < last:
         middle = (first + last) >> 1
         if axis[middle] < value:
@@ -104,7 +104,7 @@ def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
 
 @compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
 def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: int) -> int:
-    """As :func:`_bisect`, in steps that double away from ``start``: cheap when the answer is near.
+    """As `_bisect`, in steps that double away from `start`: cheap when the answer is near.
 
     It goes both ways: bounds of successive rows are not monotone when lengths vary, even if the rows are
     sorted.
@@ -142,9 +142,9 @@ def locate(
 ) -> None:
     """Indices of the four bounds (ends inclusive) among the targets of the same key, for each base row.
 
-    Targets are grouped by key (``target_starts``) and ascend along ``axis`` within a key. ``gallop`` starts each
+    Targets are grouped by key (`target_starts`) and ascend along `axis` within a key. `gallop` starts each
     search where the last one for this key ended, which is cheap when the rows of a key stand nearly in time order.
-    Otherwise each is a binary search over the key. ``cursors[2, keys]``, first ``target_starts``, tell the next call
+    Otherwise each is a binary search over the key. `cursors[2, keys]`, first `target_starts`, tell the next call
     where this one's last searches ended. O(n) for rows nearly in order, else O(n log m).
     """
     lower, upper = cursors[0], cursors[1]
@@ -175,7 +175,7 @@ def locate(
 
 @compiled((READ_INT32_2D, READ_INT64, WRITE_INT32_2D))
 def scatter_rows(rows: NDArray[np.int32], place: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-    """``out[place[i]] = rows[i]`` for rows of four."""
+    """`out[place[i]] = rows[i]` for rows of four."""
     for i in range(place.size):
         p = np.uint64(place[i])
         out[p, 0], out[p, 1], out[p, 2], out[p, 3] = rows[i, 0], rows[i, 1], rows[i, 2], rows[i, 3]
@@ -233,8 +233,8 @@ def _probe(
     out_target: NDArray[np.int32],
     written: int,
 ) -> int:
-    """Put out the targets ``first..last`` that the kernel accepts (ITC Alg. 3); returns the new
-    ``written``."""
+    """Put out the targets `first..last` that the kernel accepts (ITC Alg. 3); returns the new
+    `written`."""
     for j in range(first, last):
         # Written first, counted after: no branch to mispredict.
         slot = np.uint64(written)
@@ -269,7 +269,7 @@ def _probe_with_table(
     table_first: int,
     state: NDArray[np.int64],
 ) -> int:
-    """As :func:`_probe`, through the look-up table (ITC Alg. 7)."""
+    """As `_probe`, through the look-up table (ITC Alg. 7)."""
     mark = sign * base_min
     hits = 0
     proof = confidence + KERNEL_ERROR
@@ -309,10 +309,10 @@ def _compare(
     out_target: NDArray[np.int32],
     written: int,
 ) -> tuple[int, int]:
-    """Put out the targets ``first..last`` that the thresholds accept; the new ``written``, and how many stay open.
+    """Put out the targets `first..last` that the thresholds accept; the new `written`, and how many stay open.
 
     Four comparisons and no branch to mispredict. Kernel calls in here would triple its time: so a range with anything
-    open, which is rare, is done again by :func:`_settle`.
+    open, which is rare, is done again by `_settle`.
     """
     kind = np.uint64(base_kind)
     unsettled = 0
@@ -351,7 +351,7 @@ def _settle(
     written: int,
     kinds: Kinds,
 ) -> int:
-    """As :func:`_compare`, with the kernel for what the thresholds leave open; returns the new ``written``."""
+    """As `_compare`, with the kernel for what the thresholds leave open; returns the new `written`."""
     base_shape = base_kind if kinds.base_shapes.start.size > 1 else UNIFORM
     for j in range(first, last):
         ends = kinds.table[base_kind, kinds.target[j]]
@@ -402,19 +402,19 @@ def fill_pairs(
     out_base: NDArray[np.int32],
     out_target: NDArray[np.int32],
 ) -> int:
-    """Write pairs of ``part`` until the rows end or the output is full; ``state`` (zeros at first) says where
+    """Write pairs of `part` until the rows end or the output is full; `state` (zeros at first) says where
     to go on.
 
-    ``kinds`` decides what lies outside the sure range where its table is not empty; otherwise the kernel of two
+    `kinds` decides what lies outside the sure range where its table is not empty; otherwise the kernel of two
     uniforms does.
 
-    Returns how many pairs were written. The part is done when ``state[PASSED]`` equals its number of
+    Returns how many pairs were written. The part is done when `state[PASSED]` equals its number of
     candidates.
 
     The look-up table holds one number per target instead of a probability: the reach of its best result so
     far. Left probe, base rows from newest to oldest: the greatest t_min of a base row whose probability
-    proves a match (``>= c + e``, or 1). A later row in this traversal has no greater t_max; if it has no
-    greater t_min either, it is dominated, ``P(D >= lo)`` is no smaller (Corollary 2), and the kernel must
+    proves a match (`>= c + e`, or 1). A later row in this traversal has no greater t_max; if it has no
+    greater t_min either, it is dominated, `P(D >= lo)` is no smaller (Corollary 2), and the kernel must
     accept the pair. Right probe: oldest to newest, the least t_min, kept negated so that one comparison
     serves both. (The paper overwrites with the last result, good or bad; only good ones can ever be reused,
     and the one that reaches widest most often.)

@@ -1,21 +1,21 @@
-"""The five correlation strategies of the ITC paper and ``auto``, over arrays of times.
+"""The five correlation strategies of the ITC paper and `auto`, over arrays of times.
 
 A strategy says two things: in which order the rows of the two sides stand, and, for each base row, four
-indices ``outer_lo <= sure_lo <= sure_hi <= outer_hi`` into the ordered targets of its key. What lies in the
+indices `outer_lo <= sure_lo <= sure_hi <= outer_hi` into the ordered targets of its key. What lies in the
 sure range matches, what lies elsewhere in the outer range is *probed* with the canonical kernel, the rest
 cannot match. One fill kernel writes the pairs of all strategies, in bounded chunks.
 
 | strategy | base rows | targets | ranges |
 | --- | --- | --- | --- |
-| ``simple`` (ITC Alg. 1) | as they arrive | as they arrive | all targets are probed |
-| ``ssort`` (ITC SSort) | as they arrive | by t_max | all targets are probed |
-| ``eager`` (ITC Alg. 2, PTJoin) | as they arrive | by t_max | LH, LL, RL, RH, each by binary search |
-| ``lazy`` (ITC Alg. 4-5) | by t_max | by t_max | the same, by pointers that move with the base block |
-| ``lazy_lookup`` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
-| ``auto`` | as they arrive | by midpoint | quantile ranges, by moving pointers |
+| `simple` (ITC Alg. 1) | as they arrive | as they arrive | all targets are probed |
+| `ssort` (ITC SSort) | as they arrive | by t_max | all targets are probed |
+| `eager` (ITC Alg. 2, PTJoin) | as they arrive | by t_max | LH, LL, RL, RH, each by binary search |
+| `lazy` (ITC Alg. 4-5) | by t_max | by t_max | the same, by pointers that move with the base block |
+| `lazy_lookup` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
+| `auto` | as they arrive | by midpoint | quantile ranges, by moving pointers |
 
-With templates the axis of ``auto`` is the anchor shifted to the template's mean, and the ranges of all but ``simple``
-and ``ssort`` are those of PTJoin Theorem 3.
+With templates the axis of `auto` is the anchor shifted to the template's mean, and the ranges of all but `simple`
+and `ssort` are those of PTJoin Theorem 3.
 
 Rows of one key never meet rows of another: targets stand key by key, in the order of the table within a key.
 """
@@ -81,9 +81,9 @@ _TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
 class CorrelationCounters:
     """What a correlation did; all fields add up over blocks.
 
-    ``probed``: kernel calls that decided membership. ``sure``: pairs taken from sure ranges, without the
-    kernel. ``lookup_hits``: pairs taken from the look-up table, without the kernel. ``matched``: pairs put
-    out. ``correlations``: blocks correlated. ``passed``: candidates looked at, of which the others are parts.
+    `probed`: kernel calls that decided membership. `sure`: pairs taken from sure ranges, without the
+    kernel. `lookup_hits`: pairs taken from the look-up table, without the kernel. `matched`: pairs put
+    out. `correlations`: blocks correlated. `passed`: candidates looked at, of which the others are parts.
     """
 
     probed: int = 0
@@ -112,28 +112,28 @@ def correlate(
     chunk_pairs: int = 1 << 24,
     expect: Callable[[int, int], None] | None = None,
 ) -> Iterator[Pairs]:
-    """The pairs of equal key with ``P(lo <= X_target - X_base <= hi) >= confidence``, each exactly once.
+    """The pairs of equal key with `P(lo <= X_target - X_base <= hi) >= confidence`, each exactly once.
 
-    Times are int64 microseconds; ``base_lengths`` and ``target_lengths`` are the declared ``(rho, pi)`` of
-    the sides (``auto`` uses the lengths it sees). The templates are those that ``Times.template`` numbers.
-    ``base_is_right``: the base is the right-hand side of the condition, which the kernel for templates must know to
+    Times are int64 microseconds; `base_lengths` and `target_lengths` are the declared `(rho, pi)` of
+    the sides (`auto` uses the lengths it sees). The templates are those that `Times.template` numbers.
+    `base_is_right`: the base is the right-hand side of the condition, which the kernel for templates must know to
     sum in one order. Yields int32 arrays (base positions, target positions) of
-    at most ``chunk_pairs`` pairs; all strategies and chunk sizes give the same set of pairs, in an order that
-    is theirs. ``counters`` is added to as chunks are taken.
+    at most `chunk_pairs` pairs; all strategies and chunk sizes give the same set of pairs, in an order that
+    is theirs. `counters` is added to as chunks are taken.
 
-    With templates, and in ``auto`` with few distinct lengths, pairs are decided by comparing integers (PTJoin Theorem
-    2, :mod:`whenabouts.core.probability.match_thresholds`); only pairs in the guard band and in windows narrower than
-    the supports are probed. ``simple`` and ``ssort`` probe every pair always.
+    With templates, and in `auto` with few distinct lengths, pairs are decided by comparing integers (PTJoin Theorem
+    2, `probability.match_thresholds`); only pairs in the guard band and in windows narrower than
+    the supports are probed. `simple` and `ssort` probe every pair always.
 
-    ``first_only``: of each base row at most one pair is put out, whichever (semi and anti modes ask no more); a row
-    that has a sure partner then costs O(1) and no other pair is formed. ``simple`` and ``ssort`` put out all pairs.
+    `first_only`: of each base row at most one pair is put out, whichever (semi and anti modes ask no more); a row
+    that has a sure partner then costs O(1) and no other pair is formed. `simple` and `ssort` put out all pairs.
 
-    ``expect`` receives, before any pair is made, how many there will be at least (the sure ones) and at most.
+    `expect` receives, before any pair is made, how many there will be at least (the sure ones) and at most.
 
-    Cost, n base rows and m targets: ``simple`` and ``ssort`` O(n m) kernel calls; the others O(n + m) for
-    rows nearly in time order (``eager``: n log m), plus one copy per sure pair and a kernel call per probed
+    Cost, n base rows and m targets: `simple` and `ssort` O(n m) kernel calls; the others O(n + m) for
+    rows nearly in time order (`eager`: n log m), plus one copy per sure pair and a kernel call per probed
     pair. Memory: 60 bytes a row and 8 bytes per pair of a chunk. Source: ITC (Lee and Lee 2010) Algorithms
-    1-7; ``auto``: docs of :mod:`whenabouts.core.probability.midpoint_bounds`.
+    1-7; `auto`: docs of `probability.midpoint_bounds`.
 
     Raises ValueError for an unknown strategy, a confidence outside (0, 1], an empty window, a length outside
     the declared ones, a time out of range, negative key codes, keys on one side only, or templates without numbers.
@@ -182,7 +182,7 @@ class _Join:
 
 
 def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times, tuple[int, int]]:
-    """``times`` as contiguous int64 arrays that no kernel can overrun, and the least and greatest length in them."""
+    """`times` as contiguous int64 arrays that no kernel can overrun, and the least and greatest length in them."""
     shortest, longest = declared
     t_min, t_max = np.ascontiguousarray(times.t_min, np.int64), np.ascontiguousarray(times.t_max, np.int64)
     key = None if times.key is None else np.ascontiguousarray(times.key, np.int64)

@@ -289,15 +289,15 @@ class WindowJoinOperator:
     def _joint(self, rows: list[SideRows], at: list[Positions]) -> NDArray[np.float64]:
         """The probability that all windows hold together."""
         from whenabouts.core.probability.histogram_arrays import shapes_of
-        from whenabouts.core.probability.joint_probability import joint_probabilities, spread_of
+        from whenabouts.core.probability.joint_probability import densities_of, joint_probabilities
 
         windows, reference = self.query.uncertain_windows, rows[0].t_max[at[0]]
-        spreads = []
+        densities = []
         for place, side in enumerate(rows):
             shapes = shapes_of(tuple(template for _, template in self._specs[place].templates))
             number = None if side.template is None else side.template[at[place]]
-            spreads.append(spread_of(side.t_min[at[place]], side.t_max[at[place]], reference, shapes, number))
-        return joint_probabilities(spreads, windows)
+            densities.append(densities_of(side.t_min[at[place]], side.t_max[at[place]], reference, shapes, number))
+        return joint_probabilities(densities, windows)
 
     def _load(self, state: SegmentedState, input: int, span: tuple[int, int]) -> list[pa.RecordBatch]:
         return state.load(input, *span) if span[0] <= span[1] else []
