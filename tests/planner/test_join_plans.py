@@ -278,17 +278,19 @@ def test_a_plan_file_has_joins_beside_coalescing_queries(tmp_path: Path) -> None
     [
         ("{name: x, join: [a]}", r"WA-2075: plan: queries\[0\]: join is \['a'\]"),
         ("{name: x, join: [a, z], within: 1 s, confidence: 1}", r"WA-2113: plan: queries\[0\]: no stream 'z'"),
-        ("{name: x, join: [a, b], within: 1 s}", r"WA-2075: plan: queries\[0\]: no confidence"),
-        ("{name: x, join: [a, b], confidence: 1}", r"WA-2075: plan: queries\[0\]: no condition"),
-        ("{name: x, join: [a, b], within: 1 s, delay: 1 s, confidence: 1}", r"WA-2075: .*within and delay"),
+        ("{name: x, join: [a, b], within: 1 s}", r"WA-2001: plan: queries\[0\]: no confidence"),
+        ("{name: x, join: [a, b], confidence: 1}", r"WA-2006: plan: queries\[0\]: no condition"),
+        ("{name: x, join: [a, b], within: 1 s, delay: 1 s, confidence: 1}", r"WA-2006: .*within and delay"),
         ("{name: x, join: [a, b], within: -1 s, confidence: 1}", r"WA-2003: plan: queries\[0\]: "),
-        ("{name: x, join: [a, b], between: 1 s, confidence: 1}", r"WA-2075: plan: queries\[0\]: between"),
+        ("{name: x, join: [a, b], between: 1 s, confidence: 1}", r"WA-2006: plan: queries\[0\]: between"),
         (
             "{name: x, join: [a, n], within: 1 s, confidence: 1}",
             r"WA-2114: .*queries\[0\]: the times of stream 'n'",
         ),
         ("{name: x, join: [a, b], within: 1 s, confidence: 1, window: {}}", r"WA-2075: .*unknown window"),
         ("{name: x, window_join: [a, b]}", r"WA-2075: plan: queries\[0\]: windows is None"),
+        ("{name: x, window_join: [a, b], windows: {'a,b': {within: 1 s, untill: 1}}}", r"WA-2075: .*unknown untill"),
+        ("{name: x, join: [a, b], within: 1 s, since: 1 s, confidence: 1}", r"WA-2006: .*since is given without"),
         ("{name: x, window_join: [a, b], windows: {a: 1 s}}", r"WA-2075: plan: queries\[0\]: windows: 'a'"),
         (
             "{name: x, join: [a, b], within: 1 s, confidence: 1, statistics: {rates: {left: 0}}}",

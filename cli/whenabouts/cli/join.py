@@ -10,7 +10,7 @@ import click
 
 from whenabouts.cli.given_files import input_path
 from whenabouts.cli.options import CommonOptions, common_options, key_columns, row_numbers, time_slots_option, time_spec
-from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.times.condition_keywords import condition_of
 
 if TYPE_CHECKING:
     from whenabouts.cli.tables import Input
@@ -34,9 +34,7 @@ _SIDES = ("left", "right")
 @click.option("--delay", metavar="D", help="Condition: right at least D after left ...")
 @click.option("--until", metavar="D", help="... and at most this long after it.")
 @click.option("--between", metavar="LO,HI", help="Condition: LO <= right - left <= HI; either may be negative.")
-@click.option(
-    "--confidence", type=float, required=True, metavar="P", help="Least probability of the condition, in (0, 1]."
-)
+@click.option("--confidence", metavar="P", help="Least probability of the condition, in (0, 1]. Required.")
 @click.option("--how", default="inner", show_default=True, metavar="MODE", help="Which rows come out.")
 @click.option("--best", type=click.Choice([*_SIDES, "both"]), help="Keep the most probable partner only.")
 @click.option(
@@ -100,7 +98,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
     return TimingJoin(
         left_time=left_time,
         right_time=right_time,
-        condition=_condition(arguments),
+        condition=condition_of(arguments),
         on=key_columns(arguments["on"]),
         how=arguments["how"],
         best=arguments["best"],
@@ -121,27 +119,6 @@ def _spec(side: str, arguments: dict[str, Any]) -> TimeSpec:
     if not isinstance(spec, Interval) and any(own.values()):
         raise click.UsageError(f"--{side}-max-uncertainty and --{side}-min-uncertainty need --{side}-time t_min,t_max")
     return spec
-
-
-def _condition(arguments: dict[str, Any]) -> Condition:
-    given = [name for name in ("within", "deadline", "delay", "between") if arguments[name] is not None]
-    if len(given) != 1:
-        raise click.UsageError(
-            "give one of --within, --deadline, --delay, --between" + (", not several" if given else "")
-        )
-    for extra, owner in (("since", "deadline"), ("until", "delay")):
-        if arguments[extra] is not None and given != [owner]:
-            raise click.UsageError(f"--{extra} goes with --{owner}")
-    confidence = arguments["confidence"]
-    match given[0]:
-        case "within":
-            return within(arguments["within"], confidence=confidence)
-        case "deadline":
-            return deadline(arguments["deadline"], arguments["since"], confidence=confidence)
-        case "delay":
-            return delay(arguments["delay"], arguments["until"], confidence=confidence)
-        case _:
-            return between(*_two(arguments["between"], "--between"), confidence=confidence)
 
 
 def _two(text: str, option: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.times.condition_keywords import CONDITION_KEYWORDS, condition_of
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.graph import Edge, edge_of
@@ -21,8 +21,7 @@ from whenabouts.planner.text_queries import time_of
 STREAM_KEYS = frozenset({"columns", "time", "max_uncertainty", "min_uncertainty", "lateness", "rate", "keys"})
 OF_BOTH = frozenset({"name", "on", "strategy", "statistics", "pin", "time_slots"})
 JOIN_KEYS = OF_BOTH | {
-    "join", "within", "deadline", "since", "delay", "until", "between", "confidence", "how", "best", "block_size",
-    "max_latency",
+    "join", *CONDITION_KEYWORDS, "how", "best", "block_size", "max_latency",
 }  # fmt: skip
 WINDOW_JOIN_KEYS = OF_BOTH | {"window_join", "windows", "conservative", "method"}
 
@@ -83,7 +82,7 @@ def _time(found: Mapping[str, Any], at: str) -> TimeSpec:
 
 
 def timing_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stream]) -> TimingJoin:
-    """``join: [a, b]`` with ``within``, ``deadline``, ``delay`` or ``between``, and a ``confidence``."""
+    """``join: [a, b]`` with the keywords of a condition."""
     names = _names(query["join"], f"{at}: join")
     if len(names) != 2:
         raise QueryError(Code.BAD_PLAN_FILE, f"{at}: join is {shown(query['join'])}", "name two streams")
@@ -92,32 +91,11 @@ def timing_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stre
     return TimingJoin(
         left_time=time_in(names[0], left, at),
         right_time=time_in(names[1], right, at),
-        condition=_condition(query, at),
+        condition=condition_of(query),
         on=query.get("on"),
         lateness=lateness_of_sides(left.lateness, right.lateness),
         **{name: query[name] for name in plain if name in query},
     )
-
-
-def _condition(query: Mapping[str, Any], at: str) -> Condition:
-    given = [name for name in ("within", "deadline", "delay", "between") if name in query]
-    if len(given) != 1 or "confidence" not in query:
-        told = "no confidence" if given else "no condition"
-        told = f"{' and '.join(given)}" if len(given) > 1 else told
-        raise QueryError(
-            Code.BAD_PLAN_FILE, f"{at}: {told}", "give one of within, deadline, delay, between, and a confidence"
-        )
-    value, confidence = query[given[0]], query["confidence"]
-    match given[0]:
-        case "within":
-            return within(value, confidence=confidence)
-        case "deadline":
-            return deadline(value, query.get("since"), confidence=confidence)
-        case "delay":
-            return delay(value, query.get("until"), confidence=confidence)
-        case _:
-            lo, hi = _two(value, f"{at}: between")
-            return between(lo, hi, confidence=confidence)
 
 
 def window_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stream]) -> WindowJoin:
@@ -142,7 +120,11 @@ def _edge(pair: str, window: Any, at: str) -> Edge:
     if len(names) != 2:
         raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {shown(pair)}", "name two streams, as a,b")
     if isinstance(window, Mapping):
-        return edge_of(names[0], names[1], _condition(window, f"{at}: {pair}"))
+        unknown = [str(name) for name in window if name not in CONDITION_KEYWORDS]
+        if unknown:
+            known = ", ".join(CONDITION_KEYWORDS)
+            raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {pair}: unknown {', '.join(unknown)}", f"known are {known}")
+        return edge_of(names[0], names[1], condition_of(window))
     return edge_of(names[0], names[1], _two(window, at) if isinstance(window, list) else window)
 
 

@@ -40,7 +40,7 @@ from whenabouts.core.runtime.event_reader import reject_rows, rejects_schema
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.runtime.protocol import Rejected
-from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.times.condition_keywords import CONDITION_KEYWORDS, condition_of
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.spark_plugin.arrow_types import spark_fields, worker_schema
@@ -52,8 +52,7 @@ PARTS = 64
 """Into how many parts the keys are split: the limit of parallelism."""
 
 _OPTIONS = (
-    "side", "left", "right", "on", "time", "left_time", "right_time", "within", "deadline", "since", "delay", "until",
-    "between", "confidence", "how", "best", "probability",
+    "side", "left", "right", "on", "time", "left_time", "right_time", *CONDITION_KEYWORDS, "how", "best", "probability",
 )  # fmt: skip
 
 
@@ -197,7 +196,7 @@ def _query(given: dict[str, Any]) -> TimingJoin:
     return TimingJoin(
         left_time=_time(given, "left_time"),
         right_time=_time(given, "right_time"),
-        condition=_condition(given),
+        condition=condition_of(given),
         on=[name.strip() for name in str(given["on"]).split(",")] if given.get("on") else None,
         how=given.get("how", "inner"),
         best=given.get("best"),
@@ -222,25 +221,6 @@ def _time(given: dict[str, Any], name: str) -> TimeSpec:
     if not all(columns) or len(columns) > 2:
         raise _bad(f"{name} is {text!r}", "give time => 't', or time => 't_min,t_max'")
     return Point(*columns) if len(columns) == 1 else Interval(columns[0], columns[1])
-
-
-def _condition(given: dict[str, Any]) -> Condition:
-    words = [word for word in ("within", "deadline", "delay", "between") if given.get(word) is not None]
-    if len(words) != 1 or given.get("confidence") is None:
-        raise _bad(
-            f"the condition is given by {words}", "give one of within, deadline, delay, between, and a confidence"
-        )
-    confidence = float(given["confidence"])
-    match words[0]:
-        case "within":
-            return within(given["within"], confidence=confidence)
-        case "deadline":
-            return deadline(given["deadline"], given.get("since"), confidence=confidence)
-        case "delay":
-            return delay(given["delay"], given.get("until"), confidence=confidence)
-        case _:
-            lo, _, hi = str(given["between"]).partition(",")
-            return between(lo.strip(), hi.strip(), confidence=confidence)
 
 
 def _refuse_nested_instants(schema: StructType) -> None:

@@ -1,0 +1,57 @@
+"""Timing conditions as keywords: options of the command line, arguments of SQL functions, keys of plan files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+
+FORMS = ("within", "deadline", "delay", "between")
+"""Exactly one of these says what the condition is."""
+_SECOND_BOUNDS = {"since": "deadline", "until": "delay"}
+CONDITION_KEYWORDS = (*FORMS, *_SECOND_BOUNDS, "confidence")
+
+
+def condition_of(keywords: Mapping[str, Any]) -> Condition:
+    """The condition that `CONDITION_KEYWORDS` describe; None counts as not given, other keywords are not looked at.
+
+    `between` is a pair of durations, or text with a comma between them.
+
+    Raises: QueryError WA-2006 unless exactly one of `FORMS` is given, for `since` without `deadline`, for `until`
+    without `delay`, and for a `between` that is no pair; WA-2001 for a missing confidence or one outside (0, 1];
+    WA-2002, WA-2003 and WA-2005 for durations.
+
+    >>> condition_of({"deadline": "5s", "since": "0s", "confidence": "0.9"})
+    Condition(lo_us=0, hi_us=5000000, confidence=0.9)
+    >>> condition_of({"between": "-1s, 5s", "confidence": 0.5}) == between("-1s", "5s", confidence=0.5)
+    True
+    """
+    given = {name: keywords[name] for name in CONDITION_KEYWORDS if keywords.get(name) is not None}
+    forms = [name for name in FORMS if name in given]
+    if len(forms) != 1:
+        problem = f"{' and '.join(forms)} are given together" if forms else "no condition is given"
+        raise QueryError(Code.BAD_OPTION, problem, f"give one of {', '.join(FORMS)}")
+    for second, form in _SECOND_BOUNDS.items():
+        if second in given and form not in given:
+            raise QueryError(Code.BAD_OPTION, f"{second} is given without {form}", f"{second} belongs to {form}")
+    if "confidence" not in given:
+        raise QueryError(Code.BAD_CONFIDENCE, "no confidence is given", "give a number in (0, 1]")
+    value, confidence = given[forms[0]], given["confidence"]
+    match forms[0]:
+        case "within":
+            return within(value, confidence=confidence)
+        case "deadline":
+            return deadline(value, given.get("since"), confidence=confidence)
+        case "delay":
+            return delay(value, given.get("until"), confidence=confidence)
+        case _:
+            return between(*_pair(value), confidence=confidence)
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    ends = [end.strip() for end in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(ends, list | tuple) or len(ends) != 2:
+        raise QueryError(Code.BAD_OPTION, f"between is {value!r}", "give two durations, lo and hi")
+    return ends[0], ends[1]
