@@ -128,7 +128,7 @@ def test_a_file_of_such_times_is_refused_until_the_unit_is_given(values: list[An
 
 def test_counts_go_on_over_batches() -> None:
     counts = UnitCounts()
-    assert [counts.take(pa.array([1_700_000_000])), counts.take(pa.array([5, 6]))] == [1, 0]
+    assert [counts.count(pa.array([1_700_000_000])), counts.count(pa.array([5, 6]))] == [1, 0]
     assert counts.likely() is None
-    assert counts.take(pa.array([1_700_000_000] * 2)) == 2
+    assert counts.count(pa.array([1_700_000_000] * 2)) == 2
     assert counts.likely() == "seconds"

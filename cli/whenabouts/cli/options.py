@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from whenabouts.core.times.time_specs import Lateness, TimeSpec
+    from whenabouts.core.times.lateness import Lateness
+    from whenabouts.core.times.time_specs import TimeSpec
 
 ENGINE_NAMES = ("local", "spark", "flink")
 TIME_UNITS = ("s", "ms", "us", "ns")
@@ -37,7 +38,7 @@ class CommonOptions:
     @property
     def lateness_by_side(self) -> Lateness:
         """`--lateness D`, or `--lateness LEFT,RIGHT`; no lateness without it."""
-        from whenabouts.core.times.time_specs import Lateness  # loads numpy, which --help does without
+        from whenabouts.core.times.lateness import Lateness  # loads numpy, which --help does without
 
         if self.lateness is None:
             return Lateness()

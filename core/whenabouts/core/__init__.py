@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from whenabouts.core.explain.why_not import PairAnswer, Reason, why_not
     from whenabouts.core.times.clock_errors import from_clock
     from whenabouts.core.times.empirical_distributions import empirical
+    from whenabouts.core.times.lateness import Lateness
     from whenabouts.core.times.spec_builders import from_distribution, from_granularity, from_latency, from_polling
-    from whenabouts.core.times.time_specs import Histogram, Interval, Lateness, Point
+    from whenabouts.core.times.time_specs import Histogram, Interval, Point
     from whenabouts.core.window_extent.extent import WindowExtent
     from whenabouts.core.wrappers.payloads import AvroPayload, JsonPayload
 
@@ -89,7 +90,7 @@ _IMPORTED_WHEN_USED = {
     "chance_matches": "explain.chance_matches",
     "Histogram": "times.time_specs",
     "Interval": "times.time_specs",
-    "Lateness": "times.time_specs",
+    "Lateness": "times.lateness",
     "PairAnswer": "explain.why_not",
     "Point": "times.time_specs",
     "Reason": "explain.why_not",

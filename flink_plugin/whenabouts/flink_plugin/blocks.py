@@ -11,7 +11,7 @@ from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext
 
 from whenabouts.core.hosting.host import REJECTS, BlockPacker, Hosting, Packed
 from whenabouts.core.state.segment_codec import decode
-from whenabouts.core.times.time_units import ENOUGH
+from whenabouts.core.times.time_units import ENOUGH_VALUES
 from whenabouts.flink_plugin.clock import LEAST_MS
 from whenabouts.flink_plugin.own_thread import runner
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
@@ -72,7 +72,7 @@ class PackFunction(ProcessFunction):
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
-        self._packer.units.tell()
+        self._packer.units.report()
         self._runner.stop()
 
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
@@ -91,7 +91,7 @@ class PackFunction(ProcessFunction):
         if batch is None:
             return None
         block, refused = self._packer.read(batch)
-        self._packer.units.tell(ENOUGH)
+        self._packer.units.report(ENOUGH_VALUES)
         return [*refused, *self._packer.split([block])]
 
     def _check_event_time(self, timestamp_ms: int | None) -> None:

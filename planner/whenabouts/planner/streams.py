@@ -9,7 +9,8 @@ from typing import Any
 from whenabouts.core.costs.choices import Load, Source
 from whenabouts.core.durations import Duration
 from whenabouts.core.hosting.schemas import arrow_schema_of
-from whenabouts.core.times.time_specs import Lateness, TimeSpec
+from whenabouts.core.times.lateness import Lateness
+from whenabouts.core.times.time_specs import TimeSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class Packer:
                 blocks = []
             if packed:
                 yield packed_batch(packed)
-        tell(self.alarm, packer.units.news())
+        tell(self.alarm, packer.units.new_messages())
         if rows_in:
             yield packed_batch([*self._split(packer, blocks), (Packed(CONTROL, PRESENT, 0, 0, b""), 0)])
         if ended and self.hosting.streaming:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import SparkSession
 
-from whenabouts.core.times.time_units import tell_of
+from whenabouts.core.times.time_units import report_messages
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -31,7 +31,7 @@ class _Said(AccumulatorParam[News]):
     def addInPlace(self, value1: News, value2: News) -> News:  # noqa: N802  # Spark's name
         """What was known and what comes."""
         new = {column: told for column, told in value2.items() if column not in value1}
-        tell_of(new)  # no error may end the thread that adds Spark's accumulators
+        report_messages(new)  # no error may end the thread that adds Spark's accumulators
         return {**value1, **new}
 
 
@@ -44,6 +44,6 @@ def alarm_of(session: SparkSession) -> Alarm | None:
 def tell(alarm: Alarm | None, news: Mapping[tuple[str, str], str]) -> None:
     """In a task: say what was noticed."""
     if alarm is None:
-        tell_of(news)
+        report_messages(news)
     elif news:
         alarm.add(dict(news))

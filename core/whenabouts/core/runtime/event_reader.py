@@ -80,7 +80,7 @@ class EventReader:
     def read(self, rows: pa.RecordBatch) -> Events:
         """Split a raw batch into a block (times in microseconds) and rejects with their codes. O(rows)."""
         rows = self._conform(rows)
-        self.units.take(rows)
+        self.units.observe(rows)
         columns, template, t_min, t_max = self._times(rows)
         good = np.ones(rows.num_rows, bool)
         rejected = []

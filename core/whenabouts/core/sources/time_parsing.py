@@ -288,7 +288,7 @@ def _refuse_foreign_unit(values: pa.ChunkedArray, column: str, place: str) -> No
     """Refuse integers most of which are times of 1990 to 2100 in another unit, hence within weeks of 1970 here."""
     counts = UnitCounts()
     for chunk in values.chunks:
-        counts.take(chunk)
+        counts.count(chunk)
     unit = counts.likely()
     if unit is None:
         return

@@ -67,7 +67,7 @@ class TemporalJoin(Coalesce):
     right period. `matches`: a further predicate, see `Matches`. `min_duration`: least duration of the intersection. A
     slide of so many rows counts those of the left input: both windows end with each such tuple, at its (time, group).
     Needs a window. `idle_after`: how far an input may be behind before it is not waited for (see
-    `times.time_specs.Lateness`). Raises QueryError WA-2006 besides what `Coalesce` raises.
+    `times.lateness.Lateness`). Raises QueryError WA-2006 besides what `Coalesce` raises.
 
     >>> TemporalJoin(time="t", group="region", values="humidity", window="1h", slide="1m", min_duration="4m").relation
     'overlaps'

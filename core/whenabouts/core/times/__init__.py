@@ -1,1 +1,1 @@
-"""What users say about when events happened: time specifications, conditions, templates, clocks."""
+"""How users describe when events happened: time specifications, conditions, templates, clocks."""

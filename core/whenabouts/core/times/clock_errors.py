@@ -1,13 +1,12 @@
-"""Readings of clocks that may be wrong, and which part of their error counts in a join.
+"""Readings of clocks that may be wrong, and which part of their error matters in a join.
 
-The model: a reading is `t = T + O + E`, T the true time. The *offset* O is one unknown number for the whole clock
-domain and uniform in `[-offset, offset]`; the *own* error E is another one for each reading, uniform in
+The model: a reading is `t = T + O + E`, where T is the true time. The *offset* O is one unknown number for the whole
+clock domain, uniform in `[-offset, offset]`. The *own* error E differs from reading to reading; it is uniform in
 `[-(jitter + drift * synchronised), jitter + drift * synchronised]`. O and all E are independent of each other and of T.
 
-Times of one domain are wrong by the same O, so that it cancels in their difference: a join within a domain takes
-`t - E` for the time of an event, and only a join beyond it takes `t - O - E`. The spec's rule that the two times of a
-pair be independent (PTJoin section 2) holds in both cases; it would not if the offset were counted twice within a
-domain.
+All readings of a domain have the same O, so it cancels in their differences. A join within a domain therefore uses
+`t - E` as the time of an event; only a join across domains uses `t - O - E`. In both cases the two times of a pair are
+independent, as PTJoin section 2 requires. They would not be if the offset were counted twice within a domain.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from whenabouts.core.times.time_specs import Around, Distributed, TimeSpec
 
 @dataclass(frozen=True)
 class Clock:
-    """Readings of one clock domain; see `from_clock`, which makes it.
+    """Readings of one clock domain, as made by `from_clock`.
 
-    By itself it is the specification that holds beyond its domain, offset and own error together. A join resolves it
-    together with its other side (`resolve_clocks`).
+    By itself it describes times across domains: offset and own error together. A join resolves it together with its
+    other side (`resolve_clocks`).
     """
 
     t: str
@@ -52,7 +51,7 @@ class Clock:
         if self.drift and self.synchronised is None:
             raise QueryError(
                 Code.BAD_OPTION,
-                f"the clock drifts by {self.drift} ppm, for how long is not said",
+                f"the clock drifts by {self.drift} ppm, but synchronised= is missing",
                 "give synchronised=, the greatest time between two synchronisations",
             )
         parse_duration(self.own_us, name="jitter + drift * synchronised")
@@ -65,19 +64,19 @@ class Clock:
 
     @cached_property
     def within_domain(self) -> Around:
-        """Times relative to the domain's own clock: exact if all that counts is one uniform error."""
+        """Times relative to the domain's own clock, with the uniform own error."""
         return Around(self.t, self.own_us, self.own_us)
 
     @cached_property
     def beyond_domain(self) -> Around | Distributed:
-        """True times: an interval where offset or own error is zero, the trapezoid of both as a template else.
+        """True times: an interval if the offset or the own error is zero, otherwise their trapezoid as a template.
 
-        Raises QueryError WA-2011 where the offset is not declared.
+        Raises QueryError WA-2011 if the offset is not declared.
         """
         if self.offset is None:
             raise QueryError(
                 Code.UNKNOWN_CLOCK_OFFSET,
-                f"how far the clock of {self.t!r} may be off the true time is not declared",
+                f"the offset of the clock of {self.t!r} is not declared",
                 "give from_clock(..., offset=...), or the same domain=... on both sides if one clock stamped both",
             )
         offset = parse_duration(self.offset)
@@ -92,22 +91,22 @@ class Clock:
 
     @property
     def template_column(self) -> str | None:
-        """None: all rows are alike."""
+        """None: all rows have the same distribution."""
         return None
 
     @property
     def min_uncertainty_us(self) -> int:
-        """Length of every row's support, beyond the domain."""
+        """Length of every row's support, across domains."""
         return self.beyond_domain.min_uncertainty_us
 
     @property
     def max_uncertainty_us(self) -> int | None:
-        """Length of every row's support, beyond the domain."""
+        """Length of every row's support, across domains."""
         return self.beyond_domain.max_uncertainty_us
 
     @property
     def templates(self) -> tuple[tuple[str, Template], ...]:
-        """The one template, if there are two errors beyond the domain."""
+        """The one template, if both errors are above zero."""
         return self.beyond_domain.templates
 
     @property
@@ -116,7 +115,7 @@ class Clock:
         return self.beyond_domain.end_columns
 
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
-        """The support of every row, beyond the domain."""
+        """The support of every row, across domains."""
         return self.beyond_domain.ends(times, template)
 
 
@@ -132,23 +131,24 @@ def from_clock(
 ) -> Clock:
     """Readings of a clock that may be wrong.
 
-    - `offset`: how far the clock may be off the true time, to either side; one unknown error that all readings of the
-      domain share. None means that it is not known, which is fine for joins within the domain only.
-    - `jitter`: how far one reading may be off besides, independently of all others.
+    - `offset`: how far the clock may be from the true time, in either direction; one unknown error that all readings of
+      the domain share. None means unknown, which only joins within the domain allow.
+    - `jitter`: a further error of each reading, independent of all others.
     - `drift` (parts per million) with `synchronised` (the greatest time between two synchronisations) widens the jitter
-      by their product, the most that can have gathered since the last one. It counts as each reading's own error, which
-      is cautious: neighbouring readings drift alike.
-    - `domain`: a name for what shares the offset: *one* clock. Machines that follow the same time server have each an
-      offset of their own and are different domains.
+      by their product, the most that can accumulate between two synchronisations. It counts as each reading's own
+      error, which is conservative: neighbouring readings drift alike.
+    - `domain`: a name for what shares the offset: *one* clock. Machines that follow the same time server each have
+      their own offset and are different domains.
 
     In a join of two sides of the same domain the offset cancels, and each time is uniform in `t` +- own error, exactly.
-    In any other join (another domain, none declared, no clock on the other side) each clock contributes offset + own
-    error, the sum of two independent uniform errors: a trapezoid, made a template that gives P within `tolerance`
-    (`distributions`); if one of them is zero it is an interval, and exact.
+    In any other join (another domain, no domain, or no clock on the other side) each clock contributes offset + own
+    error. The sum of these two independent uniform errors has a trapezoidal density; a template approximates it so that
+    P is exact to within `tolerance` (see `distributions`). If one of the two is zero, the time is an interval, and
+    exact.
 
-    Raises QueryError: WA-2003 for negative durations, WA-2006 for a drift that is no number of zero or more or has no
-    `synchronised`, and for a tolerance outside [1e-6, 1). A join raises WA-2011 where it needs an offset that is not
-    declared, and WA-2006 where the two sides declare different offsets of one domain.
+    Raises QueryError: WA-2003 for negative durations; WA-2006 for a drift that is not a number >= 0 or comes without
+    `synchronised`, and for a tolerance outside [1e-6, 1). A join raises WA-2011 if it needs an undeclared offset, and
+    WA-2006 if its two sides declare different offsets for one domain.
 
     >>> camera = from_clock("t", jitter="2 ms", drift=50, synchronised="1 minute", domain="camera")
     >>> resolve_clocks(camera, camera)[0]
@@ -158,9 +158,9 @@ def from_clock(
 
 
 def resolve_clocks(left: TimeSpec, right: TimeSpec) -> tuple[TimeSpec, TimeSpec]:
-    """What two sides of a join mean for each other; specifications without a clock, or resolved already, stay.
+    """The time specifications of a join's two sides with their clocks replaced; other specifications are unchanged.
 
-    Raises QueryError WA-2011 where an offset counts and is not declared, WA-2006 for two offsets of one domain.
+    Raises QueryError WA-2011 if a needed offset is not declared, WA-2006 for two offsets of one domain.
 
     >>> within, beyond = from_clock("t", offset="1 s", domain="a"), from_clock("u", offset="2 s", domain="b")
     >>> resolve_clocks(within, beyond)
@@ -192,5 +192,5 @@ def _parts_per_million(drift: float | str) -> float | str:
     except (TypeError, ValueError, ZeroDivisionError, OverflowError):
         good = False
     if not good:
-        raise QueryError(Code.BAD_OPTION, f"drift is {drift!r}", "give parts per million, a number of zero or more")
+        raise QueryError(Code.BAD_OPTION, f"drift is {drift!r}", "give parts per million, a number >= 0")
     return drift

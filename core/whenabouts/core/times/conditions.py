@@ -1,7 +1,7 @@
-"""Timing conditions: `P(lo <= X2 - X1 <= hi) >= confidence` under the words that users say.
+"""Timing conditions: `P(lo <= X2 - X1 <= hi) >= confidence`, written as `within`, `deadline`, `delay` or `between`.
 
-X1 and X2 are the independent occurrence times of a left and a right event (ITC section 3; PTJoin section 2.2).
-Unlike the papers, which assume d >= pi, any `lo <= hi` is meant exactly.
+X1 and X2 are the independent occurrence times of a left and a right event (ITC section 3; PTJoin section 2.2). The
+papers assume d >= pi; here any `lo <= hi` is exact.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from whenabouts.core.durations import Duration, format_bounds, parse_duration, p
 from whenabouts.core.errors import Code, QueryError
 
 UNBOUNDED_US = 2**62
-"""Stands for an end that is not there: `lo = -UNBOUNDED_US` or `hi = UNBOUNDED_US`."""
+"""A missing bound: `lo = -UNBOUNDED_US` or `hi = UNBOUNDED_US`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Condition:
 
     @property
     def described(self) -> str:
-        """The condition for people.
+        """The condition in words.
 
         >>> within("2 s", confidence=0.6).described, delay("1s", confidence=1).described
         ('-2 s <= right - left <= 2 s with confidence 0.6', 'right - left >= 1 s with confidence 1')
@@ -50,16 +50,16 @@ class Condition:
 
     @property
     def one_sided(self) -> bool:
-        """Whether an end is missing, so that no stream buffer could ever shrink."""
+        """Whether a bound is missing, so that no row could ever leave the state of a stream."""
         return self.lo_us <= -UNBOUNDED_US or self.hi_us >= UNBOUNDED_US
 
     def require_two_sided(self) -> None:
-        """Refuse a one-sided condition (on a stream) with QueryError WA-2004 and the argument that mends it."""
+        """Refuse a one-sided condition (on a stream) with QueryError WA-2004, naming the missing argument."""
         if self.one_sided:
             argument = "since= to deadline(...)" if self.lo_us <= -UNBOUNDED_US else "until= to delay(...)"
             raise QueryError(
                 Code.ONE_SIDED_ON_STREAM,
-                "a condition with one end only would keep every row of a stream for ever",
+                "a condition with only one bound would keep every row of a stream for ever",
                 f"add {argument}, or use between(lo, hi)",
             )
 

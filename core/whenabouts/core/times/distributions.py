@@ -1,22 +1,22 @@
-"""Well-known distributions of time as templates: few buckets, and a bound on what that costs.
+"""Well-known distributions of time as templates with few buckets, and a bound on the approximation error.
 
-**The bound.** Let X1, X2 have the distribution functions F1, F2, and let templates stand for them whose functions
-differ from these by at most e1, e2 anywhere. Exchanging one factor at a time in `P(X2 - X1 <= z) = E F2(z + X1)` shows
-that it changes by at most e1 + e2, whatever z is. A condition has two ends, so `P(lo <= X2 - X1 <= hi)` changes by at
-most 2 (e1 + e2). A template made with tolerance T keeps to e = T/4: two of them in a pair give P within T, one beside
+**The bound.** Let X1, X2 have the distribution functions F1, F2, and let templates approximate these functions to
+within e1, e2 everywhere. Replacing one factor at a time in `P(X2 - X1 <= z) = E F2(z + X1)` shows that this
+probability changes by at most e1 + e2, for any z. A condition has two bounds, so `P(lo <= X2 - X1 <= hi)` changes by
+at most 2 (e1 + e2). A template with tolerance T uses e = T/4: two such templates in a pair give P within T, one with
 an exact time gives P within T/2.
 
-**The buckets.** Each distribution here is unimodal, so on either side of the mode the mass that lies farther out than y
-is a convex function of y. A template replaces it by chords. They run from knots lowered by e (halved where less than 2e
-is left), so that a chord may rise above the curve by as much as it starts below; each is made as long as the bound
-allows, hence their number adapts to the curvature. A tail without end is cut where no more than e is left of it, inside
-the same bound; a distribution with ends keeps exactly these. The largest gap between a chord and a convex curve is
-where the curve has the chord's slope, which each distribution gives in closed form: the bound is checked, not
+**The buckets.** Each distribution here is unimodal, so on either side of the mode the mass beyond distance y is a
+convex function of y. A template replaces this function by chords. They start at knots lowered by e (halved where less
+than 2e is left), so that a chord may rise above the curve by as much as it starts below it. Each chord is as long as
+the bound allows, so their number adapts to the curvature. An infinite tail is cut where at most e of it is left, within
+the same bound; a bounded distribution keeps its exact support. The largest gap between a chord and a convex curve is
+where the curve has the chord's slope, which each distribution gives in closed form: the bound is verified, not
 estimated.
 
-Offsets are whole microseconds. Where even buckets of one microsecond would miss the bound (a normal distribution
-narrower than 11 us at the default tolerance) the call is refused and says which tolerance can be had: a template cannot
-stand for it that well, and a `Point` is often what is meant.
+Offsets are whole microseconds. If even buckets of one microsecond would exceed the bound (a normal distribution
+narrower than 11 us at the default tolerance), the call is refused and names a tolerance that is possible. A `Point` is
+often the better choice then.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.templates import Template
 
 TOLERANCE = 1e-3
-"""How far P may be off by default: below what most users know about their clocks."""
+"""The default error of P: smaller than most users' knowledge of their clocks."""
 
 LEAST_TOLERANCE = 1e-6
-"""Finer templates would have thousands of buckets, and rounding would begin to show."""
+"""Finer templates would have thousands of buckets, and rounding errors would matter."""
 
 Knot = tuple[int, float]
 
@@ -43,12 +43,12 @@ Knot = tuple[int, float]
 def normal(mean: Duration, sd: Duration, *, tolerance: float = TOLERANCE) -> Template:
     """The normal distribution of a time with the given mean and standard deviation, as a template.
 
-    P of any condition is off by at most `tolerance` if both sides of the pair are discretised so, by half of it if one
-    is. 36 buckets over 3.5 standard deviations to each side at the default, in general about `1.1 / sqrt(tolerance)`;
-    the cost is some twenty evaluations of the distribution function for each.
+    The error of P is at most `tolerance` if both sides of a pair are such templates, and half of it if one side is. At
+    the default there are 36 buckets over 3.5 standard deviations to each side, in general about `1.1 / sqrt(tolerance)`
+    buckets. Cost: some twenty evaluations of the distribution function per bucket.
 
-    Raises QueryError: WA-2006 for `sd` not above zero, a tolerance outside [1e-6, 1), or a distribution too narrow for
-    the tolerance; WA-2002 for what is no duration.
+    Raises QueryError: WA-2006 unless `sd` is above zero, for a tolerance outside [1e-6, 1), or for a distribution too
+    narrow for the tolerance; WA-2002 for an invalid duration.
 
     >>> template = normal(0, "20 ms")
     >>> len(template.masses), template.length_us
@@ -60,7 +60,7 @@ def normal(mean: Duration, sd: Duration, *, tolerance: float = TOLERANCE) -> Tem
 
 
 def exponential(mean: Duration, *, start: Duration = 0, tolerance: float = TOLERANCE) -> Template:
-    """`start` plus an exponentially distributed time of the given mean, as a template; cut at about 8.3 means.
+    """`start` plus an exponentially distributed time with the given mean, as a template; cut at about 8.3 means.
 
     Tolerance and errors as for `normal`.
 
@@ -101,10 +101,10 @@ def uniform(low: Duration, high: Duration) -> Template:
 
 
 def sum_of_uniforms(first: Duration, second: Duration, *, tolerance: float = TOLERANCE) -> Template:
-    """The sum of two independent times, uniform in `[-first, first]` and in `[-second, second]`: a trapezoid.
+    """The sum of two independent times, uniform in `[-first, first]` and `[-second, second]`: a trapezoidal density.
 
-    Exactly over `[-(first + second), first + second]`. Tolerance as for `normal`. Raises QueryError WA-2006 for a
-    length not above zero.
+    Its support is exactly `[-(first + second), first + second]`. Tolerance as for `normal`. Raises QueryError WA-2006
+    unless both lengths are above zero.
 
     >>> sum_of_uniforms("1 s", "20 ms").length_us
     2040000
@@ -115,9 +115,9 @@ def sum_of_uniforms(first: Duration, second: Duration, *, tolerance: float = TOL
 
 
 def spend_of(tolerance: float) -> float:
-    """What a distribution function may be off by for P to be off by at most `tolerance`: a quarter (see the module).
+    """The error of a distribution function that gives P within `tolerance`: a quarter of it (see the module docstring).
 
-    A millionth of it is left to the rounding of the functions. Raises QueryError WA-2006 outside [1e-6, 1).
+    A millionth of it is reserved for rounding. Raises QueryError WA-2006 outside [1e-6, 1).
 
     >>> spend_of(0.1)
     0.024999975
@@ -132,17 +132,17 @@ def spend_of(tolerance: float) -> float:
 
 
 class _Side(Protocol):
-    """One side of a mode, by the distance y >= 0 from it in microseconds."""
+    """The distribution on one side of its mode, by the distance y >= 0 from the mode in microseconds."""
 
     @property
     def width(self) -> int | None:
         """Where the distribution ends on this side, None if it does not."""
 
     def beyond(self, y: float) -> float:
-        """The mass farther out than y: convex and falling."""
+        """The mass beyond distance y: convex and falling."""
 
     def distance_at(self, density: float) -> float:
-        """Where the density, which falls with y, has this value; anything outside the side where it never does."""
+        """Where the density, which falls with y, has this value; if it never does, any distance outside the side."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class _RampSide:
 
 @dataclass(frozen=True)
 class _TrapezoidSide:
-    """Half of the sum of two uniforms of half widths `short <= long`: level up to their difference, then a ramp."""
+    """Half of the sum of two uniforms of half widths `short <= long`: constant up to their difference, then a ramp."""
 
     short: int
     long: int
@@ -220,7 +220,7 @@ def _bucket(ends: tuple[Knot, Knot]) -> tuple[int, int, float]:
 
 
 def _knots(side: _Side, spend: float) -> Iterator[Knot]:
-    """Distances from the mode with the mass that the template puts farther out, from the mode to the side's end."""
+    """Distances from the mode, each with the template's mass beyond it, from the mode to the side's end."""
     end = side.width if side.width is not None else _first_within(side, spend)
     knot, step = (0, side.beyond(0)), 1
     yield knot
@@ -240,7 +240,7 @@ def _first_within(side: _Side, spend: float) -> int:
 
 
 def _farthest(side: _Side, spend: float, knot: Knot, end: int, step: int) -> Knot:
-    """The farthest next knot whose chord keeps within `spend`. Steeper chords do, so the good knots are a range."""
+    """The farthest next knot whose chord stays within `spend`. Steeper chords do too, so the good knots are a range."""
 
     def candidate(y: int) -> Knot:
         mass = 0.0 if y == end else side.beyond(y)
@@ -273,7 +273,7 @@ def _gap(side: _Side, near: Knot, far: Knot) -> float:
 
 
 def _bisect(yes: int, no: int, holds: Callable[[int], bool]) -> tuple[int, int]:
-    """Neighbouring integers between `yes` and `no`, the first of which still holds and the second no longer."""
+    """The neighbouring integers between `yes` and `no` of which the first holds and the second does not."""
     while no - yes > 1:
         middle = (yes + no) // 2
         if holds(middle):
@@ -284,11 +284,11 @@ def _bisect(yes: int, no: int, holds: Callable[[int], bool]) -> tuple[int, int]:
 
 
 class _TooNarrowError(Exception):
-    """A bucket of one microsecond misses the bound."""
+    """Even a bucket of one microsecond exceeds the bound."""
 
 
 def _too_narrow(before: _Side | None, after: _Side | None, tolerance: float) -> QueryError:
-    hint = "its microseconds matter little: use Point or uniform(...)"
+    hint = "use Point or uniform(...)"
     while (tolerance := tolerance * 1.25) < 1:
         try:
             for side in (before, after):
@@ -296,7 +296,7 @@ def _too_narrow(before: _Side | None, after: _Side | None, tolerance: float) -> 
                     list(_knots(side, spend_of(tolerance)))
         except _TooNarrowError:
             continue
-        hint = f"tolerance={math.ceil(tolerance * 1e6) / 1e6:g} can be had, or use Point or uniform(...)"
+        hint = f"tolerance={math.ceil(tolerance * 1e6) / 1e6:g} is possible, or use Point or uniform(...)"
         break
     return _bad("the distribution is too narrow for whole microseconds at this tolerance", hint)
 

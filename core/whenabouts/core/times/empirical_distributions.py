@@ -1,10 +1,10 @@
-"""Distributions of time that were measured, as templates: from samples or from known quantiles.
+"""Measured distributions of time as templates, from samples or from known quantiles.
 
-A sample is a whole number k of microseconds and stands for a time uniform in [k, k + 1], as everywhere where finer
-parts are cut. Two questions are kept apart: how well a template stands for the sample (`empirical`, within a tolerance
-that is guaranteed), and how well the sample stands for the times to come (`equal_mass`, which claims no more than n
-samples can tell: whatever their distribution, their distribution function is off by more than sqrt(ln(2/a) / 2n)
-somewhere with a probability of at most a; Dvoretzky, Kiefer and Wolfowitz 1956 with Massart's constant 1990).
+A sample is a whole number k of microseconds and represents a time uniform in [k, k + 1], because finer digits are
+truncated. Two questions are kept apart. How well does a template represent the samples? `empirical` guarantees a
+tolerance. How well do the samples represent future times? `equal_mass` claims no more than n samples can show: for any
+distribution, the empirical distribution function is off by more than sqrt(ln(2/a) / 2n) anywhere with probability at
+most a (Dvoretzky, Kiefer and Wolfowitz 1956, with Massart's constant, 1990).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from whenabouts.core.times.distributions import TOLERANCE, spend_of
 from whenabouts.core.times.templates import Template
 
 MOST_BUCKETS = 200
-"""Most buckets of an equal-mass fit: with 10,000 samples and more it is finer than their own uncertainty."""
+"""The most buckets of an equal-mass fit. With 10,000 samples or more these are finer than the samples' uncertainty."""
 
 FIRST_CHUNK = 64
 
 
 def empirical(samples: Any, *, tolerance: float = TOLERANCE) -> Template:
-    """The distribution of the samples themselves as a template, with few buckets.
+    """The distribution of the samples themselves as a template with few buckets.
 
     `samples`: durations in any array (numpy or Arrow, timedelta64 or whole microseconds) or sequence (text,
-    `timedelta`, int). Each stands for the microsecond [k, k + 1], with equal weight. P of any condition is off by at
-    most `tolerance` from that of this distribution (half of it beside an exact time), however many buckets that takes:
-    at most about `2 / tolerance`. It says nothing of times not sampled; see `from_latency` for a fit that does.
+    `timedelta`, int). Each represents the microsecond [k, k + 1], with equal weight. P of any condition differs by at
+    most `tolerance` from its value for this distribution (by half of it if the other time is exact). That takes at most
+    about `2 / tolerance` buckets. The template says nothing about times not sampled; `from_latency` fits those too.
 
     Cost: O(n log n) for n samples. Raises QueryError: WA-2006 for no sample or a tolerance outside [1e-6, 1), WA-2002
-    for what is no duration (NaN, null, a part of a microsecond).
+    for an invalid duration (NaN, null, a fraction of a microsecond).
 
     >>> empirical([1000, 1001, 1002, 1003, "2 ms"]).buckets
     ((1000, 1004, Fraction(4, 5)), (1004, 2000, Fraction(0, 1)), (2000, 2001, Fraction(1, 5)))
@@ -58,14 +58,13 @@ def empirical(samples: Any, *, tolerance: float = TOLERANCE) -> Template:
 def equal_mass(samples: Any, *, shortest: Duration | None = None, longest: Duration | None = None) -> Template:
     """A fit to samples: buckets of about equal probability between order statistics.
 
-    n samples cut the axis into n + 1 stretches, and the next time falls into each with probability 1/(n + 1), whatever
-    the distribution. So the fit gives every stretch the same mass: the n - 1 between samples, and beyond the least and
-    the greatest where `shortest` and `longest` say how far these go. Where they do not, no time beyond the samples is
-    taken to be possible, though the next one lies there with probability 1/(n + 1) on each side. About `2 sqrt(n)`
-    buckets, at most 200, so that a bucket's probability is below the samples' own uncertainty and is not read off a
-    handful of them: each holds about `sqrt(n) / 2`.
+    n samples divide the axis into n + 1 intervals, and the next time falls into each with probability 1/(n + 1), for
+    any distribution. So the fit gives every interval the same mass: the n - 1 between samples, and the two outer ones
+    as far as `shortest` and `longest`. Without these, times beyond the samples are treated as impossible, although the
+    next time lies there with probability 1/(n + 1) on each side. There are about `2 sqrt(n)` buckets, at most 200. Each
+    holds about `sqrt(n) / 2` samples, so that no bucket's probability is estimated from only a few.
 
-    Raises as `empirical`, and QueryError WA-2006 for samples outside `[shortest, longest]`.
+    Raises the errors of `empirical`, and QueryError WA-2006 for samples outside `[shortest, longest]`.
 
     >>> equal_mass([10, 20, 40], longest=100).buckets
     ((10, 20, Fraction(1, 3)), (20, 40, Fraction(1, 3)), (40, 100, Fraction(1, 3)))
@@ -75,27 +74,27 @@ def equal_mass(samples: Any, *, shortest: Duration | None = None, longest: Durat
     if (least is not None and least > values[0]) or (most is not None and most < values[-1]):
         raise _bad(
             f"samples lie from {values[0]} to {values[-1]} us, outside [{shortest}, {longest}]",
-            "leave out the samples that are wrong, or widen the bound",
+            "leave out the wrong samples, or widen the bound",
         )
     n = len(values)
-    stretches = max(n - 1 + (least is not None) + (most is not None), 1)
+    intervals = max(n - 1 + (least is not None) + (most is not None), 1)
     wanted = min(math.ceil(2 * math.sqrt(n)), MOST_BUCKETS)
-    ranks = sorted({(n - 1) * place // wanted for place in range(wanted + 1)})
-    points = [(Fraction(rank + (least is not None), stretches), int(values[rank])) for rank in ranks]
+    ranks = sorted({(n - 1) * number // wanted for number in range(wanted + 1)})
+    points = [(Fraction(rank + (least is not None), intervals), int(values[rank])) for rank in ranks]
     return _through(_with_ends(points, least, most))
 
 
 def through_quantiles(
     quantiles: Mapping[Any, Duration], *, shortest: Duration | None = None, longest: Duration | None = None
 ) -> Template:
-    """The template whose distribution function runs straight through known quantiles, `{probability: duration}`.
+    """The template whose distribution function interpolates linearly between quantiles, `{probability: duration}`.
 
-    Probabilities are numbers or text from 0 to 1; 0 and 1, or `shortest` and `longest`, say where the times end. A
-    duration that stands at several probabilities, and so has a probability of its own, becomes the microsecond after
-    it.
+    Probabilities are numbers or text from 0 to 1. The quantiles at 0 and 1, or `shortest` and `longest`, are the ends
+    of the support. A duration given for several probabilities has a mass of its own, which is placed in the microsecond
+    after it.
 
     Raises QueryError: WA-2006 for a missing end, an end given twice, probabilities outside [0, 1], or durations that
-    fall while probabilities rise; WA-2002 for what is no duration.
+    fall while probabilities rise; WA-2002 for an invalid duration.
 
     >>> through_quantiles({"0.5": "1 s", "0.9": "4 s"}, shortest=0, longest="1 min").buckets[0]
     (0, 1000000, Fraction(1, 2))
@@ -103,7 +102,7 @@ def through_quantiles(
     least, most = _bounds(shortest, longest)
     points = sorted((_probability(p), parse_duration(value, name="a quantile")) for p, value in quantiles.items())
     if len({p for p, _ in points}) < len(points):
-        raise _bad("a probability stands twice among the quantiles", "give each once")
+        raise _bad("the quantiles have a probability twice", "give each once")
     for end, name, given in ((Fraction(0), "shortest", least), (Fraction(1), "longest", most)):
         if (given is None) == (end not in dict(points)):
             how = "twice" if given is not None else "not at all"
@@ -119,9 +118,9 @@ def through_quantiles(
 
 
 def samples_us(samples: Any) -> IntArray:
-    """Samples as int64 microseconds, parts of a microsecond of timedelta64 cut downwards.
+    """Samples as int64 microseconds; finer timedelta64 values are rounded down.
 
-    Raises QueryError: WA-2006 for none, WA-2002 for NaN, a null, a float that is no whole number, other things.
+    Raises QueryError: WA-2006 for no sample, WA-2002 for NaN, a null, a fractional float, or another type.
 
     >>> samples_us(np.array([1_500, 2_000], "timedelta64[ns]")), samples_us(["1 ms", 7])
     (array([1, 2]), array([1000,    7]))
@@ -150,7 +149,7 @@ def _whole_microseconds(array: NDArray[Any]) -> IntArray:
     if kind == "m":
         if np.isnat(array).any():
             raise _unreadable("NaT", "leave missing samples out")
-        array = array // np.timedelta64(1, "us")  # numpy's own cast cuts towards zero
+        array = array // np.timedelta64(1, "us")  # numpy's own cast rounds towards zero
     elif kind == "f":
         if not np.isfinite(array).all():
             raise _unreadable("NaN or infinite", "leave missing samples out")
@@ -165,10 +164,11 @@ def _whole_microseconds(array: NDArray[Any]) -> IntArray:
 
 
 def _chords(x: IntArray, height: IntArray, spend: float) -> Iterator[int]:
-    """Indices of the knots that are kept so that straight lines between them miss no knot by more than `spend`.
+    """Indices of the knots to keep so that straight lines between them miss no knot by more than `spend`.
 
-    From a kept knot, the slopes that pass all knots so far are an interval that narrows; the next kept knot is the
-    farthest whose own slope lies in it. Cost: O(knots), twice where a look ahead was too short.
+    From a kept knot, the slopes that stay within `spend` of all knots so far form an interval that only narrows. The
+    next kept knot is the farthest one whose own slope lies in it. Cost: O(knots), doubled where a look-ahead was too
+    short.
     """
     at, ahead = 0, FIRST_CHUNK
     yield at
@@ -206,7 +206,7 @@ def _through(points: list[tuple[Fraction, int]]) -> Template:
     for value, group in groupby(points, key=lambda point: point[1]):
         ps = [p for p, _ in group]
         knots[value] = max(ps[0], knots.get(value, ps[0]))
-        if ps[-1] > ps[0]:  # a mass at one instant: put it into the microsecond that follows
+        if ps[-1] > ps[0]:  # a mass at one instant: place it in the microsecond that follows
             knots[value + 1] = ps[-1]
     if len(knots) == 1:
         value = points[-1][1]

@@ -1,7 +1,7 @@
-"""Specifications of times from what people have: a coarse clock, a poll, a latency, an error distribution.
+"""Time specifications from how a reading was made: a coarse clock, a poll, a latency, an error distribution.
 
-A reading `t` is one column; each function says where the true time lies about it. Readings of clocks that may be wrong
-are in `times.clock_errors`, since what counts there depends on the other side of the join.
+A reading `t` is one column; each function describes where the true time lies relative to it. Clocks that may be wrong
+are in `times.clock_errors`, because there the other side of the join matters too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from whenabouts.core.times.time_specs import Around, Distributed
 
 
 def from_granularity(t: str, granularity: Duration, *, rounding: str = "down") -> Around:
-    """Times cut or rounded to a granularity: uniform in the stretch that gives the same reading.
+    """Times truncated or rounded to a granularity: uniform in the interval that gives the same reading.
 
     `rounding="down"` (a truncated clock, the usual case): `[t, t + granularity]`; `"up"`: `[t - granularity, t]`;
     `"nearest"`: half of it to either side.
 
-    Raises QueryError: WA-2006 for a granularity not above zero or another rounding, WA-2002 for what is no duration, or
-    for "nearest" with a granularity of an odd number of microseconds, half of which cannot be told.
+    Raises QueryError: WA-2006 for a granularity that is zero or another rounding, WA-2003 for a negative one, WA-2002
+    for an invalid duration, or for "nearest" with an odd number of microseconds.
 
     >>> from_granularity("t", "1 minute")
     Around(t='t', before=0, after=60000000)
@@ -33,7 +33,7 @@ def from_granularity(t: str, granularity: Duration, *, rounding: str = "down") -
         if whole % 2:
             raise QueryError(
                 Code.BAD_DURATION,
-                f"half the granularity of {whole} us is no whole number of microseconds",
+                f"half the granularity of {whole} us is not a whole number of microseconds",
                 "give an even number of microseconds",
             )
         return Around(t, before=whole // 2, after=whole // 2)
@@ -43,9 +43,9 @@ def from_granularity(t: str, granularity: Duration, *, rounding: str = "down") -
 
 
 def from_polling(t: str, period: Duration) -> Around:
-    """Events found by a poll at `t`, every `period`: uniform since the poll before, `[t - period, t]`.
+    """Events found by a poll at `t`, every `period`: uniform since the previous poll, `[t - period, t]`.
 
-    Raises QueryError: WA-2006 for a period not above zero, WA-2002 for what is no duration.
+    Raises QueryError: WA-2006 for a period of zero, WA-2003 for a negative one, WA-2002 for an invalid duration.
 
     >>> from_polling("seen_at", "30 s")
     Around(t='seen_at', before=30000000, after=0)
@@ -56,12 +56,11 @@ def from_polling(t: str, period: Duration) -> Around:
 def from_distribution(t: str, distribution: Any, *, kind: str | None = None) -> Distributed:
     """The event happened at `t` plus a time distributed as a `Template`: `H = t + phi`.
 
-    For readings with a known error, such as `normal(0, "20 ms")`; take the sign with care where it is not symmetric
-    (reading 5 s late means an offset of -5 s). `kind` names a column that says which of several distributions a row
-    has, and `distribution` is then a mapping of its values to templates; rows of no registered kind are rejected
-    (WA-1013).
+    For readings with a known error, such as `normal(0, "20 ms")`. Mind the sign if it is not symmetric: a reading that
+    is 5 s late means an offset of -5 s. `kind` names a column with the kind of each row; `distribution` is then a
+    mapping of kinds to templates, and rows of an unknown kind are rejected (WA-1013).
 
-    Raises InputError WA-1012 for what is no template, QueryError WA-2006 for a mapping without `kind` or the reverse.
+    Raises InputError WA-1012 for an invalid template, QueryError WA-2006 for a mapping without `kind` or the reverse.
 
     >>> from whenabouts.core.times.distributions import normal
     >>> from_distribution("t", normal(0, "20 ms"))
@@ -84,20 +83,20 @@ def from_latency(
 
     The latency L is given in one of three ways:
     - `samples`: measured latencies (see `empirical` for the forms), fitted by buckets of about equal probability
-      between order statistics, about `2 sqrt(n)` of them and at most 200. Equal probability, because then no bucket
-      rests on fewer samples than another, however skewed latencies are. The next latency is above the greatest of n
-      samples with probability 1/(n + 1), and as likely below the least: where `longest` and `shortest` tell how far it
-      can go (a timeout, 0), the fit spreads that probability there; where they do not, it takes what was not seen as
-      impossible.
+      between order statistics: about `2 sqrt(n)`, at most 200. Equal probability gives every bucket equally many
+      samples, however skewed the latencies are. The next latency is above the greatest of n samples with probability
+      1/(n + 1), and as likely below the least. `longest` and `shortest` bound it (a timeout, 0), and the fit spreads
+      that probability up to these bounds; without them, latencies beyond the samples are treated as impossible.
     - `quantiles`: `{probability: duration}`, for instance from a dashboard, uniform between neighbours. They must
-      include 0 and 1, or `shortest` and `longest` say what these are.
+      include 0 and 1, unless `shortest` and `longest` are given.
     - `distribution`: a `Template` of the latency, such as `exponential("2 s")`.
 
-    `kind` names a column that says which kind a row has, and samples, quantiles or distribution are then mappings with
-    one of them for each kind; rows of no kind given are rejected (WA-1013).
+    `kind` names a column with the kind of each row; samples, quantiles or distribution is then a mapping with an entry
+    for each kind, and rows of an unknown kind are rejected (WA-1013).
 
-    Raises QueryError: WA-2006 for not just one way, no sample, missing or falling quantiles; WA-2002 for NaN and what
-    is no duration; WA-2003 where a latency can be negative (an error that lies to both sides is `from_distribution`'s).
+    Raises QueryError: WA-2006 unless exactly one way is used, for no sample, and for missing or falling quantiles;
+    WA-2002 for NaN and invalid durations; WA-2003 if a latency can be negative (use `from_distribution` for an error in
+    both directions).
 
     >>> from_latency("t", quantiles={0: "100 ms", 0.5: "200 ms", 0.99: "1 s"}, longest="5 s")
     Distributed('t', latency: 3 buckets in [t - 5000000, t - 100000] us)
@@ -110,13 +109,13 @@ mail: 1 buckets in [t - 60000000, t - 2000000] us)
     if len(given) != 1:
         raise QueryError(
             Code.BAD_OPTION,
-            f"the latency is given by {' and '.join(given) or 'nothing'}",
+            f"the latency is given by {' and '.join(given) or 'none of its three options'}",
             "give one of samples=, quantiles=, distribution=",
         )
     (way,) = given
     if way == "distribution" and (shortest is not None or longest is not None):
         raise QueryError(
-            Code.BAD_OPTION, "shortest and longest do not apply to a distribution", "its buckets say where it ends"
+            Code.BAD_OPTION, "shortest and longest do not apply to a distribution", "leave them out: its buckets end it"
         )
 
     def fit(value: Any) -> Template:
@@ -130,13 +129,13 @@ mail: 1 buckets in [t - 60000000, t - 2000000] us)
 
 
 def _each(kind: str | None, given: Any, make: Callable[[Any], Any], what: str, alone: str) -> dict[str, Template]:
-    """The templates by kind, or the one there is under the name `alone`."""
+    """The templates by kind; a single one under the name `alone`."""
     if kind is None:
         if what != "quantiles" and isinstance(given, Mapping):
             raise QueryError(Code.BAD_OPTION, f"{what} is a mapping", "give kind=, the column that names its keys")
         return {alone: _template(make(given))}
     if not isinstance(given, Mapping) or not given:
-        raise QueryError(Code.BAD_OPTION, f"{what} is no mapping of kinds", f"give {what}={{kind: ...}} with kind=")
+        raise QueryError(Code.BAD_OPTION, f"{what} is not a mapping of kinds", f"give {what}={{kind: ...}} with kind=")
     templates = {}
     for name, value in given.items():
         try:
@@ -155,12 +154,12 @@ def _template(value: Any) -> Template:
         return Template(tuple(value))
     except TypeError as error:
         raise QueryError(
-            Code.BAD_OPTION, f"{value!r} is no distribution", 'give a Template, such as normal(0, "20 ms")'
+            Code.BAD_OPTION, f"{value!r} is not a distribution", 'give a Template, such as normal(0, "20 ms")'
         ) from error
 
 
 def _before(name: str, latency: Template) -> Template:
-    """The distribution of `-L`: the latency's buckets mirrored at 0."""
+    """The distribution of `-L`: the buckets of the latency, mirrored at 0."""
     buckets = [(latency.end_us + lo, latency.end_us + hi, p) for lo, hi, p in latency.exact]
     if buckets[0][0] < 0:
         raise QueryError(

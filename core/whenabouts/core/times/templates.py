@@ -1,8 +1,8 @@
-"""Templates: the distribution of an event's time about its anchor, as a histogram (PTJoin section 2).
+"""Templates: the distribution of an event's time relative to its anchor, as a histogram (PTJoin section 2).
 
-A template is a row of buckets `(lo, hi, p)`, contiguous offsets in microseconds, uniform inside each bucket. An event
-names one and gives the instant at which its last bucket ends: `H = phi + t_max - max(phi)`. So what counts is where a
-bucket lies before the *anchor* `max(phi)`; the offsets' own zero does not matter.
+A template is a sequence of buckets `(lo, hi, p)`: contiguous offsets in microseconds, uniform inside each bucket. An
+event names a template and gives the instant at which its last bucket ends: `H = phi + t_max - max(phi)`. Only offsets
+relative to the *anchor* `max(phi)` matter, not the zero of the offsets.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, InputError, WhenaboutsError
 
 SUM_TOLERANCE = Fraction(1, 10**9)
-"""How far the probabilities of a template may be from summing to 1; they are divided by their exact sum."""
+"""How far the probabilities of a template may sum to something else than 1; they are divided by their exact sum."""
 
 LONGEST_US = 2**53
-"""285 years: no template is longer, so that every offset is a double."""
+"""285 years: the longest template, so that a double holds every offset exactly."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """A distribution of time, piecewise uniform: `buckets` of (lo, hi, p), offsets as durations.
+    """A piecewise uniform distribution of time: `buckets` of (lo, hi, p), offsets as durations.
 
-    `p` may be a float, a Fraction, or text such as "0.1" (then it is meant exactly). Raises InputError WA-1012 for no
-    bucket, a bucket without length, a gap or an overlap, a negative or infinite `p`, a sum that is not 1 within 1e-9.
+    `p` may be a float, a Fraction, or text such as "0.1", which is exact. Raises InputError WA-1012 for no bucket, an
+    empty bucket, a gap or an overlap, a negative or infinite `p`, or a sum that is not 1 within 1e-9.
 
     >>> template = Template(((0, 20, .1), (20, 30, .3), (30, 40, .6)))
     >>> template.edges, template.masses
@@ -50,7 +50,7 @@ class Template:
             raise _bad("a template has no bucket", "give at least one (lo, hi, p)")
         for lo, hi in offsets:
             if lo >= hi:
-                raise _bad(f"bucket ({lo}, {hi}) has no length", "lo must be below hi; merge it with its neighbour")
+                raise _bad(f"bucket ({lo}, {hi}) is empty", "lo must be below hi; merge it with its neighbour")
         for (_, end), (start, _) in pairwise(offsets):
             if end != start:
                 what = "a gap" if start > end else "an overlap"
@@ -68,11 +68,11 @@ class Template:
         return self._hash
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"buckets": self.buckets}  # what is kept stays here: hashes of text differ between processes
+        return {"buckets": self.buckets}  # no cached hash: hashes of text differ between processes
 
     @cached_property
     def _hash(self) -> int:
-        """Kept: tables of thresholds are looked up by hundreds of templates in every step of a stream."""
+        """Cached: every step of a stream looks up threshold tables by up to hundreds of templates."""
         return hash(self.buckets)
 
     @cached_property
@@ -86,7 +86,7 @@ class Template:
 
     @cached_property
     def exact(self) -> tuple[tuple[int, int, Fraction], ...]:
-        """Buckets (lo, hi, p) before the anchor, without end buckets of probability 0, probabilities of sum 1."""
+        """Buckets (lo, hi, p) relative to the anchor, without end buckets of probability 0; the p sum to exactly 1."""
         total, end = sum(p for *_, p in self._parsed), self.end_us
         kept = [(lo - end, hi - end, p / total) for lo, hi, p in self._parsed]
         while kept[0][2] == 0:
@@ -97,7 +97,7 @@ class Template:
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """Microseconds from the anchor to the ends of the buckets of `exact`: one more than there are buckets."""
+        """Microseconds from the anchor to the bucket edges of `exact`: one more than there are buckets."""
         return (*(lo for lo, _, _ in self.exact), self.exact[-1][1])
 
     @property
@@ -107,19 +107,19 @@ class Template:
 
     @property
     def length_us(self) -> int:
-        """From the start of the support to the anchor: how far before its `t_max` an event can have happened."""
+        """From the start of the support to the anchor: how long before its `t_max` an event can have happened."""
         return -self.edges[0]
 
 
 def read_templates(source: Mapping[Any, Any] | str | PathLike[str]) -> tuple[tuple[str, Template], ...]:
     """Templates by name, from a mapping or a JSON file `{"name": [[lo, hi, p], ...], ...}`, in the order given.
 
-    Raises InputError WA-1008 for a file that cannot be read, WA-1012 for a template that is none.
+    Raises InputError WA-1008 for a file that cannot be read, WA-1012 for an invalid template.
 
     >>> read_templates({"fast": [(0, 10, 1)]})
     (('fast', Template(buckets=((0, 10, 1),))),)
     """
-    given: object = source  # it may have any type
+    given: object = source  # users may pass any type
     if not isinstance(given, (Mapping, str, PathLike)):
         raise _bad(f"templates are given as a {type(given).__name__}", 'give {"name": [[lo, hi, p], ...]}, or a path')
     if not isinstance(source, Mapping):
@@ -133,14 +133,14 @@ def read_templates(source: Mapping[Any, Any] | str | PathLike[str]) -> tuple[tup
                 Code.UNREADABLE_FILE, f"templates cannot be read from {path}: {error}", "give a JSON file"
             ) from error
         if not isinstance(source, dict):
-            raise _bad(f"{path} holds no object", 'write {"name": [[lo, hi, p], ...], ...}')
+            raise _bad(f"{path} does not hold a JSON object", 'write {"name": [[lo, hi, p], ...], ...}')
     if not source:
         raise _bad("there is no template", 'write {"name": [[lo, hi, p], ...], ...}')
     return tuple((str(name), _named(name, value)) for name, value in source.items())
 
 
 def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a file, in which a name that stands twice would lose the first."""
+    """A JSON object as a dict; refuses a name that occurs twice, of which JSON would lose one."""
     names = [name for name, _ in members]
     found = dict(members)
     if len(found) < len(names):
@@ -163,7 +163,7 @@ def _named(name: object, value: Any) -> Template:
 def _bucket(bucket: Iterable[Any]) -> tuple[int, int, float | str | Fraction]:
     parts = list(bucket)
     if len(parts) != 3:
-        raise _bad(f"{bucket!r} is no bucket", "write (lo, hi, p)")
+        raise _bad(f"{bucket!r} is not a bucket", "write (lo, hi, p)")
     lo, hi, p = parts
     try:
         mass = Fraction(p) if not isinstance(p, float) or math.isfinite(p) else None

@@ -1,15 +1,15 @@
-"""How a stream's rows say when they happened: a point, an interval in which the time is uniform, or a histogram.
+"""How a stream's rows state their times: as a point, a uniform interval, or a histogram.
 
-These are the values; `times.spec_builders` and `times.clock_errors` make them from what people have.
+`times.spec_builders` and `times.clock_errors` build these specifications from how readings were made.
 
-A specification names columns of the user's rows; it is turned into two int64 microsecond columns when rows enter
-(`events`), and, where it has templates, the number of the row's template. Columns are TIMESTAMP of any unit (naive ones
-are UTC; finer than a microsecond is cut), or int64 microseconds since the Unix epoch.
+A specification names columns of the user's rows. When rows enter (`runtime.event_reader`), these become two int64
+columns in microseconds and, with templates, each row's template number. Columns are TIMESTAMP of any unit (naive ones
+are read as UTC, digits finer than a microsecond are truncated), or int64 microseconds since the Unix epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,11 +22,11 @@ from whenabouts.core.times.templates import Template, read_templates
 
 
 class TimeSpec(Protocol):
-    """What every specification of times tells the reader and the operators."""
+    """What the reader and the operators need to know about a stream's times."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of times that it reads."""
+        """The time columns that it reads."""
 
     @property
     def min_uncertainty_us(self) -> int:
@@ -34,26 +34,26 @@ class TimeSpec(Protocol):
 
     @property
     def max_uncertainty_us(self) -> int | None:
-        """Greatest length of an interval (the papers' pi), None where the user declared none."""
+        """Greatest length of an interval (the papers' pi), None if the user declared none."""
 
     @property
     def template_column(self) -> str | None:
-        """The column that names a row's template, None where there is none."""
+        """The column that names each row's template, None without one."""
 
     @property
     def templates(self) -> tuple[tuple[str, Template], ...]:
-        """The registered templates with their names; none means that times are uniform between their ends."""
+        """The registered templates with their names; empty if times are uniform between their ends."""
 
     @property
     def end_columns(self) -> tuple[str | None, str | None]:
-        """The columns that are `t_min` and `t_max` as they stand, None where an end is computed."""
+        """The columns that hold `t_min` and `t_max` unchanged, None for an end that is computed."""
 
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
-        """`t_min` and `t_max` of rows, from their columns in microseconds and the numbers of their templates."""
+        """`t_min` and `t_max` of rows, from their time columns in microseconds and their template numbers."""
 
 
 class _Uniform:
-    """A time that is uniform between two columns, which may be one and the same."""
+    """A time that is uniform between two columns, which may be the same one."""
 
     @property
     def template_column(self) -> str | None:
@@ -62,11 +62,11 @@ class _Uniform:
 
     @property
     def templates(self) -> tuple[tuple[str, Template], ...]:
-        """None is registered."""
+        """Empty: none is registered."""
         return ()
 
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
-        """The first and the last column as they are."""
+        """The first and the last column, unchanged."""
         return times[0], times[-1]
 
 
@@ -103,10 +103,10 @@ class Point(_Uniform):
 
 @dataclass(frozen=True)
 class Interval(_Uniform):
-    """A time uniform in `[t_min, t_max]`; where both are equal it is a point.
+    """A time uniform in `[t_min, t_max]`; a point where both are equal.
 
-    `max_uncertainty` (the papers' pi) bounds the length of every interval, and `min_uncertainty` (rho) bounds it from
-    below: rows outside are rejected (WA-1005, WA-1006). Streams need `max_uncertainty`, since it bounds their state.
+    `max_uncertainty` (the papers' pi) and `min_uncertainty` (rho) bound the length of every interval: rows outside are
+    rejected (WA-1005, WA-1006). Streams need `max_uncertainty`, since it bounds their state.
 
     >>> Interval("t_min", "t_max", max_uncertainty="500 ms").max_uncertainty_us
     500000
@@ -154,12 +154,12 @@ class Interval(_Uniform):
 
 @dataclass(frozen=True)
 class Around(_Uniform):
-    """A time uniform in `[t - before, t + after]`, the same lengths for every row.
+    """A time uniform in `[t - before, t + after]`, with the same lengths for every row.
 
-    `from_granularity`, `from_polling` and `from_clock` make it. `before` and `after` are durations of zero or more; a
-    row whose interval leaves the calendar is rejected (WA-1007).
+    `from_granularity`, `from_polling` and `from_clock` make it. `before` and `after` are durations >= 0; a row whose
+    interval leaves the years 1 to 9999 is rejected (WA-1007).
 
-    Raises QueryError WA-2003 for a negative length, WA-2002 for lengths that are no durations or too long together.
+    Raises QueryError WA-2003 for a negative length, WA-2002 for an invalid one or two that are too long together.
 
     >>> Around("t", before="1 s", after=0)
     Around(t='t', before=1000000, after=0)
@@ -195,12 +195,12 @@ class Around(_Uniform):
         return None, None
 
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
-        """The column, shifted both ways."""
+        """The column, shifted in both directions."""
         return times[0] - parse_duration(self.before), times[0] + parse_duration(self.after)
 
 
 class _Templated:
-    """A time distributed as one of several registered templates, which a column names where there are more than one."""
+    """A time distributed as one of the registered templates; a column names it if there is more than one."""
 
     template: str | None
     templates: Any
@@ -211,7 +211,7 @@ class _Templated:
         if self.template is None and len(registered) != 1:
             raise QueryError(
                 Code.BAD_OPTION,
-                f"there are {len(registered)} templates, and no column says which one a row has",
+                f"there are {len(registered)} templates, and no column names each row's",
                 f'give {type(self).__name__}(..., template="column")',
             )
 
@@ -231,7 +231,7 @@ class _Templated:
         return int(max(template.length_us for _, template in self.templates))
 
     def _of_rows(self, values: Iterable[int], template: IntArray | None) -> IntArray | np.int64:
-        """A number of every template, looked up for every row."""
+        """Each row's value, given one value per template."""
         table = np.array(list(values), np.int64)
         return np.int64(table[0]) if template is None else table[template]
 
@@ -240,11 +240,11 @@ class _Templated:
 class Histogram(_Templated):
     """A time distributed as a template that ends at column `t_max` (PTJoin section 2): `H = phi + t_max - max(phi)`.
 
-    `template` names the column that says which of `templates` a row has (text, or integers, compared as text); without
-    it all rows have the one template. `templates`: a mapping of names to `Template` or `[(lo, hi, p), ...]`, or the
-    path of a JSON file of the same form. A row that names no registered template is rejected (WA-1013).
+    `template` is the column with the name of each row's template (text, or integers, which are compared as text);
+    without it all rows have the one template. `templates`: a mapping of names to `Template` or `[(lo, hi, p), ...]`, or
+    the path of a JSON file of the same form. A row that names no registered template is rejected (WA-1013).
 
-    Raises InputError WA-1012 for a template that is none, QueryError WA-2006 for several templates without a column.
+    Raises InputError WA-1012 for an invalid template, QueryError WA-2006 for several templates without a column.
 
     >>> Histogram("t", template="kind", templates={"fast": [(0, 10, .5), (10, 40, .5)]}).max_uncertainty_us
     40
@@ -261,7 +261,7 @@ class Histogram(_Templated):
 
     @property
     def end_columns(self) -> tuple[str | None, str | None]:
-        """The anchor is the end."""
+        """The anchor is `t_max`."""
         return None, self.t_max
 
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
@@ -271,9 +271,9 @@ class Histogram(_Templated):
 
 @dataclass(frozen=True, repr=False)
 class Distributed(_Templated):
-    """A time distributed as a template about column `t`: `H = t + phi`, so the template's offset 0 is the instant `t`.
+    """A time distributed as a template relative to column `t`: `H = t + phi`, so the template's offset 0 is `t`.
 
-    `Histogram` with another anchor: here a template may lie on both sides of `t`, or wholly before it. `template`,
+    A `Histogram` with another anchor: here a template may lie on both sides of `t`, or entirely before it. `template`,
     `templates` and the errors are those of `Histogram`; `from_distribution` and `from_latency` make it.
 
     >>> Distributed("t", templates=Template(((-30, -10, .5), (-10, 5, .5))))
@@ -286,7 +286,7 @@ class Distributed(_Templated):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column about which the templates lie."""
+        """The column that the templates are relative to."""
         return (self.t,)
 
     @property
@@ -295,12 +295,12 @@ class Distributed(_Templated):
         return None, None
 
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
-        """From the start of each row's support to its anchor, the instant at which its template ends."""
+        """From the start of each row's support to its anchor, at which the template ends."""
         t_max = times[-1] + self._of_rows((phi.end_us for _, phi in self.templates), template)
         return t_max - self._of_rows((phi.length_us for _, phi in self.templates), template), t_max
 
     def __repr__(self) -> str:
-        """Each template by its name, its number of buckets and its support: the buckets themselves would be a page."""
+        """Each template's name, number of buckets and support, since the buckets would fill a page."""
         kinds = [
             f"{name}: {len(phi.masses)} buckets in [{_about(self.t, phi.end_us + phi.edges[0])}, "
             f"{_about(self.t, phi.end_us + phi.edges[-1])}] us"
@@ -320,60 +320,3 @@ def _registered(source: Any) -> tuple[tuple[str, Template], ...]:
     if isinstance(source, tuple) and source:
         return source  # as another Histogram holds them
     return read_templates({} if source is None or isinstance(source, tuple) else source)
-
-
-@dataclass(frozen=True, slots=True)
-class Lateness:
-    """How far behind its side's greatest `t_max` a row may come and still count, for each side of a join.
-
-    `idle_after`: a side whose clock (its greatest `t_max` less its lateness) is so far behind the other side's is idle:
-    it no longer holds the watermark back, so that results come out and state stays bounded while one side is silent.
-    The other side's event time tells it, no wall clock does: a replay gives the same rows. What counts is when its last
-    block (file, micro-batch) began, so that no side is idle for the length of a block. When the idle side goes on, rows
-    that the watermark has passed are late, and rejected as such. None: a silent side is waited for.
-
-    >>> Lateness(left="5 s")
-    Lateness(left=5000000, right=0, idle_after=None)
-    """
-
-    left: Duration = 0
-    right: Duration = 0
-    idle_after: Duration | None = None
-
-    def __post_init__(self) -> None:
-        if self.idle_after is not None:
-            object.__setattr__(self, "idle_after", parse_non_negative(self.idle_after, name="idle_after"))
-        for side in ("left", "right"):
-            object.__setattr__(self, side, parse_non_negative(getattr(self, side), name=f"lateness of the {side} side"))
-
-    @classmethod
-    def of(cls, given: Lateness | Duration | Mapping[str, Duration] | None) -> Lateness | None:
-        """What a user wrote: one duration is that of both sides, a mapping has those of `left` and `right`.
-
-        Raises QueryError WA-2002 for what is no duration, WA-2006 for another side.
-
-        >>> Lateness.of("5 s") == Lateness("5 s", "5 s"), Lateness.of({"right": "1 s"}), Lateness.of(None)
-        (True, Lateness(left=0, right=1000000, idle_after=None), None)
-        """
-        if given is None or isinstance(given, Lateness):
-            return given
-        if not isinstance(given, Mapping):
-            return cls(given, given)
-        unknown = [side for side in given if side not in ("left", "right")]
-        if unknown:
-            raise QueryError(
-                Code.BAD_OPTION,
-                f"lateness is given for {', '.join(map(repr, unknown))}",
-                "the sides are left and right",
-            )
-        return cls(**given)
-
-    @property
-    def per_input_us(self) -> tuple[int, int]:
-        """Microseconds for the left and the right input."""
-        return parse_duration(self.left), parse_duration(self.right)
-
-    @property
-    def idle_after_us(self) -> int | None:
-        """Microseconds, None where a silent side is waited for."""
-        return None if self.idle_after is None else parse_duration(self.idle_after)

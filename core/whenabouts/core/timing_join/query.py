@@ -17,7 +17,8 @@ from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.key_names import On
 from whenabouts.core.times.conditions import Condition
-from whenabouts.core.times.time_specs import Lateness, TimeSpec
+from whenabouts.core.times.lateness import Lateness
+from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.cost import choices, load_of
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 

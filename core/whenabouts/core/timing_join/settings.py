@@ -12,7 +12,8 @@ from whenabouts.core.runtime.key_names import Key, On, described_keys, key_names
 from whenabouts.core.runtime.time_slots import LEAST_WIDTH_US, TimeSlots
 from whenabouts.core.times.clock_errors import resolve_clocks
 from whenabouts.core.times.conditions import Condition
-from whenabouts.core.times.time_specs import Lateness, TimeSpec
+from whenabouts.core.times.lateness import Lateness
+from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode, home_input
 
 STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")

@@ -33,7 +33,7 @@ from whenabouts.core.runtime.key_types import one_of_equals
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Rejected
 from whenabouts.core.times.time_specs import TimeSpec
-from whenabouts.core.times.time_units import ENOUGH
+from whenabouts.core.times.time_units import ENOUGH_VALUES
 
 _FIRST = NO_WATERMARK + 1
 _ANY_NUMBER = 2**62
@@ -148,7 +148,7 @@ class WindowExtent:
         """Take rows in, in whatever order they come; see the class."""
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         events = [self._reader.read(batch) for batch in table.combine_chunks().to_batches()]
-        self._reader.units.warn(ENOUGH)
+        self._reader.units.warn(ENOUGH_VALUES)
         rejected = [bad for event in events for bad in event.rejected]
         block = pa.Table.from_batches([event.block for event in events], self._reader.block_schema).combine_chunks()
         new, replayed = self._in_time(block, rejected)

@@ -37,7 +37,7 @@ class WindowJoin(WindowJoinSettings):
     `strategy` (`bew`, `few`), `conservative` (`gca`, `lca`, `none`) and `method` (`hash`, `nested`) choose the
     algorithm (see `window_join.join_orders`) and never the result. `few` waits until all streams have come as far as a
     row; `bew` does not wait. `lateness`: how far rows may lag behind their stream, one duration or one by stream name.
-    `idle_after`: how far a stream may be behind before it is not waited for (see `times.time_specs.Lateness`). `rates`:
+    `idle_after`: how far a stream may be behind before it is not waited for (see `times.lateness.Lateness`). `rates`:
     rows per second and key by stream name, where they are known beforehand (`window_join.cost.measured_rates` has them
     from a sample): what `auto` decides by on streams. `time_slots`: the width of slots that spread the rows of a key
     over buckets (`window_join.time_slots`); "auto": where there is no key and the graph is bounded.
