@@ -111,7 +111,7 @@ def test_questions_about_pairs_know_the_names() -> None:
 
 
 def test_repeats_are_told_by_keys_of_either_name() -> None:
-    query = {"on": [("region", "reg")], "dedupe": {"left": "t", "right": "v"}}
+    query = {"on": [("region", "reg")], "deduplicate_by": {"left": "t", "right": "v"}}
     found = local.timing_join(pa.concat_tables([LEFT, LEFT]), pa.concat_tables([RIGHT, RIGHT]), **query, **JOIN)
     assert found.num_rows == 1
 

@@ -37,6 +37,7 @@ PUBLIC = {
     "Reason",
     "RejectedRowsWarning",
     "SingleBucketWarning",
+    "StateLimit",
     "Template",
     "WhenaboutsError",
     "WindowExtent",

@@ -122,7 +122,7 @@ def test_repeats_are_told_by_columns_times_and_key() -> None:
     assert sorted(outcome.output["t_left"].to_pylist()) == [1, 2, 2]  # a null tells nothing
     assert (outcome.metrics["rows_replayed"], outcome.metrics["rows_processed"]) == (1, 5)
     once = timing_join(
-        rows, other, left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), dedupe="id"
+        rows, other, left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), deduplicate_by="id"
     )
     assert once.num_rows == 3
 

@@ -31,7 +31,7 @@ from whenabouts.core.temporal_queries.join import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.payload_decoding import decoded
-from whenabouts.core.wrappers.state_limit import StateBound
+from whenabouts.core.wrappers.state_limit import StateLimit
 
 T = pa.table({"t": [1, 2], "k": [1, 2], "v": [1, 2]})
 WRONG: dict[str, Any] = {
@@ -50,7 +50,7 @@ JOIN: dict[str, Any] = {
 }
 QUERY = TimingJoin(**JOIN)
 CALLS: dict[str, tuple[Callable[..., Any], type, dict[str, Any]]] = {
-    "timing_join": (lambda **o: local.timing_join(T, T, **o), TimingJoin, JOIN | {"dedupe": "v"}),
+    "timing_join": (lambda **o: local.timing_join(T, T, **o), TimingJoin, JOIN | {"deduplicate_by": "v"}),
     "window_join": (
         lambda **o: local.window_join({"a": T, "b": T}, **o), WindowJoin,
         {"time": Point("t"), "windows": {("a", "b"): 1}},
@@ -162,7 +162,7 @@ MADE: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Interval": (Interval, {"max_uncertainty": 5, "min_uncertainty": 1}),
     "Histogram": (Histogram, {"templates": {"a": [(0, 10, 1.0)]}}),
     "Lateness": (Lateness, {"left": 1, "idle_after": 5}),
-    "StateBound": (StateBound, {"rows": 5, "when_full": "fail"}),
+    "StateLimit": (StateLimit, {"rows": 5, "on_full": "fail"}),
     "within": (within, {"d": 5, "confidence": 0.5}),
     "JsonPayload": (JsonPayload, {"columns": {"t": "int64"}, "skip": 0, "keep": ()}),
     "from_granularity": (from_granularity, {"granularity": 5}),

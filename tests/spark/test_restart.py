@@ -21,7 +21,7 @@ from whenabouts.core.shared_coalescing.operator import SharedCoalescing
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
-from whenabouts.core.wrappers.state_limit import StateBound
+from whenabouts.core.wrappers.state_limit import StateLimit
 from whenabouts.planner.text_queries import parse_query
 from whenabouts.spark_plugin import coalesce, run, timing_join, window_join, write_stream, write_with_rejects
 
@@ -177,7 +177,7 @@ def test_state_keeps_to_its_bound(stream_of: StreamOf, tmp_path: Path) -> None:
     rejected: list[str] = []
     totals: Counter[str] = Counter()
 
-    def start(bound: StateBound, checkpoint: str) -> None:
+    def start(bound: StateLimit, checkpoint: str) -> None:
         writer = write_with_rejects(
             join(stream, stream, bound=bound),
             lambda rows, number: None,
@@ -190,10 +190,10 @@ def test_state_keeps_to_its_bound(stream_of: StreamOf, tmp_path: Path) -> None:
     with pytest.raises(
         StreamingQueryException, match=r"\A[^\n]*WA-3033: 4 rows arrive in a bucket that has room for 3"
     ):
-        start(StateBound(3), "fail")
-    start(StateBound(8), "fail")
+        start(StateLimit(3), "fail")
+    start(StateLimit(8), "fail")
     assert rejected == []
     totals.clear()
-    start(StateBound(3, "shed"), "shed")
+    start(StateLimit(3, "shed"), "shed")
     assert rejected == ["WA-1042"] * 5
     assert totals["rows_shed"] == totals["rows_rejected"]

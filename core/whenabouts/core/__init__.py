@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from whenabouts.core.times.time_specs import Histogram, Interval, Point
     from whenabouts.core.window_extent.extent import WindowExtent
     from whenabouts.core.wrappers.payloads import AvroPayload, JsonPayload
+    from whenabouts.core.wrappers.state_limit import StateLimit
 
 __all__ = [
     "AvroPayload",
@@ -57,6 +58,7 @@ __all__ = [
     "Reason",
     "RejectedRowsWarning",
     "SingleBucketWarning",
+    "StateLimit",
     "Template",
     "WhenaboutsError",
     "WindowExtent",
@@ -94,6 +96,7 @@ _IMPORTED_WHEN_USED = {
     "PairAnswer": "explain.why_not",
     "Point": "times.time_specs",
     "Reason": "explain.why_not",
+    "StateLimit": "wrappers.state_limit",
     "WindowExtent": "window_extent.extent",
     "empirical": "times.empirical_distributions",
     "from_clock": "times.clock_errors",

@@ -7,23 +7,24 @@ hosts operators as every engine does (`protocol`), over dict stores.
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Unpack
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
 from whenabouts.core.errors import Code, EmptyInputWarning, InputError, RejectedRowsWarning
-from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query, check_streams
-from whenabouts.core.hosting.signatures import takes_options_of
+from whenabouts.core.hosting.callers import users_level
+from whenabouts.core.hosting.engine import Engine
+from whenabouts.core.hosting.host_options import HostSettings, renamed
+from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query
+from whenabouts.core.hosting.results_kept import ResultsKept
+from whenabouts.core.operations import Operations
 from whenabouts.core.runtime.event_reader import reject_rows, rejects_schema, times, times_cut, warn_of_digits
-from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.runtime.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
@@ -37,13 +38,7 @@ from whenabouts.core.runtime.protocol import (
 )
 from whenabouts.core.runtime.watermarks import began, watermark_of, watermark_past_idle
 from whenabouts.core.state.memory_store import DictStore
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate, TemporalAggregateOptions
-from whenabouts.core.temporal_queries.join import TemporalJoin, TemporalJoinOptions
-from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
-from whenabouts.core.window_join.query import WindowJoin
-from whenabouts.core.window_join.settings import TimesByStream, WindowJoinOptions
-from whenabouts.core.wrappers.deduplication import Identifying, deduplicated
-from whenabouts.core.wrappers.state_limit import StateBound, bounded
+from whenabouts.core.wrappers.state_limit import StateLimit, limited
 
 _TABLES = (pa.Table,)
 _A_TABLE = "give a pyarrow Table: pa.table(columns), pa.Table.from_pandas(frame), pa.Table.from_batches(batches)"
@@ -58,186 +53,61 @@ class Outcome:
     metrics: Counter[str] = field(default_factory=Counter)
 
 
-@takes_options_of(TimingJoin)
-def timing_join(
-    left: pa.Table, right: pa.Table, *, dedupe: Identifying | None = None, **options: Unpack[TimingJoinOptions]
-) -> pa.Table:
-    """Pairs of a left and a right row for which `P(condition) >= confidence`, as an Arrow table.
-
-    `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
-    without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see
-    `whenabouts.core.timing_join.modes`. Columns of a missing partner are null; semi and anti give the left columns
-    only.
-
-    Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), and `probability` (float64) unless
-    `probability=False`, which saves one kernel call per pair. Row order is not promised. Rows that cannot be used are
-    warned of (`RejectedRowsWarning`) and are to be had from `rejects(pairs)`.
-
-    Cost: sorting both sides, then O(rows + pairs). Source: ITC section 4, PTJoin section 3; `strategy` picks the
-    algorithm, all give the same rows. `lateness` is taken so that a call reads the same on every engine; finite
-    input needs none. `dedupe`: columns that identify a row, where sources deliver rows again (`deduplication`).
-
-    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options.
-
-    >>> from whenabouts.core import Interval, within
-    >>> left = pa.table({"id": [1, 2], "from": [0, 100], "to": [10, 110]})
-    >>> right = pa.table({"name": ["a", "b"], "t0": [12, 300], "t1": [20, 310]})
-    >>> timing_join(left, right, left_time=Interval("from", "to"), right_time=Interval("t0", "t1"),
-    ...             condition=within("15us", confidence=0.8)).select(["id", "name", "probability"]).to_pylist()
-    [{'id': 1, 'name': 'a', 'probability': 0.84375}]
-    """
-    return _remembering_rejects(run(deduplicated(TimingJoin(**options), dedupe), [left, right]))
-
-
-@takes_options_of(Coalesce)
-def coalesce(table: pa.Table, **options: Unpack[CoalesceOptions]) -> pa.Table:
-    """Consecutive rows of a group whose values are equivalent, merged to one that is valid over all of their time.
-
-    A row is valid from its time to that of the next row of its group (the last one: to its own time). Columns:
-    `window_end` if the window slides, the group columns, the value columns (of the first row of each), `valid_from` and
-    `valid_to` (half-open, in the type of the time column), `n` rows. Row order is not promised.
-
-    Without a window all rows are coalesced. With `window` (a duration: rows with `T - window <= time <= T`, or
-    `< time` if `closed="right"`) or `rows` (a number: the last ones, of all groups together or `per_group`), T is `at`,
-    or every `slide` (a duration, counted from 1970; for `rows` also a number: every so many-th row), or the last time.
-    `equivalence`: `equal`, `within:E`, `within_relative:R`, `increasing`, `non_decreasing`, `decreasing`,
-    `non_increasing`, or a function of two tables, the previous rows' and these rows' values, to a boolean array (see
-    `coalescing.equivalence.Predicate`). `scheme` picks the algorithm of a stream;
-    here, as `lateness`, it makes no difference.
-
-    Rows without a time or a group, and all but one of different rows of a group at one time (the smallest in column
-    order stays), are warned of and are to be had from `rejects(result)`. Equal rows count once.
-
-    Raises: InputError WA-1001, WA-1002, WA-1023 for columns, QueryError WA-2006, WA-2021, WA-2022 for options.
-    Cost: O(n) where times rise in each group, else a radix sort of the groups in disorder; and the rows that come out.
-    Source: Al-Kateb, Kunta, Lee 2010.
-
-    >>> readings = pa.table({"room": ["a", "a", "b", "a"], "t": [1, 2, 2, 5], "lamp": ["on", "on", "off", "off"]})
-    >>> for row in coalesce(readings, time="t", group="room", values="lamp").to_pylist():
-    ...     print(*row.values())
-    a on 1 5 2
-    a off 5 5 1
-    b off 2 2 1
-    """
-    return _remembering_rejects(run(Coalesce(**options), [table]))
-
-
-@takes_options_of(WindowJoin, without=("times",))
-def window_join(
-    tables: Mapping[str, pa.Table], *, time: TimesByStream, **options: Unpack[WindowJoinOptions]
-) -> pa.Table:
-    """Combinations of one row from each of several tables that lie in each other's windows, as an Arrow table.
-
-    `tables`: by stream name. `time`: one specification for all, or one by stream name. `windows`: by pair of names a
-    duration, a tuple `(lo, hi)` that bounds (time of second - time of first), or a condition with a confidence, which
-    is what uncertain times need; any connected graph will do. `predicates`, `strategy`, `conservative`, `method`,
-    `lateness`: see `whenabouts.core.window_join.query.WindowJoin`; no choice of algorithm changes the rows.
-
-    Columns: those of every table (`on` once; a name that several have gets `_` and the stream's name behind it),
-    `t_first` (the least `t_min`) and `t_last` (the greatest `t_max`), and `probability_<a>_<b>` for each window with a
-    confidence. With `joint=True` also `probability`, that all windows hold together (see `joint_probability`: it is not
-    their product). Row order is not promised. Rejected rows: see `timing_join`.
-
-    Cost: sorting all tables, then O(rows + partial combinations). Source: W-join (Hammad et al., SSDBM 2003).
-
-    Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for windows and options. Warns (`EmptyInputWarning`)
-    of a table without rows: there can be no combination then.
-
-    >>> from whenabouts.core import Point
-    >>> cameras = {name: pa.table({"objid": [7, 8], "t": t}) for name, t in
-    ...            {"gate": [0, 9], "hall": [4, 30], "exit": [6, 31]}.items()}
-    >>> window_join(cameras, on="objid", time=Point("t"),
-    ...             windows={("gate", "hall"): 5, ("hall", "exit"): (0, 3)}).select(["objid", "t_exit"]).to_pylist()
-    [{'objid': 7, 't_exit': 6}]
-    """
-    check_streams(tables, _TABLES, _A_TABLE)
-    query = WindowJoin.of(tuple(tables), time, **options)
-    empty = [name for name, table in tables.items() if not table.num_rows]
-    if empty:
+def _result(query: Query, tables: Sequence[pa.Table], settings: HostSettings) -> pa.Table:
+    """What a user's call gives: the rows; what was rejected is kept beside them and warned of."""
+    outcome = run(query, tables, buckets=settings.buckets or 1, state_limit=settings.state_limit)
+    empty = [name for name, table in zip(query.inputs, tables, strict=True) if not table.num_rows]
+    if empty and getattr(query, "needs_rows_of_all", False):
         told = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence no combination"
-        warnings.warn(told, EmptyInputWarning, stacklevel=2)
-    return _remembering_rejects(run(query, [tables[name] for name in query.inputs]))
+        warnings.warn(told, EmptyInputWarning, stacklevel=users_level())
+    if outcome.rejects.num_rows:
+        counts = Counter(outcome.rejects.column("code").to_pylist())
+        told = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()))
+        warnings.warn(
+            f"{outcome.rejects.num_rows} rows were rejected ({told}); see rejects(result)",
+            RejectedRowsWarning,
+            stacklevel=users_level(),
+        )
+    _rejects.keep(outcome.output, outcome.rejects)
+    return outcome.output
 
 
-@takes_options_of(TemporalAggregate)
-def temporal_aggregate(table: pa.Table, **options: Unpack[TemporalAggregateOptions]) -> pa.Table:
-    """For each group, how long its coalesced tuples last in the extents of a window: Al-Kateb 2010, Example 2.
+_rejects: ResultsKept[pa.Table] = ResultsKept()
 
-    Tuples are coalesced as by `coalesce`, with the same arguments. `aggregates`: output name -> `max`, `min`, `sum`,
-    `count` (int64, durations in microseconds), `avg`, `median` (float64), or `("time_weighted", column)`: the mean of a
-    value column, each coalesced tuple weighted with its duration. `where`: an Arrow expression over the group and value
-    columns of a coalesced tuple. Columns: `window_end` if the window slides, the group columns, the aggregates; a group
-    of which nothing passes has no row.
+ENGINE = Engine(
+    name="the local engine",
+    frames=_TABLES,
+    hint=_A_TABLE,
+    run=_result,
+    rejects=_rejects.of,
+    lacks={
+        "name": "a call in this process is part of no job: leave it out",
+        "watermarks": "tables are finite and carry no watermarks: leave it out",
+    },
+)
 
-    Cost: that of `coalesce` up to its output, then O(1) amortised for each instant and group and tuple that came or
-    went; with `median` also a binary search for each, and a move of at most 8 bytes for each run of the group in the
-    window; O(tuples in the window) with `time_weighted`. Raises: as `coalesce`.
-
-    >>> import pyarrow.compute as pc
-    >>> table = pa.table({"t": [0, 1, 4, 6], "region": ["a"] * 4, "hot": [False, True, False, False]})
-    >>> temporal_aggregate(table, time="t", group="region", values="hot", window=10, at=6,
-    ...                    aggregates={"longest": "max", "n": "count"}, where=pc.field("hot")).to_pylist()
-    [{'region': 'a', 'longest': 3, 'n': 1}]
-    """
-    return _remembering_rejects(run(TemporalAggregate(**options), [table]))
-
-
-@takes_options_of(TemporalJoin)
-def temporal_join(left: pa.Table, right: pa.Table, **options: Unpack[TemporalJoinOptions]) -> pa.Table:
-    """Pairs of coalesced tuples of two windows by when they hold: Al-Kateb 2010, Example 1.
-
-    Give one table twice to join it with itself. Both inputs have the columns `time`, `group` and `values`, and are
-    coalesced as by `coalesce`, with the same arguments; a window is needed. At each instant the tuples of both extents
-    are paired that are equal in the columns `on` (a null equals nothing), stand in the `relation` (`overlaps`,
-    `contains`, or one of Allen's: see `whenabouts.core.temporal_queries.periods`), share at least `min_duration`, and
-    of which `matches` says so: a function of the left and the right tuples' group and value columns (two tables of as
-    many rows) to booleans.
-
-    Columns: `window_end` if the window slides, the left group and value columns, the right ones (those of `on` once,
-    the others with `suffixes`), and the intersection as `valid_from` and `valid_to`, null where there is none.
-
-    Cost: that of `coalesce` up to its output; at each instant a sort and the pairs that touch (plane sweep). Raises: as
-    `coalesce`.
-
-    >>> import pyarrow.compute as pc
-    >>> table = pa.table({"t": [0, 2, 9, 1, 4, 9], "room": ["a"] * 3 + ["b"] * 3, "lamp": ["on"] * 2 + ["off"] * 4})
-    >>> pairs = temporal_join(table, table, time="t", group="room", values="lamp", window=10,
-    ...                       matches=lambda left, right: pc.less(left["room"], right["room"]))
-    >>> pairs.to_pylist()
-    [{'room_left': 'a', 'lamp_left': 'on', 'room_right': 'b', 'lamp_right': 'off', 'valid_from': 1, 'valid_to': 9}]
-    """
-    return _remembering_rejects(run(TemporalJoin(**options), [left, right]))
+_operations = Operations(ENGINE)
+coalesce = _operations.coalesce
+rejects = _operations.rejects
+temporal_aggregate = _operations.temporal_aggregate
+temporal_join = _operations.temporal_join
+timing_join = _operations.timing_join
+window_join = _operations.window_join
 
 
-def rejects(result: pa.Table) -> pa.Table:
-    """The rejected rows of the call that gave `result`: `input`, `code`, `reason`, and the original columns.
-
-    Raises QueryError WA-2006 if `result` did not come from a function of this module.
-
-    >>> from whenabouts.core import Point, within
-    >>> table = pa.table({"t": pa.array([5, None], pa.int64())})
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")
-    ...     pairs = timing_join(table, table, left_time=Point("t"), right_time=Point("t"),
-    ...                         condition=within(0, confidence=1))
-    >>> rejects(pairs).select(["input", "code"]).to_pylist()
-    [{'input': 'left', 'code': 'WA-1003'}, {'input': 'right', 'code': 'WA-1003'}]
-    """
-    if id(result) not in _rejects:
-        raise refused("the result", result, "give the very table that a function of this module returned")
-    return _rejects[id(result)]
-
-
-def run(query: Query, tables: Sequence[pa.Table], *, buckets: int = 1) -> Outcome:
+def run(
+    query: Query, tables: Sequence[pa.Table], *, buckets: int = 1, state_limit: StateLimit | None = None
+) -> Outcome:
     """Run a query over finite tables, one for each of its inputs.
 
-    `buckets` splits the keys as a parallel engine would; the rows do not depend on it. Raises InputError WA-1062 for
-    what is no table, and what the query raises.
+    `buckets` splits the keys as a parallel engine would; the rows do not depend on it. `state_limit` is checked and
+    changes nothing: finite input leaves no state. Raises InputError WA-1062 for what is no table, and what the query
+    raises.
     """
     check_query(query)
     check_inputs(query, tables, _TABLES, _A_TABLE)
-    check_hosting(buckets)
-    host = _Host(query, [table.schema for table in tables], buckets, streaming=False)
+    check_hosting(buckets, state_limit)
+    host = _Host(query, [table.schema for table in tables], buckets, streaming=False, state_limit=state_limit)
     for bucket, arrivals in enumerate(host.arrivals([table.to_batches() for table in tables])):
         host.step(arrivals, NO_WATERMARK, FlushMode.END, bucket)
     return host.outcome()
@@ -252,7 +122,8 @@ def run_stream(
     demand: FlushMode = FlushMode.NOTHING,
     changes: Mapping[int, Query] | None = None,
     progress: Callable[[int], None] | None = None,
-    bound: StateBound | None = None,
+    state_limit: StateLimit | None = None,
+    bound: StateLimit | None = None,
 ) -> Outcome:
     """Run a query as a stream: file n of every input arrives in step n, the watermark follows, state is kept.
 
@@ -260,12 +131,14 @@ def run_stream(
     holds it back once its files are used up; after the last step the input has ended. `restart_after=n` runs step n,
     throws its results and state away as a crash before the commit does, and replays it. `changes[n]` is the query that
     continues with the state from step n: another confidence, say. `progress` receives the number of rows so far.
-    `bound` is one on the rows that each bucket holds. Raises InputError WA-1062 for an input without a table, of which
-    the columns would not be known.
+    `state_limit` is one on the rows that each bucket holds; `bound` is its deprecated name. Raises InputError WA-1062
+    for an input without a table, of which the columns would not be known.
     """
     _check_files(query, files)
-    check_hosting(buckets, bound)
-    host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True, bound=bound)
+    if bound is not None:
+        state_limit = renamed({"bound": bound})["state_limit"]
+    check_hosting(buckets, state_limit)
+    host = _Host(query, [tables[0].schema for tables in files], buckets, streaming=True, state_limit=state_limit)
     steps = max(map(len, files))
     for number in range(steps):
         batches = _of_step(files, number)
@@ -287,6 +160,7 @@ def watermarks(query: Query, files: Sequence[Sequence[pa.Table]]) -> list[int]:
     """The watermark in force in each step of `run_stream` over the same files: what `why_not` asks for. O(rows).
 
     >>> from whenabouts.core import Point, within
+    >>> from whenabouts.core.timing_join.query import TimingJoin
     >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1))
     >>> files = [pa.table({"t": [5, 9]}), pa.table({"t": [12]})]
     >>> [us if us > 0 else "none" for us in watermarks(query, [files, files])]
@@ -343,10 +217,10 @@ class _Host:
         buckets: int,
         *,
         streaming: bool,
-        bound: StateBound | None = None,
+        state_limit: StateLimit | None = None,
     ) -> None:
-        self._query, self._bound, self._schemas = query, bound, schemas
-        self.operator: Operator = bounded(query.operator(schemas, streaming=streaming), bound)
+        self._query, self._state_limit, self._schemas = query, state_limit, schemas
+        self.operator: Operator = limited(query.operator(schemas, streaming=streaming), state_limit)
         self._stores = [DictStore() for _ in range(buckets)]
         self._timers: list[int | None] = [None] * buckets
         self._greatest = [NO_WATERMARK] * len(schemas)
@@ -403,7 +277,7 @@ class _Host:
 
     def change(self, query: Query) -> None:
         """Go on with another query over the same state."""
-        self._query, self.operator = query, bounded(query.operator(self._schemas, streaming=True), self._bound)
+        self._query, self.operator = query, limited(query.operator(self._schemas, streaming=True), self._state_limit)
 
     def commit(self) -> _Commit:
         """All that a checkpoint would hold."""
@@ -457,21 +331,3 @@ class _Host:
         self._rejected += rejected
         self.metrics[metrics.ROWS_IN] += rows_in
         self.metrics[metrics.REJECTED] += sum(r.rows.num_rows for r in rejected)
-
-
-_rejects: dict[int, pa.Table] = {}
-
-
-def _remembering_rejects(outcome: Outcome) -> pa.Table:
-    key = id(outcome.output)
-    _rejects[key] = outcome.rejects
-    weakref.finalize(outcome.output, _rejects.pop, key, None)
-    if outcome.rejects.num_rows:
-        counts = Counter(outcome.rejects.column("code").to_pylist())
-        told = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()))
-        warnings.warn(
-            f"{outcome.rejects.num_rows} rows were rejected ({told}); see rejects(result)",
-            RejectedRowsWarning,
-            stacklevel=3,
-        )
-    return outcome.output

@@ -27,7 +27,7 @@ from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.window_join.settings import TimesByStream, WindowJoinOptions
 from whenabouts.core.wrappers.deduplication import Identifying, deduplicated
 from whenabouts.core.wrappers.payload_decoding import Payloads, decoded
-from whenabouts.core.wrappers.state_limit import StateBound
+from whenabouts.core.wrappers.state_limit import StateLimit
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.batch_host import BatchHost
 from whenabouts.spark_plugin.checkpoints import identities
@@ -52,7 +52,7 @@ def timing_join(
     right: DataFrame,
     *,
     buckets: int | None = None,
-    bound: StateBound | None = None,
+    bound: StateLimit | None = None,
     dedupe: Identifying | None = None,
     payloads: Payloads | None = None,
     **options: Unpack[TimingJoinOptions],
@@ -105,7 +105,7 @@ def window_join(
     *,
     time: TimesByStream,
     buckets: int | None = None,
-    bound: StateBound | None = None,
+    bound: StateLimit | None = None,
     dedupe: Identifying | None = None,
     payloads: Payloads | None = None,
     **options: Unpack[WindowJoinOptions],
@@ -136,7 +136,7 @@ def coalesce(
     frame: DataFrame,
     *,
     buckets: int | None = None,
-    bound: StateBound | None = None,
+    bound: StateLimit | None = None,
     payloads: Payloads | None = None,
     **options: Unpack[CoalesceOptions],
 ) -> DataFrame:
@@ -162,7 +162,7 @@ def temporal_aggregate(
     frame: DataFrame,
     *,
     buckets: int | None = None,
-    bound: StateBound | None = None,
+    bound: StateLimit | None = None,
     payloads: Payloads | None = None,
     **options: Unpack[TemporalAggregateOptions],
 ) -> DataFrame:
@@ -180,7 +180,7 @@ def temporal_join(
     right: DataFrame,
     *,
     buckets: int | None = None,
-    bound: StateBound | None = None,
+    bound: StateLimit | None = None,
     payloads: Payloads | None = None,
     **options: Unpack[TemporalJoinOptions],
 ) -> DataFrame:
@@ -199,7 +199,7 @@ def run(
     *,
     buckets: int | None = None,
     end_of_input: DataFrame | None = None,
-    bound: StateBound | None = None,
+    bound: StateLimit | None = None,
     dedupe: Identifying | None = None,
     payloads: Payloads | None = None,
 ) -> DataFrame:
@@ -330,7 +330,7 @@ def tagged(
     *,
     buckets: int | None = None,
     end_of_input: DataFrame | None = None,
-    bound: StateBound | None = None,
+    bound: StateLimit | None = None,
 ) -> Result:
     """The tagged rows of a query; `run` with everything still in one DataFrame."""
     streaming = _is_streaming(query, inputs)

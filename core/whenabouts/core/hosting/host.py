@@ -37,7 +37,7 @@ from whenabouts.core.runtime.protocol import (
 from whenabouts.core.runtime.watermarks import began
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.core.times.time_units import DoubtfulTimes
-from whenabouts.core.wrappers.state_limit import StateBound, bounded
+from whenabouts.core.wrappers.state_limit import StateLimit, limited
 
 REJECTS = -1
 END = -2
@@ -67,12 +67,12 @@ class Hosting:
     schemas: tuple[pa.Schema, ...]
     buckets: int
     streaming: bool
-    bound: StateBound | None = None
+    state_limit: StateLimit | None = None
     flushed: bool = False
 
     def operator(self) -> Operator:
         """A fresh operator; all state is outside of it."""
-        return bounded(self.query.operator(self.schemas, streaming=self.streaming), self.bound)
+        return limited(self.query.operator(self.schemas, streaming=self.streaming), self.state_limit)
 
     @property
     def keeps_clocks(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.option_checks import refused, shown, whole_number
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.wrappers.state_limit import StateBound
+from whenabouts.core.wrappers.state_limit import StateLimit
 
 
 def check_query(query: Any) -> None:
@@ -35,9 +35,14 @@ def check_inputs(query: Query, inputs: Any, kinds: tuple[type, ...], hint: str) 
 def check_input(name: str, given: Any, kinds: tuple[type, ...], hint: str) -> None:
     """Raise InputError WA-1062 for an object that is no input."""
     if not isinstance(given, kinds):
-        kind = f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
-        what = shown(given) if isinstance(given, (str, int, float, type(None))) else f"an object of type {kind}"
-        raise InputError(Code.NOT_AN_INPUT, f"the {name} input is {what}", hint)
+        raise not_an_input(name, given, hint)
+
+
+def not_an_input(name: str, given: Any, hint: str) -> InputError:
+    """The error for an object that no query can read."""
+    kind = f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
+    what = shown(given) if isinstance(given, (str, int, float, type(None))) else f"an object of type {kind}"
+    return InputError(Code.NOT_AN_INPUT, f"the {name} input is {what}", hint)
 
 
 def check_streams(streams: Any, kinds: tuple[type, ...], hint: str) -> None:
@@ -48,9 +53,9 @@ def check_streams(streams: Any, kinds: tuple[type, ...], hint: str) -> None:
         check_input(name, given, kinds, hint)
 
 
-def check_hosting(buckets: Any, bound: Any = None) -> None:
-    """Raise QueryError WA-2006 for what is no number of buckets (None: the engine's), or no bound on state."""
+def check_hosting(buckets: Any, state_limit: Any = None) -> None:
+    """Raise QueryError WA-2006 for what is no number of buckets (None: the engine's), or no limit on state."""
     if buckets is not None:
         whole_number("buckets", buckets)
-    if bound is not None and not isinstance(bound, StateBound):
-        raise refused("bound", bound, "give StateBound(rows)")
+    if state_limit is not None and not isinstance(state_limit, StateLimit):
+        raise refused("state_limit", state_limit, "give StateLimit(rows)")

@@ -1,7 +1,7 @@
-"""Every engine's functions take the options of a query: declared once beside the query, shown in each signature.
+"""Functions take the options of a query and those of a host: declared once, shown in each signature.
 
 A function `f(table, *, own=..., **options: Unpack[SomeOptions])` is typed (PEP 692); `takes_options_of` writes the
-query's fields where `**options` stands, so that `help(f)` and editors show them with their defaults.
+fields where `**options` stands, so that `help(f)` and editors show them with their defaults.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def takes_options_of(
-    query: type, *, without: tuple[str, ...] = (), **defaults: object
+    *classes: type, without: tuple[str, ...] = (), **defaults: object
 ) -> Callable[[Function], Function]:
-    """Show the fields of a query in a function's signature instead of `**options`.
+    """Show the fields of these dataclasses in a function's signature instead of `**options`.
 
-    `without`: fields that the function does not take. `defaults`: those that differ from the query's. Only the
+    `without`: fields that the function does not take. `defaults`: those that differ from the class's. Only the
     signature changes, never the call.
 
     >>> from dataclasses import dataclass
@@ -35,14 +35,16 @@ def takes_options_of(
     def show(function: Function) -> Function:
         own = inspect.signature(function)
         plain = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        shown = [
-            field.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, field.default))
-            for name, field in inspect.signature(query).parameters.items()
-            if name not in without
-        ]
         places = [p for p in plain if p.kind is not inspect.Parameter.KEYWORD_ONLY]
         named = [p for p in plain if p.kind is inspect.Parameter.KEYWORD_ONLY]
-        function.__signature__ = own.replace(parameters=[*places, *shown, *named])  # type: ignore[attr-defined]
+        shown: dict[str, inspect.Parameter] = {}
+        for of in classes:  # where two have a field of one name, the first one's counts
+            for name, field in inspect.signature(of).parameters.items():
+                if name not in without:
+                    default = defaults.get(name, field.default)
+                    shown.setdefault(name, field.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default))
+        parameters = [*places, *shown.values(), *named]
+        function.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         return function
 
     return show

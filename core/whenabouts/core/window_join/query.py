@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -52,6 +52,9 @@ class WindowJoin(WindowJoinSettings):
     >>> query.inputs, query.graph().form, query.graph().horizon_us(0)
     (('a', 'b', 'c'), 'path', 7000000)
     """
+
+    needs_rows_of_all: ClassVar[bool] = True
+    """An input without rows leaves the result without rows."""
 
     def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """What is chosen on a stream where the query says `auto`, and why; see `choices`. `pins`: decided by hand.

@@ -143,14 +143,7 @@ class WindowJoinSettings:
 
         Raises QueryError WA-2006 where a stream has no time or a time no stream, and as the class.
         """
-        by_stream: Any = time if isinstance(time, Mapping) else dict.fromkeys(streams, time)
-        if set(by_stream) != set(streams):
-            raise QueryError(
-                Code.BAD_OPTION,
-                f"the streams are {', '.join(streams)}, times are given for {', '.join(map(str, by_stream))}",
-                "give a time for every stream, or one for all",
-            )
-        return cls(times={name: by_stream[name] for name in streams}, **options)
+        return cls(times=times_of(streams, time), **options)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -258,6 +251,21 @@ class WindowJoinSettings:
     def copies(self, input: int) -> float:
         """How many buckets hold a row of an input on average: more than one with time slots."""
         return 1.0 if self.slots is None else self.slots.copies(input)
+
+
+def times_of(streams: Sequence[str], time: TimesByStream) -> dict[str, TimeSpec]:
+    """The time of each stream, in the order of `streams`; `time` may be one specification for all.
+
+    Raises QueryError WA-2006 where a stream has no time or a time no stream.
+    """
+    by_stream: Any = time if isinstance(time, Mapping) else dict.fromkeys(streams, time)
+    if set(by_stream) != set(streams):
+        raise QueryError(
+            Code.BAD_OPTION,
+            f"the streams are {', '.join(streams)}, times are given for {', '.join(map(str, by_stream))}",
+            "give a time for every stream, or one for all",
+        )
+    return {name: by_stream[name] for name in streams}
 
 
 def _resolved(times: Sequence[tuple[str, TimeSpec]]) -> list[TimeSpec]:

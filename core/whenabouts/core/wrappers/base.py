@@ -40,6 +40,11 @@ class WrappedQuery:
         """As the query."""
         return self.query.described
 
+    @property
+    def needs_rows_of_all(self) -> bool:
+        """As the query."""
+        return bool(getattr(self.query, "needs_rows_of_all", False))
+
 
 class WrappedOperator:
     """All that a host asks of an operator, but for `step`, as the one inside has it."""

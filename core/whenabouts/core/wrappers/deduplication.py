@@ -60,7 +60,7 @@ def deduplicated(query: Query, by: Identifying | None) -> Query:
     if by is None:
         return query
     named = by if isinstance(by, Mapping) else dict.fromkeys(query.inputs, by)
-    columns = {name: columns_of(f"dedupe of {name}", given, Code.BAD_IDENTITY) for name, given in named.items()}
+    columns = {name: columns_of(f"deduplicate_by of {name}", given, Code.BAD_IDENTITY) for name, given in named.items()}
     for name, given in columns.items():
         if name not in query.inputs or not given:
             raise QueryError(

@@ -1,12 +1,13 @@
-"""A bound on the rows that a bucket may hold, and what happens at it.
+"""A limit on the rows that a bucket may hold, and what happens when it is reached.
 
 State follows the rate of the inputs and the width of the window, so a burst or one hot key can outgrow a worker. A
-bound turns that into something that is planned: the query fails with a code, or it sheds rows, which are rejected and
+limit turns that into something that is planned: the query fails with a code, or it sheds rows, which are rejected and
 counted like every other row that is not processed.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -23,36 +24,51 @@ from whenabouts.core.wrappers.base import WrappedOperator
 FAIL, SHED = "fail", "shed"
 
 
-@dataclass(frozen=True, slots=True)
-class StateBound:
-    """At most `rows` rows of all inputs in the state of one bucket; `when_full` is "fail" or "shed".
+@dataclass(frozen=True)
+class StateLimit:
+    """At most `rows` rows of all inputs in the state of one bucket; `on_full` is "fail" or "shed".
 
     "fail" raises EngineError WA-3033 in the step in which the rows would not fit: nothing of it is committed, and the
-    query can be started again with a higher bound. "shed" rejects the rows that do not fit (WA-1042), the last to
+    query can be started again with a higher limit. "shed" rejects the rows that do not fit (WA-1042), the last to
     arrive first. Rows that the watermark makes obsolete leave before either. A row counts once, though `best` holds it
-    a second time while its partner decides; where rows are coalesced, what is kept counts, be it runs or rows. Raises
-    QueryError WA-2006 for what is no bound.
+    a second time while its partner decides; where rows are coalesced, what is kept counts, be it runs or rows. Finite
+    inputs keep no state: there it changes nothing. Raises QueryError WA-2006 for what is no limit.
 
-    >>> StateBound(1_000_000).when_full
+    >>> StateLimit(1_000_000).on_full
     'fail'
     """
 
     rows: int
-    when_full: str = FAIL
+    on_full: str = FAIL
 
     def __post_init__(self) -> None:
         rows: object = self.rows  # it may have any type
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise QueryError(Code.BAD_OPTION, f"the bound of the state is {shown(rows)} rows", "give one row or more")
-        one_of("when_full", self.when_full, (FAIL, SHED))
+            raise QueryError(Code.BAD_OPTION, f"the limit of the state is {shown(rows)} rows", "give one row or more")
+        one_of("on_full", self.on_full, (FAIL, SHED))
 
 
-class BoundedOperator(WrappedOperator):
-    """An operator whose state keeps to a bound."""
+class StateBound(StateLimit):
+    """Deprecated name of `StateLimit`, whose `on_full` it calls `when_full`."""
 
-    def __init__(self, operator: Operator, bound: StateBound) -> None:
+    def __init__(self, rows: int, when_full: str = FAIL) -> None:
+        warnings.warn(
+            "StateBound(rows, when_full=) is called StateLimit(rows, on_full=) now", DeprecationWarning, stacklevel=2
+        )
+        super().__init__(rows, when_full)
+
+    @property
+    def when_full(self) -> str:
+        """`on_full`."""
+        return self.on_full
+
+
+class LimitedOperator(WrappedOperator):
+    """An operator whose state keeps to a limit."""
+
+    def __init__(self, operator: Operator, limit: StateLimit) -> None:
         super().__init__(operator)
-        self._bound = bound
+        self._limit = limit
 
     def step(
         self,
@@ -67,10 +83,10 @@ class BoundedOperator(WrappedOperator):
             return self._operator.step(store, arrivals, watermark_us, demand, latest_us)
         fresh = sum(int((times(arrival.block)[1] >= watermark_us).sum()) for arrival in arrivals)
         freed = Step()
-        room = self._bound.rows - self._operator.rows_held(store)
+        room = self._limit.rows - self._operator.rows_held(store)
         if fresh > room:
             freed = self._operator.step(store, [], watermark_us, demand, latest_us)
-            room = self._bound.rows - self._operator.rows_held(store)
+            room = self._limit.rows - self._operator.rows_held(store)
         shed: list[Rejected] = []
         if fresh > room:
             arrivals, shed = self._shed(arrivals, watermark_us, max(room, 0), fresh)
@@ -81,11 +97,11 @@ class BoundedOperator(WrappedOperator):
         self, arrivals: Sequence[Arrival], watermark_us: int, room: int, fresh: int
     ) -> tuple[list[Arrival], list[Rejected]]:
         """The arrivals with at most `room` rows that are not late, and the others."""
-        if self._bound.when_full == FAIL:
+        if self._limit.on_full == FAIL:
             raise EngineError(
                 Code.STATE_FULL,
-                f"{fresh} rows arrive in a bucket that has room for {room} of its {self._bound.rows}",
-                "raise the bound, use more buckets, a narrower window or less lateness, or shed: when_full='shed'",
+                f"{fresh} rows arrive in a bucket that has room for {room} of its {self._limit.rows}",
+                "raise the limit, use more buckets, a narrower window or less lateness, or shed: on_full='shed'",
             )
         kept, shed = [], []
         for input, block in arrivals:
@@ -99,21 +115,21 @@ class BoundedOperator(WrappedOperator):
         return [arrival for arrival in kept if arrival.block.num_rows], shed
 
 
-def bounded(operator: Operator, bound: StateBound | None) -> Operator:
-    """The operator under a bound, if there is one.
+def limited(operator: Operator, limit: StateLimit | None) -> Operator:
+    """The operator under a limit, if there is one.
 
     Raises QueryError WA-2007 for shedding where rows are copied to time slots: a copy that is shed would lose pairs of
     a row that is not rejected.
     """
-    if bound is None:
+    if limit is None:
         return operator
-    if bound.when_full == SHED and operator.keys.slots is not None:
+    if limit.on_full == SHED and operator.keys.slots is not None:
         raise QueryError(
             Code.NOT_AVAILABLE,
             "rows that are spread by time slots cannot be shed",
-            'give time_slots=None, or when_full="fail"',
+            'give time_slots=None, or on_full="fail"',
         )
-    return BoundedOperator(operator, bound)
+    return LimitedOperator(operator, limit)
 
 
 def _both(first: Step, second: Step, shed: list[Rejected]) -> Step:

@@ -20,7 +20,7 @@ from whenabouts.core.state.segmented_state import rows_in_state
 from whenabouts.core.temporal_queries.join import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
-from whenabouts.core.wrappers.state_limit import StateBound, bounded
+from whenabouts.core.wrappers.state_limit import StateLimit, limited
 
 STEPS = 8
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.int64(), "id": pa.int64()})
@@ -60,7 +60,7 @@ def test_state_never_exceeds_its_bound_and_every_shed_row_is_counted(
     seed: int, mode: dict[str, Any], most: int
 ) -> None:
     query, sides = join(**mode), [files(seed), files(seed + 1)]
-    operator = bounded(query.operator([SCHEMA, SCHEMA], streaming=True), StateBound(most, "shed"))
+    operator = limited(query.operator([SCHEMA, SCHEMA], streaming=True), StateLimit(most, "shed"))
     store, counts, rejected, watermark = DictStore(), Counter[str](), 0, -(2**63)
     for step in range(STEPS):
         arrivals = []
@@ -84,7 +84,7 @@ def test_the_rows_that_are_not_shed_give_what_they_give_without_a_bound(
 ) -> None:
     """Shed rows alone are missing: a run over the others, step by step, has the same output."""
     sides = [files(seed, earliest=250), files(seed + 1, earliest=250)]
-    told = run_stream(join(**mode), sides, bound=StateBound(most, "shed"))
+    told = run_stream(join(**mode), sides, state_limit=StateLimit(most, "shed"))
     shed = {(r["input"], r["id"]) for r in told.rejects.to_pylist()}
     assert len(shed) == told.metrics["rows_shed"] == told.metrics["rows_rejected"]
     others = [
@@ -94,11 +94,11 @@ def test_the_rows_that_are_not_shed_give_what_they_give_without_a_bound(
     assert rows(told.output) == rows(run_stream(join(**mode), others).output)
 
 
-@pytest.mark.parametrize("when_full", ["fail", "shed"])
+@pytest.mark.parametrize("on_full", ["fail", "shed"])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_bound_that_is_not_reached_changes_nothing(mode: dict[str, Any], when_full: str) -> None:
+def test_a_bound_that_is_not_reached_changes_nothing(mode: dict[str, Any], on_full: str) -> None:
     sides = [files(3), files(4)]
-    free, kept = (run_stream(join(**mode), sides, bound=bound) for bound in (None, StateBound(1_000, when_full)))
+    free, kept = (run_stream(join(**mode), sides, state_limit=limit) for limit in (None, StateLimit(1_000, on_full)))
     assert rows(free.output) == rows(kept.output)
     assert rows(free.rejects) == rows(kept.rejects)
     assert free.metrics == kept.metrics
@@ -108,10 +108,10 @@ def test_obsolete_rows_make_room_before_any_is_shed() -> None:
     """A bound that holds the rows of one window (and of its slots) holds for a stream of any length."""
     steps = [pa.table({"t": [second * 1_000_000]}) for second in range(100)]
     query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("900 ms", confidence=1))
-    told = run_stream(query, [steps, steps], bound=StateBound(8, "fail"))
+    told = run_stream(query, [steps, steps], state_limit=StateLimit(8, "fail"))
     assert told.output.num_rows == 100
     with pytest.raises(EngineError, match=r"WA-3033: 2 rows arrive in a bucket that has room for 1 of its 3.*shed"):
-        run_stream(query, [steps, steps], bound=StateBound(3))
+        run_stream(query, [steps, steps], state_limit=StateLimit(3))
 
 
 OTHERS: dict[str, Query] = {
@@ -146,11 +146,11 @@ def test_every_operator_tells_what_it_holds_and_keeps_to_a_bound(name: str) -> N
         assert set(step.gauges) == {f"state_{what}_{input}" for what in ("rows", "bytes") for input in query.inputs}
         assert 0 < size <= store.bytes_held
         held = max(held, told)
-    free, kept = (run_stream(query, files, bound=bound) for bound in (None, StateBound(10_000)))
+    free, kept = (run_stream(query, files, state_limit=limit) for limit in (None, StateLimit(10_000)))
     assert rows(free.output) == rows(kept.output)
     with pytest.raises(EngineError, match="WA-3033"):
-        run_stream(query, files, bound=StateBound(held // 3))
-    shed = run_stream(query, files, bound=StateBound(held // 3, "shed")).metrics
+        run_stream(query, files, state_limit=StateLimit(held // 3))
+    shed = run_stream(query, files, state_limit=StateLimit(held // 3, "shed")).metrics
     assert shed["rows_shed"] > 0
     assert shed["rows_in"] == shed["rows_processed"] + shed["rows_rejected"] + shed["rows_replayed"]
 
@@ -160,11 +160,11 @@ def test_rows_that_are_spread_by_time_slots_are_not_shed() -> None:
     query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), time_slots=10)
     one = pa.table({"t": [1]})
     with pytest.raises(QueryError, match=r"WA-2007: .*time slots"):
-        run_stream(query, [[one], [one]], bound=StateBound(20, "shed"))
-    assert run_stream(query, [[one], [one]], bound=StateBound(20)).output.num_rows == 1
+        run_stream(query, [[one], [one]], state_limit=StateLimit(20, "shed"))
+    assert run_stream(query, [[one], [one]], state_limit=StateLimit(20)).output.num_rows == 1
 
 
-@pytest.mark.parametrize(("most", "when_full"), [(0, "fail"), (5, "drop")])
-def test_what_is_no_bound_is_refused(most: int, when_full: str) -> None:
+@pytest.mark.parametrize(("most", "on_full"), [(0, "fail"), (5, "drop")])
+def test_what_is_no_bound_is_refused(most: int, on_full: str) -> None:
     with pytest.raises(QueryError, match="WA-2006"):
-        StateBound(most, when_full)
+        StateLimit(most, on_full)

@@ -1,0 +1,87 @@
+"""What the public functions need of an engine, and which engine a frame belongs to.
+
+An adapter makes one `Engine` and offers it as `ENGINE`; `whenabouts.core.operations` has the functions. No engine is
+imported for this: a frame's class says which package it is from, and that one the user has imported already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from whenabouts.core.errors import Code, InputError
+from whenabouts.core.hosting.host_options import HostSettings
+from whenabouts.core.hosting.input_checks import check_inputs, check_query, not_an_input
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.wrappers.deduplication import deduplicated
+from whenabouts.core.wrappers.payload_decoding import decoded
+
+HOMES = {
+    "pyarrow": "whenabouts.core.local",
+    "pyspark": "whenabouts.spark_plugin",
+    "pyflink": "whenabouts.flink_plugin",
+    "whenabouts.flink_plugin": "whenabouts.flink_plugin",
+}
+"""By the package that a frame's class is from: the module whose `ENGINE` reads it."""
+
+_A_FRAME = "give a pyarrow Table, a DataFrame of Spark, or a Table, DataStream or Blocks of Flink"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine, as the public functions know it.
+
+    `frames`: the classes of its inputs; `hint` says how to make one. `run`: the rows that a query gives over one frame
+    for each of its inputs, in the form of the first. `rejects`: the rows that the query giving a result did not
+    process. `lacks`: the host options that it has no meaning for, and why.
+    """
+
+    name: str
+    frames: tuple[type, ...]
+    hint: str
+    run: Callable[[Query, Sequence[Any], HostSettings], Any]
+    rejects: Callable[[Any], Any]
+    lacks: Mapping[str, str]
+
+    def check(self, query: Query, inputs: Sequence[Any], settings: HostSettings) -> None:
+        """Raise InputError WA-1062 for what is no frame, QueryError WA-2006 for another number of them, WA-2007 for
+        an option that the engine lacks."""
+        check_query(query)
+        check_inputs(query, inputs, self.frames, self.hint)
+        settings.refuse(self.name, self.lacks)
+
+    def result(self, query: Query, inputs: Sequence[Any], settings: HostSettings) -> Any:
+        """The output of a query over one frame for each of its inputs; errors as `check`, and those of the query."""
+        self.check(query, inputs, settings)
+        return self.run(decoded(deduplicated(query, settings.deduplicate_by), settings.payloads), inputs, settings)
+
+
+def engine_of(frames: Iterable[tuple[str, Any]]) -> Engine:
+    """The engine that the frames belong to; they come with the names of their inputs.
+
+    Raises InputError WA-1062 for an object that is no frame, and for frames of several engines.
+
+    >>> import pyarrow as pa
+    >>> engine_of([("left", pa.table({"t": [1]}))]).name
+    'the local engine'
+    """
+    homes = {name: _home_of(name, frame) for name, frame in frames}
+    if not homes:
+        raise InputError(Code.NOT_AN_INPUT, "there is no input", _A_FRAME)
+    engines = {home: import_module(home).ENGINE for home in dict.fromkeys(homes.values())}
+    if len(engines) > 1:
+        belong = ", ".join(f"the {name} input belongs to {engines[home].name}" for name, home in homes.items())
+        raise InputError(Code.NOT_AN_INPUT, belong, "read all inputs with one engine")
+    engine: Engine = next(iter(engines.values()))
+    return engine
+
+
+def _home_of(name: str, frame: Any) -> str:
+    for base in type(frame).__mro__:
+        parts = base.__module__.split(".")
+        for package in (parts[0], ".".join(parts[:2])):
+            if package in HOMES:
+                return HOMES[package]
+    raise not_an_input(name, frame, _A_FRAME)

@@ -1,0 +1,37 @@
+"""What is known of results besides their rows: kept while they live, found again by the very object."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Generic, TypeVar
+
+from whenabouts.core.runtime.option_checks import refused
+
+Known = TypeVar("Known")
+
+
+class ResultsKept(Generic[Known]):
+    """Something known of each result. Cost: nothing once the result is gone.
+
+    >>> class Rows: ...
+    >>> kept, rows = ResultsKept[str](), Rows()
+    >>> kept.keep(rows, "two rows were rejected")
+    >>> kept.of(rows)
+    'two rows were rejected'
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, Known] = {}
+
+    def keep(self, result: Any, known: Known) -> None:
+        """Keep what is known of a result until it is garbage; it needs no hash."""
+        key = id(result)
+        if key not in self._known:
+            weakref.finalize(result, self._known.pop, key, None)
+        self._known[key] = known
+
+    def of(self, result: Any) -> Known:
+        """What is known of a result. Raises QueryError WA-2006 for an object that is none."""
+        if id(result) not in self._known:
+            raise refused("the result", result, "give the very object that a function of whenabouts returned")
+        return self._known[id(result)]

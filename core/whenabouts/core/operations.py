@@ -1,0 +1,332 @@
+"""The operations that users call, declared once for all engines.
+
+`Operations` has them as methods: each names its query, its inputs and its options, and documents them. An engine adds
+none of its own: `Operations(engine)` runs them on that engine, and `Operations()` on the one that the first frame
+belongs to, which the functions of this module do. The frames that go in and the one that comes out are the engine's
+own.
+
+A new operation is a query class (`whenabouts.core.runtime.protocol.Query`) and a method here, or in a subclass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar, Unpack
+
+from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
+from whenabouts.core.hosting.engine import Engine, engine_of
+from whenabouts.core.hosting.host_options import (
+    CommonHostOptions,
+    HostOptions,
+    HostSettings,
+    renamed,
+    split_options,
+)
+from whenabouts.core.hosting.input_checks import check_query, check_streams
+from whenabouts.core.hosting.signatures import takes_options_of
+from whenabouts.core.runtime.option_checks import refused
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_queries.join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
+from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.window_join.settings import TimesByStream, WindowJoinOptions, times_of
+
+__all__ = [
+    "coalesce",
+    "rejects",
+    "temporal_aggregate",
+    "temporal_join",
+    "timing_join",
+    "window_join",
+]
+
+Frame = TypeVar("Frame")
+"""What rows are in: a pyarrow Table, a DataFrame of Spark, a Table, DataStream or `Blocks` of Flink."""
+
+
+class _TimingJoin(TimingJoinOptions, CommonHostOptions, total=False):
+    """The options of `timing_join`."""
+
+
+class _WindowJoin(WindowJoinOptions, HostOptions, total=False):
+    """The options of `window_join`."""
+
+
+class _Coalesce(CoalesceOptions, HostOptions, total=False):
+    """The options of `coalesce`."""
+
+
+class _TemporalAggregate(TemporalAggregateOptions, HostOptions, total=False):
+    """The options of `temporal_aggregate`."""
+
+
+class _TemporalJoin(TemporalJoinOptions, HostOptions, total=False):
+    """The options of `temporal_join`."""
+
+
+class Operations:
+    """The operations on one engine; without one, on the engine of the frames."""
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self._engine = engine
+
+    @takes_options_of(TimingJoin, HostSettings, time_slots="auto")
+    def timing_join(self, left: Frame, right: Frame, **options: Unpack[_TimingJoin]) -> Frame:
+        """Pairs of a left and a right row for which `P(condition) >= confidence`.
+
+        `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
+        without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see
+        `whenabouts.core.timing_join.modes`. Columns of a missing partner are null; semi and anti give the left columns
+        only. `strategy` picks the algorithm, all give the same rows.
+
+        Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), `probability` (float64) unless
+        `probability=False`, which saves one kernel call per pair, and on streams `event_time` (the larger `t_max` of
+        the pair), which carries the watermark, so that windows and further stateful operators can follow. In every mode
+        but plain inner `event_time` is the instant that settled the row: it is older than the watermark and carries
+        none. Row order is not promised. Rows that cannot be used are in `rejects(pairs)`; none is dropped silently.
+
+        A stream needs `lateness`, how far a side's rows may lag behind its newest one: the watermark follows from it.
+        Finite input needs none. A stream that continues from a checkpoint may have another confidence, not less than
+        the `min_confidence` that it was started with (the confidence itself, if none was given).
+
+        `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
+        allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. One side's
+        rows are copied `reach / width + 1` times, `reach` being the stretch in which partners lie. Modes that decide
+        about the rows of both sides (`full_outer`, `best="both"`) refuse a width (WA-2041).
+
+        The last options are the host's, see `whenabouts.core.hosting.host_options.HostSettings`.
+
+        Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, among them WA-2051 for streams
+        without lateness, EngineError (WA-3xxx) for what the engine cannot do. Warns (`RejectedRowsWarning`) of rejected
+        rows where they are known at once.
+
+        Cost: sorting both sides, then O(rows + pairs), in parallel over the buckets; on Spark and Flink besides packing
+        and shuffling each side once. Source: ITC section 4, PTJoin section 3.
+
+        >>> import pyarrow as pa
+        >>> from whenabouts.core import Interval, within
+        >>> left = pa.table({"id": [1, 2], "from": [0, 100], "to": [10, 110]})
+        >>> right = pa.table({"name": ["a", "b"], "t0": [12, 300], "t1": [20, 310]})
+        >>> timing_join(left, right, left_time=Interval("from", "to"), right_time=Interval("t0", "t1"),
+        ...             condition=within("15us", confidence=0.8)).select(["id", "name", "probability"]).to_pylist()
+        [{'id': 1, 'name': 'a', 'probability': 0.84375}]
+        """
+        return self.call(TimingJoin, [left, right], options)
+
+    @takes_options_of(WindowJoin, HostSettings, without=("times",), time_slots="auto")
+    def window_join(self, frames: Mapping[str, Frame], *, time: TimesByStream, **options: Unpack[_WindowJoin]) -> Frame:
+        """Combinations of one row from each of several frames that lie in each other's windows.
+
+        `frames`: by stream name. `time`: one specification for all, or one by stream name. `windows`: by pair of names
+        a duration, a tuple `(lo, hi)` that bounds (time of second - time of first), or a condition with a confidence,
+        which is what uncertain times need; any connected graph will do. `predicates`, `strategy`, `conservative`,
+        `method`, `lateness`: see `whenabouts.core.window_join.query.WindowJoin`; no choice of algorithm changes the
+        rows. A predicate is a condition in SQL, the same on every engine, or a function of Arrow arrays, which travels
+        to the workers by pickle. `time_slots` and the options of the host: as in `timing_join`.
+
+        Columns: those of every frame (`on` once; a name that several have gets `_` and the stream's name as a suffix),
+        `t_first` (the least `t_min`) and `t_last` (the greatest `t_max`), and `probability_<a>_<b>` for each window
+        with a confidence. With `joint=True` also `probability`, that all windows hold together (see
+        `joint_probability`: it is not their product). Row order is not promised. The result has the form of the first
+        frame. Rejected rows: see `timing_join`.
+
+        On a stream `strategy="bew"` (what `auto` takes) gives a combination with the newest of its rows, and `t_last`
+        carries the watermark on; `few` waits until the watermark has passed all of them, which costs less at high
+        rates, and its rows carry none.
+
+        Cost: sorting all frames, then O(rows + partial combinations), in parallel over the buckets; on Spark and Flink
+        besides packing and shuffling each input once. Source: W-join (Hammad et al., SSDBM 2003).
+
+        Raises: as `timing_join`; QueryError WA-2006 where `frames` and `time` name other streams, WA-2004 for windows
+        that leave two streams without a bound, WA-2061 to WA-2065 for windows and predicates, WA-2091 to WA-2093 for
+        conditions in SQL. Warns (`EmptyInputWarning`) of a pyarrow Table without rows: there can be no combination
+        then.
+
+        >>> import pyarrow as pa
+        >>> from whenabouts.core import Point
+        >>> cameras = {name: pa.table({"objid": [7, 8], "t": t}) for name, t in
+        ...            {"gate": [0, 9], "hall": [4, 30], "exit": [6, 31]}.items()}
+        >>> window_join(cameras, on="objid", time=Point("t"),
+        ...             windows={("gate", "hall"): 5, ("hall", "exit"): (0, 3)}).select(["objid", "t_exit"]).to_pylist()
+        [{'objid': 7, 't_exit': 6}]
+        """
+        engine = self._engine_of_streams(frames)
+        check_streams(frames, engine.frames, engine.hint)
+        own: dict[str, Any] = {"times": times_of(tuple(frames), time)}
+        return self.call(WindowJoin, list(frames.values()), own | {**options})
+
+    @takes_options_of(Coalesce, HostSettings)
+    def coalesce(self, frame: Frame, **options: Unpack[_Coalesce]) -> Frame:
+        """Consecutive rows of a group whose values are equivalent, merged to one that is valid over all of their time.
+
+        A row is valid from its time to that of the next row of its group (the last one: to its own time). Columns:
+        `window_end` if the window slides, the group columns, the value columns (of the first row of each), `valid_from`
+        and `valid_to` (half-open, in the type of the time column), `n` rows. Row order is not promised.
+
+        Without a window all rows are coalesced. With `window` (a duration: rows with `T - window <= time <= T`, or
+        `< time` if `closed="right"`) or `rows` (a number: the last ones, of all groups together or `per_group`), T is
+        `at`, or every `slide` (a duration, counted from 1970; for `rows` also a number: every so many-th row), or the
+        last time. `equivalence`: `equal`, `within:E`, `within_relative:R`, `increasing`, `non_decreasing`,
+        `decreasing`, `non_increasing`, or a function of two tables, the previous rows' and these rows' values, to a
+        boolean array (see `coalescing.equivalence.Predicate`), which travels to the workers by pickle.
+
+        `scheme` picks the algorithm of a stream: `eager` keeps runs in state and `lazy` rows; the result is the same.
+        On a stream an extent comes out once the watermark has passed its `window_end`, and without a window a run once
+        the next one has begun: rows that arrive out of order inside the lateness correct it before. A window of `rows`
+        of all groups together (no `per_group`) cannot be split by group: all rows go through one bucket, one core, and
+        their last `rows` must fit into one worker's memory. `lateness` and the options of the host: as in
+        `timing_join`.
+
+        Rows without a time or a group, and all but one of different rows of a group at one time (the smallest in column
+        order stays), are in `rejects(result)`. Equal rows count once.
+
+        Raises: as `timing_join`; InputError WA-1001, WA-1002, WA-1023 for columns, QueryError WA-2006, WA-2021, WA-2022
+        for options. Cost: O(n) where times rise in each group, else a radix sort of the groups in disorder, and the
+        rows of the result, in parallel over the buckets. Source: Al-Kateb, Kunta, Lee 2010.
+
+        >>> import pyarrow as pa
+        >>> readings = pa.table({"room": ["a", "a", "b", "a"], "t": [1, 2, 2, 5], "lamp": ["on", "on", "off", "off"]})
+        >>> for row in coalesce(readings, time="t", group="room", values="lamp").to_pylist():
+        ...     print(*row.values())
+        a on 1 5 2
+        a off 5 5 1
+        b off 2 2 1
+        """
+        return self.call(Coalesce, [frame], options)
+
+    @takes_options_of(TemporalAggregate, HostSettings)
+    def temporal_aggregate(self, frame: Frame, **options: Unpack[_TemporalAggregate]) -> Frame:
+        """For each group, how long its coalesced tuples last in the extents of a window: Al-Kateb 2010, Example 2.
+
+        Tuples are coalesced as by `coalesce`, with the same options. `aggregates`: output name -> `max`, `min`, `sum`,
+        `count` (int64, durations in microseconds), `avg`, `median` (float64), or `("time_weighted", column)`: the mean
+        of a value column, each coalesced tuple weighted with its duration. `where`: an Arrow expression over the group
+        and value columns of a coalesced tuple, which travels to the workers by pickle. Columns: `window_end` if the
+        window slides, the group columns, the aggregates; a group of which nothing passes has no row.
+
+        Cost: that of `coalesce` up to its output, then O(1) amortised for each instant and group and tuple that came or
+        went; with `median` also a binary search for each, and a move of at most 8 bytes for each run of the group in
+        the window; O(tuples in the window) with `time_weighted`. Raises: as `coalesce`.
+
+        >>> import pyarrow as pa
+        >>> import pyarrow.compute as pc
+        >>> table = pa.table({"t": [0, 1, 4, 6], "region": ["a"] * 4, "hot": [False, True, False, False]})
+        >>> temporal_aggregate(table, time="t", group="region", values="hot", window=10, at=6,
+        ...                    aggregates={"longest": "max", "n": "count"}, where=pc.field("hot")).to_pylist()
+        [{'region': 'a', 'longest': 3, 'n': 1}]
+        """
+        return self.call(TemporalAggregate, [frame], options)
+
+    @takes_options_of(TemporalJoin, HostSettings)
+    def temporal_join(self, left: Frame, right: Frame, **options: Unpack[_TemporalJoin]) -> Frame:
+        """Pairs of coalesced tuples of two windows by when they hold: Al-Kateb 2010, Example 1.
+
+        Give one frame twice to join it with itself. Both inputs have the columns `time`, `group` and `values`, and are
+        coalesced as by `coalesce`, with the same options; a window is needed. At each instant the tuples of both
+        extents are paired that are equal in the columns `on` (a null equals nothing), stand in the `relation`
+        (`overlaps`, `contains`, or one of Allen's: see `whenabouts.core.temporal_queries.periods`), share at least
+        `min_duration`, and of which `matches` says so: a function of the left and the right tuples' group and value
+        columns (two tables of as many rows) to booleans, which travels to the workers by pickle. `lateness` is that of
+        either side.
+
+        Columns: `window_end` if the window slides, the left group and value columns, the right ones (those of `on`
+        once, the others with `suffixes`), and the intersection as `valid_from` and `valid_to`, null where there is
+        none.
+
+        Tuples are spread over the buckets by the group columns that `on` names; without any, one bucket does the work.
+        Cost: that of `coalesce` up to its output; at each instant a sort and the pairs that touch (plane sweep).
+        Raises: as `coalesce`.
+
+        >>> import pyarrow as pa
+        >>> import pyarrow.compute as pc
+        >>> table = pa.table({"t": [0, 2, 9, 1, 4, 9], "room": ["a"] * 3 + ["b"] * 3, "lamp": ["on"] * 2 + ["off"] * 4})
+        >>> pairs = temporal_join(table, table, time="t", group="room", values="lamp", window=10,
+        ...                       matches=lambda left, right: pc.less(left["room"], right["room"]))
+        >>> pairs.to_pylist()
+        [{'room_left': 'a', 'lamp_left': 'on', 'room_right': 'b', 'lamp_right': 'off', 'valid_from': 1, 'valid_to': 9}]
+        """
+        return self.call(TemporalJoin, [left, right], options)
+
+    def rejects(self, result: Frame) -> Frame:
+        """The rows that the query giving `result` did not process: `input`, `code`, `reason`, and their own columns.
+
+        `result`: what an operation returned. On Spark it may also be a DataFrame made from that; there reading both
+        runs the query twice (on a stream use `write_with_rejects`). On Flink the rejects come from the same operator,
+        in the form of `result`. Raises QueryError WA-2006 for any other object.
+
+        >>> import warnings
+        >>> import pyarrow as pa
+        >>> from whenabouts.core import Point, within
+        >>> table = pa.table({"t": pa.array([5, None], pa.int64())})
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     pairs = timing_join(table, table, left_time=Point("t"), right_time=Point("t"),
+        ...                         condition=within(0, confidence=1))
+        >>> rejects(pairs).select(["input", "code"]).to_pylist()
+        [{'input': 'left', 'code': 'WA-1003'}, {'input': 'right', 'code': 'WA-1003'}]
+        """
+        engine = self._engine or engine_of([("result", result)])
+        rows: Frame = engine.rejects(result)
+        return rows
+
+    def run(self, query: Query, inputs: Sequence[Frame], **options: Unpack[HostOptions]) -> Frame:
+        """The output of any query over one frame for each of its inputs, in the form of the first.
+
+        The options are those of the host: `whenabouts.core.hosting.host_options.HostSettings`. Errors as `timing_join`,
+        and QueryError WA-2006 for another number of inputs.
+        """
+        check_query(query)
+        rows: Frame = self._engine_for(query, inputs).result(query, inputs, HostSettings(**renamed(options)))
+        return rows
+
+    def call(self, kind: type[Any], frames: Sequence[Frame], options: Mapping[str, Any]) -> Frame:
+        """The result of an operation: `options` are the fields of its query class `kind`, and those of the host.
+
+        `time_slots` is "auto" where nothing else is said. A host option that the query has too goes to both, unless
+        the engine lacks it. In an engine's job the query is called after its class.
+        """
+        fields: tuple[str, ...] = tuple(kind.__dataclass_fields__)
+        own, host = split_options(options, fields)
+        if "time_slots" in fields:
+            own.setdefault("time_slots", "auto")
+        query: Query = kind(**own)
+        engine = self._engine_for(query, frames)
+        kept = {name: value for name, value in host.items() if name not in own or name not in engine.lacks}
+        if "name" not in engine.lacks and kept.get("name") is None:
+            kept["name"] = _name_of(kind)
+        rows: Frame = engine.result(query, frames, HostSettings(**kept))
+        return rows
+
+    def _engine_for(self, query: Query, frames: Any) -> Engine:
+        if self._engine is not None:
+            return self._engine
+        if not isinstance(frames, Sequence) or isinstance(frames, (str, bytes)):
+            raise refused("the list of inputs", frames, f"give one input for each of {', '.join(query.inputs)}")
+        return engine_of(zip(query.inputs, frames, strict=False))
+
+    def _engine_of_streams(self, frames: Any) -> Engine:
+        if self._engine is not None:
+            return self._engine
+        check_streams(frames, (object,), "")
+        items: Iterable[tuple[str, Any]] = frames.items()
+        return engine_of(items)
+
+
+def _name_of(kind: type) -> str:
+    """The name of a query class as a part of a job's names.
+
+    >>> _name_of(TimingJoin)
+    'timing-join'
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
+
+
+_of_frames = Operations()
+coalesce = _of_frames.coalesce
+rejects = _of_frames.rejects
+temporal_aggregate = _of_frames.temporal_aggregate
+temporal_join = _of_frames.temporal_join
+timing_join = _of_frames.timing_join
+window_join = _of_frames.window_join
