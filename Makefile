@@ -4,17 +4,18 @@ NEWEST := .venv-newest/bin
 WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
 # Flink where there is one for this Python; looked for when a recipe runs, that is, after the environment is made.
 FLINK = $(shell $(BIN)/python -c 'import importlib.util as u; print("--engine flink" * bool(u.find_spec("pyflink")))')
-ENGINES = --engine local --engine spark $(FLINK)
-# An engine's tests wait for it half of the time: the other process has the other engine and the rest.
+IN_PROCESS := --engine local
+ENGINES = $(IN_PROCESS) --engine spark $(FLINK)
+# Two workers: one starts Spark, the other Flink, and both share the rest.
 TWO_AT_ONCE := -n 2
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON
 # Engines start Python workers all the time: without compiled modules each compiles what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each: Spark is done with them before the JVM's second compiler would pay.
-test test-main test-full test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
+test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo test test-main test-fast test-full test-cluster test-cluster-full test-newest lint map bench bench-full lock wheel clean
+.PHONY: help demo test test-fast test-main test-rest test-full test-exhaustive test-newest test-cluster test-cluster-full lint map bench bench-full lock wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -23,28 +24,33 @@ help: ## List the targets
 demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark stream, as a Spark batch and locally
 	@$(WITH_JAVA) $(BIN)/whenabouts demo
 
-test: lint test-main test-newest ## Everything but the longest tests: lint, unit tests, doctests, the laws on every engine and on the newest Spark
+test: lint test-main ## Lint, types, doctests, unit tests, all laws in process, hosting laws on Spark and Flink: ten minutes
 
-test-main: .venv/ready ## The same without lint and the newest Spark
-	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not cluster" $(TWO_AT_ONCE) --durations=30
+test-main: .venv/ready ## The same without lint
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
 
-test-fast: .venv/ready ## Tests that need no engine, in under two minutes
-	@$(BIN)/pytest --engine local -m "not slow and not full and not cluster" --ignore=tests/spark --ignore=tests/flink --ignore=tests/cluster \
+test-fast: .venv/ready ## What needs no engine and no JVM: under 90 seconds
+	@$(BIN)/pytest $(IN_PROCESS) -m "not slow and not full and not exhaustive and not cluster" \
+		--ignore=tests/spark --ignore=tests/flink --ignore=tests/faults --ignore=tests/cluster \
 		--hypothesis-profile=fast $(TWO_AT_ONCE)
 
-test-full: lint ## Every test there is
-	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(TWO_AT_ONCE)
+test-full: test test-rest ## All laws on all engines, longer kills, more random schedules: under an hour
 
-# The operators are the same on every Spark; what can differ is how it hosts them.
-NEWEST_LAWS := "test_replay_source or test_connect or test_sql or test_batch or test_streaming or restart or late_rows or event_time or end_of_input"
+test-rest: .venv/ready ## What `make test-full` adds to `make test`
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
+
+test-exhaustive: lint ## Every case of every law on every engine, and many more random ones: hours
+	@$(WITH_JAVA) WHENABOUTS_FULL=1 $(BIN)/pytest $(ENGINES) -m "not cluster" $(TWO_AT_ONCE) --durations=30
+
+test-newest: .venv-newest/ready ## The Spark adapter, and the laws of hosting, on the newest Spark, in .venv-newest
+	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full and not exhaustive" $(TWO_AT_ONCE) --durations=10 \
+		tests/spark conformance/whenabouts/conformance
+
 test-cluster: .venv/ready ## Kafka to Kafka on clusters of both engines whose workers, leaders and broker are killed (Maven, or Docker)
 	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/pytest -m "cluster and not full" $(TWO_AT_ONCE) tests/cluster
 
 test-cluster-full: .venv/ready ## The same with 200,000 rows a side and a minute of silence: half an hour
 	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/pytest -m cluster $(TWO_AT_ONCE) tests/cluster
-
-test-newest: .venv-newest/ready ## The Spark adapter, and the laws about hosting, on the newest Spark, in .venv-newest
-	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full" -k $(NEWEST_LAWS) $(TWO_AT_ONCE) tests/spark conformance/whenabouts/conformance
 
 lint: .venv/ready ## Style, types, who imports whom, and whether the map of it is today's
 	@$(BIN)/ruff check .

@@ -1,11 +1,12 @@
 """Lets `pytest --engine ...` work in a checkout that is not installed; an installation has an entry point for it.
 
-Under pytest-xdist the laws of one engine stay in one process, which starts it once, and its own tests in another.
+Under pytest-xdist each worker keeps to one engine while that engine has tests: it starts it once, and both are busy.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,7 +17,7 @@ from whenabouts.conformance.options import pytest_addoption
 
 __all__ = ["pytest_addoption"]
 
-# How long an example takes hangs on the machine and on what else it does.
+# How long an example takes depends on the machine and on what else it does.
 settings.register_profile("whenabouts", deadline=None)
 settings.register_profile("fast", deadline=None, max_examples=20)  # make test-fast
 settings.load_profile("whenabouts")
@@ -25,17 +26,39 @@ settings.load_profile("whenabouts")
 _NEWER_SPARK = bool(find_spec("pyspark")) and bool(find_spec("pyspark.sql.streaming.datasource"))
 collect_ignore_glob = [] if _NEWER_SPARK else ["spark_plugin/whenabouts/spark_plugin/admitted_replay.py"]
 
-_OF_AN_ENGINE = re.compile(r"[\[-](spark|flink)[-\]]|tests/(spark|flink|faults)/")
+_ENGINE = re.compile(r"[\[-](spark|flink)[-\]]|tests/(spark|flink|faults)/")
+
+_LONGEST_FIRST = ("tests/spark", "conformance", "tests/meta", "tests/core", "tests", "")
 
 
 def group_of(nodeid: str) -> str:
-    """What shares a process: the laws, or the other tests, of the engine that a test needs, by its folder or parameter;
-    a test that needs none is a group of its own."""
-    found = _OF_AN_ENGINE.search(nodeid)
-    if found is None:
-        return nodeid
-    engine = (found[1] or found[2]).replace("faults", "spark")
-    return f"{engine}, {'laws' if nodeid.startswith('conformance/') else 'tests'}"
+    """The tests that run in one worker, in order: those of a file that need the same engine, or none.
+
+    >>> group_of("tests/cli/test_engines.py::test_a[spark-x]"), group_of("tests/core/test_keys.py::test_b")
+    ('spark: tests/cli/test_engines.py', 'tests/core/test_keys.py')
+    """
+    file, found = nodeid.partition("::")[0], _ENGINE.search(nodeid)
+    return f"{(found[1] or found[2]).replace('faults', 'spark')}: {file}" if found else file
+
+
+def next_group(waiting: Iterable[str], own: Collection[str], others: Collection[str]) -> str:
+    """What a worker takes on: its engine's tests, an engine that no worker has, tests without one, another's engine.
+
+    `own` and `others`: the groups that it and the other workers have had. Longest first, as far as paths tell.
+
+    >>> next_group(["spark: a", "spark: b", "flink: a", "c"], own=[], others=["spark: d"])
+    'flink: a'
+    >>> next_group(["spark: a", "c"], own=["flink: a"], others=["spark: d"])
+    'c'
+    """
+    mine, theirs = ({group.partition(": ")[0] for group in groups if ": " in group} for groups in (own, others))
+
+    def rank(group: str) -> tuple[int, int]:
+        engine, _, file = group.rpartition(": ")
+        turn = 2 if not engine else 0 if engine in mine else 1 if engine not in theirs else 3
+        return turn, next(place for place, start in enumerate(_LONGEST_FIRST) if file.startswith(start))
+
+    return min(waiting, key=rank)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -46,4 +69,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
 
+        def _assign_work_unit(self, node: Any) -> None:
+            others = [group for other, groups in self.assigned_work.items() if other is not node for group in groups]
+            group = next_group(self.workqueue, self.assigned_work[node], others)
+            self.workqueue.move_to_end(group, last=False)
+            super()._assign_work_unit(node)
+
+    config.option.loadscopereorder = False
     return ByEngine(config, log)

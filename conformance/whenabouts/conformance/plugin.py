@@ -10,7 +10,7 @@ import pytest
 from whenabouts.conformance import engine as engines
 from whenabouts.conformance import law_table
 from whenabouts.conformance.engine import Engine
-from whenabouts.core.harness import Harness, LocalHarness
+from whenabouts.core.harness import Harness
 
 _DEFAULT = "whenabouts.core.harness:LocalHarness"
 _HERE = Path(__file__).parent
@@ -50,14 +50,29 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the suite's markers known where its options are not read from this project."""
     config.addinivalue_line("markers", "slow: needs an engine that takes long to start")
-    config.addinivalue_line("markers", "full: minutes; run where time allows")
-    config.addinivalue_line("markers", "similar: one case of many alike; `full` on an engine that takes long to start")
+    config.addinivalue_line("markers", "full: run where there is an hour")
+    config.addinivalue_line("markers", "exhaustive: run where there are hours")
+    config.addinivalue_line("markers", "hosting: its truth depends on how the engine hosts operators")
+    config.addinivalue_line("markers", "canary: one case of its operator, for engines that are slow to start")
+    config.addinivalue_line("markers", "similar: one of many like cases; `full` or `exhaustive` on such an engine")
     config.pluginmanager.register(_Results(config))
 
 
 def law_of(item: pytest.Item) -> str:
     """The law that a test item checks: its function's name without `test_`."""
     return getattr(item, "originalname", item.name).removeprefix("test_")
+
+
+def _when(item: pytest.Item) -> str | None:
+    """How much time must be at hand for a law's case on an engine that is slow to start; None: it runs always.
+
+    What hosting decides is looked at in every run, and so is one case of each operator. The other laws are decided by
+    the core, which is the same on all engines.
+    """
+    hosting, similar, canary = (item.get_closest_marker(name) for name in ("hosting", "similar", "canary"))
+    if canary or (hosting and not similar):
+        return None
+    return "full" if hosting or not similar else "exhaustive"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,10 +84,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         harness = _harnesses(config)[spec.params["engine"]]
         item.user_properties.append((_LAW, (law_of(item), harness.name)))
-        if harness is not LocalHarness:
-            item.add_marker("slow")  # starts an engine
-            if item.get_closest_marker("similar"):
-                item.add_marker("full")
+        if not harness.capabilities.in_process:
+            item.add_marker("slow")
+            if when := _when(item):
+                item.add_marker(when)
             # Sockets to an engine are closed when its process goes; where warnings are errors, that is no law broken.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
             # A failure that a law asks for may come in a thread of the engine's; what it leads to, the law judges.

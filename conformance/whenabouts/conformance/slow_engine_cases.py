@@ -1,4 +1,4 @@
-"""Cases that engines with slow job starts run only in `make test-full`."""
+"""Which of a law's cases run on engines with slow job starts, and when."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 
-def fewer_on_slow_engines(cases: Iterable[Any], kept: Container[Any]) -> list[Any]:
-    """All cases; those not `kept` are marked `similar` to one that is.
+def fewer_on_slow_engines(cases: Iterable[Any], kept: Container[Any], canary: Any = None) -> list[Any]:
+    """All cases, marked: one may be its operator's `canary`; those not `kept` are `similar` to one that is.
 
-    >>> [getattr(case, "marks", "kept") != "kept" for case in fewer_on_slow_engines(["a", "b"], kept=["b"])]
-    [True, False]
+    >>> marked = fewer_on_slow_engines(["a", "b", "c"], kept=["b"], canary="c")
+    >>> [case if case == "b" else case.marks[0].name for case in marked]
+    ['similar', 'b', 'canary']
     """
-    return [
-        case
-        if case in kept
-        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.similar)
-        for case in cases
-    ]
+
+    def marked(case: Any) -> Any:
+        if case in kept:
+            return case
+        values = case if isinstance(case, tuple) else (case,)
+        return pytest.param(*values, marks=pytest.mark.canary if case == canary else pytest.mark.similar)
+
+    return [marked(case) for case in cases]

@@ -190,6 +190,7 @@ def test_differential_modes_of_arrival_orders(engine: Engine, files: tuple[int, 
     multiset.assert_same(told[0], told[1], f"{mode}: files {files}, order {seed}")
 
 
+@pytest.mark.hosting
 @pytest.mark.parametrize(
     ("strategy", "step", "mode"),
     fewer_on_slow_engines(

@@ -13,6 +13,7 @@ from whenabouts.conformance import coalescing_case_tables, multiset
 from whenabouts.conformance.coalescing_case_tables import QUERIES, TEMPORAL
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.random_policy import RandomPolicy
+from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome, run
@@ -74,10 +75,8 @@ def check_shared(outcome: Outcome, query: SharedCoalescing) -> None:
 
 @pytest.mark.parametrize(
     ("schemes", "variant"),
-    [
-        pytest.param(s, v, marks=pytest.mark.similar) for s in SCHEMES for v in VARIANTS
-    ],
-)  # fmt: skip
+    fewer_on_slow_engines([(s, v) for s in SCHEMES for v in VARIANTS], [("mixed", "stream, 3 buckets, restarted")]),
+)
 def test_differential_registered_together(engine: Engine, schemes: str, variant: str) -> None:
     """Queries that share extents give what each gives alone; a row that some query rejects is rejected once."""
     how = VARIANTS[variant]
@@ -86,6 +85,7 @@ def test_differential_registered_together(engine: Engine, schemes: str, variant:
     check_shared(engine.run(query, files, how), query)
 
 
+@pytest.mark.canary
 def test_differential_schemes_decided_in_the_job(engine: Engine) -> None:
     """Schemes that a running job decides in its buckets, anew all the time, with a restart: the rows stay the same."""
     check_decided_in_the_job(engine, seed=0)
@@ -100,7 +100,6 @@ def check_decided_in_the_job(engine: Engine, seed: int) -> None:
     assert outcome.metrics["schemes_switched"] > 3  # of seven that can, in three buckets and eight files
 
 
-@pytest.mark.similar
 def test_differential_schemes_change(engine: Engine) -> None:
     """Over a restart every eager query becomes lazy and every lazy one eager: nothing is lost, nothing comes twice."""
     other = {name: "lazy" if scheme == "eager" else "eager" for name, scheme in SCHEMES["mixed"].items()}
@@ -110,8 +109,7 @@ def test_differential_schemes_change(engine: Engine) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")
-@pytest.mark.similar
-@pytest.mark.parametrize("variant", ["stream", "batch, 3 buckets"])
+@pytest.mark.parametrize("variant", fewer_on_slow_engines(["stream", "batch, 3 buckets"], ["batch, 3 buckets"]))
 def test_differential_registered_together_without_common_groups(engine: Engine, variant: str) -> None:
     """So do queries whose groupings have nothing in common."""
     how = VARIANTS[variant]

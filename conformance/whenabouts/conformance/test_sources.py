@@ -22,6 +22,7 @@ FILES, FILE_S, ROWS_PER_SECOND, LATE_S, IDLE_S = 8, 60, 2, 3, 30
 STREAM = Variant(streaming=True)
 
 similar = pytest.mark.similar
+pytestmark = pytest.mark.hosting
 
 
 def _query(**options: str) -> TimingJoin:

@@ -53,6 +53,7 @@ def test_oracle_time_slots(engine: Engine, mode: str, width: str) -> None:
     assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
 
 
+@pytest.mark.hosting
 @pytest.mark.parametrize(("mode", "width"), _cases([("left_outer best left", "narrow")]))
 def test_oracle_time_slots_on_streams(engine: Engine, mode: str, width: str) -> None:
     """The same on a stream that loses a step: rows are settled at the instants of the stream without slots."""
@@ -66,6 +67,7 @@ def test_oracle_time_slots_on_streams(engine: Engine, mode: str, width: str) -> 
         multiset.assert_same(told, wanted, f"{mode} in slots", {"query": query})
 
 
+@pytest.mark.hosting
 def test_oracle_time_slots_count_late_rows_once(engine: Engine) -> None:
     """A late row is rejected once, although buckets hold copies of it."""
     query = replace(case_tables.dataset("wide").query, time_slots=500_000)

@@ -9,6 +9,7 @@ import pytest
 
 from whenabouts.conformance import case_tables, expectations, multiset
 from whenabouts.conformance.engine import Engine
+from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.core.harness import LocalHarness, Variant
 from whenabouts.core.timing_join.settings import STRATEGIES
 
@@ -95,8 +96,12 @@ def test_differential_strategies(engine: Engine, dataset: str, strategy: str) ->
     multiset.assert_same(multiset.rows(actual), multiset.rows(expected), f"{strategy} against {other}")
 
 
+@pytest.mark.hosting
 @pytest.mark.parametrize(
-    "dataset", ["ties", "wide", "certain", "malformed", _case("histograms"), _case("malformed histograms")]
+    "dataset",
+    fewer_on_slow_engines(
+        ["ties", "wide", "certain", "malformed", "histograms", "malformed histograms"], ["malformed"]
+    ),
 )
 def test_differential_parallelism(engine: Engine, dataset: str) -> None:
     """Three buckets give the rows and the rejects of one."""
@@ -109,11 +114,13 @@ def test_differential_parallelism(engine: Engine, dataset: str) -> None:
 @pytest.mark.parametrize(
     ("dataset", "files", "seed"),
     [
-        ("ties", 5, 1), ("certain", 3, 2), ("malformed", 4, 3),
-        pytest.param("ties of histograms", 5, 4, marks=pytest.mark.similar),
-        pytest.param("malformed histograms", 4, 5, marks=pytest.mark.similar),
+        ("ties", 5, 1),
+        ("certain", 3, 2),
+        ("malformed", 4, 3),
+        ("ties of histograms", 5, 4),
+        ("malformed histograms", 4, 5),
     ],
-)  # fmt: skip
+)
 def test_differential_files(engine: Engine, dataset: str, files: int, seed: int) -> None:
     """Rows in another order, cut into other files (some empty), give the same rows and rejects."""
     query = case_tables.with_strategy(case_tables.dataset(dataset).query, "lazy_lookup")
@@ -140,8 +147,11 @@ def test_differential_engines(engine: Engine, dataset: str, strategy: str) -> No
     multiset.assert_same(multiset.rows(actual), multiset.rows(expected), f"{engine.name} against local")
 
 
-@pytest.mark.parametrize("empty", ["left", "right", "both"])
-@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.hosting
+@pytest.mark.parametrize(
+    ("empty", "streaming"),
+    fewer_on_slow_engines([(empty, s) for empty in ("left", "right", "both") for s in (False, True)], [("left", True)]),
+)
 def test_oracle_empty_inputs(engine: Engine, empty: str, streaming: bool) -> None:
     """An empty side gives no pair but all columns; the rows of the other side are processed."""
     query, tables = case_tables.dataset("ties").query, case_tables.dataset("ties").tables

@@ -18,6 +18,7 @@ from whenabouts.conformance import window_join_case_tables as case_tables
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.oracle import Event
+from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.conformance.window_join_case_tables import with_options
 from whenabouts.conformance.window_join_oracle import Counting, Counts
 from whenabouts.core import Interval, Point, within
@@ -67,7 +68,7 @@ def test_oracle_combinations(engine: Engine, dataset: str, strategy: str, conser
 @pytest.mark.parametrize(
     ("dataset", "strategy"),
     [
-        ("directed path", "bew"),
+        pytest.param("directed path", "bew", marks=pytest.mark.canary),
         *(
             pytest.param(name, strategy, marks=pytest.mark.similar)
             for name in case_tables.PROFILES
@@ -86,7 +87,7 @@ def test_oracle_combinations_on_streams(engine: Engine, dataset: str, strategy: 
     assert outcome.metrics["rows_late"] == 0
 
 
-@pytest.mark.parametrize("dataset", [pytest.param(name, marks=pytest.mark.similar) for name in case_tables.PROFILES])
+@pytest.mark.parametrize("dataset", fewer_on_slow_engines(case_tables.PROFILES, ["uncertain path"]))
 def test_oracle_combination_columns(engine: Engine, dataset: str) -> None:
     """Columns come in the promised order; the first and last instant and each edge's probability are right."""
     query, tables = case_tables.dataset(dataset).query, case_tables.dataset(dataset).tables
@@ -120,8 +121,7 @@ def _schema(query: WindowJoin, tables: Mapping[str, pa.Table], computed: list[st
     return pa.schema([*fields, *map(pa.field, computed, types)])
 
 
-@pytest.mark.similar
-@pytest.mark.parametrize("dataset", ["uncertain path", "uncertain clique"])
+@pytest.mark.parametrize("dataset", fewer_on_slow_engines(["uncertain path", "uncertain clique"], ["uncertain clique"]))
 def test_oracle_joint_probability(engine: Engine, dataset: str) -> None:
     """The probability that all windows hold together is within 1e-6 of exact rationals, and no more than any one's."""
     query, tables = replace(case_tables.dataset(dataset).query, joint=True), case_tables.dataset(dataset).tables
@@ -199,7 +199,7 @@ def _turned(name: str) -> str:
 @pytest.mark.parametrize(
     ("dataset", "files", "seed", "strategy"),
     [
-        pytest.param("graph", (2, 6, 3), 2, "few", marks=pytest.mark.similar),
+        ("graph", (2, 6, 3), 2, "few"),
         *(pytest.param(name, (1, 5), 1, "bew", marks=pytest.mark.similar) for name in case_tables.PROFILES),
         *(pytest.param(name, (7, 3, 2), 3, "few", marks=pytest.mark.similar) for name in case_tables.PROFILES),
     ],
@@ -214,6 +214,7 @@ def test_differential_arrivals_of_combinations(
     multiset.assert_same(multiset.rows(other), multiset.rows(usual), f"{files} files in order {seed}")
 
 
+@pytest.mark.hosting
 @pytest.mark.parametrize(
     ("dataset", "strategy", "step"),
     [
@@ -231,6 +232,7 @@ def test_differential_restart_of_combinations(engine: Engine, dataset: str, stra
     multiset.assert_same(multiset.rows(crashed.rejects), multiset.rows(usual.rejects), f"rejects, restart in {step}")
 
 
+@pytest.mark.hosting
 @pytest.mark.parametrize(
     ("dataset", "strategy"), [("malformed", "bew"), pytest.param("uncertain clique", "few", marks=pytest.mark.similar)]
 )
@@ -286,7 +288,6 @@ def test_oracle_combination_counters(
     assert _counted(engine.run(query, case_tables.finite(dataset))) == counts
 
 
-@pytest.mark.similar
 def test_oracle_algorithms_differ(engine: Engine) -> None:
     """The names are algorithms: each spares what the paper says that it spares, and none changes the result."""
     found = {}
@@ -369,7 +370,7 @@ def _edge_stream() -> dict[str, Files]:
 @pytest.mark.parametrize(
     ("edges", "strategy"),
     [
-        pytest.param("path", "bew", marks=pytest.mark.similar),
+        ("path", "bew"),
         *(
             pytest.param(e, s, marks=pytest.mark.similar)
             for e in EDGES
@@ -407,8 +408,7 @@ def _long_stream() -> dict[str, Files]:
     return files
 
 
-@pytest.mark.similar
-@pytest.mark.parametrize("strategy", ["bew", "few"])
+@pytest.mark.parametrize("strategy", fewer_on_slow_engines(["bew", "few"], ["few"]))
 def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> None:
     """State holds what the tightened graph asks for and no more, however long the stream; and dropping loses nothing.
 
@@ -427,7 +427,6 @@ def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> 
     assert 0 <= held <= 3 * ROWS_PER_SECOND * (23 + 3 * FILE_S), f"{held} rows are held at the end"
 
 
-@pytest.mark.similar
 def test_oracle_counters_of_arrivals(engine: Engine) -> None:
     """On a stream BEW joins each row with those that came before it, and looks at no others."""
     query = replace(case_tables.dataset("clique").query, strategy="bew", lateness="1 day")

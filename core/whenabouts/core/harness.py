@@ -52,9 +52,13 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an engine can do; a gap has its reason, and an unexpected pass of a gap fails the suite."""
+    """What an engine can do; a gap has its reason, and an unexpected pass of a gap fails the suite.
+
+    `in_process`: it starts nothing and runs a query in milliseconds, so that every law is quick on it.
+    """
 
     gaps: Mapping[str, Gap] = field(default_factory=dict)
+    in_process: bool = False
 
 
 class Harness(Protocol):
@@ -77,7 +81,7 @@ class LocalHarness:
     """The local engine: operators over dict stores in this process."""
 
     name = "local"
-    capabilities = Capabilities()
+    capabilities = Capabilities(in_process=True)
 
     def start(self) -> None:
         """Nothing to start."""
