@@ -20,6 +20,7 @@ KERNELS = (
     "temporal_queries.sliding_join_kernels",
     "timing_join.best_match_kernel",
     "timing_join.first_partners",
+    "timing_join.pair_decision",
     "timing_join.pair_fill",
     "window_extent.sorted_lists",
     "window_join.expansion",

@@ -18,9 +18,16 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64,
     compiled,
 )
-from whenabouts.core.probability.histogram_probability import UNIFORM, shape_probability
 from whenabouts.core.probability.satisfaction_probability import pair_probability
-from whenabouts.core.timing_join.pair_fill import KINDS, PASSED, PROBED, TAKEN, Kinds
+from whenabouts.core.timing_join.pair_decision import (
+    KINDS,
+    OPEN,
+    Kinds,
+    has_templates,
+    judge,
+    probability_of_kinds,
+)
+from whenabouts.core.timing_join.pair_fill import PASSED, PROBED, TAKEN
 
 
 @compiled((
@@ -46,7 +53,9 @@ def find_first_partners(
     decided by their sure range), `PROBED` (kernel calls) and `PASSED` (targets that were looked at). O(1) a row
     that has a sure partner, else its candidates up to the first match.
     """
-    thresholds, target_kind = kinds.table, kinds.target
+    # Out of the tuple once: taking an array out of it counts references.
+    thresholds, kind, target_kind, templates = kinds.table, kinds.base, kinds.target, has_templates(kinds)
+    with_thresholds = thresholds.size > 0
     for i in range(ranges.shape[0]):
         first, sure, sure_end, end = ranges[i, 0], ranges[i, 1], ranges[i, 2], ranges[i, 3]
         out[i] = -1
@@ -55,33 +64,23 @@ def find_first_partners(
             counts[TAKEN] += 1
             counts[PASSED] += 1
             continue
+        base_kind = kind[i] if with_thresholds else 0
         middle = first + (end - first) // 2
         for k in range(end - first):
             j = middle + k // 2 if k % 2 == 0 else middle - (k + 1) // 2
             counts[PASSED] += 1
-            if thresholds.size:
-                kind, other = kinds.base[i], target_kind[j]
-                delta = target_max[j] - base_max[i]
-                if delta < thresholds[kind, other, 0] or delta > thresholds[kind, other, 3]:
-                    continue
-                if delta >= thresholds[kind, other, 1] and delta <= thresholds[kind, other, 2]:
-                    out[i] = j
-                    break
-                base_shape = kind if kinds.base_shapes.start.size > 1 else UNIFORM
-                target_shape = other if kinds.target_shapes.start.size > 1 else UNIFORM
-                if kinds.base_is_right:  # the kernel wants left and right, or its sums would come in another order
-                    p = shape_probability(
-                        target_min[j], target_max[j], target_shape, base_min[i], base_max[i], base_shape,
-                        kinds.target_shapes, kinds.base_shapes, -hi, -lo,
-                    )  # fmt: skip
-                else:
-                    p = shape_probability(
-                        base_min[i], base_max[i], base_shape, target_min[j], target_max[j], target_shape,
-                        kinds.base_shapes, kinds.target_shapes, lo, hi,
-                    )  # fmt: skip
+            if with_thresholds:
+                p, probed = judge(
+                    lo, hi, base_min[i], base_max[i], base_kind, target_min[j], target_max[j], target_kind[j],
+                    thresholds, templates,
+                )  # fmt: skip
+                if p == OPEN:
+                    p = probability_of_kinds(
+                        lo, hi, base_min[i], base_max[i], base_kind, target_min[j], target_max[j], target_kind[j], kinds
+                    )
             else:
-                p = pair_probability(base_min[i], base_max[i], target_min[j], target_max[j], lo, hi)
-            counts[PROBED] += 1
+                p, probed = pair_probability(base_min[i], base_max[i], target_min[j], target_max[j], lo, hi), True
+            counts[PROBED] += probed
             if p >= confidence:
                 out[i] = j
                 break

@@ -24,7 +24,7 @@ from whenabouts.core.probability.match_thresholds import (
     thresholds,
 )
 from whenabouts.core.times.templates import Template
-from whenabouts.core.timing_join.pair_fill import Kinds
+from whenabouts.core.timing_join.pair_decision import Kinds
 
 Templates = tuple[Template, ...]
 

@@ -9,10 +9,7 @@ whatever the input.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import (
@@ -36,36 +33,15 @@ from whenabouts.core.arrays.jit import (
     compiled,
 )
 from whenabouts.core.probability.confidence_bounds import ALWAYS_US
-from whenabouts.core.probability.histogram_arrays import Shapes
-from whenabouts.core.probability.histogram_probability import SHAPES, UNIFORM, shape_probability
 from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR, pair_probability
-
-
-class Kinds(NamedTuple):
-    """What the rows' shapes are and which differences of anchors match, for a fill by thresholds.
-
-    `base`, `target`: the kind of each row, int32, in the order of the fill. `table`: see
-    `probability.match_thresholds.thresholds` (empty: no thresholds). Shapes of templates, or none
-    where the rows are uniform between their own ends.
-    """
-
-    base: NDArray[np.int32]
-    target: NDArray[np.int32]
-    table: NDArray[np.int64]
-    base_shapes: Shapes
-    target_shapes: Shapes
-    base_is_right: bool
-
-    def in_order(self, base: NDArray[np.int32], target: NDArray[np.int32]) -> Kinds:
-        """The same for rows taken in another order."""
-        taken = self.base[base], self.target[target]
-        for kind in taken:
-            kind.setflags(write=False)  # inside a tuple numba takes nothing else for a read-only array
-        return self._replace(base=taken[0], target=taken[1])
-
-
-KINDS = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba ships no types
-    (READ_INT32, READ_INT32, READ_INT64_3D, SHAPES, SHAPES, BOOL), Kinds
+from whenabouts.core.timing_join.pair_decision import (
+    KINDS,
+    OPEN,
+    Kinds,
+    compare_anchors,
+    has_templates,
+    judge,
+    probability_of_kinds,
 )
 
 # Which ranges a fill writes. The two probe parts go through the look-up table (ITC Alg. 6).
@@ -314,16 +290,12 @@ def _compare(
     Four comparisons and no branch to mispredict. Kernel calls in here would triple its time: so a range with anything
     open, which is rare, is done again by `_settle`.
     """
-    kind = np.uint64(base_kind)
     unsettled = 0
     for j in range(first, last):
         slot, at = np.uint64(written), np.uint64(j)
         out_base[slot] = base_position
         out_target[slot] = target_position[at]
-        other = np.uint64(target_kind[at])
-        delta = target_max[at] - base_max
-        sure = (delta >= thresholds[kind, other, 1]) & (delta <= thresholds[kind, other, 2])
-        possible = (delta >= thresholds[kind, other, 0]) & (delta <= thresholds[kind, other, 3])
+        sure, possible = compare_anchors(thresholds, base_kind, target_kind[at], target_max[at] - base_max)
         written += sure
         unsettled += possible & (not sure)
     return written, unsettled
@@ -352,29 +324,18 @@ def _settle(
     kinds: Kinds,
 ) -> int:
     """As `_compare`, with the kernel for what the thresholds leave open; returns the new `written`."""
-    base_shape = base_kind if kinds.base_shapes.start.size > 1 else UNIFORM
+    thresholds, target_kind, templates = kinds.table, kinds.target, has_templates(kinds)
     for j in range(first, last):
-        ends = kinds.table[base_kind, kinds.target[j]]
-        delta = target_max[j] - base_max
-        if delta < ends[0] or delta > ends[3]:
-            continue
-        if delta < ends[1] or delta > ends[2]:
-            target_shape = kinds.target[j] if kinds.target_shapes.start.size > 1 else UNIFORM
-            if kinds.base_is_right:  # the kernel wants left and right, or its sums would come in another order
-                p = shape_probability(
-                    target_min[j], target_max[j], target_shape, base_min, base_max, base_shape,
-                    kinds.target_shapes, kinds.base_shapes, -hi, -lo,
-                )  # fmt: skip
-            else:
-                p = shape_probability(
-                    base_min, base_max, base_shape, target_min[j], target_max[j], target_shape,
-                    kinds.base_shapes, kinds.target_shapes, lo, hi,
-                )  # fmt: skip
-            if p < confidence:
-                continue
+        p, _ = judge(
+            lo, hi, base_min, base_max, base_kind, target_min[j], target_max[j], target_kind[j], thresholds, templates
+        )
+        if p == OPEN:
+            p = probability_of_kinds(
+                lo, hi, base_min, base_max, base_kind, target_min[j], target_max[j], target_kind[j], kinds
+            )
         out_base[written] = base_position
         out_target[written] = target_position[j]
-        written += 1
+        written += p >= confidence
     return written
 
 

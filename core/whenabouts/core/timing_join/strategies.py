@@ -43,6 +43,7 @@ from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
 from whenabouts.core.probability.satisfaction_probability import FARTHEST_US
 from whenabouts.core.timing_join.first_partners import find_first_partners
 from whenabouts.core.timing_join.length_classes import NO_KINDS, Templates, row_kinds
+from whenabouts.core.timing_join.pair_decision import Kinds
 from whenabouts.core.timing_join.pair_fill import (
     EVERYTHING,
     HITS,
@@ -53,7 +54,6 @@ from whenabouts.core.timing_join.pair_fill import (
     STATE_SLOTS,
     SURE,
     TAKEN,
-    Kinds,
     fill_pairs,
     locate,
     part_extent,

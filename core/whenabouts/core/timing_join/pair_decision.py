@@ -1,0 +1,132 @@
+"""Whether a pair outside the sure ranges matches, where thresholds decide: one decision for all kernels that ask.
+
+Without thresholds the decision is the canonical kernel's alone (`pair_probability`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.jit import (
+    BOOL,
+    FLOAT64,
+    INT64,
+    READ_INT32,
+    READ_INT64_3D,
+    compiled,
+)
+from whenabouts.core.probability.histogram_arrays import Shapes
+from whenabouts.core.probability.histogram_probability import SHAPES, UNIFORM, shape_probability
+from whenabouts.core.probability.satisfaction_probability import pair_probability
+
+
+class Kinds(NamedTuple):
+    """The shapes of the rows, and which differences of anchors match for each pair of shapes.
+
+    `base`, `target`: the kind of each row, int32, in the order of the fill. `table`: see
+    `probability.match_thresholds.thresholds` (empty: no thresholds). Shapes of templates, or none
+    where the rows are uniform between their own ends.
+    """
+
+    base: NDArray[np.int32]
+    target: NDArray[np.int32]
+    table: NDArray[np.int64]
+    base_shapes: Shapes
+    target_shapes: Shapes
+    base_is_right: bool
+
+    def in_order(self, base: NDArray[np.int32], target: NDArray[np.int32]) -> Kinds:
+        """The same for rows taken in another order."""
+        taken = self.base[base], self.target[target]
+        for kind in taken:
+            kind.setflags(write=False)  # inside a tuple numba takes nothing else for a read-only array
+        return self._replace(base=taken[0], target=taken[1])
+
+
+KINDS = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba ships no types
+    (READ_INT32, READ_INT32, READ_INT64_3D, SHAPES, SHAPES, BOOL), Kinds
+)
+
+_TWO_BOOLS = types.Tuple((types.boolean,) * 2)  # type: ignore[no-untyped-call]  # as above
+_FLOAT_AND_BOOL = types.Tuple((types.float64, types.boolean))  # type: ignore[no-untyped-call]  # as above
+
+OPEN = -1.0
+"""In place of a probability: only the kernel for templates can tell it."""
+
+
+@compiled(_TWO_BOOLS(READ_INT64_3D, INT64, INT64, INT64), inline=True)
+def compare_anchors(thresholds: NDArray[np.int64], base: int, target: int, delta: int) -> tuple[bool, bool]:
+    """Whether a pair of these kinds matches for sure, and whether it can match, if its anchors differ by `delta`.
+
+    Four comparisons without a branch.
+    """
+    a, b = np.uint64(base), np.uint64(target)
+    sure = (delta >= thresholds[a, b, 1]) & (delta <= thresholds[a, b, 2])
+    possible = (delta >= thresholds[a, b, 0]) & (delta <= thresholds[a, b, 3])
+    return sure, possible
+
+
+@compiled(_FLOAT_AND_BOOL(
+    INT64, INT64, INT64, INT64, INT64, INT64, INT64, INT64, READ_INT64_3D, BOOL
+), inline=True)  # fmt: skip
+def judge(
+    lo: int,
+    hi: int,
+    base_min: int,
+    base_max: int,
+    base_kind: int,
+    target_min: int,
+    target_max: int,
+    target_kind: int,
+    thresholds: NDArray[np.int64],
+    templates: bool,
+) -> tuple[float, bool]:
+    """The probability of a pair, and whether it takes a call of the canonical kernel.
+
+    A pair that the thresholds settle has 1 or 0, which is as good in a comparison with the confidence. The kernel
+    decides the others: here the kernel of two uniforms, or, if there are `templates`, `probability_of_kinds`,
+    which the caller calls where the answer is `OPEN`. (It takes a tuple of arrays. If that tuple were passed through
+    here, numba would count its references for every pair, which costs ten times the decision.)
+    """
+    sure, possible = compare_anchors(thresholds, base_kind, target_kind, target_max - base_max)
+    if sure or not possible:
+        return (1.0 if sure else 0.0), False
+    if templates:
+        return OPEN, True
+    return pair_probability(base_min, base_max, target_min, target_max, lo, hi), True
+
+
+@compiled(BOOL(KINDS))
+def has_templates(kinds: Kinds) -> bool:
+    """Whether the rows of a side have templates."""
+    return kinds.base_shapes.start.size > 1 or kinds.target_shapes.start.size > 1
+
+
+@compiled(FLOAT64(INT64, INT64, INT64, INT64, INT64, INT64, INT64, INT64, KINDS), inline=True)
+def probability_of_kinds(
+    lo: int,
+    hi: int,
+    base_min: int,
+    base_max: int,
+    base_kind: int,
+    target_min: int,
+    target_max: int,
+    target_kind: int,
+    kinds: Kinds,
+) -> float:
+    """The canonical kernel's probability of a pair of which at least one row has a template."""
+    base_shape = base_kind if kinds.base_shapes.start.size > 1 else UNIFORM
+    target_shape = target_kind if kinds.target_shapes.start.size > 1 else UNIFORM
+    if kinds.base_is_right:  # the kernel wants left and right, or its sums would come in another order
+        return shape_probability(
+            target_min, target_max, target_shape, base_min, base_max, base_shape,
+            kinds.target_shapes, kinds.base_shapes, -hi, -lo,
+        )  # fmt: skip
+    return shape_probability(
+        base_min, base_max, base_shape, target_min, target_max, target_shape,
+        kinds.base_shapes, kinds.target_shapes, lo, hi,
+    )  # fmt: skip
