@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.expressions.row_predicates import asked
+from whenabouts.core.expressions.row_predicates import call_predicate
 
 Places = NDArray[np.int32] | NDArray[np.int64]
 
@@ -226,7 +226,7 @@ def linked_by_predicate(rows: pa.Table, predicate: Predicate, before: Places, af
 
 def _asked(predicate: Predicate, earlier: pa.Table, later: pa.Table) -> BoolArray:
     name = getattr(predicate, "__name__", type(predicate).__name__)
-    return asked(
+    return call_predicate(
         predicate, earlier, later,
         code=Code.BAD_EQUIVALENCE,
         what=f"the equivalence function {name}",

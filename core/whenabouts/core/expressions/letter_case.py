@@ -1,10 +1,10 @@
-"""Names that are equal but for upper and lower case, letter by letter as Java has it: no letter becomes two."""
+"""Comparison of names without regard to case, letter by letter as in Java: no letter becomes two."""
 
 from __future__ import annotations
 
 
 def same(one: str, other: str) -> bool:
-    """Whether names are equal but for case.
+    """Whether names are equal except for case.
 
     >>> same("Region", "REGION"), same("Straße", "STRASSE")
     (True, False)
@@ -13,7 +13,7 @@ def same(one: str, other: str) -> bool:
 
 
 def folded(name: str) -> str:
-    """A form that is equal for names that are the same."""
+    """A form that is equal for all names that differ only in case."""
     return "".join(_fold(letter) for letter in name)
 
 

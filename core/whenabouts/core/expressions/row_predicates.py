@@ -1,7 +1,7 @@
-"""What a user's function says of pairs of rows: one boolean for each pair, or an error that tells what it gave.
+"""Users' predicates on pairs of rows: the result must be one boolean per pair, or an error describes what it was.
 
-Window joins, temporal joins and coalescing take functions of two aligned tables. Truthiness is never asked for:
-`pa.scalar(False)`, a text and an object without `__bool__` are all true to Python.
+Window joins, temporal joins and coalescing take functions of two aligned tables. Truthiness is never used: for Python,
+`pa.scalar(False)`, a text and an object without `__bool__` are all true.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from numpy.typing import NDArray
 from whenabouts.core.errors import Code, QueryError
 
 
-def answers(told: Any, pairs: int, *, code: Code, what: str, hint: str) -> NDArray[np.bool_]:
-    """A function's answer as booleans, null being false; `what` names the function in errors. O(pairs).
+def as_mask(result: Any, pairs: int, *, code: Code, what: str, hint: str) -> NDArray[np.bool_]:
+    """A predicate's result as booleans, with null as false; `what` names the predicate in errors. O(pairs).
 
-    Raises QueryError with `code` unless it is a boolean array (Arrow, numpy, or what numpy makes one of) with an
-    element for each pair.
+    Raises QueryError with `code` unless the result is a boolean array (Arrow, numpy, or something that numpy converts)
+    with one element per pair.
 
-    >>> answers(pa.array([True, None]), 2, code=Code.BAD_PREDICATE, what="it", hint="").tolist()
+    >>> as_mask(pa.array([True, None]), 2, code=Code.BAD_PREDICATE, what="it", hint="").tolist()
     [True, False]
     """
-    arrow = isinstance(told, pa.Array | pa.ChunkedArray)
-    if arrow and (pa.types.is_boolean(told.type) or pa.types.is_null(told.type)):
-        told, arrow = np.asarray(told.cast(pa.bool_()).fill_null(False)), False
-    mask = np.asarray(told)
-    # An empty list has no type of its own in numpy.
+    arrow = isinstance(result, pa.Array | pa.ChunkedArray)
+    if arrow and (pa.types.is_boolean(result.type) or pa.types.is_null(result.type)):
+        result, arrow = np.asarray(result.cast(pa.bool_()).fill_null(False)), False
+    mask = np.asarray(result)
+    # The dtype of an empty list says nothing.
     if arrow or mask.shape != (pairs,) or (mask.dtype != np.bool_ and pairs):
-        raise QueryError(code, f"{what} gave {_described(told, mask)} for {pairs} pairs of rows", hint)
+        raise QueryError(code, f"{what} gave {_described(result, mask)} for {pairs} pairs of rows", hint)
     return mask.astype(bool, copy=False)
 
 
-def asked(
+def call_predicate(
     function: Callable[[Any, Any], Any], left: pa.Table, right: pa.Table, *, code: Code, what: str, hint: str
 ) -> NDArray[np.bool_]:
-    """What a function says of the rows of two tables, side by side. Raises as `answers`, also where it fails."""
+    """Call a predicate on two aligned tables. Raises QueryError with `code` if it fails, and as `as_mask`."""
     try:
-        told = function(left, right)
+        result = function(left, right)
     except Exception as error:
         problem = f"{what} failed for {left.num_rows} pairs of rows with {type(error).__name__}: {error}"
         raise QueryError(code, problem, hint) from error
-    return answers(told, left.num_rows, code=code, what=what, hint=hint)
+    return as_mask(result, left.num_rows, code=code, what=what, hint=hint)
 
 
-def _described(told: Any, mask: NDArray[Any]) -> str:
-    if isinstance(told, pa.Array | pa.ChunkedArray):
-        return f"an Arrow array of {len(told)} {told.type}"
+def _described(result: Any, mask: NDArray[Any]) -> str:
+    if isinstance(result, pa.Array | pa.ChunkedArray):
+        return f"an Arrow array of {len(result)} {result.type}"
     if mask.ndim:
         return f"an array of {mask.dtype} and shape {mask.shape}"
-    return f"{told!r}, a single {type(told).__name__}"
+    return f"{result!r}, a single {type(result).__name__}"

@@ -1,6 +1,6 @@
-"""SQL text to `Expression`: parsed by sqlglot (extra `sql`), and never evaluated as code.
+"""Parses SQL text into an `Expression`, with sqlglot (extra `sql`). Nothing is evaluated as code.
 
-Taken: columns (`a.x`, `"odd name"`), numbers, text, `TRUE`, `FALSE`, `NULL`, `TIMESTAMP '...'`, `DATE '...'` and
+Supported: columns (`a.x`, `"odd name"`), numbers, text, `TRUE`, `FALSE`, `NULL`, `TIMESTAMP '...'`, `DATE '...'` and
 `INTERVAL '5' SECOND`; `AND OR NOT = <> < <= > >= IS [NOT] NULL|TRUE|FALSE IS [NOT] DISTINCT FROM [NOT] IN (...) [NOT]
 BETWEEN [NOT] LIKE ILIKE + - * / ||`; `CASE`, `CAST`, `ABS SQRT FLOOR CEIL LEAST GREATEST COALESCE LOWER UPPER LENGTH`.
 """
@@ -23,7 +23,7 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.tree import TIME, Expression, joined
 
 Node: TypeAlias = Any
-"""A node of sqlglot's, `sqlglot.exp.Expression`; what it has differs from class to class."""
+"""A node of sqlglot's tree, `sqlglot.exp.Expression`; its attributes differ from class to class."""
 
 Place: TypeAlias = tuple[int, int]
 """Line and column, from 1."""
@@ -40,10 +40,10 @@ _OPERATIONS = {
     "Length": ("length", _UNARY), "Least": ("least", _LIST), "Greatest": ("greatest", _LIST),
     "Coalesce": ("coalesce", _LIST),
 }  # fmt: skip
-"""By sqlglot's class, the operation and where its operands are."""
+"""By sqlglot's class: the operation, and which arguments are its operands."""
 
-_SAID_OF_DIALECTS = {"typed", "safe", "ignore_nulls", "is_nvl", "is_null"}
-"""What sqlglot notes beside operands and means nothing for the operations above."""
+_DIALECT_FLAGS = {"typed", "safe", "ignore_nulls", "is_nvl", "is_null"}
+"""Arguments of sqlglot's nodes that do not matter for the operations above."""
 
 _TYPES = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
@@ -53,37 +53,37 @@ _TYPES = {
 
 _GREATEST = 2**63 - 1
 _DIGITS = 4_000
-"""Python refuses to read many more."""
+"""The longest integer literal; Python refuses to parse much longer ones."""
 
 MOST_CHARACTERS = 300_000
-"""Of a query, or a condition."""
+"""The longest text of a query or a condition."""
 
 MOST_TOKENS = 50_000
-"""Words, numbers and signs of a text."""
+"""The most words, numbers and operators of a text."""
 
 DEEPEST = 32
-"""Parentheses in each other: sqlglot takes some twenty calls for each."""
+"""The deepest nesting of parentheses; sqlglot needs some twenty recursive calls for each."""
 
 DEEPEST_EXPRESSION = 200
-"""Operations whose operands are operations: these are walked on workers, too."""
+"""The deepest nesting of operations; workers walk these trees recursively, too."""
 
 _OPENING = frozenset({"L_PAREN", "L_BRACKET", "L_BRACE", "CASE"})
 _CLOSING = frozenset({"R_PAREN", "R_BRACKET", "R_BRACE", "END"})
 _PREFIXES = frozenset({"NOT", "DASH", "PLUS", "TILDE"})
 _TOO_DEEP = f"parentheses are nested too deeply: more than {DEEPEST}"
 _SHOWN = 500
-"""Characters of a text that an error repeats."""
+"""How many characters of a text an error repeats."""
 
 
 def parse_expression(text: str) -> Expression:
-    """The expression that a text says. Raises QueryError: WA-2091 for what is no SQL expression, or one that is not
-    taken, with line and column; WA-2007 without sqlglot.
+    """Parse a text into an expression. Raises QueryError: WA-2091 with line and column for text that is not an SQL
+    expression or not supported; WA-2007 without sqlglot.
 
     >>> parse_expression("a.x < 3 AND NOT b.s LIKE 'u%'").operation
     'and'
-    >>> parse_expression("a.x < avg(b.y)")
+    >>> parse_expression("a.x<avg(b.y)")
     Traceback (most recent call last):
-    whenabouts.core.errors.QueryError: WA-2091: line 1, column 7: `AVG(b.y)` is not taken (hint: in 'a.x < avg(b.y)')
+    whenabouts.core.errors.QueryError: WA-2091: line 1, column 5: `AVG(b.y)` is not supported (hint: in 'a.x<avg(b.y)')
     """
     sqlglot = _sqlglot()
     try:
@@ -93,25 +93,25 @@ def parse_expression(text: str) -> Expression:
         check_size(tokens, text)
         found = [node for node in dialect.parser().parse(tokens, text) if node is not None]
         if len(found) != 1:
-            raise _refused((1, 1), f"one condition is asked for, here are {len(found)}", text)
+            raise _refused((1, 1), f"expected one condition, found {len(found)}", text)
         return from_sqlglot(found[0], text)
     except sqlglot.errors.SqlglotError as error:
-        told = getattr(error, "errors", None) or [{"description": str(error), "line": 1, "col": 1}]
-        raise _refused((told[0]["line"], told[0]["col"]), told[0]["description"], text) from error
+        problems = getattr(error, "errors", None) or [{"description": str(error), "line": 1, "col": 1}]
+        raise _refused((problems[0]["line"], problems[0]["col"]), problems[0]["description"], text) from error
     except RecursionError as error:
         raise _refused((1, 1), _TOO_DEEP, text) from error
 
 
 def check_length(text: str) -> None:
-    """Refuse a text that takes long to be taken apart (QueryError WA-2091)."""
-    if len(text.lstrip()) > MOST_CHARACTERS:  # a file has lines before a query
+    """Refuse a text that is too long to parse (QueryError WA-2091)."""
+    if len(text.lstrip()) > MOST_CHARACTERS:  # a file may have blank lines before a query
         raise _refused((1, 1), f"the text has {len(text):,} characters, more than {MOST_CHARACTERS:,}", text)
 
 
 def check_size(tokens: Sequence[Any], text: str) -> None:
-    """Refuse a text that no parser should be given: too long, or nested too deeply (QueryError WA-2091).
+    """Refuse a text with too many tokens or nested too deeply (QueryError WA-2091).
 
-    Parsers, and all that walk an expression, are recursive; a list of many values is a table to be joined with.
+    Parsers and functions that walk an expression are recursive. A long list of values belongs in a table to join with.
     """
     if len(tokens) > MOST_TOKENS:
         raise _refused(line_and_column(text, tokens[MOST_TOKENS].start), f"more than {MOST_TOKENS:,} words", text)
@@ -125,16 +125,16 @@ def check_size(tokens: Sequence[Any], text: str) -> None:
 
 
 def from_sqlglot(node: Node, text: str) -> Expression:
-    """The expression of a node that sqlglot parsed from `text`: for those who parse whole queries. Errors as above."""
+    """Convert a node that sqlglot parsed from `text`, for parsers of whole queries. Raises QueryError WA-2091."""
     if _levels(node) <= DEEPEST_EXPRESSION:
         found = _expression(node, text)
-        if found.depth() <= DEEPEST_EXPRESSION:  # CASE of many branches is deep here only
+        if found.depth() <= DEEPEST_EXPRESSION:  # a CASE with many branches is deep only in our tree
             return found
-    raise _refused(_place(node, text), f"more than {DEEPEST_EXPRESSION} operations upon each other", text)
+    raise _refused(_place(node, text), f"more than {DEEPEST_EXPRESSION} nested operations", text)
 
 
 def _levels(node: Node) -> int:
-    """Operations upon each other; a chain of AND or OR, which becomes a balanced tree, is none."""
+    """The nesting depth of operations; chains of AND or OR do not count, since they become balanced trees."""
     waiting, deepest = [(node, 1)], 1
     while waiting:
         each, level = waiting.pop()
@@ -146,19 +146,19 @@ def _levels(node: Node) -> int:
 
 def _expression(node: Node, text: str) -> Expression:
     name, place = type(node).__name__, _place(node, text)
-    told = {part for part, value in node.args.items() if value} - _SAID_OF_DIALECTS
-    if name in _OPERATIONS and told <= set(_OPERATIONS[name][1]):
+    used = {part for part, value in node.args.items() if value} - _DIALECT_FLAGS
+    if name in _OPERATIONS and used <= set(_OPERATIONS[name][1]):
         operation, parts = _OPERATIONS[name]
         operands = [node.this, *(node.expressions if parts == _LIST else [node.expression][: len(parts) - 1])]
         return Expression(operation, tuple(_expression(operand, text) for operand in operands), place=place)
-    if name in _FORMS and told <= set(_FORMS[name][1].split()):
+    if name in _FORMS and used <= set(_FORMS[name][1].split()):
         return _FORMS[name][0](node, text, place)
-    raise _not_taken(node, text)
+    raise _unsupported(node, text)
 
 
 def _column(node: Node, text: str, place: Place) -> Expression:
     if type(node.this).__name__ != "Identifier":
-        raise _not_taken(node, text)
+        raise _unsupported(node, text)
     return Expression("column", value=(node.table or None, node.name), place=place)
 
 
@@ -167,14 +167,14 @@ def _literal(node: Node, text: str, place: Place) -> Expression:
         return Expression("literal", value=node.this, place=place)
     whole = node.this.isdecimal()
     if whole and (len(node.this) > _DIGITS or int(node.this) > _GREATEST):
-        raise _refused(place, f"{node.this[:_SHOWN]} is too great for 64 bits", text)
+        raise _refused(place, f"{node.this[:_SHOWN]} does not fit into 64 bits", text)
     value = int(node.this) if whole else float(node.this)
     return Expression("literal", value=value, place=place)
 
 
 def _interval(node: Node, text: str, place: Place) -> Expression:
     if type(node.this).__name__ != "Literal" or type(node.args.get("unit")).__name__ != "Var":
-        raise _not_taken(node, text)
+        raise _unsupported(node, text)
     us = parse_duration(f"{node.this.name} {node.text('unit').lower()}", name="an INTERVAL")
     return Expression("literal", value=timedelta(microseconds=us), place=place)
 
@@ -204,7 +204,7 @@ def _between(node: Node, text: str, place: Place) -> Expression:
 
 def _like(node: Node, text: str, place: Place) -> Expression:
     if not node.expression.is_string:
-        raise _refused(place, "the pattern of LIKE is no text in quotes", text)
+        raise _refused(place, "the pattern of LIKE is not text in quotes", text)
     found = Expression(type(node).__name__.lower(), (_expression(node.this, text),), node.expression.name, place)
     return Expression("not", (found,), place=place) if node.args.get("negate") else found
 
@@ -223,7 +223,7 @@ def _case(node: Node, text: str, place: Place) -> Expression:
 def _cast(node: Node, text: str, place: Place) -> Expression:
     kind = _TYPES.get(node.to.this.name)
     if kind is None or node.to.expressions:
-        raise _refused(place, f"{node.to} is not taken as a type", text)
+        raise _refused(place, f"{node.to} is not a supported type", text)
     return Expression("cast", (_expression(node.this, text),), kind, place)
 
 
@@ -258,17 +258,17 @@ _FORMS: dict[str, tuple[Callable[[Node, str, Place], Expression], str]] = {
     "Case": (_case, "this ifs default"),
     "Cast": (_cast, "this to"),
 }
-"""By sqlglot's class, the forms that are not an operation on their parts, and what they may say."""
+"""By sqlglot's class: the converter of a form that is not a plain operation, and the arguments it supports."""
 
 
 def _place(node: Node, text: str) -> Place:
-    """Where the first word of a node stands; sqlglot notes it for names, literals and most functions."""
+    """Line and column of a node's first word; sqlglot records it for names, literals and most functions."""
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return line_and_column(text, min(starts, default=0))
 
 
 def line_and_column(text: str, at: int) -> Place:
-    """Line and column, from 1, of a character of a text. O(log lines) after the first of a text."""
+    """Line and column, from 1, of the character at an index. O(log lines) after the first call for a text."""
     starts = _line_starts(text)
     line = bisect_right(starts, at)
     return line, at - starts[line - 1] + 1
@@ -279,8 +279,8 @@ def _line_starts(text: str) -> list[int]:
     return [0, *(found.end() for found in re.finditer("\n", text))]
 
 
-def _not_taken(node: Node, text: str) -> QueryError:
-    return _refused(_place(node, text), f"`{node.sql()[:_SHOWN]}` is not taken", text)
+def _unsupported(node: Node, text: str) -> QueryError:
+    return _refused(_place(node, text), f"`{node.sql()[:_SHOWN]}` is not supported", text)
 
 
 def _refused(place: Place, problem: str, text: str) -> QueryError:

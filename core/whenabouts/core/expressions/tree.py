@@ -1,9 +1,9 @@
-"""Expressions over columns, evaluated on Arrow arrays: one meaning of an SQL condition on every engine.
+"""Expressions over columns, evaluated on Arrow arrays, so that an SQL condition means the same on every engine.
 
-A tree of `Expression` nodes is data: it compares, hashes and travels to workers, and nothing in it is code. Nulls
-follow SQL (`AND` and `OR` are Kleene's, a comparison with null is null), integers that overflow are an error, `/` gives
-a float64 and null for a divisor of 0, floats compare as in IEEE 754, and times without a zone are UTC. Text is read by
-`expressions.sql`.
+A tree of `Expression` nodes is data: it can be compared, hashed and sent to workers, and contains no code. Nulls follow
+SQL (`AND` and `OR` are Kleene's, a comparison with null is null). Integer overflow is an error. `/` gives a float64,
+and null for a divisor of 0. Floats compare as in IEEE 754. Times without a zone are read as UTC. `expressions.sql`
+parses text.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 from whenabouts.core.errors import Code, QueryError
 
 Values: TypeAlias = Any
-"""A `pa.Array`, or a `pa.Scalar` where no column is involved."""
+"""A `pa.Array`, or a `pa.Scalar` if no column is involved."""
 
 Lookup: TypeAlias = Callable[["Expression"], Values]
-"""The values of a column node."""
+"""Gives the values of a column node."""
 
 TIME = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A node: an operation on operands. `value` is that of a literal, (table or None, column) of a column, the pattern
-    of `like`, the Arrow type of `cast`. `place`: line and column in the text, both from 1.
+    """A node: an operation on operands. `value`: of a literal its value, of a column (table or None, column name), of
+    `like` the pattern, of `cast` the Arrow type. `place`: line and column in the text, both from 1.
 
     >>> x = Expression("column", value=("a", "x"))
     >>> less = Expression("lt", (x, Expression("literal", value=3)))
@@ -53,28 +53,28 @@ class Expression:
             yield from operand.columns()
 
     def depth(self) -> int:
-        """Operations upon each other, without recursion."""
+        """The depth of the tree, computed without recursion."""
         level, depth = [self], 0
         while level:
             level, depth = [operand for node in level for operand in node.operands], depth + 1
         return depth
 
     def error(self, code: Code, problem: str, hint: str = "") -> QueryError:
-        """An error at this place of the text."""
+        """An error with this node's line and column."""
         return QueryError(code, f"line {self.place[0]}, column {self.place[1]}: {problem}", hint)
 
 
 def rewritten(expression: Expression, column: Callable[[Expression], Expression]) -> Expression:
-    """The expression with other column nodes."""
+    """The expression with every column node replaced."""
     if expression.operation == "column":
         return column(expression)
     return replace(expression, operands=tuple(rewritten(each, column) for each in expression.operands))
 
 
 def evaluate(expression: Expression, column: Lookup) -> Values:
-    """The values of an expression, row by row. O(nodes * rows), without a loop over rows.
+    """The values of an expression, row by row. O(nodes * rows), without a Python loop over rows.
 
-    Raises QueryError WA-2093 for types that an operation does not take, and for values (overflow, a failed cast).
+    Raises QueryError WA-2093 for types that an operation does not accept, and for values (overflow, a failed cast).
     """
     if expression.operation == "column":
         return _normal(column(expression))
@@ -89,37 +89,37 @@ def evaluate(expression: Expression, column: Lookup) -> Values:
         raise expression.error(
             Code.SQL_TYPES,
             f"`{expression.operation}` of {types}: {str(cause).splitlines()[0]}",
-            "cast(... AS ...) makes other types",
+            "cast(... AS ...) converts types",
         ) from cause
 
 
 def check_condition(expression: Expression, schemas: Mapping[str | None, pa.Schema]) -> None:
-    """Refuse what is no condition over tables of these schemas (under None: columns without a table's name).
+    """Check that an expression is a condition over tables with these schemas (key None: columns without a table name).
 
-    Raises QueryError: WA-2092 for a column that there is not, WA-2093 for types. Looks at no row.
+    Raises QueryError: WA-2092 for an unknown column, WA-2093 for types. Needs no rows.
     """
 
-    def nothing(node: Expression) -> Values:
+    def no_rows(node: Expression) -> Values:
         table, name = node.value
         if table not in schemas:
             known = ", ".join(str(known) for known in schemas if known is not None)
             if table is None:
-                raise node.error(Code.SQL_COLUMN, f"{name!r} does not say of which table", f"the tables are {known}")
+                raise node.error(Code.SQL_COLUMN, f"{name!r} does not name its table", f"the tables are {known}")
             raise node.error(Code.SQL_COLUMN, f"there is no table {table!r}", f"the tables are {known}")
         names = schemas[table].names
         if name not in names:
             near = difflib.get_close_matches(name, names, 1, 0.5)
-            told = f"did you mean {near[0]!r}?" if near else f"its columns are {', '.join(names)}"
-            raise node.error(Code.SQL_COLUMN, f"there is no column {name!r}" + (f" in {table}" if table else ""), told)
+            hint = f"did you mean {near[0]!r}?" if near else f"its columns are {', '.join(names)}"
+            raise node.error(Code.SQL_COLUMN, f"there is no column {name!r}" + (f" in {table}" if table else ""), hint)
         return pa.array([], schemas[table].field(name).type)
 
-    found = evaluate(expression, nothing).type
+    found = evaluate(expression, no_rows).type
     if not (pa.types.is_boolean(found) or pa.types.is_null(found)):
-        raise expression.error(Code.SQL_TYPES, f"a condition is asked for, this gives {found}", "compare it")
+        raise expression.error(Code.SQL_TYPES, f"expected a condition, this gives {found}", "compare it")
 
 
 def _normal(values: Values) -> Values:
-    """Chunks as one array, dictionaries as their values, and times in microseconds of UTC."""
+    """Values as one array, dictionaries decoded, and times in microseconds, UTC."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type):
@@ -149,7 +149,7 @@ def _cast(values: Values, kind: pa.DataType) -> Values:
     if kind == TIME:
         return _normal(pc.cast(values, pa.timestamp("us")) if pa.types.is_string(values.type) else values)
     if pa.types.is_integer(kind) and pa.types.is_floating(values.type):
-        values = pc.trunc(values)  # as Spark and Flink do
+        values = pc.trunc(values)  # as in Spark and Flink
     return pc.cast(values, kind)
 
 
@@ -190,11 +190,11 @@ OPERATIONS: Mapping[str, Callable[..., Values]] = {
     "concat": lambda *texts: pc.binary_join_element_wise(*texts, ""),
     "cast": _cast,
 }
-"""What there is, by name; each takes its operands' values, and `value` last where there is one."""
+"""All operations by name; each takes its operands' values, and then the node's `value` if it has one."""
 
 
 def joined(operation: str, operands: Sequence[Expression], place: tuple[int, int]) -> Expression:
-    """Many operands under an operation of two, as a balanced tree, so that no list is too long to walk.
+    """Many operands under a binary operation, as a balanced tree, so that long lists do not make deep trees.
 
     >>> one = Expression("literal", value=True)
     >>> [len(joined("and", [one] * n, (1, 1)).operands) for n in (1, 2, 5)]
@@ -208,7 +208,7 @@ def joined(operation: str, operands: Sequence[Expression], place: tuple[int, int
 
 
 def column(name: str) -> Expression:
-    """The expression that is a column.
+    """A column as an expression.
 
     >>> column("a").value
     (None, 'a')
@@ -217,7 +217,7 @@ def column(name: str) -> Expression:
 
 
 def values_of(expression: Expression, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-    """One value for each row. Raises QueryError: WA-2092 for a column that there is not, WA-2093 for types and values.
+    """One value for each row. Raises QueryError: WA-2092 for an unknown column, WA-2093 for types and values.
 
     >>> values_of(Expression("negate", (column("a"),)), pa.record_batch({"a": [1, None]})).to_pylist()
     [-1, None]
@@ -239,12 +239,12 @@ def values_of(expression: Expression, rows: pa.RecordBatch | pa.Table) -> pa.Arr
 
 
 def holds(expression: Expression, rows: pa.RecordBatch | pa.Table) -> NDArray[np.bool_]:
-    """For which rows a condition is true (a null is not). Raises QueryError: WA-2092, WA-2093 as `values_of`.
+    """Which rows meet a condition (null does not). Raises QueryError WA-2092, WA-2093 as `values_of`.
 
     >>> holds(Expression("is null", (column("a"),)), pa.record_batch({"a": [1, None]})).tolist()
     [False, True]
     """
     found = values_of(expression, rows)
     if not pa.types.is_boolean(found.type):
-        raise expression.error(Code.SQL_TYPES, f"a condition is asked for, this gives {found.type}", "compare it")
+        raise expression.error(Code.SQL_TYPES, f"expected a condition, this gives {found.type}", "compare it")
     return np.asarray(found.fill_null(False))

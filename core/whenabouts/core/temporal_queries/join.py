@@ -33,7 +33,7 @@ from whenabouts.core.coalescing.window_ranges import Marks, marks_of, places_of
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.expressions.letter_case import same
-from whenabouts.core.expressions.row_predicates import asked
+from whenabouts.core.expressions.row_predicates import call_predicate
 from whenabouts.core.runtime import option_checks as checks
 from whenabouts.core.runtime.event_reader import times
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
@@ -307,7 +307,7 @@ class TemporalJoinOperator:
         """Those of which the user's predicate says so."""
         if self.query.matches is None or not len(places):
             return places
-        told = asked(
+        told = call_predicate(
             self.query.matches,
             left.rows(places),
             right.rows(places),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import Positions
 from whenabouts.core.errors import Code
-from whenabouts.core.expressions.row_predicates import answers
+from whenabouts.core.expressions.row_predicates import as_mask
 from whenabouts.core.expressions.tree import Expression, check_condition, evaluate
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.keys import Keys
@@ -129,7 +129,7 @@ def pair_test(
 
     def test(at: Sequence[Positions]) -> NDArray[np.bool_]:
         rows = [RowsAt(table, at[level]) for table, level in zip(tables, levels, strict=True)]
-        return answers(
+        return as_mask(
             predicate(*rows),
             len(rows[0]),
             code=Code.BAD_PREDICATE,
