@@ -12,6 +12,7 @@ import pytest
 
 from whenabouts.core import EngineError, Interval, Lateness, Point, within
 from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS
 from whenabouts.core.hosting.host import OUTPUT, PRESENT, BlockPacker, Hosting, Packed
 from whenabouts.core.metrics import state_rows
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Query
@@ -19,7 +20,6 @@ from whenabouts.core.state.segment_codec import decode
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.flink_plugin.bucket_host import BucketFunction
-from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS
 
 SECOND = 1_000_000
 LATENESS_MS = 2_000

@@ -17,16 +17,17 @@ from pyflink.java_gateway import get_gateway
 
 from whenabouts.core import Lateness, Point, QueryError, within
 from whenabouts.core.errors import EngineError
+from whenabouts.core.hosting.element_host import Here
+from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS, ElementWatermark, delay_ms
 from whenabouts.core.hosting.host import REJECTS, Hosting
+from whenabouts.core.hosting.segment_cache import CachedStore, SegmentCache
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.flink_plugin import environment
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction
 from whenabouts.flink_plugin.bucket_labels import labels
-from whenabouts.flink_plugin.clock import LAST_MS, LEAST_MS, EngineWatermark, delay_ms
-from whenabouts.flink_plugin.own_thread import Here, OwnThread, runner
-from whenabouts.flink_plugin.segment_cache import CachedStore, SegmentCache
+from whenabouts.flink_plugin.own_thread import OwnThread, runner
 
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64()})
 QUERY = TimingJoin(
@@ -39,23 +40,23 @@ MICROSECONDS = st.integers(-(10**14), 10**14)
 @given(t_max=MICROSECONDS, lateness=st.integers(0, 10**7), late_by=st.integers(0, 10**7))
 def test_no_row_inside_the_lateness_is_late(t_max: int, lateness: int, late_by: int) -> None:
     """Flink's bounded out-of-orderness: watermark = greatest timestamp - delay - 1."""
-    clock = EngineWatermark(t_max // 1000 - delay_ms(lateness) - 1)
+    clock = ElementWatermark(t_max // 1000 - delay_ms(lateness) - 1)
     row = t_max - min(late_by, lateness)
     assert row >= clock.us
 
 
 @given(now=st.integers(-(10**11), 10**11), timer_us=MICROSECONDS, later=st.integers(1, 10**6))
 def test_a_timer_fires_with_the_first_watermark_that_reaches_it(now: int, timer_us: int, later: int) -> None:
-    at = EngineWatermark(now).timer_ms(timer_us)
+    at = ElementWatermark(now).timer_ms(timer_us)
     assert at is not None
     assert at > now
-    assert (now + later >= at) == (EngineWatermark(now + later).us >= timer_us) or timer_us <= EngineWatermark(now).us
+    assert (now + later >= at) == (ElementWatermark(now + later).us >= timer_us) or timer_us <= ElementWatermark(now).us
 
 
 def test_the_ends_of_time() -> None:
-    assert EngineWatermark(LEAST_MS).us == NO_WATERMARK
-    assert EngineWatermark(LAST_MS).us == END_OF_TIME
-    assert EngineWatermark(7).timer_ms(None) is None
+    assert ElementWatermark(LEAST_MS).us == NO_WATERMARK
+    assert ElementWatermark(LAST_MS).us == END_OF_TIME
+    assert ElementWatermark(7).timer_ms(None) is None
 
 
 @pytest.mark.parametrize("kind", [OwnThread, Here])

@@ -15,6 +15,8 @@ from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.hosting import host as hosting
 from whenabouts.core.hosting import out_of_core as piecemeal
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, PRESENT, REJECTS, BucketInput, Hosting, read_counts
+from whenabouts.core.hosting.micro_batch_host import CONTROL
+from whenabouts.core.hosting.micro_batch_watermark import MicroBatchWatermark, delay_ms
 from whenabouts.core.local import run
 from whenabouts.core.runtime.event_reader import T_MAX
 from whenabouts.core.runtime.protocol import Query
@@ -22,9 +24,8 @@ from whenabouts.core.state.segment_codec import decode
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.spark_plugin import packing
 from whenabouts.spark_plugin.batch_host import BatchHost
-from whenabouts.spark_plugin.bucket_labels import CONTROL, bucket_labels, partition_of
+from whenabouts.spark_plugin.bucket_labels import bucket_labels, partition_of
 from whenabouts.spark_plugin.packing import Packer
-from whenabouts.spark_plugin.streaming_host import NO_TIMER, EngineWatermark, delay_ms
 
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64()})
 QUERY = TimingJoin(left_time=Point("t"), right_time=Point("t"), on="k", condition=within(5, confidence=1))
@@ -76,7 +77,7 @@ def test_every_bucket_has_a_partition_of_its_own(buckets: int) -> None:
 @given(st.integers(-(10**15), 10**15), st.integers(0, 10**7), st.integers(0, 10**7))
 def test_the_watermark_never_claims_more_than_is_true(t_max_us: int, lateness_us: int, behind_us: int) -> None:
     """Spark: floor of the greatest time to milliseconds, less the delay; a row within the lateness is never late."""
-    clock = EngineWatermark(max(t_max_us // 1000 - delay_ms(lateness_us), 0))
+    clock = MicroBatchWatermark(max(t_max_us // 1000 - delay_ms(lateness_us), 0))
     in_time = t_max_us - min(behind_us, lateness_us)
     assert in_time >= clock.us
     if clock.ms > 0:  # and Spark takes an event time that the operator takes
@@ -85,20 +86,21 @@ def test_the_watermark_never_claims_more_than_is_true(t_max_us: int, lateness_us
 
 def test_the_watermark_is_exact_for_whole_milliseconds() -> None:
     latest, lateness = 1_700_000_000_123_000, 5_000_000
-    assert EngineWatermark(latest // 1000 - delay_ms(lateness)).us == latest - lateness
+    assert MicroBatchWatermark(latest // 1000 - delay_ms(lateness)).us == latest - lateness
 
 
 @given(st.integers(-(10**15), 10**15), st.integers(0, 10**12), st.integers(0, 10**12))
 def test_a_timer_fires_at_the_first_watermark_that_reaches_it(timer_us: int, now_ms: int, later_ms: int) -> None:
-    now, later = EngineWatermark(now_ms), EngineWatermark(now_ms + later_ms)
+    now, later = MicroBatchWatermark(now_ms), MicroBatchWatermark(now_ms + later_ms)
     set_to = now.timer_ms(timer_us)
+    assert set_to is not None
     assert set_to >= now.ms  # not due in this micro-batch again
     if later.ms > now.ms:
         assert (later.ms > set_to) == (later.us >= timer_us)
 
 
 def test_no_timer_is_told_from_a_timer_at_zero() -> None:
-    assert EngineWatermark(0).timer_ms(None) == NO_TIMER != EngineWatermark(0).timer_ms(-5)
+    assert (MicroBatchWatermark(0).timer_ms(None), MicroBatchWatermark(0).timer_ms(-5)) == (None, 0)
 
 
 def test_output_is_cut_into_blobs_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:

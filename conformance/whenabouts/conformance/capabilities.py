@@ -20,8 +20,10 @@ ENGINES = (
     "whenabouts.core.harness:LocalHarness",
     "whenabouts.spark_plugin.harness:SparkHarness",
     "whenabouts.flink_plugin.harness:FlinkHarness",
+    "whenabouts.conformance.simulated_spark:SimulatedSparkHarness",
+    "whenabouts.conformance.simulated_flink:SimulatedFlinkHarness",
 )
-"""The engines of this project."""
+"""The engines of this project, and the simulated ones."""
 
 
 def law_groups() -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ from pyflink.table import Table
 
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.hosting.element_watermark import delay_ms
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting, require_lateness, require_one_zone
 from whenabouts.core.hosting.input_checks import check_hosting, check_inputs, check_query, check_streams
 from whenabouts.core.hosting.signatures import takes_options_of
@@ -36,7 +37,6 @@ from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunc
 from whenabouts.flink_plugin.bucket_calls import with_calls
 from whenabouts.flink_plugin.bucket_host import BucketFunction
 from whenabouts.flink_plugin.bucket_labels import groups_of, labels
-from whenabouts.flink_plugin.clock import delay_ms
 from whenabouts.flink_plugin.job_names import require_free
 from whenabouts.flink_plugin.retyping import zone_of
 from whenabouts.flink_plugin.row_packing import Latency, hops, require_latency, set_bundles, threads

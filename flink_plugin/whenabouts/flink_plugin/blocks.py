@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext
 
+from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.hosting.host import REJECTS, BlockPacker, Hosting, Packed
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.core.times.time_units import ENOUGH_VALUES
-from whenabouts.flink_plugin.clock import LEAST_MS
 from whenabouts.flink_plugin.own_thread import runner
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
 from whenabouts.flink_plugin.wire import keyed

@@ -19,7 +19,7 @@ from pyflink.table.expressions import col, lit
 
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.hosting.brokers import require_broker
-from whenabouts.flink_plugin.clock import delay_ms
+from whenabouts.core.hosting.element_watermark import delay_ms
 
 COMMIT_WITHIN_MS = 900_000
 """How long a transaction may stay open: brokers allow a quarter of an hour unless they are told otherwise. A job that

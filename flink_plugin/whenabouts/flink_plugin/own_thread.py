@@ -14,29 +14,17 @@ import threading
 import traceback
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from whenabouts.core.hosting.element_host import Here, Runner
+from whenabouts.core.hosting.segment_cache import CachedStore, Segment, SegmentCache
 from whenabouts.core.runtime.protocol import SegmentStore
-from whenabouts.flink_plugin.segment_cache import CachedStore, Segment, SegmentCache
 
 T = TypeVar("T")
 
 SWITCH_SECONDS = 0.001
 """How long Python may keep a thread waiting for another one, at most. All tasks of a JVM share one Python, and each row
 is handed over a few times: at Python's own 5 ms these add up to what an eager query may take."""
-
-
-class Runner(Protocol):
-    """Runs work, wherever that is."""
-
-    def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises."""
-
-    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
-        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
-
-    def stop(self) -> None:
-        """Nothing will be run any more."""
 
 
 def in_jvm() -> bool:
@@ -51,24 +39,6 @@ def in_jvm() -> bool:
 def runner() -> Runner:
     """What runs work so that nothing hangs: a thread of its own in a JVM, else the one that asks."""
     return OwnThread() if in_jvm() else Here()
-
-
-class Here:
-    """Runs work where it is asked for."""
-
-    def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises."""
-        return work()
-
-    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
-        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
-        cached = CachedStore(lambda segment: store.get(*segment), cache, bucket)
-        given = work(cached)
-        cached.apply(store)
-        return given
-
-    def stop(self) -> None:
-        """Nothing to stop."""
 
 
 class OwnThread:

@@ -23,11 +23,11 @@ from pyflink.table.expressions import col, null_of, rand
 from pyflink.table.types import DataType, LocalZonedTimestampType, TimestampType, VarBinaryType
 from pyflink.table.udf import udf
 
+from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.runtime.event_reader import digits_cut, warn_of_digits
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.flink_plugin.blocks import Blocks, Read, behind, named
 from whenabouts.flink_plugin.changelogs import of_rows_only, require_rows_only
-from whenabouts.flink_plugin.clock import LEAST_MS
 from whenabouts.flink_plugin.column_types import (
     ToJava,
     arrow_schema_of_rows,

@@ -18,6 +18,7 @@ from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.hosting.column_case import as_spelled, check_distinct
 from whenabouts.core.hosting.host import Hosting, require_lateness
 from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query, check_streams
+from whenabouts.core.hosting.micro_batch_watermark import delay_ms
 from whenabouts.core.hosting.signatures import takes_options_of
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.temporal_queries.aggregate import TemporalAggregate, TemporalAggregateOptions
@@ -37,7 +38,7 @@ from whenabouts.spark_plugin.packing import ARRIVED, FLUSH, PACKED, EndMarkers, 
 from whenabouts.spark_plugin.plans import watermarks
 from whenabouts.spark_plugin.results import Result, marked, result_of, results_in
 from whenabouts.spark_plugin.sessions import ignores_case, prepare
-from whenabouts.spark_plugin.streaming_host import BucketProcessor, delay_ms
+from whenabouts.spark_plugin.streaming_host import BucketProcessor
 from whenabouts.spark_plugin.tagged_rows import TAGGED
 from whenabouts.spark_plugin.unit_alarm import alarm_of
 from whenabouts.spark_plugin.workers import Stage, code_of_worker_first

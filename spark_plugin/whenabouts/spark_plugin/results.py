@@ -13,9 +13,9 @@ from pyspark.sql.functions import col, explode, from_json
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.column_case import told_apart
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting
+from whenabouts.core.hosting.micro_batch_watermark import delay_ms
 from whenabouts.spark_plugin.plans import aliased
 from whenabouts.spark_plugin.sessions import ignores_case
-from whenabouts.spark_plugin.streaming_host import delay_ms
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, Unpacker
 from whenabouts.spark_plugin.workers import Stage
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
@@ -61,12 +61,7 @@ class Identity:
             differing += _differences(before, now, f"column {{!r}} of the {name} input")
         if differing:
             raise _other("; ".join(differing))
-        if other["buckets"] != self.buckets:
-            raise EngineError(
-                Code.STATE_FORMAT,
-                f"the checkpoint holds {other['buckets']} buckets of keys, the query asks for {self.buckets}",
-                f"give buckets={other['buckets']}, or start from a new checkpoint",
-            )
+        check_buckets(other["buckets"], self.buckets)
 
 
 def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Identity:
@@ -88,6 +83,35 @@ def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Ide
         for input, schema in zip(query.inputs, schemas, strict=True)
     }
     return Identity(VERSION, name, settings, columns, buckets)
+
+
+def check_buckets(found: int, asked: int) -> None:
+    """Refuse, as EngineError WA-3003, a checkpoint of another number of buckets than the query asks for."""
+    if found != asked:
+        raise EngineError(
+            Code.STATE_FORMAT,
+            f"the checkpoint holds {found} buckets of keys, the query asks for {asked}",
+            f"give buckets={found}, or start from a new checkpoint",
+        )
+
+
+def check_checkpoint(found: Iterable[str], identities: Sequence[Identity]) -> None:
+    """Refuse a checkpoint whose identities (`found`, as text) belong to none of the queries that start from it.
+
+    Raises what `Identity.check` raises for the first query.
+    """
+    for text in found:
+        refusals = [_refusal(identity, text) for identity in identities]
+        if refusals and refusals[0] is not None and None not in refusals:
+            raise refusals[0]
+
+
+def _refusal(identity: Identity, text: str) -> EngineError | None:
+    try:
+        identity.check(text)
+    except EngineError as refusal:
+        return refusal
+    return None
 
 
 def _settings(query: Query) -> tuple[str, dict[str, str]]:

@@ -1,7 +1,8 @@
-"""Between Flink's event time, in milliseconds and inclusive, and the operators', in microseconds and exclusive.
+"""Event time of engines that work element by element (Flink): milliseconds, inclusive. Operators have microseconds,
+exclusive.
 
-Flink's watermark w says that no element with a timestamp <= w will follow. A row's timestamp is its `t_max` rounded
-down, so that `t_max >= (w + 1) * 1000` holds for every row to come: that is the operators' watermark.
+The engine's watermark w says that no element with a timestamp <= w will follow. A row's timestamp is its `t_max`
+rounded down, so that `t_max >= (w + 1) * 1000` holds for every later row: that is the operators' watermark.
 """
 
 from __future__ import annotations
@@ -11,28 +12,28 @@ from dataclasses import dataclass
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK
 
 LEAST_MS = -(2**63)
-"""Flink's watermark before there is one, and the timestamp of an element that has none."""
+"""The watermark before there is one, and the timestamp of an element that has none."""
 LAST_MS = 2**63 - 1
-"""Flink's watermark once the input has ended."""
+"""The watermark once the input has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class EngineWatermark:
+class ElementWatermark:
     """The watermark in force.
 
-    >>> EngineWatermark(4).us, EngineWatermark(LAST_MS).ended
+    >>> ElementWatermark(4).us, ElementWatermark(LAST_MS).ended
     (5000, True)
     """
 
     ms: int
 
-    def at_least(self, ms: int) -> EngineWatermark:
-        """This one, or an earlier watermark that was greater: Flink forgets its own when it restores a job.
+    def at_least(self, ms: int) -> ElementWatermark:
+        """This one, or an earlier watermark that was greater: the engine forgets its own when it restores a job.
 
-        >>> EngineWatermark(LEAST_MS).at_least(4).us
+        >>> ElementWatermark(LEAST_MS).at_least(4).us
         5000
         """
-        return EngineWatermark(max(self.ms, ms))
+        return ElementWatermark(max(self.ms, ms))
 
     @property
     def ended(self) -> bool:
@@ -47,9 +48,9 @@ class EngineWatermark:
         return NO_WATERMARK if self.ms == LEAST_MS else (self.ms + 1) * 1000
 
     def timer_ms(self, timer_us: int | None) -> int | None:
-        """The Flink timer that fires with the first watermark that is at least `timer_us`, and not before the next.
+        """The timer that fires with the first watermark that is at least `timer_us`, and not before the next.
 
-        >>> EngineWatermark(4).timer_ms(9_001), EngineWatermark(4).timer_ms(2_000)
+        >>> ElementWatermark(4).timer_ms(9_001), ElementWatermark(4).timer_ms(2_000)
         (9, 5)
         """
         if timer_us is None:

@@ -1,8 +1,8 @@
-"""What a step reads of a bucket's state without asking Flink, and what it writes until it is done.
+"""Segments that a step reads without asking the engine, and segments that it has written until it is done.
 
-A step reads the same few segments as the one before it. In Flink each reading is a call from Python into the JVM, and
-in thread mode two switches of threads besides: more than a step of few rows costs otherwise. Nobody but the operator
-writes its state, and a job that is restored makes a new operator: what was read or written last is what is there.
+A step reads the same few segments as the one before it. Where the engine lives in a JVM, each read is a call into it,
+which costs more than a step of few rows does otherwise. Only the operator writes its state, and a restored job makes a
+new host with an empty cache: what was read or written last is what the engine holds.
 """
 
 from __future__ import annotations

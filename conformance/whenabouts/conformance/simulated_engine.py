@@ -1,0 +1,186 @@
+"""What the simulated engines share: the seed that decides whatever a real engine leaves open, and what comes out.
+
+A simulated engine hosts operators as a real one does, in one process and by the same core code (`core.hosting`), over
+state that is bytes. It fails where the real one can fail, and goes on from its last checkpoint. All that a real engine
+leaves open, from the order of events to the failures, follows from one seed, so that a seed reproduces a run exactly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+import pyarrow as pa
+
+from whenabouts.core.harness import Capabilities, Run, Variant
+from whenabouts.core.hosting.host import OUTPUT, REJECTED, BlockPacker, Hosting, Packed, Tagged, read_counts
+from whenabouts.core.local import Outcome
+from whenabouts.core.runtime.event_reader import rejects_schema
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.state.segment_codec import decode
+
+T = TypeVar("T")
+
+
+class KilledError(Exception):
+    """The simulated engine has failed; it goes on from its last checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What happens to a run. `kills`: failures at most; `chance`: of a failure, at each point where one can be.
+
+    `free`: the seed also decides what the files of the inputs are taken in with, and other things that the laws about
+    single steps want to be fixed.
+    """
+
+    seed: int = 0
+    kills: int = 0
+    chance: float = 0.0
+    free: bool = False
+
+
+class Fate:
+    """Decides, by the seed, whatever the engine leaves open. `log` tells the failures."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._random = Random(schedule.seed)
+        self._left, self._chance, self.free = schedule.kills, schedule.chance, schedule.free
+        self.log: list[str] = []
+
+    def perhaps_fail(self, point: str) -> None:
+        """A point where the engine can fail. Raises KilledError if it does."""
+        if self._left and self._random.random() < self._chance:
+            self._left -= 1
+            self.log.append(point)
+            raise KilledError(point)
+
+    def happens(self, chance: float) -> bool:
+        """Whether something happens that the engine leaves open."""
+        return self._random.random() < chance
+
+    def choice(self, options: Sequence[T]) -> T:
+        """One of several."""
+        return options[self._random.randrange(len(options))] if len(options) > 1 else options[0]
+
+    def between(self, least: int, most: int) -> int:
+        """A number, the ends included."""
+        return self._random.randint(least, most)
+
+    def shuffled(self, values: Iterable[T]) -> list[T]:
+        """The values in some order."""
+        mixed = list(values)
+        self._random.shuffle(mixed)
+        return mixed
+
+
+class SimulatedRun:
+    """One query being run. `collect` starts the engine again after each failure, until it has come to the end."""
+
+    def __init__(self, query: Query, variant: Variant, schedule: Schedule) -> None:
+        self.query, self.variant, self.schedule = query, variant, schedule
+        self.fate = Fate(schedule)
+        self._files: dict[str, Sequence[pa.Table]] = {}
+        self._asked = variant.restart_after
+
+    def source(self, input: str, files: Sequence[pa.Table]) -> None:
+        """Give an input its files, in the order in which they arrive."""
+        self._files[input] = files
+
+    def collect(self) -> Outcome:
+        """Run to the end of the input; what was committed, each row once."""
+        self.files = [self._files[name] for name in self.query.inputs]
+        while True:
+            schemas = tuple(tables[0].schema for tables in self.files)
+            self.hosting = Hosting(self.query, schemas, self.variant.parallelism, self.variant.streaming)
+            self.packers = [BlockPacker(self.hosting, input) for input in range(len(schemas))]
+            try:
+                return outcome(self.hosting, self.life())
+            except KilledError:
+                pass
+
+    def life(self) -> Iterable[Tagged | tuple[int, bytes]]:
+        """The engine from its start to the end of the input, or to a failure. Gives all that is committed."""
+        raise NotImplementedError
+
+    def fail_if_asked(self, step: int) -> None:
+        """The failure of `Variant.restart_after`, once."""
+        if self._asked is not None and step >= self._asked:
+            self._asked = None
+            self.query = self.variant.restarted_as or self.query
+            self.fate.log.append(f"step {step}, as asked")
+            raise KilledError(f"step {step}")
+
+    def steps(self) -> int:
+        """The greatest number of files of an input."""
+        return max(map(len, self.files))
+
+    def packed(self, input: int, number: int) -> list[Packed]:
+        """File `number` of an input as packed rows, rejects among them; empty behind the last one."""
+        if number >= len(self.files[input]):
+            return []
+        packer, rows = self.packers[input], []
+        for batch in self.files[input][number].combine_chunks().to_batches():
+            block, refused = packer.read(batch)
+            rows += [*refused, *packer.split([block])]
+        return rows
+
+
+class SimulatedHarness:
+    """The harness of a simulated engine; `run` is its kind of run."""
+
+    name: str
+    capabilities = Capabilities()
+    run: type[SimulatedRun]
+    schedule = Schedule()
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def open(self, query: Query, variant: Variant) -> Run:
+        """Prepare a run of `query`."""
+        return self.run(query, variant, self.schedule)
+
+
+def outcome(hosting: Hosting, tagged: Iterable[Tagged | tuple[int, bytes]]) -> Outcome:
+    """The outcome of all tagged rows of a query."""
+    operator = hosting.operator()
+    rejects = rejects_schema([reader.schema for reader in operator.readers])
+    blobs: dict[int, list[bytes]] = {}
+    for tag, blob in tagged:
+        blobs.setdefault(tag, []).append(blob)
+    counts = read_counts(blob for tag, each in blobs.items() if tag not in (OUTPUT, REJECTED) for blob in each)
+
+    def rows(tag: int, schema: pa.Schema) -> pa.Table:
+        return pa.Table.from_batches([decode(blob, schema) for blob in blobs.get(tag, [])], schema)
+
+    return Outcome(rows(OUTPUT, operator.output_schema), rows(REJECTED, rejects), Counter(counts))
+
+
+class Segments:
+    """A `SegmentStore` over a dict of bytes, which a checkpoint copies."""
+
+    def __init__(self, data: dict[tuple[int, int], bytes]) -> None:
+        self.data = data
+
+    def get(self, input: int, slot: int) -> bytes | None:
+        """The segment's bytes, or None."""
+        return self.data.get((input, slot))
+
+    def put(self, input: int, slot: int, data: bytes) -> None:
+        """Create or replace the segment."""
+        self.data[input, slot] = bytes(data)
+
+    def delete(self, input: int, slot: int) -> None:
+        """Drop the segment if it is there."""
+        self.data.pop((input, slot), None)
+
+    def clear(self) -> None:
+        """Drop all segments."""
+        self.data.clear()

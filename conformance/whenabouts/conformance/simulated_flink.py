@@ -1,0 +1,457 @@
+"""An engine that works element by element, as Flink does: tasks with keyed state and timers, channels, and barriers.
+
+Files become packed rows and watermarks that go to every task through a channel for each packer; which channel is read
+next follows from the seed. A barrier in every channel separates what belongs to a checkpoint from what does not. A
+checkpoint holds state and timers as bytes and numbers, and how far the inputs were read; the output since the previous
+one is committed with it. A restored job has new tasks, as many as the seed says, and no watermark.
+
+As in PyFlink's process mode, timers that a bundle of elements sets reach the engine some time after the bundle, or
+before a watermark; a checkpoint ends the bundle and does not wait for its timers. For that, every bucket is called when
+its task starts (decisions 0020 and 0021).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Literal, NamedTuple
+
+from whenabouts.conformance.simulated_engine import Segments, SimulatedHarness, SimulatedRun
+from whenabouts.core.hosting.bucket_labels import least_labels, murmur3
+from whenabouts.core.hosting.element_host import ElementHost, Here
+from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS, delay_ms
+from whenabouts.core.hosting.host import PRESENT, REJECTS
+
+GROUPS = 128
+"""Key groups: each task has a range of them."""
+
+BUNDLE_SIZE = 5
+
+Blob = tuple[int, bytes]
+Clock = Literal["event", "clock"]
+
+
+def key_group(label: int) -> int:
+    """The key group of a label."""
+    return abs(murmur3(62 + label)) % GROUPS
+
+
+@lru_cache
+def labels(buckets: int) -> tuple[int, ...]:
+    """The label of each bucket: one in the middle of its share of key groups."""
+    middles = [(2 * bucket + 1) * GROUPS // (2 * buckets) for bucket in range(buckets)]
+    return least_labels(middles, key_group)
+
+
+class Barrier(NamedTuple):
+    """Cuts a channel in what belongs to a checkpoint and what does not."""
+
+
+class Mark(NamedTuple):
+    """A watermark."""
+
+    ms: int
+
+
+class Element(NamedTuple):
+    """A packed row on its way to a bucket."""
+
+    label: int
+    packed: tuple[int, int, bytes]
+
+
+Item = Element | Mark | Barrier
+
+
+@dataclass
+class Bucket:
+    """What the engine keeps of a bucket."""
+
+    segments: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    record: bytes | None = None
+    kept: tuple[bytes, ...] = ()
+    timers: frozenset[tuple[Clock, int]] = frozenset()
+
+    def copy(self) -> Bucket:
+        """An independent bucket of the same bytes."""
+        return Bucket(dict(self.segments), self.record, self.kept, self.timers)
+
+
+@dataclass
+class Checkpoint:
+    """What survives a failure: files read of each input, buckets by label, what was on its way to them through each
+    channel, and all that was given."""
+
+    read: list[int]
+    buckets: dict[int, Bucket] = field(default_factory=dict)
+    on_the_way: dict[int, list[Item]] = field(default_factory=dict)
+    given: list[Blob] = field(default_factory=list)
+    tasks: int = 0
+
+
+class Task:
+    """A task: the buckets of its key groups, the host of their operator, and its timer service."""
+
+    def __init__(self, run: SimulatedFlinkRun, channels: int, buckets: dict[int, Bucket], mine: list[int]) -> None:
+        self.run, self.buckets, self.mine = run, buckets, mine
+        self.host = ElementHost(run.hosting, Here(), _ignore, run.max_latency_ms, gathers=run.gathers)
+        self.channels: list[deque[Item]] = [deque() for _ in range(channels)]
+        self.marks = [LEAST_MS] * channels
+        self.at_barrier: set[int] = set()
+        self.watermark_ms = LEAST_MS
+        self.given: list[Blob] = []
+        self.bundle = 0
+        self.held: list[int] = []
+        self.sent: list[tuple[Bucket, Clock, int, bool]] = []
+        self.called = not (run.process_mode and run.calls)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more."""
+        return self.watermark_ms == LAST_MS
+
+    def ready(self) -> list[int]:
+        """The channels that can be read."""
+        return [n for n, items in enumerate(self.channels) if items and n not in self.at_barrier]
+
+    def call_once(self) -> None:
+        """Call every bucket before anything else comes."""
+        if not self.called:
+            self.called = True
+            for label in self.mine:
+                self.element(Element(label, (PRESENT, 0, b"")))
+
+    def element(self, element: Element) -> None:
+        """An element, in the open bundle."""
+        self.run.fate.perhaps_fail("before an element")
+        state = BucketState(self, element.label)
+        self.given += self.host.element(element.packed, state)
+        self.bundle += 1
+        if not self.run.process_mode or self.bundle >= self.run.bundle_size:
+            self.end_bundle()
+
+    def mark(self, channel: int, ms: int) -> None:
+        """A watermark of a channel. The least one counts, and waits for the end of the bundle."""
+        self.marks[channel] = max(self.marks[channel], ms)
+        least = min(self.marks)
+        if least > max(self.held, default=self.watermark_ms):
+            self.held.append(least)
+            if not self.bundle:
+                self.end_bundle()
+
+    def end_bundle(self) -> None:
+        """The bundle is done: watermarks that waited for it come through."""
+        self.bundle = 0
+        while self.held:
+            self.advance(self.held.pop(0))
+
+    def advance(self, ms: int) -> None:
+        """The watermark moves, and fires timers. Those that they set are waited for, unless a bundle is full."""
+        self.take_sent()
+        self.watermark_ms = ms
+        while due := [(at, label) for label, at in self._timers("event") if at <= ms]:
+            self.fire("event", *min(due))
+            if not self.run.fate.happens(0.2) or not self.run.process_mode:
+                self.take_sent()
+
+    def tick(self) -> None:
+        """Timers by the clock that are due."""
+        while due := [(at, label) for label, at in self._timers("clock") if at <= self.run.now_ms]:
+            self.fire("clock", *min(due))
+
+    def fire(self, clock: Clock, at: int, label: int) -> None:
+        """One timer."""
+        self.run.fate.perhaps_fail("before a timer")
+        bucket = self.buckets[label]
+        bucket.timers -= {(clock, at)}
+        self.given += self.host.timer(at, BucketState(self, label))
+
+    def send(self, label: int, clock: Clock, ms: int, there: bool) -> None:
+        """Python has set or deleted a timer."""
+        self.sent.append((self.buckets[label], clock, ms, there))
+        if not self.run.process_mode:
+            self.take_sent()
+
+    def take_sent(self) -> None:
+        """The engine takes the timers that Python has sent."""
+        for bucket, clock, ms, there in self.sent:
+            bucket.timers = bucket.timers | {(clock, ms)} if there else bucket.timers - {(clock, ms)}
+        self.sent.clear()
+
+    def _timers(self, clock: Clock) -> list[tuple[int, int]]:
+        return [(label, at) for label, bucket in self.buckets.items() for kind, at in bucket.timers if kind == clock]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """`element_host.BucketState` of a bucket of a task."""
+
+    task: Task
+    key: int
+
+    @property
+    def bucket(self) -> Bucket:
+        """What the engine keeps of it."""
+        return self.task.buckets.setdefault(self.key, Bucket())
+
+    @property
+    def segments(self) -> Segments:
+        """The operator's state."""
+        return Segments(self.bucket.segments)
+
+    def read_record(self) -> bytes | None:
+        """The record's bytes."""
+        return self.bucket.record
+
+    def write_record(self, data: bytes) -> None:
+        """Replace the record."""
+        self.bucket.record = data
+
+    def clear(self) -> None:
+        """Drop segments and record."""
+        self.bucket.segments.clear()
+        self.bucket.record = None
+
+    def keep(self, data: bytes) -> None:
+        """Append to the rows that wait."""
+        self.bucket.kept += (data,)
+
+    def take_kept(self) -> list[bytes]:
+        """The rows that wait."""
+        kept, self.bucket.kept = self.bucket.kept, ()
+        return list(kept)
+
+    @property
+    def watermark_ms(self) -> int:
+        """The task's watermark."""
+        return self.task.watermark_ms
+
+    @property
+    def now_ms(self) -> int:
+        """The processing time."""
+        return self.task.run.now_ms
+
+    def set_event_timer(self, ms: int) -> None:
+        """Set an event-time timer."""
+        self.task.send(self.key, "event", ms, there=True)
+
+    def delete_event_timer(self, ms: int) -> None:
+        """Delete an event-time timer."""
+        self.task.send(self.key, "event", ms, there=False)
+
+    def set_clock_timer(self, ms: int) -> None:
+        """Set a processing-time timer."""
+        self.task.send(self.key, "clock", ms, there=True)
+
+    def delete_clock_timer(self, ms: int) -> None:
+        """Delete a processing-time timer."""
+        self.task.send(self.key, "clock", ms, there=False)
+
+
+class SimulatedFlinkRun(SimulatedRun):
+    """One query being run element by element."""
+
+    checkpoint: Checkpoint | None = None
+    now_ms = 1_000
+    calls = True
+    process_mode = True
+    bundle_size = BUNDLE_SIZE
+    aligned = True
+    packers_of_input = 1
+    max_latency_ms: int | None = None
+    gathers = False
+    most_tasks = 2
+
+    def life(self) -> Iterable[Blob]:
+        """One job, from its start to the end of the input or a failure."""
+        if not self.variant.streaming:
+            return self._batch()
+        self._restore()
+        while not all(task.ended for task in self.tasks):
+            self._act()
+        self.fate.perhaps_fail("before the last commit")
+        return [*self.kept.given, *chain.from_iterable(task.given for task in self.tasks)]
+
+    def _restore(self) -> None:
+        """Tasks over the last checkpoint: how many of them, the seed says."""
+        self.kept = kept = self.checkpoint or Checkpoint([0] * len(self.files))
+        most = min(self.most_tasks, self.hosting.buckets)
+        tasks = self.fate.between(1, most) if self.fate.free else most
+        self.read = list(kept.read)
+        self.told_end = False
+        self.greatest_ms = [LEAST_MS] * self._channels()
+        owned = {label: key_group(label) * tasks // GROUPS for label in labels(self.hosting.buckets)}
+        self.owner = {label: owned[label] for label in owned}
+        self.tasks: list[Task] = []
+        for number in range(tasks):
+            mine = [label for label in owned if owned[label] == number]
+            buckets = {label: kept.buckets[label].copy() for label in mine if label in kept.buckets}
+            self.tasks.append(Task(self, self._channels(), buckets, mine))
+        for channel, items in kept.on_the_way.items():
+            for item in items:
+                if isinstance(item, Element):
+                    self.tasks[self.owner[item.label]].channels[channel].append(item)
+                elif tasks == kept.tasks == 1:  # which task a watermark was for, does not say where there are more
+                    self.tasks[0].channels[channel].append(item)
+        self.barriers: list[int] | None = None
+        self.cut = Checkpoint([])
+        self.fate.perhaps_fail("tasks have started")
+
+    def _channels(self) -> int:
+        return len(self.files) * self.packers_of_input
+
+    def _act(self) -> None:
+        """Whatever happens next."""
+        actions: list[Callable[[], None]] = []
+        for task in self.tasks:
+            if task.ready():
+                actions += [partial(self._deliver, task)] * 3
+            if task.bundle:
+                actions.append(task.end_bundle)
+            if task.sent:
+                actions.append(task.take_sent)
+        if self.max_latency_ms is not None:
+            actions.append(self._tick)
+        quiet = not any(task.ready() for task in self.tasks)
+        if self.fate.free or quiet:
+            actions += self._sources(quiet)
+        self.fate.choice(actions)()
+
+    def _sources(self, quiet: bool) -> list[Callable[[], None]]:
+        """What sources and the coordinator of checkpoints may do. Unless the schedule is free, a step is all files of
+        one number, and a checkpoint comes between two steps."""
+        behind = min(self.read)
+        waiting = [n for n in range(len(self.files)) if self.read[n] < self.steps()]
+        if not self.fate.free:
+            if self.barriers is not None:
+                return []
+            steps = [n for n in waiting if self.read[n] == behind]
+            if self.read and max(self.read) == behind and behind > sum(self.kept.read) // len(self.kept.read):
+                self.fail_if_asked(behind - 1)
+                return [self._cut]
+            return [partial(self._emit, n) for n in steps] or [self._end]
+        actions: list[Callable[[], None]] = [partial(self._emit, n) for n in waiting]
+        if self.barriers is None and not self.told_end and self.read != self.kept.read:
+            actions.append(self._cut)
+        if not waiting and not self.told_end:
+            actions.append(self._end)
+        return actions
+
+    def _emit(self, input: int) -> None:
+        """A source reads a file, and sends its rows and a watermark."""
+        number = self.read[input]
+        self.read[input] += 1
+        channel = input * self.packers_of_input + number % self.packers_of_input
+        names = labels(self.hosting.buckets)
+        packed = self.packed(input, number)
+        for row in packed:
+            label = names[row.bucket]
+            element = Element(label, (row.kind, row.rows, row.blob))
+            self.tasks[self.owner[label]].channels[channel].append(element)
+        clock_us = max((row.clock_us for row in packed if row.kind != REJECTS), default=None)
+        if clock_us is not None:
+            self.greatest_ms[channel] = max(self.greatest_ms[channel], clock_us // 1000)
+        if self.greatest_ms[channel] > LEAST_MS:
+            self._send_mark(channel, self.greatest_ms[channel] - delay_ms(self.query.lateness_us[input]) - 1)
+        self.fate.perhaps_fail("a file is read")
+
+    def _send_mark(self, channel: int, ms: int) -> None:
+        for task in self.tasks:
+            task.channels[channel].append(Mark(ms))
+
+    def _end(self) -> None:
+        """All files are read."""
+        self.told_end = True
+        for channel in range(self._channels()):
+            self._send_mark(channel, LAST_MS)
+
+    def _cut(self) -> None:
+        """The sources send barriers, and note how far they have read."""
+        self.cut = Checkpoint(list(self.read), tasks=len(self.tasks))
+        self.barriers = [0] * len(self.tasks)
+        for task in self.tasks:
+            for channel in task.channels:
+                channel.append(Barrier())
+
+    def _deliver(self, task: Task) -> None:
+        """A task reads one item of a channel."""
+        task.call_once()
+        channel = self.fate.choice(task.ready())
+        item = task.channels[channel].popleft()
+        if isinstance(item, Element):
+            task.element(item)
+        elif isinstance(item, Mark):
+            task.mark(channel, item.ms)
+        elif self.aligned:
+            task.at_barrier.add(channel)
+            if len(task.at_barrier) == len(task.channels):
+                self._snapshot(task)
+        else:
+            self._overtake(task, channel)
+
+    def _overtake(self, task: Task, first: int) -> None:
+        """An unaligned barrier overtakes what is on its way, which becomes part of the checkpoint."""
+        for number, items in enumerate(task.channels):
+            if number != first:
+                at = items.index(Barrier())
+                before = [items[n] for n in range(at)]
+                self.cut.on_the_way.setdefault(number, []).extend(before)
+                del items[at]
+        self._snapshot(task)
+
+    def _snapshot(self, task: Task) -> None:
+        """The bundle ends; what it wrote is in the checkpoint, timers that were sent and not taken are not."""
+        task.call_once()
+        task.end_bundle()
+        self.fate.perhaps_fail("before a task takes its part of a checkpoint")
+        self.cut.buckets |= {label: bucket.copy() for label, bucket in task.buckets.items()}
+        self.cut.given += task.given
+        task.given = []
+        task.at_barrier.clear()
+        assert self.barriers is not None
+        self.barriers[self.tasks.index(task)] = 1
+        self.fate.perhaps_fail("a task has taken its part of a checkpoint")
+        if all(self.barriers):
+            self.cut.given = [*self.kept.given, *self.cut.given]
+            self.kept = self.checkpoint = self.cut
+            self.barriers = None
+            self.fate.perhaps_fail("a checkpoint is complete")
+
+    def _tick(self) -> None:
+        """Time passes by the clock."""
+        self.now_ms += self.fate.between(1, 30)
+        for task in self.tasks:
+            task.call_once()
+            task.tick()
+
+    def _batch(self) -> Iterator[Blob]:
+        """A batch job: key by key, all rows and then the end of the input."""
+        self._restore()
+        rows: dict[int, list[tuple[int, int, bytes]]] = {}
+        for input in range(len(self.files)):
+            for number in range(len(self.files[input])):
+                for row in self.packed(input, number):
+                    rows.setdefault(labels(self.hosting.buckets)[row.bucket], []).append((row.kind, row.rows, row.blob))
+        for label, packed in rows.items():
+            task = self.tasks[self.owner[label]]
+            task.called = True
+            for each in packed:
+                task.element(Element(label, each))
+            task.end_bundle()
+        for task in self.tasks:
+            task.advance(LAST_MS)
+        return chain.from_iterable(task.given for task in self.tasks)
+
+
+def _ignore(_: Counter[str], __: int | None) -> None:
+    """Counts go into no engine's metrics."""
+
+
+class SimulatedFlinkHarness(SimulatedHarness):
+    """A simulated engine that works element by element."""
+
+    name = "simulated-flink"
+    run: Callable[..., SimulatedRun] = SimulatedFlinkRun  # type: ignore[assignment]

@@ -1,0 +1,298 @@
+"""Hosts an operator where the engine works element by element (Flink): packed rows, timers, and buckets as keys.
+
+The same host serves streams and batch. On a stream each packed row is a step, or, where rows may not wait for large
+blocks, all that came in a few milliseconds. In batch the rows of a bucket are kept until its input has ended, which the
+engine tells by the last watermark there is, and are then one step.
+
+A bucket has one event-time timer besides the one at the end of time (decision 0018). A restored bucket sets its timers
+again, since a checkpoint may lack them (decision 0020).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from operator import itemgetter
+from typing import NamedTuple, Protocol, TypeVar
+
+from whenabouts.core.hosting.bucket_record import BucketRecord, JsonRecords, RecordState, move_timer
+from whenabouts.core.hosting.element_watermark import LAST_MS, ElementWatermark
+from whenabouts.core.hosting.host import COUNTS, REJECTS, BucketInput, Hosting, read_counts, tagged_rows
+from whenabouts.core.hosting.segment_cache import CachedStore, SegmentCache
+from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, SegmentStore, Step
+from whenabouts.core.state.memory_store import DictStore
+
+_HEADER = struct.Struct("<iq")
+"""In front of a kept blob: its kind and its number of rows."""
+
+T = TypeVar("T")
+Blob = tuple[int, int, bytes]
+"""Kind, rows, bytes."""
+TaggedBlob = tuple[int, bytes]
+"""`host.Tagged` as a plain tuple."""
+
+
+class Wanted(NamedTuple):
+    """The part of a `Step` that decides about timers."""
+
+    timer_us: int | None
+    rows_waiting: int
+
+
+class BucketState(RecordState, Protocol):
+    """What the engine keeps of the bucket at hand: state, timers, and the two clocks."""
+
+    @property
+    def segments(self) -> SegmentStore:
+        """The operator's state."""
+
+    def clear(self) -> None:
+        """Drop segments and record."""
+
+    def keep(self, data: bytes) -> None:
+        """Append to the rows that wait in front of the operator."""
+
+    def take_kept(self) -> list[bytes]:
+        """The rows that wait, in order; they wait no longer."""
+
+    @property
+    def watermark_ms(self) -> int:
+        """The engine's watermark."""
+
+    @property
+    def now_ms(self) -> int:
+        """The processing time."""
+
+    def set_event_timer(self, ms: int) -> None:
+        """Set an event-time timer; one that is there already is the same timer."""
+
+    def delete_event_timer(self, ms: int) -> None:
+        """Delete an event-time timer."""
+
+    def set_clock_timer(self, ms: int) -> None:
+        """Set a processing-time timer; one that is there already is the same timer."""
+
+    def delete_clock_timer(self, ms: int) -> None:
+        """Delete a processing-time timer."""
+
+
+class Runner(Protocol):
+    """Runs work, wherever that is."""
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What `work` gives or raises."""
+
+    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
+        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
+
+    def stop(self) -> None:
+        """Nothing will be run any more."""
+
+
+class Here:
+    """Runs work in the thread that asks for it."""
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What `work` gives or raises."""
+        return work()
+
+    def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
+        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
+        cached = CachedStore(lambda segment: store.get(*segment), cache, bucket)
+        given = work(cached)
+        cached.apply(store)
+        return given
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+class ElementHost:
+    """Runs the operator for the buckets of one task; knows no kind of operator. Made when the task starts."""
+
+    def __init__(
+        self,
+        hosting: Hosting,
+        runner: Runner,
+        count: Callable[[Counter[str], int | None], None],
+        max_latency_ms: int | None = None,
+        *,
+        gathers: bool = False,
+    ) -> None:
+        """`count` gets the counts of what goes out, and the bucket, None if it was no step of the operator.
+        `max_latency_ms`: how long rows may wait by the clock. `gathers`: they wait here, as long as the last step
+        took, and all that came meanwhile are one step; else each element is one, and where its rows wait is the
+        operator's business."""
+        self._hosting, self._runner, self._count = hosting, runner, count
+        self._max_latency_ms = max_latency_ms
+        self._gathers = gathers and max_latency_ms is not None
+        self._step_ms = 0
+        self._records = JsonRecords()
+        self._cache = SegmentCache()
+        self._operator = runner.run(hosting.operator)
+        self._inputs = hosting.query.inputs
+
+    def element(self, packed: Blob, state: BucketState) -> Iterator[TaggedBlob]:
+        """A packed row."""
+        if packed[0] == REJECTS:
+            tagged = self._runner.run(lambda: self._tagged(Step(), self._arrived([packed])))
+            yield from self._counted(tagged)
+            return
+        record = self._record_of(state)
+        if self._hosting.streaming:
+            watermark = ElementWatermark(state.watermark_ms).at_least(record.watermark_ms)
+            if record.keeps and (watermark.ms != record.watermark_ms or not self._gathers):
+                yield from self._gathered(record, state)
+                record = self._record_of(state)
+            if self._gathers:
+                self._gather(packed, watermark, record, state)
+            else:
+                yield from self._stream_step([packed], watermark, record, state)
+        else:
+            self._keep(packed, state)
+
+    def timer(self, ms: int, state: BucketState) -> Iterator[TaggedBlob]:
+        """A timer has fired: the operator has work to do without new rows, or the input has ended."""
+        record = self._record_with_timers(state)
+        if record is None:  # the end came with an earlier timer
+            return
+        watermark = ElementWatermark(state.watermark_ms)
+        if record.keeps:
+            yield from self._gathered(record, state)
+            record = self._record_of(state)
+        if watermark.ended:
+            yield from self._end(watermark, state)
+        elif ms == record.flush_ms:
+            yield from self._stream_step([], watermark, replace(record, flush_ms=None), state, FlushMode.FLUSH)
+        elif ms == record.timer_ms:
+            yield from self._stream_step([], watermark, replace(record, timer_ms=None), state)
+
+    def _gather(self, packed: Blob, watermark: ElementWatermark, record: BucketRecord, state: BucketState) -> None:
+        """Keep rows for the step that a timer by the clock begins. Rows of one step have come under one watermark: what
+        is late is late whether it waits or not."""
+        self._keep(packed, state)
+        flush_ms = record.flush_ms
+        if flush_ms is None:
+            flush_ms = state.now_ms + min(self._step_ms, self._max_latency_ms or 0)
+            state.set_clock_timer(flush_ms)
+        self._records.put(state, replace(record, watermark_ms=watermark.ms, flush_ms=flush_ms, keeps=True))
+
+    def _gathered(self, record: BucketRecord, state: BucketState) -> Iterator[TaggedBlob]:
+        """The step of what was gathered, under the watermark of its coming."""
+        began_ms = state.now_ms
+        if record.flush_ms is not None:
+            state.delete_clock_timer(record.flush_ms)
+        watermark, record = ElementWatermark(record.watermark_ms), replace(record, flush_ms=None, keeps=False)
+        yield from self._stream_step(self._take_kept(state), watermark, record, state, FlushMode.FLUSH)
+        self._step_ms = state.now_ms - began_ms
+
+    def _keep(self, packed: Blob, state: BucketState) -> None:
+        kind, rows, blob = packed
+        state.keep(_HEADER.pack(kind, rows) + blob)
+
+    def _take_kept(self, state: BucketState) -> list[Blob]:
+        """Inputs in the query's order: which of them came first is a race between tasks."""
+        kept = [(*_HEADER.unpack_from(data), data[_HEADER.size :]) for data in state.take_kept()]
+        return sorted(kept, key=itemgetter(0))
+
+    def _stream_step(
+        self,
+        packed: list[Blob],
+        watermark: ElementWatermark,
+        record: BucketRecord,
+        state: BucketState,
+        demand: FlushMode = FlushMode.NOTHING,
+    ) -> Iterator[TaggedBlob]:
+        watermark = watermark.at_least(record.watermark_ms)
+        wanted, tagged = self._step(state.segments, self._cache, state.key, packed, watermark.us, demand)
+        record = replace(record, watermark_ms=watermark.ms)
+        self._records.put(state, self._with_timers(record, watermark.timer_ms(wanted.timer_us), wanted, state))
+        yield from self._counted(tagged, state.key)
+
+    def _end(self, watermark: ElementWatermark, state: BucketState) -> Iterator[TaggedBlob]:
+        """Everything that is still to come from this bucket; nothing of it stays."""
+        if self._hosting.streaming:
+            _, tagged = self._step(state.segments, self._cache, state.key, [], watermark.us, FlushMode.END)
+        else:
+            rows = self._take_kept(state)
+            _, tagged = self._step(DictStore(), SegmentCache(), state.key, rows, NO_WATERMARK, FlushMode.END)
+        state.clear()
+        self._cache.forget(state.key)
+        self._records.forget(state)
+        yield from self._counted(tagged, state.key)
+
+    def _counted(self, tagged: list[TaggedBlob], bucket: int | None = None) -> list[TaggedBlob]:
+        """What is going out, once it is counted. `bucket`: that of a step of the operator."""
+        self._count(read_counts(blob for tag, blob in tagged if tag == COUNTS), bucket)
+        return tagged
+
+    def _step(
+        self,
+        store: SegmentStore,
+        cache: SegmentCache,
+        bucket: int,
+        packed: list[Blob],
+        watermark_us: int,
+        demand: FlushMode,
+    ) -> tuple[Wanted, list[TaggedBlob]]:
+        """One step of the operator: what it wants, and what it gave.
+
+        No Arrow leaves the work: where a runner has a thread of its own, even to let go of it elsewhere would hang.
+        """
+
+        def work(segments: SegmentStore) -> tuple[Wanted, list[TaggedBlob]]:
+            arrived = self._arrived(packed)
+            step = self._hosting.step(self._operator, segments, arrived, watermark_us, demand)
+            return Wanted(step.timer_us, step.rows_waiting), self._tagged(step, arrived)
+
+        return self._runner.step(work, store, cache, bucket)
+
+    def _arrived(self, packed: list[Blob]) -> BucketInput:
+        arrived = BucketInput()
+        arrived.take(self._operator, packed)
+        return arrived
+
+    def _tagged(self, step: Step, arrived: BucketInput) -> list[TaggedBlob]:
+        return [(row.tag, row.blob) for row in tagged_rows(step, arrived, self._operator, self._inputs)]
+
+    def _record_of(self, state: BucketState) -> BucketRecord:
+        """The bucket's record. A new bucket gets a record, and a timer for the end of the input.
+
+        Raises EngineError WA-3003 for state that was written for another number of buckets.
+        """
+        record = self._record_with_timers(state)
+        if record is None:
+            record = BucketRecord(self._hosting.buckets)
+            state.set_event_timer(LAST_MS)
+            self._records.put(state, record)
+        return record.check(self._hosting.buckets)
+
+    def _record_with_timers(self, state: BucketState) -> BucketRecord | None:
+        """The bucket's record, if it has one. When it comes from a checkpoint, its timers are set again: a checkpoint
+        may lack the timers that the bundle it ended had set, though it has all else that the bundle did."""
+        restored = not self._records.knows(state)
+        record = self._records.get(state)
+        if restored and record is not None:
+            state.set_event_timer(LAST_MS)
+            if record.timer_ms is not None:
+                state.set_event_timer(record.timer_ms)
+            if record.flush_ms is not None:
+                state.set_clock_timer(record.flush_ms)
+        return record
+
+    def _with_timers(
+        self, record: BucketRecord, timer_ms: int | None, wanted: Wanted, state: BucketState
+    ) -> BucketRecord:
+        """Sets one event-time timer for the bucket besides the last, and one by the clock while rows wait.
+
+        A timer that has fired is gone from the record already. What waits is worked on at the latest when the timer by
+        the clock fires, whatever event time does.
+        """
+        move_timer(record.timer_ms, timer_ms, state.set_event_timer, state.delete_event_timer)
+        flush_ms = record.flush_ms
+        if self._max_latency_ms is not None and wanted.rows_waiting and flush_ms is None:
+            flush_ms = state.now_ms + self._max_latency_ms
+            state.set_clock_timer(flush_ms)
+        return replace(record, timer_ms=timer_ms, flush_ms=flush_ms)
