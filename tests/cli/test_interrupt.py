@@ -92,7 +92,8 @@ def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["spark", pytest.param("flink", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("engine", ["spark", "flink"])
 def test_a_terminated_run_leaves_no_engine(tmp_path: Path, request: pytest.FixtureRequest, engine: str) -> None:
     if engine not in request.config.getoption("--engine"):
         pytest.skip(f"needs --engine {engine}")

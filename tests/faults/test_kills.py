@@ -187,13 +187,14 @@ def survive(folder: Path, victims: list[str], chance: random.Random) -> None:
     assert Counter(map(repr, told.cast(want.schema).to_pylist())) == Counter(map(repr, want.to_pylist()))
 
 
+@pytest.mark.full
 def test_three_kills(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201  # pytest shows it where the test fails
     survive(tmp_path, ["worker", "driver", "worker"], random.Random(seed))
 
 
-@pytest.mark.full
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", range(5))
 def test_twenty_kills(tmp_path: Path, number: int) -> None:
     seed = random.randrange(2**32)

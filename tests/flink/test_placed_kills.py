@@ -229,7 +229,10 @@ MANY = [*FEW, *FEW, *(name for name in SCENES if name not in FEW), "the end"]
     ("name", "kills", "turn"),
     [
         *((name, 1, 0) for name in FEW),
-        *(pytest.param(name, 20, turn, marks=pytest.mark.full) for turn, name in enumerate(MANY)),
+        *(
+            pytest.param(name, 20, turn, marks=pytest.mark.full if turn < len(FEW) else pytest.mark.exhaustive)
+            for turn, name in enumerate(MANY)
+        ),
     ],
 )
 def test_a_job_that_is_killed_right_after_a_checkpoint_gives_the_batch_answer(

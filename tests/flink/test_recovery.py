@@ -82,10 +82,10 @@ def _finished_lines(folder: Path) -> Counter[str]:
 @pytest.mark.parametrize(
     ("mode", "backend", "kills", "seed"),
     [
-        ("thread", "hashmap", 3, 0),
+        pytest.param("thread", "hashmap", 3, 0, marks=pytest.mark.full),
         pytest.param("process", "rocksdb", 5, 1, marks=pytest.mark.full),
-        pytest.param("thread", "rocksdb", 5, 2, marks=pytest.mark.full),
-        pytest.param("process", "hashmap", 7, 3, marks=pytest.mark.full),
+        pytest.param("thread", "rocksdb", 5, 2, marks=pytest.mark.exhaustive),
+        pytest.param("process", "hashmap", 7, 3, marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_killed_job_gives_the_batch_answer(tmp_path: Path, mode: str, backend: str, kills: int, seed: int) -> None:

@@ -101,17 +101,19 @@ PLACES = ["classic", pytest.param("connect", marks=needs_connect)]
 BOTH = ["write_stream", "write_with_rejects"]
 
 
+@pytest.mark.full
 def test_three_lives_give_what_one_batch_gives(tmp_path: Path) -> None:
     """Either documented call comes upon a checkpoint in the first thing that its process does with streams."""
     lives(["write_stream", *BOTH], "classic", tmp_path)
 
 
+@pytest.mark.full
 @needs_connect
 def test_a_client_of_a_new_server_continues(tmp_path: Path) -> None:
     lives(BOTH, "connect", tmp_path)
 
 
-@pytest.mark.full
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("call", BOTH)
 @pytest.mark.parametrize("place", PLACES)
 def test_each_call_alone_for_three_lives(place: str, call: str, tmp_path: Path) -> None:
