@@ -4,7 +4,7 @@ NEWEST := .venv-newest/bin
 WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
 # Flink where there is one for this Python; looked for when a recipe runs, that is, after the environment is made.
 FLINK = $(shell $(BIN)/python -c 'import importlib.util as u; print("--engine flink" * bool(u.find_spec("pyflink")))')
-IN_PROCESS := --engine local
+IN_PROCESS := --engine local --engine simulated-spark --engine simulated-flink
 ENGINES = $(IN_PROCESS) --engine spark $(FLINK)
 # Two workers: one starts Spark, the other Flink, and both share the rest.
 TWO_AT_ONCE := -n 2

@@ -133,7 +133,7 @@ class SimulatedHarness:
     """The harness of a simulated engine; `run` is its kind of run."""
 
     name: str
-    capabilities = Capabilities()
+    capabilities = Capabilities(in_process=True)
     run: type[SimulatedRun]
     schedule = Schedule()
 
