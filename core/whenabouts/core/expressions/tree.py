@@ -2,8 +2,9 @@
 
 A tree of `Expression` nodes is data: it can be compared, hashed and sent to workers, and contains no code. Nulls follow
 SQL (`AND` and `OR` are Kleene's, a comparison with null is null). Integer overflow is an error. `/` gives a float64,
-and null for a divisor of 0. Floats compare as in IEEE 754. Times without a zone are read as UTC. `expressions.sql`
-parses text.
+and null for a divisor of 0. Floats compare as in IEEE 754. Times without a zone are read as UTC. Times and
+durations of any units compare exactly; other operations on mixed units give the finer one. `expressions.sql` parses
+text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.expressions.time_values import COMPARISONS, MICROSECOND, counts_in, in_unit_of, scale_of
 
 Values: TypeAlias = Any
 """A `pa.Array`, or a `pa.Scalar` if no column is involved."""
@@ -119,14 +121,14 @@ def check_condition(expression: Expression, schemas: Mapping[str | None, pa.Sche
 
 
 def _normal(values: Values) -> Values:
-    """Values as one array, dictionaries decoded, and times in microseconds, UTC."""
+    """Values as one array, dictionaries decoded, and timestamps in UTC."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if pa.types.is_timestamp(values.type) and values.type != TIME:
-        in_us = values.cast(pa.timestamp("us", values.type.tz), safe=False)
-        values = in_us.cast(TIME) if values.type.tz else pc.assume_timezone(in_us, "UTC")
+    if pa.types.is_timestamp(values.type) and values.type.tz != "UTC":
+        in_utc = pa.timestamp(values.type.unit, "UTC")
+        values = values.cast(in_utc) if values.type.tz else pc.assume_timezone(values, "UTC")
     return values
 
 
@@ -142,14 +144,22 @@ def _if(condition: Values, then: Values, otherwise: Values) -> Values:
 def _same(left: Values, right: Values) -> Values:
     """Equal, or both null."""
     both = pc.and_(pc.is_null(left), pc.is_null(right))
-    return pc.or_(both, pc.coalesce(pc.equal(left, right), pa.scalar(False)))
+    return pc.or_(both, pc.coalesce(COMPARISONS["eq"](left, right), pa.scalar(False)))
 
 
 def _cast(values: Values, kind: pa.DataType) -> Values:
-    if kind == TIME:
-        return _normal(pc.cast(values, pa.timestamp("us")) if pa.types.is_string(values.type) else values)
+    """As in Spark and Flink, fractions and finer units are cut off, and numbers of times are microseconds."""
+    if kind == TIME and pa.types.is_string(values.type):
+        return _normal(pc.cast(values, pa.timestamp("us")))
+    scale, asked = scale_of(values.type), scale_of(kind)
+    if scale is not None and asked is not None and scale.measures == asked.measures:
+        return in_unit_of(kind, values)
+    if scale is not None and pa.types.is_integer(kind) and not pa.types.is_date(values.type):
+        return pc.cast(counts_in(MICROSECOND, values), kind)
+    if pa.types.is_timestamp(values.type) and values.type.unit in ("s", "ms"):
+        values = in_unit_of(TIME, values)  # a text has the same digits for every unit, but for nanoseconds
     if pa.types.is_integer(kind) and pa.types.is_floating(values.type):
-        values = pc.trunc(values)  # as in Spark and Flink
+        values = pc.trunc(values)
     return pc.cast(values, kind)
 
 
@@ -161,12 +171,7 @@ OPERATIONS: Mapping[str, Callable[..., Values]] = {
     "and": pc.and_kleene,
     "or": pc.or_kleene,
     "not": pc.invert,
-    "eq": pc.equal,
-    "ne": pc.not_equal,
-    "lt": pc.less,
-    "le": pc.less_equal,
-    "gt": pc.greater,
-    "ge": pc.greater_equal,
+    **COMPARISONS,
     "is null": pc.is_null,
     "same": _same,
     "add": pc.add_checked,
