@@ -21,6 +21,7 @@ from infra.toy_operation import NUMBERED, TABLE, MyOperations
 from whenabouts.core import InputError, JsonPayload, Point, QueryError, local, operations, within
 from whenabouts.core.hosting.engine import HOMES
 from whenabouts.core.hosting.host_options import HostOptions, HostSettings
+from whenabouts.core.hosting.operation_names import OPERATION_NAMES
 from whenabouts.core.operations import Operations
 from whenabouts.core.wrappers.state_limit import StateBound, StateLimit
 
@@ -50,7 +51,7 @@ def rows(table: pa.Table) -> list[str]:
 def test_every_operation_is_tried_here() -> None:
     declared = {name for name, each in vars(Operations).items() if inspect.isfunction(each) and name[0] != "_"}
     assert declared - {"run", "call", "rejects"} == set(NAMES) == set(CALLS)
-    assert set(operations.__all__) == {*NAMES, "rejects"}
+    assert set(operations.__all__) == {*NAMES, "rejects"} == set(OPERATION_NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

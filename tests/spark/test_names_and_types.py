@@ -47,7 +47,7 @@ def test_names_are_found_whatever_their_case(spark: SparkSession, conf: Any) -> 
     """Times, keys under another spelling on either side, and identities. A reject's `Code` is not the code's column."""
     left = table(spark, "Region, t, Code", "'a', 1000000L, 1", "'a', 1000000L, 1", "'b', 1500000L, 2", "'c', null, 3")
     right = table(spark, "REGION, u, w", "'a', 1200000L, 7", "'c', 1200000L, 8")
-    pairs = timing_join(left, right, on="region", dedupe={"left": "CODE"}, probability=False, **JOIN)
+    pairs = timing_join(left, right, on="region", deduplicate_by={"left": "CODE"}, probability=False, **JOIN)
     assert pairs.columns == ["Region", "t", "Code", "u", "w"]
     assert plain(pairs.select("REGION", "code", "W")) == [("a", 1, 7)]
     refused = rejects(pairs)
@@ -132,7 +132,7 @@ def test_collated_text_is_not_compared(spark: SparkSession, conf: Any, collation
         with pytest.raises(QueryError, match="WA-2186"):
             coalesce(left, time="t", **options)
     with pytest.raises(QueryError, match="WA-2186"):
-        timing_join(left, right, dedupe={"left": "k"}, **JOIN)
+        timing_join(left, right, deduplicate_by={"left": "k"}, **JOIN)
     nested = left.selectExpr("t", "named_struct('a', array(k)) AS deep")
     with pytest.raises(QueryError, match="WA-2186: column 'deep'"):
         coalesce(nested, time="t", values="deep")

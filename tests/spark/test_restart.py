@@ -177,9 +177,9 @@ def test_state_keeps_to_its_bound(stream_of: StreamOf, tmp_path: Path) -> None:
     rejected: list[str] = []
     totals: Counter[str] = Counter()
 
-    def start(bound: StateLimit, checkpoint: str) -> None:
+    def start(limit: StateLimit, checkpoint: str) -> None:
         writer = write_with_rejects(
-            join(stream, stream, bound=bound),
+            join(stream, stream, state_limit=limit),
             lambda rows, number: None,
             lambda rows, number: rejected.extend(row.code for row in rows.collect()),
             lambda counts, number: totals.update({row.name: row.value for row in counts.where("value > 0").collect()}),

@@ -58,7 +58,7 @@ def run_on_spark(query: Query, inputs: Sequence[Input], *, stream: bool) -> Engi
     Raises: EngineError WA-3001 or WA-3002 where Spark cannot run here; what Spark raises passes through.
     """
     check_environment()
-    from whenabouts.spark_plugin.api import tagged
+    from whenabouts.spark_plugin.dataflow import tagged
     from whenabouts.spark_plugin.sessions import local_session
 
     operator = query.operator([source.schema for source in inputs], streaming=stream)
@@ -87,7 +87,7 @@ def run_on_spark(query: Query, inputs: Sequence[Input], *, stream: bool) -> Engi
 
 
 def _stream(spark: SparkSession, query: Query, folders: list[Path], folder: Path) -> Hosting:
-    from whenabouts.spark_plugin.api import tagged
+    from whenabouts.spark_plugin.dataflow import tagged
     from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
 
     end = EndOfInput(spark, folder / "end")

@@ -9,23 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from whenabouts.core.hosting.java import java_version
+from whenabouts.core.hosting.operation_names import OPERATION_NAMES
 from whenabouts.core.hosting.schemas import reads_schemas
 from whenabouts.core.hosting.worker_archive import archive
 from whenabouts.spark_plugin.environment import check_environment, check_packages, spark_version
 
 if TYPE_CHECKING:
-    from whenabouts.spark_plugin.api import (
-        coalesce,
-        counts,
-        rejects,
-        run,
-        temporal_aggregate,
-        temporal_join,
-        timing_join,
-        window_join,
-        write_stream,
-        write_with_rejects,
-    )
+    from whenabouts.core.operations import *  # noqa: F403  # every operation, whatever there will be
+    from whenabouts.spark_plugin.api import counts, run, write_stream, write_with_rejects
     from whenabouts.spark_plugin.observing import PrintProgress, observed
     from whenabouts.spark_plugin.sessions import local_session
     from whenabouts.spark_plugin.sql_functions import register
@@ -34,38 +25,19 @@ __all__ = [
     "PrintProgress",
     "archive",
     "check_environment",
-    "coalesce",
     "counts",
     "java_version",
     "local_session",
     "observed",
     "register",
-    "rejects",
     "run",
     "spark_version",
-    "temporal_aggregate",
-    "temporal_join",
-    "timing_join",
-    "window_join",
     "write_stream",
     "write_with_rejects",
 ]
+__all__ += OPERATION_NAMES
 
-_HOMES = dict.fromkeys(
-    (
-        "coalesce",
-        "counts",
-        "rejects",
-        "run",
-        "temporal_aggregate",
-        "temporal_join",
-        "timing_join",
-        "window_join",
-        "write_stream",
-        "write_with_rejects",
-    ),
-    "api",
-)
+_HOMES = dict.fromkeys(("ENGINE", "counts", "run", "write_stream", "write_with_rejects"), "api")
 _HOMES |= {"local_session": "sessions", "observed": "observing", "PrintProgress": "observing"}
 _HOMES |= {"register": "sql_functions"}
 
@@ -78,9 +50,11 @@ reads_schemas("pyspark", _read_schema)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOMES and name not in OPERATION_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     check_packages()
+    if name in OPERATION_NAMES:
+        return getattr(import_module(f"{__name__}.api").OPERATIONS, name)
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

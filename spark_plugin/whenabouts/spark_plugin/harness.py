@@ -22,7 +22,8 @@ from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.event_reader import rejects_schema
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.state.segment_codec import decode
-from whenabouts.spark_plugin.api import check_checkpoint, tagged
+from whenabouts.spark_plugin.api import check_checkpoint
+from whenabouts.spark_plugin.dataflow import tagged
 from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
 from whenabouts.spark_plugin.results import Result
 from whenabouts.spark_plugin.sessions import local_session

@@ -1,0 +1,11 @@
+"""The operations by name, for packages that offer them and must not load them until one is used."""
+
+OPERATION_NAMES = (
+    "coalesce",
+    "rejects",
+    "temporal_aggregate",
+    "temporal_join",
+    "timing_join",
+    "window_join",
+)
+"""What `whenabouts.core.operations` offers."""
