@@ -1,4 +1,4 @@
-"""`whenabouts join` on random files gives exactly the pairs of an independent brute force in rationals."""
+"""`whenabouts join` on random files gives exactly the pairs of the oracle's loops in rationals."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,53 +16,40 @@ import pytest
 from click.testing import Result
 from pyarrow import csv
 
+from whenabouts.conformance import oracle
+from whenabouts.core.times.conditions import UNBOUNDED_US
 from whenabouts.core.timing_join.settings import STRATEGIES
 
 Cli = Callable[..., Result]
 Row = dict[str, Any]
-Event = tuple[int, int]
-
-
-def probability(left: Event, right: Event, lo: int | None, hi: int | None) -> Fraction:
-    """`P(lo <= X2 - X1 <= hi)` for independent uniform times; None is an end that is not there."""
-    (a, b), (c, d) = left, right
-    if a == b and c == d:
-        return Fraction(int((lo is None or lo <= c - a) and (hi is None or c - a <= hi)))
-    if a == b:
-        return _share(None if lo is None else a + lo, None if hi is None else a + hi, c, d)
-    if c == d:
-        return _share(None if hi is None else c - hi, None if lo is None else c - lo, a, b)
-    upper = Fraction(1) if hi is None else _below(left, right, hi)
-    lower = Fraction(0) if lo is None else _below(left, right, lo)
-    return upper - lower
-
-
-def _share(start: int | None, end: int | None, low: int, high: int) -> Fraction:
-    start = low if start is None else max(start, low)
-    end = high if end is None else min(end, high)
-    return Fraction(max(end - start, 0), high - low)
-
-
-def _below(left: Event, right: Event, bound: int) -> Fraction:
-    """`P(X2 - X1 <= bound)` of two proper intervals: the area under a line in a rectangle."""
-    (a, b), (c, d) = left, right
-    ramps = [(b + bound - c, 1), (a + bound - c, -1), (b + bound - d, -1), (a + bound - d, 1)]
-    return sum((Fraction(sign * max(u, 0) ** 2, 2) for u, sign in ramps), Fraction(0)) / ((b - a) * (d - c))
 
 
 def join(
-    left: list[dict[str, Any]], right: list[dict[str, Any]], lo: int | None, hi: int | None, confidence: float
+    left: list[Row], right: list[Row], lo: int | None, hi: int | None, confidence: float
 ) -> dict[tuple[int, int], Fraction]:
     """Probability by (left id, right id) of all pairs of equal, present keys that reach the confidence."""
+    window = (-UNBOUNDED_US if lo is None else lo, UNBOUNDED_US if hi is None else hi)
     found = {}
     for x in left:
         for y in right:
             if x["k"] is None or x["k"] != y["k"]:
                 continue
-            p = probability((x["a"], x["b"]), (y["c"], y["d"]), lo, hi)
-            if p >= Fraction(confidence):
-                found[x["l"], y["r"]] = p
+            p = oracle.probability((x["a"], x["b"]), (y["c"], y["d"]), *window)
+            if oracle.is_match(p, confidence):
+                found[x["l"], y["r"]] = p.exact
     return found
+
+
+@lru_cache
+def answer(seed: int, lo: int | None, hi: int | None, confidence: float) -> dict[tuple[int, int], Fraction]:
+    """Of the two sides that the seed draws."""
+    return join(*sides(seed), lo, hi, confidence)
+
+
+@lru_cache
+def sides(seed: int) -> tuple[list[Row], list[Row]]:
+    random_ = random.Random(seed)
+    return rows(random_, 70, ("l", "a", "b")), rows(random_, 60, ("r", "c", "d"))
 
 
 def rows(random_: random.Random, n: int, names: tuple[str, str, str]) -> list[Row]:
@@ -155,8 +143,7 @@ def check(
     confidences: Sequence[float] = CONFIDENCES,
 ) -> None:
     """Run `join` on random files and compare pairs and probabilities with the oracle's."""
-    random_ = random.Random(seed)
-    left, right = rows(random_, 70, ("l", "a", "b")), rows(random_, 60, ("r", "c", "d"))
+    left, right = sides(seed)
     names = [write(side, tmp_path / name, kind, files) for side, name in ((left, "left"), (right, "right"))]
     sizes = []
     for confidence in confidences:
@@ -165,7 +152,7 @@ def check(
             "-o out.parquet --max-uncertainty 60us"
         )
         assert done.exit_code == 0, done.stderr
-        expected = join(left, right, lo, hi, confidence)
+        expected = answer(seed, lo, hi, confidence)
         sizes.append(len(expected))
         assert pairs(tmp_path / "out.parquet") == sorted(expected)
         for row in pq.read_table(tmp_path / "out.parquet").to_pylist():

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from whenabouts.conformance import oracle
 from whenabouts.core.arrays.key_time_order import order_rows
 from whenabouts.core.probability.satisfaction_probability import (
     FARTHEST_US,
@@ -25,35 +26,24 @@ Row = tuple[int, int, int]  # t_min, t_max, key
 Pair = tuple[int, int]
 
 
+def probability(base: Row, target: Row, lo: int, hi: int) -> Fraction:
+    return oracle.probability(base[:2], target[:2], lo, hi).exact
+
+
 def tail_hi(base: Row, target: Row, hi: int) -> Fraction:
-    """P(X_target - X_base <= hi), exactly, from the sum of squared positive parts."""
-    min1, max1, min2, max2 = *base[:2], *target[:2]
-    len1, len2 = max1 - min1, max2 - min2
-    if len1 and len2:
-        part = lambda corner: max(hi - corner, 0) ** 2  # noqa: E731
-        area = part(min2 - max1) - part(min2 - min1) - part(max2 - max1) + part(max2 - min1)
-        return Fraction(area, 2 * len1 * len2)
-    if len1 or len2:
-        return Fraction(min(max(hi - (min2 - max1), 0), len1 + len2), len1 + len2)
-    return Fraction(int(min2 - min1 <= hi))
+    return probability(base, target, -UNBOUNDED_US, hi)
 
 
 def tail_lo(base: Row, target: Row, lo: int) -> Fraction:
-    return tail_hi((-base[1], -base[0], 0), (-target[1], -target[0], 0), -lo)
-
-
-def probability(base: Row, target: Row, lo: int, hi: int) -> Fraction:
-    return max(tail_hi(base, target, hi) + tail_lo(base, target, lo) - 1, Fraction(0))
+    return probability(base, target, lo, UNBOUNDED_US)
 
 
 def brute_force(base: list[Row], target: list[Row], lo: int, hi: int, confidence: float) -> list[Pair]:
-    # Numerator and denominator of such small times are exact floats, so the kernel is the correctly rounded
-    # quotient.
     return sorted(
         (i, j)
         for i, b in enumerate(base)
         for j, t in enumerate(target)
-        if b[2] == t[2] and float(probability(b, t, lo, hi)) >= confidence
+        if b[2] == t[2] and oracle.is_match(oracle.probability(b[:2], t[:2], lo, hi), confidence)
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, pairwise
 from statistics import NormalDist
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from whenabouts.conformance.oracle import Time, probability, shape_of
 from whenabouts.core import QueryError, Template, empirical, exponential, normal, triangular, uniform
 from whenabouts.core.times.distributions import sum_of_uniforms
 from whenabouts.core.times.empirical_distributions import MOST_BUCKETS, equal_mass, through_quantiles
@@ -44,13 +45,9 @@ def distribution_function(template: Template) -> Function:
 
 
 def exact(left: Template, right: Template, lo: int, hi: int) -> Fraction:
-    """P(lo <= X_right - X_left <= hi) in rationals: the sum over pairs of buckets, each by squared ramps."""
-    total = Fraction(0)
-    for (a1, b1, p), (a2, b2, q) in product(buckets_of(left), buckets_of(right)):
-        corners = ((a2 - b1, 1), (a2 - a1, -1), (b2 - b1, -1), (b2 - a1, 1))
-        ramps = sum(sign * (max(hi - at, 0) ** 2 - max(lo - at, 0) ** 2) for at, sign in corners)
-        total += p * q * Fraction(ramps, 2 * (b1 - a1) * (b2 - a2))
-    return total
+    """P(lo <= X_right - X_left <= hi) in rationals."""
+    times = [Time(0, template.end_us, shape_of(template)) for template in (left, right)]
+    return probability(*times, lo, hi).exact
 
 
 def exponential_function(mean: float) -> Function:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whenabouts.conformance import oracle
 from whenabouts.conformance.satisfaction_time import satisfaction_time
 from whenabouts.core import QueryError
 from whenabouts.core.probability.histogram_arrays import NO_SHAPES, template_shapes
@@ -22,32 +23,9 @@ from whenabouts.core.probability.match_thresholds import (
 from whenabouts.core.times.templates import Template
 from whenabouts.core.timing_join.strategies import STRATEGIES, CorrelationCounters, Times, correlate
 
-Bucket = tuple[int, int, Fraction]
 
-
-def uniform_probability(a: tuple[int, int], b: tuple[int, int], lo: int, hi: int) -> Fraction:
-    """P(lo <= X_b - X_a <= hi) for uniform times, by ramps."""
-    (a1, b1), (a2, b2) = a, b
-    l1, l2 = b1 - a1, b2 - a2
-    if not l1 and not l2:
-        return Fraction(int(lo <= a2 - a1 <= hi))
-    if not l1 or not l2:
-        start, end = a2 - b1, b2 - a1
-        return Fraction(max(0, min(hi, end) - max(lo, start)), end - start)
-
-    def ramps(z: int) -> int:
-        return sum(
-            sign * max(z - at, 0) ** 2 for at, sign in ((a2 - b1, 1), (a2 - a1, -1), (b2 - b1, -1), (b2 - a1, 1))
-        )
-
-    return Fraction(ramps(hi) - ramps(lo), 2 * l1 * l2)
-
-
-def exact(left: list[Bucket], right: list[Bucket], lo: int, hi: int) -> Fraction:
-    total = Fraction(0)
-    for (a1, b1, p), (a2, b2, q) in product(left, right):
-        total += p * q * uniform_probability((a1, b1), (a2, b2), lo, hi)
-    return total
+def exact(left: list[oracle.Bucket], right: list[oracle.Bucket], lo: int, hi: int) -> Fraction:
+    return oracle.probability(oracle.Time(0, 0, tuple(left)), oracle.Time(0, 0, tuple(right)), lo, hi).exact
 
 
 @st.composite
@@ -80,7 +58,7 @@ def as_times(registered: tuple[Template, ...], rows: list[tuple[int, int, int]])
     return Times(t_max - lengths, t_max, np.array([row[2] for row in rows], np.int64), template)
 
 
-def buckets(registered: tuple[Template, ...], row: tuple[int, int, int]) -> list[Bucket]:
+def buckets(registered: tuple[Template, ...], row: tuple[int, int, int]) -> list[oracle.Bucket]:
     t_max, second, _ = row
     if not registered:
         return [(t_max - second, t_max, Fraction(1))]
@@ -229,7 +207,7 @@ def at(template: Template, end: int | Fraction) -> list[tuple[Fraction, Fraction
     return [(Fraction(end) + lo, Fraction(end) + hi, p) for lo, hi, p in template.exact]
 
 
-def scaled(template: Template, end: Fraction, by: int) -> list[Bucket]:
+def scaled(template: Template, end: Fraction, by: int) -> list[oracle.Bucket]:
     return [(int(lo * by), int(hi * by), p) for lo, hi, p in at(template, end)]
 
 

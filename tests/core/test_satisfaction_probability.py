@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from whenabouts.conformance import oracle
 from whenabouts.core.probability.satisfaction_probability import (
     KERNEL_ERROR,
     UNBOUNDED_US,
@@ -25,22 +26,7 @@ Pair = tuple[int, int, int, int, int, int]
 
 
 def exact(pair: Pair) -> Fraction:
-    """P(lo <= X2 - X1 <= hi) from the textbook: F(z) is a sum of squared positive parts, or a clipped line
-    for points."""
-    min1, max1, min2, max2, lo, hi = pair
-    len1, len2 = max1 - min1, max2 - min2
-
-    def below(z: int) -> Fraction:  # P(X2 - X1 <= z)
-        corners = (min2 - max1, min2 - min1, max2 - max1, max2 - min1)
-        if len1 and len2:
-            squares = [max(z - corner, 0) ** 2 for corner in corners]
-            return Fraction(squares[0] - squares[1] - squares[2] + squares[3], 2 * len1 * len2)
-        if len1 or len2:
-            return Fraction(min(max(z - corners[0], 0), len1 + len2), len1 + len2)
-        return Fraction(int(z >= corners[0]))
-
-    strictly_below_lo = below(lo) if len1 or len2 else below(lo - 1)
-    return max(below(hi) - strictly_below_lo, Fraction(0))
+    return oracle.probability(pair[:2], pair[2:4], *pair[4:]).exact
 
 
 def kernel(pair: Pair) -> float:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whenabouts.conformance import oracle
 from whenabouts.core import (
     Interval,
     Lateness,
@@ -227,14 +228,6 @@ def test_a_stream_of_such_times_gives_the_pairs_of_the_batch(specs: tuple[TimeSp
     assert batch.num_rows > 50
 
 
-def exact_uniform(a: tuple[int, int], b: tuple[int, int], lo: int, hi: int) -> Fraction:
-    def ramps(z: int) -> int:
-        corners = ((b[0] - a[1], 1), (b[0] - a[0], -1), (b[1] - a[1], -1), (b[1] - a[0], 1))
-        return sum(sign * max(z - at, 0) ** 2 for at, sign in corners)
-
-    return Fraction(ramps(hi) - ramps(lo), 2 * (a[1] - a[0]) * (b[1] - b[0]))
-
-
 # --- Clocks -------------------------------------------------------------------------------------------------------
 
 
@@ -290,7 +283,7 @@ def test_a_resolved_join_is_resolved_once() -> None:
 @given(st.integers(-90, 90), st.integers(1, 30), st.integers(1, 30), st.integers(1, 60))
 @settings(max_examples=50, deadline=None)
 def test_a_join_within_a_domain_has_the_exact_probability(apart: int, j1: int, j2: int, d: int) -> None:
-    p = exact_uniform((-j1, j1), (apart - j2, apart + j2), -d, d)
+    p = oracle.probability((-j1, j1), (apart - j2, apart + j2), -d, d).exact
     pairs = timing_join(
         pa.table({"t": [0]}),
         pa.table({"u": [apart]}),
