@@ -61,6 +61,18 @@ def next_group(waiting: Iterable[str], own: Collection[str], others: Collection[
     return min(waiting, key=rank)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a fast run no test looks at more examples than the profile says, whatever it says itself."""
+    if config.getoption("--hypothesis-profile", None) != "fast":
+        return
+    for item in items:
+        test = getattr(getattr(item, "obj", None), "__func__", getattr(item, "obj", None))
+        own = getattr(test, "_hypothesis_internal_use_settings", None)
+        if own is not None:
+            fewer = min(own.max_examples, settings().max_examples)
+            test._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling

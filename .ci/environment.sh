@@ -38,8 +38,16 @@ if [ "$lock" = main ] && "$python" -c 'import sys; sys.exit(sys.version_info < (
     lock=newest
 fi
 
-pip() { "$python" -m pip --disable-pip-version-check "$@"; }
-echo "Installing requirements/$lock.lock into $folder: a minute or two, pyspark alone is 450 MB ..."
-pip install --quiet --require-hashes -r requirements/build.lock
-pip install --quiet --require-hashes --no-build-isolation -r "requirements/$lock.lock"
-pip install --quiet --no-deps --no-build-isolation --editable .
+install() { # pip, and a line for each thing that takes time
+    "$python" -m pip --disable-pip-version-check install --progress-bar off "$@" |
+        sed -nu -e 's/^ *\(Downloading [^ ]* ([0-9.]* MB)\).*/  \1/p' -e 's/^Installing collected packages.*/  Unpacking .../p'
+}
+echo "[1/4] What builds packages"
+install --require-hashes -r requirements/build.lock
+echo "[2/4] What requirements/$lock.lock names: a minute or two, pyspark alone is 450 MB"
+install --require-hashes --no-build-isolation -r "requirements/$lock.lock"
+echo "[3/4] This checkout, editable"
+install --no-deps --no-build-isolation --editable .
+echo "[4/4] Compiling the kernels, once for each Python: a minute or two"
+"$python" -c 'from whenabouts.core.hosting.warm_up import load_kernels; load_kernels()'
+echo "$folder is ready after $SECONDS s."

@@ -228,6 +228,7 @@ def test_what_spark_has_no_type_for_is_cut_as_the_core_cuts_times_or_told() -> N
     assert for_spark(pa.table({"at": ticks(pa.timestamp("ns"), 2_000)})).schema.types == [pa.timestamp("us")]
 
 
+@pytest.mark.slow
 def test_no_pandas_is_needed(tmp_path: Path) -> None:
     """Nanoseconds went through pandas: without it the run failed."""
     rows = {

@@ -43,6 +43,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code", "said"), ENDS)
 @pytest.mark.parametrize("program", [READING, WRITING])
 def test_a_signal_leaves_nothing_half_done(tmp_path: Path, number: int, code: int, said: str, program: str) -> None:

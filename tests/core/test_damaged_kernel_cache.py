@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 MODULE = """
 from whenabouts.core.arrays.jit import INT64, READ_INT64, compiled
 
@@ -52,6 +54,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_compiled_again(tmp_path: Path) -> None:
     (tmp_path / "kernels_of_a_test.py").write_text(MODULE)
     done = subprocess.run(

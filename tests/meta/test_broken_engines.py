@@ -13,6 +13,8 @@ import pytest
 
 HERE = Path(__file__).parent
 
+pytestmark = pytest.mark.slow
+
 # Broken engine -> the law that must fail, and the parameters under which it must.
 MUST_FAIL = {
     "DropsLateRows": ("test_streams", "oracle_late_rows", "wide-auto"),

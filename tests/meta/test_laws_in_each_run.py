@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,8 +16,13 @@ from whenabouts.conformance.law_table import laws
 from whenabouts.core.harness import Capabilities, LocalHarness
 
 HERE = Path(__file__).parent
-ENGINES = ("whenabouts.core.harness:LocalHarness", "test_laws_in_each_run:StartsSlowly")
-RUNS = {"test": "not full and not exhaustive", "rest": "full and not exhaustive", "exhaustive": "exhaustive"}
+ENGINES = (
+    "whenabouts.core.harness:LocalHarness", "test_laws_in_each_run:InProcess", "test_laws_in_each_run:StartsSlowly",
+)  # fmt: skip
+RUNS = {"exhaustive": "exhaustive", "full": "full", "slow": "test"}
+"""The make target that a mark leaves a case to: the first one counts."""
+
+pytestmark = pytest.mark.slow
 
 OPERATORS = {
     "timing join": "oracle_pairs_on_streams",
@@ -32,6 +38,12 @@ HOSTING = (
 )  # fmt: skip
 
 
+class InProcess(LocalHarness):
+    """The local engine, as another one of its kind."""
+
+    name = "simulated"
+
+
 class StartsSlowly(LocalHarness):
     """The local engine, as an engine of the kind that runs in other processes."""
 
@@ -39,31 +51,48 @@ class StartsSlowly(LocalHarness):
     capabilities = Capabilities()
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """This module is a plugin of the run that it starts: which engine, law and marks each case has."""
+    for item in session.items:
+        if hasattr(item, "callspec") and "engine" in item.callspec.params:
+            marks = [mark.name for mark in item.iter_markers() if mark.name in ("slow", "full", "exhaustive")]
+            print("case", item.callspec.id.partition("-")[0], item.originalname, *marks)  # type: ignore[attr-defined] # noqa: T201
+
+
 @lru_cache
-def _collected(run: str) -> list[tuple[str, str]]:
-    """The engine and the law of each case in a run."""
+def _collected() -> list[tuple[str, str, str]]:
+    """The engine of each case, its law, and the first run that has it."""
     engines = [option for engine in ENGINES for option in ("--engine", engine)]
+    collect = ["pytest", "--collect-only", "-qq", "-p", "test_laws_in_each_run"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", RUNS[run], *engines, "conformance"],
-        capture_output=True, text=True, cwd=HERE.parents[1], check=False, timeout=120,
+        [sys.executable, "-m", *collect, *engines, "conformance"],
+        capture_output=True, text=True, cwd=HERE.parents[1], check=False, timeout=300,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])},
     )  # fmt: skip
-    nodes = [line.partition("::test_")[2].partition("[") for line in done.stdout.splitlines() if "::test_" in line]
-    found = [(case.partition("-")[0].rstrip("]"), law) for law, _, case in nodes]
-    return [(engine, law) for engine, law in found if engine in ("local", "slow")]
+    cases = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("case ")]
+    assert cases, done.stdout + done.stderr
+    return [(engine, law.removeprefix("test_"), _first_run(marks)) for engine, law, *marks in cases]
+
+
+def _first_run(marks: Sequence[str]) -> str:
+    return next((run for mark, run in RUNS.items() if mark in marks), "fast")
 
 
 def _laws(engine: str, *runs: str) -> Counter[str]:
-    return Counter(law for run in runs for of, law in _collected(run) if of == engine)
+    return Counter(law for of, law, run in _collected() if of == engine and run in (runs or ("fast", *RUNS.values())))
 
 
-def test_an_engine_in_process_runs_every_case_of_every_law_in_every_run() -> None:
-    assert _laws("local", "test") == _laws("slow", *RUNS)
-    assert not _laws("local", "rest", "exhaustive")
+def test_every_case_of_every_law_runs_in_process_in_make_test() -> None:
+    assert _laws("local", "fast") == _laws("simulated", "fast", "test") == _laws("slow")
+
+
+def test_an_engine_in_process_runs_fast_what_others_run_in_make_test() -> None:
+    assert _laws("simulated", "fast") == _laws("slow", "test")
+    assert not _laws("slow", "fast")
 
 
 def test_every_law_runs_on_every_engine_in_a_full_run() -> None:
-    assert set(_laws("slow", "test", "rest")) == {law.name for law in laws()}
+    assert set(_laws("slow", "test", "full")) == {law.name for law in laws()}
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -25,9 +25,8 @@ from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import STRATEGIES
 
 FULL = os.environ.get("WHENABOUTS_FULL") == "1"
-"""Set by `make test-full`: more examples, and others in each run."""
+"""Set by `make test-exhaustive`: more examples, and others in each run."""
 
-MOST_EXAMPLES = 3000 if FULL else 150
 SECONDS_PER_LAW = 300.0 if FULL else 12.0
 
 CONFIDENCES = (0.25, 0.5, 0.75, 0.8, 1.0, 1 / 3, 0.1, 2.0**-30)
@@ -63,12 +62,13 @@ class Lengths(NamedTuple):
 def examples(seconds_per_run: float) -> settings:
     """How many examples a law looks at: as many as the engine runs in its time, always from the same sequence."""
     affordable = int(SECONDS_PER_LAW / max(seconds_per_run, 1e-3))
+    most = 3000 if FULL else 3 * settings().max_examples // 2  # of the profile that is loaded
     return settings(
         deadline=None,
         derandomize=not FULL,
         database=None,
         print_blob=True,
-        max_examples=min(max(affordable, 3), MOST_EXAMPLES),
+        max_examples=min(max(affordable, 3), most),
         phases=[Phase.explicit, Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )

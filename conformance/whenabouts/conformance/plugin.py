@@ -10,7 +10,7 @@ import pytest
 from whenabouts.conformance import engine as engines
 from whenabouts.conformance import law_table
 from whenabouts.conformance.engine import Engine
-from whenabouts.core.harness import Harness
+from whenabouts.core.harness import Harness, LocalHarness
 
 _DEFAULT = "whenabouts.core.harness:LocalHarness"
 _HERE = Path(__file__).parent
@@ -84,10 +84,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         harness = _harnesses(config)[spec.params["engine"]]
         item.user_properties.append((_LAW, (law_of(item), harness.name)))
+        when = _when(item)
+        if when is not None and harness is not LocalHarness:
+            item.add_marker("slow" if harness.capabilities.in_process else when)
         if not harness.capabilities.in_process:
             item.add_marker("slow")
-            if when := _when(item):
-                item.add_marker(when)
             # Sockets to an engine are closed when its process goes; where warnings are errors, that is no law broken.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
             # A failure that a law asks for may come in a thread of the engine's; what it leads to, the law judges.
