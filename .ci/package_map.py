@@ -17,11 +17,12 @@ from xml.sax.saxutils import escape
 
 import grimp
 
+import whenabouts  # from here on its spec names all source roots, which grimp reads
+
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "packages.svg"
 CORE = "whenabouts.core"
 ABOVE = [["cli", "conformance"], ["spark_plugin", "flink_plugin", "planner"]]
-LEFT_OUT = "deprecated_paths"
 BOX, GAP, FLOOR, MARGIN = (138, 30), 16, 74, 20
 
 
@@ -30,16 +31,14 @@ def floors() -> list[list[str]]:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     core = [[f"{CORE}.{name}" for name in layer.split(" | ")] for layer in layers]
-    while f"{CORE}.{LEFT_OUT}" in core[0] or any(f"{CORE}.{LEFT_OUT}" in layer for layer in core):
-        core.pop(0)  # old import paths
+    _old_import_paths, *core = core
     return [[f"whenabouts.{name}" for name in layer] for layer in ABOVE] + core
 
 
 def imports(rooms: Iterable[str]) -> set[tuple[str, str]]:
     """Which room imports which, without arrows that follow from others."""
     rooms = list(rooms)
-    roots = {room for room in rooms if not room.startswith(f"{CORE}.")}
-    graph = grimp.build_graph(CORE, *roots, cache_dir=None)
+    graph = grimp.build_graph(whenabouts.__name__, cache_dir=None)
     direct: dict[str, set[str]] = {room: set() for room in rooms}
     for room in rooms:
         inside = [room, *graph.find_descendants(room)]

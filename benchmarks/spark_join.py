@@ -44,7 +44,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from whenabouts.core import Interval, Lateness, Point, within
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.planner.state_forecast import forecast_state
-from whenabouts.spark_plugin import java_version, local_session, observed, run
+from whenabouts.spark_plugin import java_version, local_session, metrics_of, run
 
 NOW_US = 1_600_000_000_000_000
 LATENESS, LONGEST = "1 second", "200 ms"
@@ -400,7 +400,7 @@ def state_of(case: Case, query: StreamingQuery | None, schema: pa.Schema) -> Sta
     """After the last step with rows."""
     if query is None or case.slots:
         return None
-    held = [observed(progress) for progress in query.recentProgress if progress.numInputRows][-1]
+    held = [metrics_of(progress) for progress in query.recentProgress if progress.numInputRows][-1]
     rows, taken = (sum(held[f"state_{what}_{side}"] for side in ("left", "right")) for what in ("rows", "bytes"))
     span_us = case.span_us(case.rows)
     rate, every = case.rows / span_us * 1_000_000, f"{span_us} us"

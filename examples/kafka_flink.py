@@ -14,15 +14,14 @@ import sys
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
 
-from whenabouts.core import AvroPayload, Interval, JsonPayload, Lateness, within
-from whenabouts.flink_plugin import coalesce, rejects, timing_join
+import whenabouts as wa
 from whenabouts.flink_plugin.kafka import read_topic, topic_sink
 
-SEISMIC = JsonPayload(
+SEISMIC = wa.JsonPayload(
     {"id": "int64", "region": "string", "t_min": "int64", "t_max": "int64", "level": "int64"},
     received="timestamp", max_ahead="1 day",
 )  # fmt: skip
-ACOUSTIC = AvroPayload(
+ACOUSTIC = wa.AvroPayload(
     {
         "type": "record", "name": "acoustic",
         "fields": [
@@ -40,22 +39,22 @@ def main(brokers: str) -> None:
     env.enable_checkpointing(1000)
     tables = StreamTableEnvironment.create(env)
     seismic, acoustic = (read_topic(tables, brokers, topic, lateness="5 s") for topic in ("seismic", "acoustic"))
-    pairs = timing_join(
+    pairs = wa.timing_join(
         seismic, acoustic, on="region", watermarks="inputs",
         payloads={"left": SEISMIC, "right": ACOUSTIC},
-        dedupe="id",  # a producer that is not idempotent sends again what was not acknowledged
-        left_time=Interval("t_min", "t_max", max_uncertainty="500 ms"),
-        right_time=Interval("t_min", "t_max", max_uncertainty="2 s"),
-        condition=within("2 s", confidence=0.6),
-        lateness=Lateness(left="5 s", right="5 s"),
+        deduplicate_by="id",  # a producer that is not idempotent sends again what was not acknowledged
+        left_time=wa.Interval("t_min", "t_max", max_uncertainty="500 ms"),
+        right_time=wa.Interval("t_min", "t_max", max_uncertainty="2 s"),
+        condition=wa.within("2 s", confidence=0.6),
+        lateness=wa.Lateness(left="5 s", right="5 s"),
     )  # fmt: skip
-    levels = coalesce(
+    levels = wa.coalesce(
         seismic, payloads=SEISMIC, time="t_max", group="region", values="level", lateness="5 s", watermarks="inputs"
     )
     out = tables.create_statement_set()
     for name, rows, key in (("pairs", pairs, ("id_left", "id_right")), ("levels", levels, ("region", "valid_from"))):
         out.add_insert(topic_sink(rows, brokers, name, key=key), rows)
-        refused = rejects(rows)
+        refused = wa.rejects(rows)
         own = {"sink.transactional-id-prefix": f"dead-letters-of-{name}"}
         out.add_insert(topic_sink(refused, brokers, "dead-letters", **own), refused)
     out.execute()

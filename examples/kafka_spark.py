@@ -15,15 +15,15 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from whenabouts.core import AvroPayload, Interval, JsonPayload, Lateness, within
-from whenabouts.spark_plugin import PrintProgress, coalesce, timing_join, write_with_rejects
+import whenabouts as wa
+from whenabouts.spark_plugin import PrintProgress, write_with_rejects
 from whenabouts.spark_plugin.kafka import read_topic, topic_writer
 
-SEISMIC = JsonPayload(
+SEISMIC = wa.JsonPayload(
     {"id": "int64", "region": "string", "t_min": "int64", "t_max": "int64", "level": "int64"},
     received="timestamp", max_ahead="1 day",
 )  # fmt: skip
-ACOUSTIC = AvroPayload(
+ACOUSTIC = wa.AvroPayload(
     {
         "type": "record", "name": "acoustic",
         "fields": [
@@ -43,16 +43,16 @@ def main(brokers: str, folder: str) -> None:
     seismic, acoustic = (
         read_topic(spark, brokers, topic, maxOffsetsPerTrigger="5000") for topic in ("seismic", "acoustic")
     )
-    pairs = timing_join(
+    pairs = wa.timing_join(
         seismic, acoustic, on="region",
         payloads={"left": SEISMIC, "right": ACOUSTIC},
-        dedupe="id",  # a producer that is not idempotent sends again what was not acknowledged
-        left_time=Interval("t_min", "t_max", max_uncertainty="500 ms"),
-        right_time=Interval("t_min", "t_max", max_uncertainty="2 s"),
-        condition=within("2 s", confidence=0.6),
-        lateness=Lateness(left="5 s", right="5 s"),
+        deduplicate_by="id",  # a producer that is not idempotent sends again what was not acknowledged
+        left_time=wa.Interval("t_min", "t_max", max_uncertainty="500 ms"),
+        right_time=wa.Interval("t_min", "t_max", max_uncertainty="2 s"),
+        condition=wa.within("2 s", confidence=0.6),
+        lateness=wa.Lateness(left="5 s", right="5 s"),
     )  # fmt: skip
-    levels = coalesce(seismic, payloads=SEISMIC, time="t_max", group="region", values="level", lateness="5 s")
+    levels = wa.coalesce(seismic, payloads=SEISMIC, time="t_max", group="region", values="level", lateness="5 s")
     for name, rows, key in (("pairs", pairs, ["id_left", "id_right"]), ("levels", levels, ["region", "valid_from"])):
         writer = write_with_rejects(
             rows,

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from whenabouts.core import Interval, within
-from whenabouts.core.local import window_join
+import whenabouts as wa
 
 CATALOGUES = {"network": "SCSN", "learned": "GaMMA", "picked": "PAL_HYPOINVERSE"}
 
@@ -41,10 +40,10 @@ def same_quakes(path: Path) -> pa.Table:
     tables = {name: catalogue(path, catalog) for name, catalog in CATALOGUES.items()}
     pairs = [("network", "learned"), ("learned", "picked"), ("network", "picked")]
     near = "abs({a}.lat - {b}.lat) < 0.1 AND abs({a}.lon - {b}.lon) < 0.12"
-    return window_join(
+    return wa.window_join(
         tables,
-        time=Interval("earliest", "latest"),
-        windows={pair: within("3 s", confidence=0.5) for pair in pairs},
+        time=wa.Interval("earliest", "latest"),
+        windows={pair: wa.within("3 s", confidence=0.5) for pair in pairs},
         predicates={(a, b): near.format(a=a, b=b) for a, b in pairs},
         joint=True,
     )

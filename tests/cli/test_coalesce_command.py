@@ -57,8 +57,8 @@ def readings(tmp_path: Path) -> pa.Table:
         ("--rows 20 --per-group --slide 7", Coalesce(**COLUMNS, rows=20, per_group=True, slide=7)),
         ("--rows 20 --slide 15s", Coalesce(**COLUMNS, rows=20, slide="15 s")),
         (
-            "--range 1m --slide 30s --equivalence within:1 --closed right",
-            Coalesce(**COLUMNS, window="1m", slide="30s", equivalence="within:1", closed="right"),
+            "--range 1m --slide 30s --equivalence absolute_tolerance:1 --closed right",
+            Coalesce(**COLUMNS, window="1m", slide="30s", equivalence="absolute_tolerance:1", closed="right"),
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_the_paper_figure_2_from_csv(cli: Cli, tmp_path: Path) -> None:
         ("--slide 1s", 2, "WA-2006"),
         ("--equivalence same", 2, "WA-2022"),
         ("--range 1s --at noon", 2, "noon"),
-        ("--equivalence within:1 --values region --group temperature", 3, "WA-1023"),
+        ("--equivalence absolute_tolerance:1 --values region --group temperature", 3, "WA-1023"),
         ("--values light", 3, "WA-1001"),
         ("--group temperature", 2, "WA-2009"),
         ("--strict --rejects bad.csv", 1, "WA-1022"),

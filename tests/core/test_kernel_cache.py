@@ -35,8 +35,7 @@ def archive(tmp_path: Path) -> Path:
     path = tmp_path / "whenabouts.zip"
     root = Path(whenabouts.core.__file__).parent
     with zipfile.ZipFile(path, "w") as file:
-        for folder in ("whenabouts/", "whenabouts/core/"):  # without them zipimport knows no namespace package
-            file.writestr(folder, b"")
+        file.write(root.parent / "__init__.py", "whenabouts/__init__.py")
         for source in root.rglob("*.py"):
             file.write(source, f"whenabouts/core/{source.relative_to(root).as_posix()}")
     return path

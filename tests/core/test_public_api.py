@@ -1,12 +1,16 @@
 """What users may rely on, and what importing it costs."""
 
+import ast
 import dataclasses
 import inspect
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+import whenabouts as wa
 import whenabouts.core
 from whenabouts.core import local
 from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
@@ -16,64 +20,72 @@ from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.window_join.settings import WindowJoinOptions
 
+HEAVY = ("numba", "pandas", "pyspark", "pyflink", "pulp", "click")
+
 PUBLIC = {
-    "AvroPayload",
-    "ChanceMatches",
-    "Code",
-    "Condition",
-    "DoubtfulTimesWarning",
-    "EngineError",
-    "Equivalence",
-    "Histogram",
-    "InputError",
-    "Interval",
-    "JsonPayload",
-    "Lateness",
-    "DigitsCutWarning",
-    "LossyQueryWarning",
-    "PairAnswer",
-    "Point",
-    "QueryError",
-    "Reason",
-    "RejectedRowsWarning",
-    "SingleBucketWarning",
-    "StateLimit",
-    "Template",
-    "WhenaboutsError",
-    "WindowExtent",
-    "between",
-    "chance_matches",
-    "deadline",
-    "delay",
-    "empirical",
-    "exponential",
-    "from_clock",
-    "from_distribution",
-    "from_granularity",
-    "from_latency",
-    "from_polling",
-    "normal",
-    "triangular",
-    "uniform",
-    "why_not",
-    "within",
-    "within_relative",
-    "within_value",
-}
+    "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code", "Condition", "DigitsCutWarning",
+    "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Histogram", "InputError", "Interval",
+    "JsonPayload", "Lateness", "Load", "LossyQueryWarning", "PairAnswer", "Plan", "PlanChangedWarning", "Point",
+    "QueryError", "Reason", "Registry", "RejectedRowsWarning", "SingleBucketWarning", "StateLimit", "Statistics",
+    "Template", "TemporalAggregate", "TemporalJoin", "TextQuery", "TimingJoin", "WhenaboutsError", "WindowExtent",
+    "WindowJoin", "absolute_tolerance", "between", "build_worker_archive", "chance_matches", "coalesce", "deadline",
+    "delay", "empirical", "exponential", "flink_plugin", "from_clock", "from_distribution", "from_granularity",
+    "from_latency", "from_polling", "normal", "parse_query", "planner", "read_plan_file", "rejects",
+    "relative_tolerance", "run", "spark_plugin", "temporal_aggregate", "temporal_join", "timing_join", "triangular",
+    "uniform", "why_not", "window_join", "within",
+}  # fmt: skip
+"""What `import whenabouts as wa` offers: a name that leaves this list breaks users' programs."""
 
 
 def test_public_names_are_the_frozen_list() -> None:
-    assert set(whenabouts.core.__all__) == PUBLIC
-    assert all(hasattr(whenabouts.core, name) for name in PUBLIC)
+    assert set(wa.__all__) == set(dir(wa)) == PUBLIC
+    assert len(wa.__all__) == len(PUBLIC)
+    assert all(hasattr(wa, name) for name in PUBLIC)
+    with pytest.raises(AttributeError, match="timing_joint"):
+        _ = wa.timing_joint  # type: ignore[attr-defined]
 
 
-def test_importing_core_loads_no_engine_and_no_compiler() -> None:
-    script = (
-        "import sys, whenabouts.core, whenabouts.core.local;"
-        "print([m for m in ('numba', 'pyspark', 'pyflink', 'pandas', 'pulp', 'click') if m in sys.modules])"
-    )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+def test_the_core_offers_what_the_root_has_of_it() -> None:
+    """The older import path: `from whenabouts.core import Interval`."""
+    assert set(whenabouts.core.__all__) < PUBLIC
+    assert all(getattr(whenabouts.core, name) is getattr(wa, name) for name in whenabouts.core.__all__)
+
+
+def test_type_checkers_see_each_name_where_python_finds_it() -> None:
+    """The imports under TYPE_CHECKING and those at run time are written down separately."""
+    tree = ast.parse(Path(str(wa.__file__)).read_text())
+    imports = [node for block in tree.body if isinstance(block, ast.If) for node in block.body]
+    seen: dict[str, object] = {}
+    for node in imports:
+        if isinstance(node, ast.Import):
+            seen |= {alias.asname or alias.name: import_module(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            seen |= {alias.name: getattr(import_module(str(node.module)), alias.name) for alias in node.names}
+    assert set(seen) == PUBLIC
+    assert all(getattr(wa, name) is found for name, found in seen.items())
+
+
+@pytest.mark.parametrize(
+    ("statement", "not_loaded"),
+    [
+        ("import whenabouts", ("numpy", "pyarrow", *HEAVY)),
+        ("import whenabouts as wa; wa.within, wa.WhenaboutsError, dir(wa)", ("numpy", "pyarrow", *HEAVY)),
+        ("import whenabouts as wa; wa.timing_join, wa.Interval, wa.rejects", HEAVY),
+        ("import whenabouts as wa; wa.spark_plugin, wa.flink_plugin", HEAVY),
+        ("import whenabouts.core, whenabouts.core.local", HEAVY),
+    ],
+)
+def test_a_name_loads_what_it_needs_and_no_more(statement: str, not_loaded: tuple[str, ...]) -> None:
+    script = f"import sys; {statement}; print([m for m in {not_loaded} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_import_is_light() -> None:
+    """Under a hundred modules more than Python has anyway: a start of the command line must not feel it."""
+    script = "import sys; before = set(sys.modules); import whenabouts; print(len(set(sys.modules) - before))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 100
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def _files(seed: int) -> list[pa.Table]:
 GIVEN: dict[str, Any] = {"time": "t", "lateness": "5 s"}
 QUERIES: dict[str, Coalesce] = {
     "short": Coalesce(**GIVEN, group="k", values="v", window="20 s", slide="5 s"),
-    "long": Coalesce(**GIVEN, group="k", values="w", window="70 s", slide="10 s", equivalence="within:0.5"),
+    "long": Coalesce(**GIVEN, group="k", values="w", window="70 s", slide="10 s", equivalence="absolute_tolerance:0.5"),
     "sums": TemporalAggregate(
         **GIVEN, group="k", values=["v", "w"], window="40 s", slide="10 s", aggregates={"longest": "max"}
     ),

@@ -81,7 +81,7 @@ def test_copies_in_time_slots_are_forecast(width: str) -> None:
     assert sum(held) == pytest.approx(forecast, rel=0.2)
 
 
-@pytest.mark.parametrize("kind", ["bew", "few", "coalesce"])
+@pytest.mark.parametrize("kind", ["backward", "forward", "coalesce"])
 def test_state_of_other_queries_is_within_a_fifth_of_its_forecast(kind: str) -> None:
     schema = pa.schema({"t": pa.int64(), "k": pa.int64(), "v": pa.int64()})
     late = "2 s"

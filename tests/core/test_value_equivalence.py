@@ -18,12 +18,12 @@ from whenabouts.core.coalescing.equivalence import (
     BOUNDED,
     KINDS,
     Equivalence,
+    absolute_tolerance,
     check_comparable,
     comparable,
     linked,
     parse_equivalence,
-    within_relative,
-    within_value,
+    relative_tolerance,
 )
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.hosting.query_identity import identity_of
@@ -75,20 +75,38 @@ def test_all_columns_must_agree() -> None:
 
 
 def test_forms() -> None:
-    assert parse_equivalence("within:2") == within_value(2)
-    assert parse_equivalence("within_relative:0.1") == within_relative(0.1)
-    assert str(within_value(0.5)) == "within_value(0.5)"
-    assert Fraction(parse_equivalence("within:1e-3").bound or 0) == Fraction(0.001)
+    assert parse_equivalence("absolute_tolerance:2") == absolute_tolerance(2)
+    assert parse_equivalence("relative_tolerance:0.1") == relative_tolerance(0.1)
+    assert str(absolute_tolerance(0.5)) == "absolute_tolerance(0.5)"
+    assert Fraction(parse_equivalence("absolute_tolerance:1e-3").bound or 0) == Fraction(0.001)
 
 
-@pytest.mark.parametrize("text", ["same", "within", "within:x", "within:-1", "within:nan", "equal:1", "within:inf", 3])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "same",
+        "absolute_tolerance",
+        "within",
+        "absolute_tolerance:x",
+        "relative_tolerance:-1",
+        "absolute_tolerance:nan",
+        "equal:1",
+        "absolute_tolerance:inf",
+        3,
+    ],
+)
 def test_refusals(text: str) -> None:
     with pytest.raises(QueryError, match="WA-2022"):
         parse_equivalence(text)
 
 
 @pytest.mark.parametrize(
-    ("kind", "type_"), [("within:1", pa.string()), ("within:1", pa.timestamp("us")), ("increasing", pa.bool_())]
+    ("kind", "type_"),
+    [
+        ("absolute_tolerance:1", pa.string()),
+        ("absolute_tolerance:1", pa.timestamp("us")),
+        ("increasing", pa.bool_()),
+    ],
 )
 def test_types_that_cannot_be_compared(kind: str, type_: pa.DataType) -> None:
     with pytest.raises(InputError, match="WA-1023"):
@@ -181,7 +199,9 @@ def test_blocks_change_nothing(scheme: str, cuts: list[int], values: list[int]) 
     files = [table.slice(a, b - a) for a, b in pairwise(edges)]
     for options in ({}, {"window": 3, "slide": 1}, {"rows": 3, "slide": 1}):
         query = Coalesce(time="t", values="v", equivalence=near, scheme=scheme, lateness=0, **options)  # type: ignore[arg-type]
-        built_in = Coalesce(time="t", values="v", equivalence="within:1", scheme=scheme, lateness=0, **options)  # type: ignore[arg-type]
+        built_in = Coalesce(
+            time="t", values="v", equivalence="absolute_tolerance:1", scheme=scheme, lateness=0, **options
+        )  # type: ignore[arg-type]
         found, expected = (run_stream(q, [files]).output for q in (query, built_in))
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
 

@@ -1,5 +1,8 @@
-"""What is added to our wheels: Python imports a namespace package from an archive that has entries for its folders, and
-type checkers find it in an editable install by plain paths."""
+"""The package as it is installed, editable and as a wheel: found by Python, by mypy and by pyright, with types.
+
+In an environment of its own, by a user's file in another folder. Nothing else is installed there, so that what the
+import needs would be missed.
+"""
 
 from __future__ import annotations
 
@@ -11,67 +14,128 @@ import sys
 import venv
 import zipfile
 from pathlib import Path
-from zipimport import zipimporter
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SETUP = ROOT / "setup.py"
+ROOTS = runpy.run_path(str(ROOT / "setup.py"))["ROOTS"]
+
+USE = """
+from typing import assert_type
+
+import whenabouts as wa
+import whenabouts.spark_plugin
+from whenabouts import planner
+from whenabouts.conformance import options
+from whenabouts.core import within_value
+from whenabouts.flink_plugin import check_environment
+
+near: wa.Condition = wa.within("1 s", confidence=0.8)
+assert_type(near.confidence, float)
+assert_type(wa.Interval("from", "to"), wa.Interval)
+assert_type(wa.absolute_tolerance(0.5), wa.Equivalence)
+assert_type(within_value(0.5), wa.Equivalence)
+assert_type(wa.parse_query("SELECT * FROM s [ROWS 9] COALESCE ON v"), wa.TextQuery)
+assert_type(planner.Registry().plan(), wa.Plan)
+assert_type(wa.planner.Registry().plan(), wa.Plan)
+assert_type(whenabouts.spark_plugin.build_worker_archive(), str)
+assert_type(check_environment(), None)
+wa.coalesce
+wa.timing_joint  # type: ignore
+wa.within("1 s", confidence="high")  # type: ignore
+wa.coalesce(None, time="t", values="v", windows=5)  # type: ignore
+"""
 
 
-def test_a_namespace_package_is_found_in_an_archive_that_has_entries_for_its_folders(tmp_path: Path) -> None:
-    add_folders = runpy.run_path(str(SETUP))["add_folders"]
-    found = []
-    for wheel in (tmp_path / "plain.whl", tmp_path / "ours.whl"):
-        with zipfile.ZipFile(wheel, "w") as archive:
-            archive.writestr("outer/inner/__init__.py", "")
-        if wheel.stem == "ours":
-            add_folders(str(wheel))
-        found.append(zipimporter(str(wheel)).find_spec("outer"))
-    assert found[0] is None
-    assert found[1] is not None
-    assert list(found[1].submodule_search_locations or []) == [str(tmp_path / "ours.whl" / "outer")]
+class Installed(NamedTuple):
+    """An environment with the package and nothing else."""
+
+    python: Path
+    folders: list[str]
+    wheel: Path | None
+    user: Path
+    """A folder with a file that uses the package."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy to build in: building leaves files behind."""
+    project = tmp_path_factory.mktemp("project")
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, project)
+    for root in ROOTS:
+        shutil.copytree(ROOT / root, project / root, ignore=shutil.ignore_patterns("__pycache__"))
+    return project
+
+
+@pytest.fixture(scope="module", params=["editable", "wheel"])
+def installed(request: pytest.FixtureRequest, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder, kind = tmp_path_factory.mktemp(request.param), request.param
+    build = f"import sys; from setuptools.build_meta import build_{kind} as build; print('wheel=' + build(sys.argv[1]))"
+    built = subprocess.run(
+        [sys.executable, "-c", build, str(folder)], cwd=project, capture_output=True, text=True, check=True
+    )
+    wheel = folder / built.stdout.rpartition("wheel=")[2].strip()
+    venv.create(folder / "venv", system_site_packages=False)
+    site = next((folder / "venv").glob("lib/python*/site-packages"))
+    with zipfile.ZipFile(wheel) as archive:  # what pip does with it
+        archive.extractall(site)
+    user = folder / "user"
+    user.mkdir()
+    (user / "use.py").write_text(USE)
+    folders = [str(project / root / "whenabouts") for root in ROOTS] if kind == "editable" else [f"{site}/whenabouts"]
+    return Installed(folder / "venv" / "bin" / "python", folders, wheel if kind == "wheel" else None, user)
+
+
+def alone() -> dict[str, str]:
+    """This process's environment without Python's path: Spark's tests may have set it."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def run(installed: Installed, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=installed.user, env=alone(), capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
-def test_an_editable_install_is_found_by_python_and_by_mypy_from_another_folder(tmp_path: Path) -> None:
-    """In an environment of its own, by a user's file: an import hook would serve the one and not the other."""
-    project, place, user = tmp_path / "project", tmp_path / "venv", tmp_path / "user"
-    project.mkdir()
-    user.mkdir()
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, project)
-    for root in ("core", "cli", "planner", "spark_plugin", "flink_plugin", "conformance"):
-        shutil.copytree(ROOT / root, project / root, ignore=shutil.ignore_patterns("__pycache__"))
-    venv.create(place, system_site_packages=False)
-    python = place / "bin" / "python"
-    build = (
-        "import sys; from setuptools.build_meta import build_editable; print('wheel=' + build_editable(sys.argv[1]))"
+def test_python_finds_all_parts(installed: Installed) -> None:
+    code = "import whenabouts as wa; print(*wa.__path__, wa.within('1 s', confidence=1).confidence, sep='\\n')"
+    found = run(installed, installed.python, "-c", code)
+    assert found.stdout.splitlines() == [*installed.folders, "1.0"], found.stderr
+
+
+@pytest.mark.slow
+def test_a_wheel_is_imported_without_being_unpacked(installed: Installed) -> None:
+    """As `spark-submit --py-files` and `flink run -pyfs` hand it over."""
+    if installed.wheel is None:
+        return
+    code = (
+        f"import sys; sys.path[:0] = [{str(installed.wheel)!r}];"
+        "import whenabouts as wa, whenabouts.planner, whenabouts.spark_plugin, whenabouts.flink_plugin, whenabouts.cli;"
+        "assert all(hasattr(wa, name) for name in wa.__all__);"
+        "files = [module.__file__ for name, module in sys.modules.items() if name.startswith('whenabouts')];"
+        "print(*{file.partition('/whenabouts/')[0] for file in files})"
     )
-    built = subprocess.run(
-        [sys.executable, "-c", build, str(tmp_path)], cwd=project, capture_output=True, text=True, check=True
+    found = run(installed, sys.executable, "-c", code)
+    assert found.stdout.split() == [str(installed.wheel)], found.stderr
+
+
+@pytest.mark.slow
+def test_mypy_knows_every_type(installed: Installed) -> None:
+    cache = installed.user / "cache"
+    checked = run(
+        installed,
+        *(sys.executable, "-m", "mypy", "--strict", "--python-executable", installed.python, "--cache-dir", cache),
+        "use.py",
     )
-    wheel = tmp_path / built.stdout.rpartition("wheel=")[2].strip()
-    site = next(place.glob("lib/python*/site-packages"))
-    with zipfile.ZipFile(wheel) as archive:  # what pip does with it
-        archive.extractall(site)
-    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # Spark's tests may have set it
-    found = subprocess.run(
-        [python, "-c", "import whenabouts; print(*whenabouts.__path__)"],
-        cwd=user, env=alone, capture_output=True, text=True,
-    )  # fmt: skip
-    assert found.stdout.split() == [
-        str(project / root / "whenabouts")
-        for root in ("core", "cli", "planner", "spark_plugin", "flink_plugin", "conformance")
-    ]
-    (user / "use.py").write_text("from whenabouts.core import within\nreveal_type(within(1, confidence=1.0))\n")
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--python-executable", python, "--cache-dir", tmp_path / "cache", "use.py"],
-        cwd=user,
-        env=alone,
-        capture_output=True,
-        text=True,
-    )
-    assert 'Revealed type is "whenabouts.core.times.conditions.Condition"' in checked.stdout
-    assert "import-untyped" not in checked.stdout
-    assert "import-not-found" not in checked.stdout.replace("pyarrow", "")
+    assert checked.stdout.startswith("Success"), checked.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("pyright") is None, reason="pyright is not installed; it needs node and the npm registry"
+)
+def test_pyright_knows_every_type(installed: Installed) -> None:
+    (installed.user / "pyrightconfig.json").write_text('{"reportUnnecessaryTypeIgnoreComment": "error"}')
+    checked = run(installed, "pyright", "--pythonpath", installed.python, "use.py")
+    assert checked.stdout.splitlines()[-1].startswith("0 errors, 0 warnings"), checked.stdout

@@ -46,13 +46,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("strategy", ["bew", "few"])
+@pytest.mark.parametrize("strategy", ["backward", "forward"])
 @pytest.mark.parametrize("case", CASES)
 def test_expected_operations_are_about_the_counted_ones(case: str, strategy: str) -> None:
     windows, rates = CASES[case]
     query = _query(windows, strategy=strategy, conservative="none")
     counted = run(query, _tables(rates)).metrics
-    places = range(len(rates)) if strategy == "few" else [len(rates) - 1]
+    places = range(len(rates)) if strategy == "forward" else [len(rates) - 1]
     walks = [walk_from(base, query.graph(), strategy, "none") for base in places]
     work = sum((expected(walk, list(rates.values())) for walk in walks), Operations())
     for name in ("periods", "tuple_tests"):
@@ -73,7 +73,7 @@ def test_the_base_of_finite_input_is_where_least_is_tried() -> None:
     """A rare stream in the middle of a path: begin there."""
     query = _query({("a", "b"): "5 s", ("b", "c"): "5 s"})
     assert cheapest(query, query.graph(), [5.0, 0.01, 5.0], streaming=False).base == 1
-    declared = _query({("a", "b"): "5 s", ("b", "c"): "5 s"}, strategy="bew", conservative="none")
+    declared = _query({("a", "b"): "5 s", ("b", "c"): "5 s"}, strategy="backward", conservative="none")
     assert cheapest(declared, declared.graph(), [5.0, 0.01, 5.0], streaming=False).base == 2  # as it was asked for
 
 
@@ -81,18 +81,18 @@ def test_prices_decide() -> None:
     query = _query(CLIQUE)
     graph, rates = query.graph(), [0.2, 0.2, 0.2]
     dear = cheapest(query, graph, rates, streaming=True, prices=WindowJoinPrices(period=1.0, tuple_test=1e6))
-    assert dear.strategy == "few"  # it tries fewer tuples
+    assert dear.strategy == "forward"  # it tries fewer tuples
     assert (
         cheapest(query, graph, rates, streaming=True, prices=WindowJoinPrices(row=0, period=1e6, tuple_test=1)).cost > 0
     )
 
 
 def test_streams_wait_for_nobody_unless_rates_are_declared() -> None:
-    assert choose(_query(CLIQUE), streaming=True).strategy == "bew"
+    assert choose(_query(CLIQUE), streaming=True).strategy == "backward"
     declared = _query(CLIQUE, rates={"a": 50.0, "b": 50.0, "c": 50.0})
     costs = {c.strategy: c.cost for c in alternatives(declared, declared.graph(), [50.0] * 3, streaming=True)}
     assert choose(declared, streaming=True).strategy == min(costs, key=lambda name: costs[name])
-    assert choose(_query(CLIQUE, strategy="few"), streaming=True).strategy == "few"
+    assert choose(_query(CLIQUE, strategy="forward"), streaming=True).strategy == "forward"
 
 
 def test_auto_gives_the_same_rows_from_any_base() -> None:
@@ -100,7 +100,7 @@ def test_auto_gives_the_same_rows_from_any_base() -> None:
     tables = _tables(rates)
     found = [
         run(_query(windows, strategy=s), tables).output.sort_by([(f"t_{n}", "ascending") for n in "abc"])
-        for s in ("auto", "bew", "few")
+        for s in ("auto", "backward", "forward")
     ]
     assert found[0] == found[1] == found[2]
     assert found[0].num_rows > 100

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset
 from whenabouts.core import Code, InputError, QueryError, SingleBucketWarning
-from whenabouts.core.coalescing.equivalence import KINDS, parse_equivalence
+from whenabouts.core.coalescing.equivalence import BOUNDED, KINDS, Equivalence, parse_equivalence
 from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import coalesce, temporal_aggregate, temporal_join
 from whenabouts.core.window_extent.extent import WindowExtent
@@ -47,8 +47,8 @@ WINDOWS: list[dict[str, Any]] = [
     {"rows": 4, "per_group": True, "group": "g"},
     {},
 ]
-EQUIVALENCES: list[str | Callable[[Any, Any], Any]] = [
-    *(kind if "within" not in kind else f"{kind}:1" for kind in KINDS), near,
+EQUIVALENCES: list[Equivalence | Callable[[Any, Any], Any]] = [
+    *(Equivalence(kind, 1.0 if kind in BOUNDED else None) for kind in KINDS), near,
 ]  # fmt: skip
 
 rows = st.lists(
@@ -185,7 +185,7 @@ def test_eager_stores_runs_and_compares_once_lazy_stores_tuples_and_compares_at_
 
 def test_an_equal_run_keeps_one_row_of_values_and_other_equivalences_all() -> None:
     table = pa.table({"g": ["a"] * 3, "t": [1, 2, 3], "v": [0.0, 1.0, 2.0], "s": ["x"] * 3}, SCHEMA)
-    near_by = WindowExtent(SCHEMA, time="t", values="v", window="1us", equivalence="within:1")
+    near_by = WindowExtent(SCHEMA, time="t", values="v", window="1us", equivalence="absolute_tolerance:1")
     near_by.update(table)
     assert near_by.scan().to_pylist() == [{"v": 1.0, "valid_from": 2, "valid_to": 3, "n": 2}]  # 0 has gone, 1 is known
     assert (near_by.stored, near_by.value_rows) == (1, 2)

@@ -173,15 +173,15 @@ def test_conservative_bounds() -> None:
 
 def test_walks_follow_narrow_windows_and_spare_tests() -> None:
     graph = _graph("ABCDE", FIGURE)
-    assert walk_from(0, graph, "bew", "none").order == (0, 1, 2, 3, 4)
-    assert walk_from(4, graph, "bew", "none").order == (4, 3, 2, 1, 0)
-    assert not any(walk_from(0, graph, "bew", "none").tests)
-    assert walk_from(0, graph, "bew", "gca").tests[-1] == (0, 1, 2, 3, 5)  # A-E of 20 is wider
+    assert walk_from(0, graph, "backward", "none").order == (0, 1, 2, 3, 4)
+    assert walk_from(4, graph, "backward", "none").order == (4, 3, 2, 1, 0)
+    assert not any(walk_from(0, graph, "backward", "none").tests)
+    assert walk_from(0, graph, "backward", "gca").tests[-1] == (0, 1, 2, 3, 5)  # A-E of 20 is wider
     uniform = _graph("abc", {("a", "b"): 5, ("b", "c"): 5, ("a", "c"): 5})
-    for strategy, conservative in itertools.product(("bew", "few"), ("none", "lca", "gca")):
+    for strategy, conservative in itertools.product(("backward", "forward"), ("none", "lca", "gca")):
         walk = walk_from(1, uniform, strategy, conservative)
         assert not any(walk.tests)
-        assert walk.from_base == (strategy == "few")
+        assert walk.from_base == (strategy == "forward")
 
 
 def test_durations_keep_their_units() -> None:

@@ -59,7 +59,7 @@ def test_backward_evaluation() -> None:
     b  ------3-------7-----------      w = 5, new rows c@6, then c@12
     c  ------------6----------12-
     """
-    line = Timeline("abc", UNIFORM, strategy="bew")
+    line = Timeline("abc", UNIFORM, strategy="backward")
     assert line.arrive("a", 1, 8) == []
     assert line.arrive("b", 3, 7) == []
     assert line.arrive("c", 6) == ["1-3-6", "8-3-6", "8-7-6"]  # not 1-7: the two are 6 apart
@@ -69,7 +69,7 @@ def test_backward_evaluation() -> None:
 
 def test_each_combination_comes_with_its_newest_arrival() -> None:
     """Slip of the paper: "the newest tuple" must be the newest to arrive, or rows out of order come twice or never."""
-    line = Timeline("abc", UNIFORM, strategy="bew")
+    line = Timeline("abc", UNIFORM, strategy="backward")
     assert line.arrive("a", 10) == []
     assert line.arrive("c", 11) == []
     assert line.arrive("b", 8) == ["10-8-11"]  # the oldest of the three comes last
@@ -84,7 +84,7 @@ def test_forward_evaluation_waits_for_slow_streams() -> None:
     b  ------3-------7-----------      w = 5
     c  ------------6----------12-
     """
-    line = Timeline("abc", UNIFORM, strategy="few")
+    line = Timeline("abc", UNIFORM, strategy="forward")
     assert line.arrive("c", 6, 12) == []
     assert line.arrive("b", 3, 7) == []
     assert line.arrive("a", 1, 8) == []
@@ -107,7 +107,7 @@ def test_forward_evaluation_looks_at_the_same_on_a_stream(conservative: str, met
     random = np.random.default_rng(8)
     tables = [pa.table({"k": random.integers(0, 3, 90), "t": np.sort(random.integers(0, 400, 90))}) for _ in "abc"]
     query = WindowJoin(
-        times=dict.fromkeys("abc", POINT), windows={("a", "b"): 9, ("b", "c"): (-4, 20)}, on="k", strategy="few",
+        times=dict.fromkeys("abc", POINT), windows={("a", "b"): 9, ("b", "c"): (-4, 20)}, on="k", strategy="forward",
         conservative=conservative, method=method,
     )  # fmt: skip
     counted = [
@@ -120,7 +120,7 @@ def test_forward_evaluation_looks_at_the_same_on_a_stream(conservative: str, met
 
 
 def test_equal_times_come_once() -> None:
-    for strategy in ("bew", "few"):
+    for strategy in ("backward", "forward"):
         line = Timeline("abc", {("a", "b"): 0, ("b", "c"): 0}, strategy=strategy)
         found = [*line.arrive("c", 5, 5), *line.arrive("a", 5), *line.arrive("b", 5, 5), *line.wait(6)]
         assert found == ["5-5-5"] * 4
@@ -128,7 +128,7 @@ def test_equal_times_come_once() -> None:
 
 def test_modified_bew_passes_over_and_drops_nothing() -> None:
     """Section 5.2: a row that violates a window with one member is passed over, for it may fit another combination."""
-    line = Timeline("abc", {("a", "b"): 2, ("b", "c"): 2}, strategy="bew", conservative="none")
+    line = Timeline("abc", {("a", "b"): 2, ("b", "c"): 2}, strategy="backward", conservative="none")
     line.arrive("a", 0, 6)
     line.arrive("b", 4)
     assert line.arrive("c", 4) == ["6-4-4"]  # a@0 fits no b yet
@@ -139,7 +139,7 @@ def test_a_row_is_kept_to_the_microsecond_of_its_horizon() -> None:
     """Path a -5- b -3- c: a row of a matters for 8, one of b for 5, one of c for 8."""
     for name, horizon in (("a", 8), ("b", 5), ("c", 8)):
         for watermark, found in ((100 + horizon, True), (100 + horizon + 1, False)):
-            line = Timeline("abc", {("a", "b"): 5, ("b", "c"): 3}, strategy="bew")
+            line = Timeline("abc", {("a", "b"): 5, ("b", "c"): 3}, strategy="backward")
             line.arrive(name, 100)
             line.wait(watermark)
             held = sum(map(len, _state(line).load(line.query.inputs.index(name), 0, 10_000)))
@@ -154,7 +154,7 @@ def _state(line: Timeline) -> Any:
 
 def test_a_row_that_only_looks_back_is_not_kept() -> None:
     """b comes 1 to 5 before a: a row of a has met all its partners when it comes, a row of b waits for 5."""
-    line = Timeline("ab", {("a", "b"): (-5, -1)}, strategy="bew")
+    line = Timeline("ab", {("a", "b"): (-5, -1)}, strategy="backward")
     line.arrive("b", 100)
     assert line.arrive("a", 103, watermark=103) == ["103-100"]
     assert sum(map(len, _state(line).load(0, 0, 10_000))) == 0
@@ -162,16 +162,16 @@ def test_a_row_that_only_looks_back_is_not_kept() -> None:
 
 
 def test_state_of_one_way_of_working_is_refused_by_the_other() -> None:
-    line = Timeline("ab", {("a", "b"): 5}, strategy="bew")
+    line = Timeline("ab", {("a", "b"): 5}, strategy="backward")
     line.arrive("a", 1)
-    other = Timeline("ab", {("a", "b"): 5}, strategy="few")
+    other = Timeline("ab", {("a", "b"): 5}, strategy="forward")
     other.store = line.store
     with pytest.raises(Exception, match="WA-3003"):
         other.arrive("a", 2)
 
 
 def test_wider_windows_need_rows_that_are_gone() -> None:
-    narrow, wide = (Timeline("ab", {("a", "b"): width}, strategy="bew") for width in (5, 50))
+    narrow, wide = (Timeline("ab", {("a", "b"): width}, strategy="backward") for width in (5, 50))
     narrow.arrive("a", 1_000, 9_000)
     narrow.wait(8_000)
     wide.store = narrow.store
@@ -183,7 +183,7 @@ def _tables(**rows: list[int]) -> dict[str, pa.Table]:
     return {name: pa.table({"t": t, "id": list(range(len(t)))}) for name, t in rows.items()}
 
 
-@pytest.mark.parametrize("strategy", ["bew", "few"])
+@pytest.mark.parametrize("strategy", ["backward", "forward"])
 @pytest.mark.parametrize("conservative", ["none", "gca"])
 def test_predicates_see_aligned_rows(strategy: str, conservative: str) -> None:
     tables = _tables(a=[0, 1, 2], b=[1, 2, 3], c=[2, 2, 4])
@@ -202,7 +202,7 @@ def test_predicates_see_aligned_rows(strategy: str, conservative: str) -> None:
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected))
 
 
-@pytest.mark.parametrize("strategy", ["bew", "few"])
+@pytest.mark.parametrize("strategy", ["backward", "forward"])
 def test_predicates_in_sql(strategy: str) -> None:
     tables = _tables(a=[0, 1, 2], b=[1, 2, 3], c=[2, 2, 4])
     windows = {("a", "b"): 2, ("b", "c"): 2}
@@ -263,7 +263,7 @@ def test_undeclared_lengths_on_finite_input() -> None:
     windows = {("a", "b"): within(30, confidence=0.3), ("b", "c"): between(-20, 20, confidence=0.3)}
     time = Interval("lo", "hi")
     found = [window_join(tables, windows=windows, time=time, strategy=s, conservative=c)
-             for s in ("bew", "few") for c in ("none", "lca", "gca")]  # fmt: skip
+             for s in ("backward", "forward") for c in ("none", "lca", "gca")]  # fmt: skip
     assert len({str(sorted(map(str, table.to_pylist()))) for table in found}) == 1
     assert found[0].num_rows > 3
 
@@ -273,7 +273,7 @@ def test_one_sided_conditions_on_finite_input() -> None:
 
     tables = _tables(a=[0, 10], b=[5, 20], c=[7, 30])
     windows = {("a", "b"): delay(5, confidence=1), ("b", "c"): 3}
-    for strategy in ("bew", "few"):
+    for strategy in ("backward", "forward"):
         found = window_join(tables, windows=windows, time=POINT, strategy=strategy).select(["t_a", "t_b", "t_c"])
         assert sorted(tuple(row.values()) for row in found.to_pylist()) == [(0, 5, 7)]
 
@@ -291,7 +291,7 @@ def test_blocks_do_not_change_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(5)
     tables = {name: pa.table({"t": random.integers(0, 300, 200), "id": np.arange(200)}) for name in "abcd"}
     windows = {("a", "b"): 6, ("b", "c"): (-2, 9), ("c", "d"): 5, ("d", "a"): 9}
-    query = WindowJoin(times=dict.fromkeys("abcd", POINT), windows=windows, strategy="bew", conservative="lca")
+    query = WindowJoin(times=dict.fromkeys("abcd", POINT), windows=windows, strategy="backward", conservative="lca")
     whole = run(query, list(tables.values()))
     monkeypatch.setattr(combinations, "CANDIDATES_AT_ONCE", 50)
     pieces = run(query, list(tables.values()))
@@ -309,7 +309,9 @@ def test_a_stream_that_runs_far_ahead_changes_nothing() -> None:
     ]
     files[0] = [pa.concat_tables(files[0])]  # all of a before anything of the others
     windows = {("a", "b"): 20, ("b", "c"): 30}
-    queries = [WindowJoin(times=dict.fromkeys("abc", POINT), windows=windows, strategy=s) for s in ("bew", "few")]
+    queries = [
+        WindowJoin(times=dict.fromkeys("abc", POINT), windows=windows, strategy=s) for s in ("backward", "forward")
+    ]
     found = [run_stream(query, files) for query in queries]
     expected = run(queries[0], [pa.concat_tables(tables) for tables in files]).output
     for outcome in found:

@@ -17,7 +17,7 @@ import pytest
 
 from infra.flink_cluster import running_flink
 from whenabouts.core import Point, within
-from whenabouts.core.hosting.worker_archive import archive
+from whenabouts.core.hosting.worker_archive import build_worker_archive
 from whenabouts.core.local import timing_join
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, pytest.mark.filterwarnings("ignore")]
@@ -34,7 +34,7 @@ def test_two_task_managers_share_a_job_that_brings_the_package_along(tmp_path: P
         pq.write_table(tables[name], tmp_path / name / "rows.parquet", row_group_size=500)
     times: Any = {"left_time": Point("t"), "right_time": Point("t")}
     expected = timing_join(tables["left"], tables["right"], on="k", **times, condition=within("1 s", confidence=1))
-    shipped = os.environ.get("WHENABOUTS_WHEEL") or archive(tmp_path)
+    shipped = os.environ.get("WHENABOUTS_WHEEL") or build_worker_archive(tmp_path)
     with running_flink(tmp_path / "cluster") as cluster:
         cluster.run(
             Path(__file__).with_name("cluster_job.py"), str(tmp_path), shipped=shipped,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from whenabouts.core.hosting.worker_archive import archive
+from whenabouts.core.hosting.worker_archive import build_worker_archive
 
 CLIENT = (
     "import os; from whenabouts.flink_plugin.mini_cluster import import_roots; print(os.pathsep.join(import_roots()))"
@@ -22,7 +22,7 @@ def _environment(folder: Path, installed: str) -> dict[str, str]:
     """The environment of a process that finds the package so, in a folder without it."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if installed != "as it is":
-        site = Path(archive(folder))
+        site = Path(build_worker_archive(folder))
         if installed == "in one folder":
             with zipfile.ZipFile(site) as file:
                 file.extractall(folder / "site")

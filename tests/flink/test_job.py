@@ -18,7 +18,7 @@ from pyflink.java_gateway import get_gateway
 from infra.processes import free_port
 from whenabouts.core import Point, within
 from whenabouts.core.metrics import shown
-from whenabouts.flink_plugin.api import counts, rejects, timing_join
+from whenabouts.flink_plugin.api import metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_source import read_files
 from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
@@ -91,7 +91,7 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     often = {"execution__checkpointing__interval": "1 h", "metrics__fetcher__update_interval": "50 ms"}
     env, pairs = _join(tmp_path, 1, rest__port=port, **often)
     assert rows_of(pairs) is rows_of(pairs)
-    for rows in (rows_of(pairs), rows_of(rejects(pairs)), counts(pairs)):
+    for rows in (rows_of(pairs), rows_of(rejects(pairs)), metrics(pairs)):
         rows.print()
     job = env.execute_async("counts")
     expected = {"rows_in": 24, "rows_rejected": 8, "rows_processed": 16, "matched": 20, "rows_rejected_WA-1003": 8}

@@ -20,7 +20,7 @@ from whenabouts.core import DigitsCutWarning, EngineError, InputError, Lateness,
 from whenabouts.core.local import coalesce as local_coalesce
 from whenabouts.core.local import timing_join as local_join
 from whenabouts.core.state.segment_codec import decode
-from whenabouts.flink_plugin.api import counts, rejects, timing_join
+from whenabouts.flink_plugin.api import metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks, ReadBlob
 from whenabouts.flink_plugin.coalescing import coalesce
 from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
@@ -110,7 +110,7 @@ def test_a_stream_of_rows_comes_back_as_one_and_rejects_are_its_side_output(mode
     refused = rejects(pairs)
     told = Types.STRING()
     everything = pairs.map(lambda row: f"pair {list(row)}", told).union(
-        refused.map(lambda row: f"reject {list(row)[:2]} {row[-1]}", told), counts(pairs)
+        refused.map(lambda row: f"reject {list(row)[:2]} {row[-1]}", told), metrics(pairs)
     )
     with everything.map(str, told).execute_and_collect() as rows:  # a union by itself PyFlink makes twice
         found = list(rows)
@@ -227,7 +227,7 @@ def _steps_of_600_rows(**conf: object) -> list[dict[str, int]]:
     type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
     rows = env.from_collection([Row(1, 1000 * i) for i in range(300)], type_)
     pairs = timing_join(rows, rows, **JOIN | {"condition": within("1us", confidence=1)}, buckets=1)
-    with counts(pairs).execute_and_collect() as told:
+    with metrics(pairs).execute_and_collect() as told:
         steps = [json.loads(step) for step in told]
     assert sum(step.get("matched", 0) for step in steps) == 300
     assert sum(step["rows_in"] for step in steps) == 600

@@ -14,7 +14,7 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment, Table
 
 from whenabouts.core import Lateness, Point, within
-from whenabouts.flink_plugin.api import counts, rejects, timing_join
+from whenabouts.flink_plugin.api import metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.coalescing import coalesce
 from whenabouts.flink_plugin.file_source import read_files
@@ -72,7 +72,7 @@ def _queries(env: StreamExecutionEnvironment, folder: Path, form: str) -> None:
     pairs = timing_join(*sources[:2], **JOIN, watermarks=watermarks)
     runs = coalesce(sources[2], **RUNS, watermarks=watermarks)
     nowhere = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink
-    results = [pairs, rejects(pairs), rejects(pairs), counts(pairs), runs, rejects(runs)]
+    results = [pairs, rejects(pairs), rejects(pairs), metrics(pairs), runs, rejects(runs)]
     for place, result in enumerate(results):
         stream = result.stream if isinstance(result, Blocks) else result
         if isinstance(stream, Table):

@@ -29,7 +29,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "run of a list": lambda wrong: on_flink.run(TimingJoin(**JOIN), wrong),
     "run of a query": lambda wrong: on_flink.run(wrong, []),
     "rejects": lambda wrong: on_flink.rejects(wrong),
-    "counts": lambda wrong: on_flink.counts(wrong),
+    "metrics": lambda wrong: on_flink.metrics(wrong),
     "read_files": lambda wrong: on_flink.read_files(wrong, "events.parquet"),
     "local_environment": lambda wrong: on_flink.local_environment(wrong),
 }

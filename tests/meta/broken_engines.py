@@ -491,7 +491,7 @@ class HasOneAlgorithm(Spoilt):
     name = "has one algorithm for window joins"
 
     def query(self, query: Query) -> Any:
-        return super().query(replace(query, strategy="bew") if isinstance(query, WindowJoin) else query)
+        return super().query(replace(query, strategy="backward") if isinstance(query, WindowJoin) else query)
 
 
 class MultipliesWindows(Spoilt):

@@ -85,17 +85,17 @@ def test_a_window_join_is_chosen_by_the_rates_of_its_streams() -> None:
         "source": "declared",
     }
     assert blind.statistics["rates"] == known.statistics["rates"]  # the inputs are called as the streams are
-    assert (elsewhere.statistics["rates"], elsewhere.strategy) == ({}, "bew")
+    assert (elsewhere.statistics["rates"], elsewhere.strategy) == ({}, "backward")
     costs = {each.value: each.cost or 0.0 for each in known.choices[1].alternatives}
     assert known.values["conservative"] == "none" == min(costs, key=lambda name: costs[name])
-    registry.pin("path", {"strategy": "few", "conservative": "gca"})
+    registry.pin("path", {"strategy": "forward", "conservative": "gca"})
     pinned = registry.plan().joins[0]
-    assert (pinned.values["strategy"], pinned.values["conservative"]) == ("few", "gca")
+    assert (pinned.values["strategy"], pinned.values["conservative"]) == ("forward", "gca")
     assert all(choice.pinned for choice in pinned.choices[:2])
     assert pinned.latency_us == 0
     ran = registry.query("path")
     assert isinstance(ran, WindowJoin)
-    assert (ran.strategy, ran.conservative) == ("few", "gca")
+    assert (ran.strategy, ran.conservative) == ("forward", "gca")
 
 
 def test_registered_texts_join_over_the_streams_that_are_described() -> None:
@@ -204,7 +204,7 @@ def test_the_buckets_of_coalescing_queries_are_pinned_too() -> None:
     registry.pin("hot", None)
     assert registry.plan().decisions == {"hot": {"scheme": "eager", "buckets": 4}}
     with pytest.raises(QueryError, match="WA-2006: strategy of query 'hot'"):
-        registry.pin("hot", {"strategy": "few"})
+        registry.pin("hot", {"strategy": "forward"})
 
 
 def test_statistics_must_be_of_the_queries_kind_and_possible() -> None:
@@ -254,7 +254,7 @@ streams:
   b: {columns: {k: string, t: timestamp}, rate: 5, keys: 3, lateness: 2 s}
 queries:
   - {name: pairs, join: [a, b], on: k, deadline: 2 s, since: 1 s, confidence: 0.6, max_latency: 5 s, how: left_outer}
-  - {name: trail, window_join: [a, b], on: [k], windows: {"a,b": {between: [0 s, 5 s], confidence: 1}}, pin: few}
+  - {name: trail, window_join: [a, b], on: [k], windows: {"a,b": {between: [0 s, 5 s], confidence: 1}}, pin: forward}
   - name: text
     query: SELECT * FROM a, b WHERE WINDOW(a, b) = '2 s' WITH THRESHOLD 0.6
     statistics: {rates: {left: 1, right: 2}}
@@ -266,7 +266,7 @@ def test_a_plan_file_has_joins_beside_coalescing_queries(tmp_path: Path) -> None
     file = tmp_path / "queries.yaml"
     file.write_text(PLAN)
     plan = read_plan_file(file).plan()
-    assert plan.choices == {"hot": "lazy", "pairs": "auto", "trail": "few", "text": "auto"}
+    assert plan.choices == {"hot": "lazy", "pairs": "auto", "trail": "forward", "text": "auto"}
     assert [join.kind for join in plan.joins] == ["timing join", "window join", "timing join"]
     assert plan.joins[2].statistics["rates"] == {"left": 1, "right": 2}
     assert plan.queries[0].statistics["rate"] == 9

@@ -138,7 +138,7 @@ def test_computed_values_windows_and_bounds_are_those_of_the_function() -> None:
     near = _run("SELECT * FROM s [PARTITION BY region ROWS 9 SLIDE 3] COALESCE ON temperature WITHIN 5 "
                 "WHERE region = 'a' AND n > 1 GROUP BY region", {"s": table})  # fmt: skip
     given = {"time": "ts", "group": "region", "values": "temperature", "rows": 9, "per_group": True, "slide": 3}
-    every = coalesce(table, **given, equivalence="within:5")
+    every = coalesce(table, **given, equivalence="absolute_tolerance:5")
     assert _sorted(near.to_pylist()) == _sorted(
         [row for row in every.to_pylist() if row["region"] == "a" and row["n"] > 1]
     )
@@ -253,7 +253,7 @@ def test_a_text_tells_the_planner_which_query_it_is() -> None:
     query: TextQuery = parse_query("SELECT * FROM s [RANGE 2 HOUR] COALESCE ON t, h WITHIN 0.5 GROUP BY k")
     distinct = query.distinct()
     assert (distinct.coalesce, distinct.group, distinct.range) == (("t", "h"), ("k",), "2 HOUR")
-    assert (distinct.stream, distinct.equivalence) == ("s", "within:0.5")
+    assert (distinct.stream, distinct.equivalence) == ("s", "absolute_tolerance:0.5")
     registry = Registry()
     registry.register("hot", "SELECT * FROM s [ROWS 10] COALESCE ON t GROUP BY k")
     assert registry.plan().choices == {"hot": "eager"}

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
 
 from whenabouts.core import Interval, Lateness, QueryError, within
-from whenabouts.spark_plugin import counts, register, rejects, timing_join, write_stream, write_with_rejects
+from whenabouts.spark_plugin import metrics, register_sql, rejects, timing_join, write_stream, write_with_rejects
 
 TIME = Interval("t_min", "t_max", max_uncertainty="5 s")
 QUERY = {"left_time": TIME, "right_time": TIME, "condition": within("4 s", confidence=0.6), "on": "k"}
@@ -26,7 +26,7 @@ def main(address: str, folder: Path) -> None:
     pq.write_table(pairs.toArrow(), folder / "batch.parquet")
     derived = pairs.where("id_left > 0").select("id_left")
     pq.write_table(rejects(derived).toArrow(), folder / "rejects.parquet")
-    assert {row.name for row in counts(derived).collect()} >= {"rows_in", "rows_processed", "rows_rejected"}
+    assert {row.name for row in metrics(derived).collect()} >= {"rows_in", "rows_processed", "rows_rejected"}
 
     replayed = spark.readStream.format("whenabouts").options(time="t_min,t_max", maxRowsPerTrigger="15").load(source)
     stream = timing_join(replayed, replayed, **QUERY, lateness=Lateness(), buckets=2)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def main(address: str, folder: Path) -> None:
     split.trigger(availableNow=True).start().awaitTermination()
     pq.write_table(spark.read.parquet(f"{out}/bad").toArrow(), folder / "split.parquet")
 
-    register(spark)
+    register_sql(spark)
     batch.createOrReplaceTempView("events")
     call = "TABLE(SELECT 'x' AS side, * FROM events), left => 'x', right => 'x', on => 'k', time => 't_min,t_max'"
     table = spark.sql(f"SELECT * FROM timing_join({call}, within => '4 s', confidence => 0.6)").toArrow()

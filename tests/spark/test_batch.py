@@ -18,7 +18,7 @@ from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.local import run as run_locally
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.planner import Registry, Stream
-from whenabouts.spark_plugin import counts, rejects, results, run, timing_join
+from whenabouts.spark_plugin import metrics, rejects, results, run, timing_join
 
 BatchOf = Callable[[pa.Table], DataFrame]
 
@@ -59,7 +59,7 @@ def test_an_empty_side_gives_no_pair_and_no_error(batch_of: BatchOf, left: pa.Ta
     pairs = timing_join(batch_of(left), batch_of(right), **TIMES, on="k", condition=within(10, confidence=0.5))
     assert pairs.columns == ["k", "t0_left", "t1_left", "t0_right", "t1_right", "probability"]
     assert pairs.count() == 0
-    counted = [row.value for row in counts(pairs).where("name = 'rows_in'").collect()]
+    counted = [row.value for row in metrics(pairs).where("name = 'rows_in'").collect()]
     assert sum(counted) == left.num_rows + right.num_rows
 
 
@@ -73,7 +73,7 @@ def test_rows_that_cannot_be_used_are_rejected_and_accounted_for(batch_of: Batch
         ("left", "WA-1004", 1, 9, 3),
         ("left", "WA-1005", 1, 0, 999),
     }
-    total = {r.name: r.value for r in counts(pairs).groupBy("name").sum("value").toDF("name", "value").collect()}
+    total = {r.name: r.value for r in metrics(pairs).groupBy("name").sum("value").toDF("name", "value").collect()}
     assert (total["rows_in"], total["rows_processed"], total["rows_rejected"]) == (8, 5, 3)
     assert pairs.count() == 1
 
@@ -193,7 +193,7 @@ def test_the_query_is_found_in_the_plan_of_what_is_made_of_its_result(
     derived = spark.table("derived").groupBy("id_left").count()
     del pairs
     assert Counter(row.id for row in rejects(derived).collect()) == {"b": 2}
-    assert sum(row.value for row in counts(derived).where("name = 'rows_in'").collect()) == 4
+    assert sum(row.value for row in metrics(derived).where("name = 'rows_in'").collect()) == 4
     both = derived.select("count").union(others.select("t_left"))
     with pytest.raises(QueryError, match=r"WA-2006: .* 2 queries: inner timing join: .*; left_outer timing join"):
         rejects(both)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from whenabouts.core import DoubtfulTimesWarning, InputError, Interval, Lateness, Point, QueryError, within
-from whenabouts.spark_plugin import coalesce, counts, register, rejects, temporal_join, timing_join, window_join
+from whenabouts.spark_plugin import coalesce, metrics, register_sql, rejects, temporal_join, timing_join, window_join
 
 pytestmark = pytest.mark.slow
 
@@ -142,7 +142,7 @@ def test_collated_text_is_not_compared(spark: SparkSession, conf: Any, collation
 
 def test_the_table_function_rejects_rows_of_no_side(spark: SparkSession, conf: Any) -> None:
     """Rows whose tag selects no input are rejected; names and types are checked here, too."""
-    register(spark)
+    register_sql(spark)
     rows = ("'l', 1L, 1", "'r', 2L, 1", "'x', 3L, 1", "null, 4L, 1", "'None', 5L, 1", "'L', 6L, null")
     table(spark, "Side, T, k", *rows).createOrReplaceTempView("tagged")
     call = "TABLE(tagged), side => 'side', left => 'l', right => 'r', time => 't', within => '1 s', confidence => 1"
@@ -172,5 +172,5 @@ def test_times_in_another_unit_are_told_in_the_driver_and_counted(spark: SparkSe
     assert sorted(text.partition(" holds")[0] for text in texts) == [
         "WA-1063: time column 't' of the left input", "WA-1063: time column 'u' of the right input"
     ]  # fmt: skip
-    found = {row.name: row["sum(value)"] for row in counts(pairs).groupBy("name").sum("value").collect()}
+    found = {row.name: row["sum(value)"] for row in metrics(pairs).groupBy("name").sum("value").collect()}
     assert found["rows_doubtful_unit"] == 80

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from whenabouts.spark_plugin import archive
+from whenabouts.spark_plugin import build_worker_archive
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 
@@ -21,7 +21,7 @@ def test_a_cluster_runs_it_from_py_files(tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     at = pa.array([0, 1, 5, 6, 20], pa.timestamp("s", "UTC"))
     pq.write_table(pa.table({"t": at, "id": range(5)}), tmp_path / "events" / "a.parquet")
-    shipped = archive(tmp_path)
+    shipped = build_worker_archive(tmp_path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))} | {
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": shipped,  # for the processes in which Spark plans data sources: they know no --py-files

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from whenabouts.core import Interval, Lateness, Point, within
 from whenabouts.core.local import timing_join as join_locally
-from whenabouts.spark_plugin import register, timing_join
+from whenabouts.spark_plugin import register_sql, timing_join
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_the_table_function_gives_the_rows_and_rejects_of_the_join(spark: SparkS
 
     pq.write_table(events(), tmp_path / "events.parquet")
     spark.read.parquet(str(tmp_path)).createOrReplaceTempView("events")
-    register(spark)
+    register_sql(spark)
     sides = [
         events().filter(pa.compute.field("sensor") == kind).drop_columns("sensor") for kind in ("seismic", "acoustic")
     ]
@@ -85,7 +85,7 @@ def test_the_table_function_gives_the_rows_and_rejects_of_the_join(spark: SparkS
 def test_what_the_function_cannot_do_is_told_when_the_query_is_analysed(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(events(), tmp_path / "events.parquet")
     spark.read.parquet(str(tmp_path)).createOrReplaceTempView("events")
-    register(spark)
+    register_sql(spark)
     for call, told in (
         (CALL.replace("within", "withn"), "WA-2006.*'withn'"),
         (CALL.replace("'sensor'", "'kind'"), "WA-1001.*'kind'"),

@@ -29,7 +29,7 @@ from whenabouts.spark_plugin import run, timing_join, write_stream, write_with_r
 from whenabouts.spark_plugin.bucket_labels import partition_of
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB
 from whenabouts.spark_plugin.harness import SparkHarness
-from whenabouts.spark_plugin.observing import PrintProgress, line, observed
+from whenabouts.spark_plugin.observing import PrintProgress, line, metrics_of
 
 StreamOf = Callable[[Sequence[pa.Table]], DataFrame]
 
@@ -90,16 +90,16 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
     assert len(_dropped(query)) >= 3
     assert set(_dropped(query)) == {0}
     assert (totals["rows_in"], totals["rows_processed"], totals["rows_rejected"], totals["rows_late"]) == (8, 6, 2, 2)
-    shown: Counter[str] = sum((observed(progress) for progress in query.recentProgress), Counter())
+    shown: Counter[str] = sum((metrics_of(progress) for progress in query.recentProgress), Counter())
     assert {name: totals[name] for name in shown if shown[name]} == {name: n for name, n in shown.items() if n}
     assert shown["rows_in"] == 8
     assert shown["rows_rejected_WA-1010"] == 2
-    assert [observed(p)["state_rows_left"] for p in query.recentProgress][:3] == [1, 2, 2]
+    assert [metrics_of(p)["state_rows_left"] for p in query.recentProgress][:3] == [1, 2, 2]
     third = query.recentProgress[2]
     ((name, row),) = third.observedMetrics.items()
     assert name.endswith(": inner timing join: -1 s <= right - left <= 1 s with confidence 1")
-    assert row.counts == {name: n for name, n in observed(third).items() if n}
-    told = line(third, observed(third))
+    assert row.counts == {name: n for name, n in metrics_of(third).items() if n}
+    told = line(third, metrics_of(third))
     assert "4 rows in, 1 out, 2 rejected, 2 of them late, state 4 rows, 0.0 MB, watermark " in told
     for _ in range(300):  # Spark tells its listeners in its own time
         if printed.getvalue().count("\n") == 3:

@@ -29,11 +29,11 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "run of a list": lambda wrong: on_spark.run(TimingJoin(**JOIN), wrong),
     "run of a query": lambda wrong: on_spark.run(wrong, []),
     "rejects": lambda wrong: on_spark.rejects(wrong),
-    "counts": lambda wrong: on_spark.counts(wrong),
+    "metrics": lambda wrong: on_spark.metrics(wrong),
     "write_stream": lambda wrong: on_spark.write_stream(wrong, "/checkpoint"),
     "write_with_rejects": lambda wrong: on_spark.write_with_rejects(wrong, print, print),
-    "register": lambda wrong: on_spark.register(wrong),
-    "observed": lambda wrong: on_spark.observed(wrong),
+    "register_sql": lambda wrong: on_spark.register_sql(wrong),
+    "metrics_of": lambda wrong: on_spark.metrics_of(wrong),
     "local_session": lambda wrong: on_spark.local_session(cores=wrong if wrong != 4 else "4"),
 }
 

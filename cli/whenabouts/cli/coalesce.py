@@ -31,7 +31,7 @@ _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 @click.option("--at", metavar="TIME", help="Look once, at this time (default: at the time of the last reading).")
 @click.option(
     "--equivalence", default="equal", show_default=True, metavar="NAME",
-    help="equal, within:E, within_relative:R, increasing, non_decreasing, decreasing or non_increasing.",
+    help="equal, absolute_tolerance:E, relative_tolerance:R, increasing, non_decreasing, decreasing or non_increasing.",
 )  # fmt: skip
 @click.option(
     "--scheme", default="auto", show_default=True, metavar="auto|eager|lazy", help="Which algorithm; the same rows."
@@ -49,7 +49,7 @@ def coalesce(*, path: str, common: CommonOptions, **arguments: Any) -> None:
 
     \b
     whenabouts coalesce readings.csv --time ts --group region --values temperature \\
-        --range 24h --slide 1h --equivalence within:0.5 -o runs.parquet --rejects bad.csv
+        --range 24h --slide 1h --equivalence absolute_tolerance:0.5 -o runs.parquet --rejects bad.csv
     """
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -29,9 +29,28 @@ if TYPE_CHECKING:
     "--window", "windows", required=True, multiple=True, metavar="A,B=D[@P]",
     help="At most D between a row of A and one of B; LO..HI bounds B - A. With @P: with probability P.",
 )  # fmt: skip
-@click.option("--strategy", default="auto", show_default=True, metavar="auto|bew|few", help="Which algorithm ...")
-@click.option("--conservative", default="auto", show_default=True, metavar="auto|gca|lca|none", help="... and bounds;")
-@click.option("--method", default="hash", show_default=True, metavar="hash|nested", help="all give the same rows.")
+@click.option(
+    "--strategy",
+    default="auto",
+    show_default=True,
+    metavar="auto|backward|forward",
+    help="Take each row as it arrives (backward evaluation), or in the order of time (forward). Same rows either way.",
+)
+@click.option(
+    "--conservative",
+    default="auto",
+    show_default=True,
+    metavar="auto|gca|lca|none",
+    help="Search within the widest window of all (global conservative approach), within the widest ones of two inputs "
+    "(local), or within each window itself. Same rows either way.",
+)
+@click.option(
+    "--method",
+    default="hash",
+    show_default=True,
+    metavar="hash|nested",
+    help="Search among the rows of one key, or among all rows. Same rows either way.",
+)
 @click.option(
     "--predicate", "predicates", multiple=True, metavar="SQL", help="Condition on two inputs, as in 'a.id <> b.id'."
 )

@@ -24,7 +24,9 @@ QUERIES: dict[str, Coalesce] = {
     "all, lazy": Coalesce(**_BY_GROUP, scheme="lazy"),
     "slides": Coalesce(**_BY_GROUP, window="40 s", slide="15 s"),
     "slides, lazy": Coalesce(**_BY_GROUP, window="40 s", slide="15 s", scheme="lazy"),
-    "slides of near values": Coalesce(**_LEVEL, window="30 s", slide="30 s", equivalence="within:1.5", closed="right"),
+    "slides of near values": Coalesce(
+        **_LEVEL, window="30 s", slide="30 s", equivalence="absolute_tolerance:1.5", closed="right"
+    ),
     "slides of rising values": Coalesce(**_LEVEL, window="60 s", slide="20 s", equivalence="non_decreasing"),
     "window at an instant": Coalesce(**_BY_GROUP, window="25 s", at=YEAR_2024 + 100 * SECOND),
     "last window": Coalesce(**_BY_GROUP, window="25 s"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whenabouts.conformance import case_tables
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024
 from whenabouts.core import Point
-from whenabouts.core.coalescing.equivalence import KINDS, Predicate
+from whenabouts.core.coalescing.equivalence import BOUNDED, KINDS, Equivalence
 from whenabouts.core.coalescing.operator import Coalesce
 
 GROUPS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
@@ -43,7 +43,9 @@ class Example(NamedTuple):
 @st.composite
 def queries(draw: st.DrawFn, /, unit: int, numeric: bool) -> Coalesce:
     """A query over columns `t`, `g`, `v`, `w`; text values are compared for equality only."""
-    kinds: list[str | Predicate] = ["equal", *(k if "within" not in k else f"{k}:{b}" for k in KINDS for b in (0, 1))]
+    kinds: list[str | Equivalence] = [
+        "equal", *(Equivalence(kind, bound if kind in BOUNDED else None) for kind in KINDS for bound in (0.0, 1.0))
+    ]  # fmt: skip
     options: dict[str, Any] = {
         "equivalence": draw(st.sampled_from([*kinds, near_or_none])) if numeric else "equal",
         "scheme": draw(st.sampled_from(["eager", "lazy"])),

@@ -29,10 +29,10 @@ from whenabouts.core.window_join.graph import Edge
 from whenabouts.core.window_join.query import WindowJoin
 
 STREAM = Variant(streaming=True)
-ALGORITHMS = [(s, c, m) for s in ("bew", "few") for c in ("none", "lca", "gca") for m in ("hash", "nested")]
+ALGORITHMS = [(s, c, m) for s in ("backward", "forward") for c in ("none", "lca", "gca") for m in ("hash", "nested")]
 EVERYWHERE = {
-    ("uniform clique", "few", "none", "hash"), ("graph", "bew", "lca", "nested"),
-    ("uncertain clique", "few", "gca", "hash"),
+    ("uniform clique", "forward", "none", "hash"), ("graph", "backward", "lca", "nested"),
+    ("uncertain clique", "forward", "gca", "hash"),
 }  # fmt: skip
 """Cases that run on every engine; the others are similar to them."""
 
@@ -68,12 +68,12 @@ def test_oracle_combinations(engine: Engine, dataset: str, strategy: str, conser
 @pytest.mark.parametrize(
     ("dataset", "strategy"),
     [
-        pytest.param("directed path", "bew", marks=pytest.mark.canary),
+        pytest.param("directed path", "backward", marks=pytest.mark.canary),
         *(
             pytest.param(name, strategy, marks=pytest.mark.similar)
             for name in case_tables.PROFILES
-            for strategy in ("bew", "few")
-            if (name, strategy) != ("directed path", "bew")
+            for strategy in ("backward", "forward")
+            if (name, strategy) != ("directed path", "backward")
         ),
     ],
 )
@@ -199,9 +199,9 @@ def _turned(name: str) -> str:
 @pytest.mark.parametrize(
     ("dataset", "files", "seed", "strategy"),
     [
-        ("graph", (2, 6, 3), 2, "few"),
-        *(pytest.param(name, (1, 5), 1, "bew", marks=pytest.mark.similar) for name in case_tables.PROFILES),
-        *(pytest.param(name, (7, 3, 2), 3, "few", marks=pytest.mark.similar) for name in case_tables.PROFILES),
+        ("graph", (2, 6, 3), 2, "forward"),
+        *(pytest.param(name, (1, 5), 1, "backward", marks=pytest.mark.similar) for name in case_tables.PROFILES),
+        *(pytest.param(name, (7, 3, 2), 3, "forward", marks=pytest.mark.similar) for name in case_tables.PROFILES),
     ],
 )
 def test_differential_arrivals_of_combinations(
@@ -218,9 +218,13 @@ def test_differential_arrivals_of_combinations(
 @pytest.mark.parametrize(
     ("dataset", "strategy", "step"),
     [
-        ("malformed", "few", 2),
-        *(pytest.param("malformed", s, step, marks=pytest.mark.similar) for s in ("bew", "few") for step in (0, 1, 3)),
-        pytest.param("uncertain path", "bew", 2, marks=pytest.mark.similar),
+        ("malformed", "forward", 2),
+        *(
+            pytest.param("malformed", s, step, marks=pytest.mark.similar)
+            for s in ("backward", "forward")
+            for step in (0, 1, 3)
+        ),
+        pytest.param("uncertain path", "backward", 2, marks=pytest.mark.similar),
     ],
 )
 def test_differential_restart_of_combinations(engine: Engine, dataset: str, strategy: str, step: int) -> None:
@@ -234,7 +238,8 @@ def test_differential_restart_of_combinations(engine: Engine, dataset: str, stra
 
 @pytest.mark.hosting
 @pytest.mark.parametrize(
-    ("dataset", "strategy"), [("malformed", "bew"), pytest.param("uncertain clique", "few", marks=pytest.mark.similar)]
+    ("dataset", "strategy"),
+    [("malformed", "backward"), pytest.param("uncertain clique", "forward", marks=pytest.mark.similar)],
 )
 def test_oracle_late_rows_of_combinations(engine: Engine, dataset: str, strategy: str) -> None:
     """Late rows are rejected as WA-1010, never lost; the combinations are those of the rows that were accepted."""
@@ -270,7 +275,7 @@ def _counting(query: WindowJoin) -> Counting:
 @pytest.mark.parametrize(
     ("dataset", "strategy", "conservative", "method"),
     [
-        _algorithm(name, *how) if (name, *how) != ("graph", "bew", "lca", "nested") else (name, *how)
+        _algorithm(name, *how) if (name, *how) != ("graph", "backward", "lca", "nested") else (name, *how)
         for name in case_tables.EXACT
         for how in ALGORITHMS
         if how[2] == "hash" or name in ("graph", "same time")  # nested loops are slow to count by hand
@@ -296,26 +301,26 @@ def test_oracle_algorithms_differ(engine: Engine) -> None:
             query = with_options(case_tables.dataset(dataset).query, **_of(how))
             found[(dataset, *how)] = _counted(engine.run(query, case_tables.finite(dataset)))
     assert len({count.matched for key, count in found.items() if key[0] == "clique"}) == 1
-    few, bew = found["uniform clique", "few", "none", "hash"], found["uniform clique", "bew", "none", "hash"]
+    few, bew = found["uniform clique", "forward", "none", "hash"], found["uniform clique", "backward", "none", "hash"]
     assert few.window_tests == bew.window_tests == 0
     assert few.tuple_tests < bew.tuple_tests  # mode 1 passes over periods in which somebody is missing
-    for strategy in ("bew", "few"):
+    for strategy in ("backward", "forward"):
         tests = [found["clique", strategy, how, "hash"].tuple_tests for how in ("none", "lca", "gca")]
         assert tests[0] <= tests[1] <= tests[2]
         assert tests[0] < tests[2]
         assert found["clique", strategy, "gca", "hash"].window_tests > 0
-    nested, hashed = (found["clique", "bew", "none", method].tuple_tests for method in ("nested", "hash"))
+    nested, hashed = (found["clique", "backward", "none", method].tuple_tests for method in ("nested", "hash"))
     assert nested > hashed
 
 
 @pytest.mark.parametrize(
     ("dataset", "strategy", "streaming", "width"),
     [
-        ("no key", "bew", False, "auto"),
+        ("no key", "backward", False, "auto"),
         *(
             pytest.param(name, strategy, streaming, width, marks=pytest.mark.similar)
             for name, width in (("no key", "3 s"), ("graph", "700 ms"), ("uncertain path", "40 s"))
-            for strategy in ("bew", "few")
+            for strategy in ("backward", "forward")
             for streaming in (False, True)
         ),
     ],
@@ -370,12 +375,12 @@ def _edge_stream() -> dict[str, Files]:
 @pytest.mark.parametrize(
     ("edges", "strategy"),
     [
-        ("path", "bew"),
+        ("path", "backward"),
         *(
             pytest.param(e, s, marks=pytest.mark.similar)
             for e in EDGES
-            for s in ("bew", "few")
-            if (e, s) != ("path", "bew")
+            for s in ("backward", "forward")
+            if (e, s) != ("path", "backward")
         ),
     ],
 )
@@ -408,7 +413,7 @@ def _long_stream() -> dict[str, Files]:
     return files
 
 
-@pytest.mark.parametrize("strategy", fewer_on_slow_engines(["bew", "few"], ["few"]))
+@pytest.mark.parametrize("strategy", fewer_on_slow_engines(["backward", "forward"], ["forward"]))
 def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> None:
     """State holds what the tightened graph asks for and no more, however long the stream; and dropping loses nothing.
 
@@ -428,8 +433,8 @@ def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> 
 
 
 def test_oracle_counters_of_arrivals(engine: Engine) -> None:
-    """On a stream BEW joins each row with those that came before it, and looks at no others."""
-    query = replace(case_tables.dataset("clique").query, strategy="bew", lateness="1 day")
+    """On a stream backward evaluation joins each row with those that came before it, and looks at no others."""
+    query = replace(case_tables.dataset("clique").query, strategy="backward", lateness="1 day")
     events: dict[str, list[Event]] = {name: [] for name in query.inputs}
     files: dict[str, list[pa.Table]] = {name: [] for name in query.inputs}
     counts = Counts()

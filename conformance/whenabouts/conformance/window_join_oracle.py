@@ -162,8 +162,8 @@ class Counting:
         return Windows(self.query)
 
     def block(self, events: Events, counts: Counts) -> None:
-        """Finite input. BEW: stream after stream arrives, so that only the rows of the last one find all others."""
-        for base in self.query.inputs if self.strategy == "few" else self.query.inputs[-1:]:
+        """Finite input. `backward`: the streams arrive in turn, so that only rows of the last one find all others."""
+        for base in self.query.inputs if self.strategy == "forward" else self.query.inputs[-1:]:
             for event in events[base]:
                 self.row(base, event, events, counts)
 
@@ -172,8 +172,8 @@ class Counting:
         if event.key is None or not all(buffers[name] for name in self.query.inputs if name != base):
             return
         order = self.windows.order(self.conservative, base)
-        periods = {name: self._before(base, event, name) for name in order[1:]} if self.strategy == "few" else {}
-        one_period = self.strategy == "few" and (self.conservative != "none" or self._implied(order))
+        periods = {name: self._before(base, event, name) for name in order[1:]} if self.strategy == "forward" else {}
+        one_period = self.strategy == "forward" and (self.conservative != "none" or self._implied(order))
         if one_period:
             for name in order[1:]:  # mode 1: one stream after another is asked whether it has anybody
                 counts.periods += 1
@@ -219,7 +219,7 @@ class Counting:
         ]
 
     def _before(self, base: str, event: Event, name: str) -> tuple[int, int]:
-        """FEW's period: nothing in it is newer than the row; of rows of one time that of the later stream is newer."""
+        """The period of `forward`: nothing in it is newer than the row; at equal times the later stream's row is."""
         lo, hi = self.windows.bound(self.conservative, base, name)
         inputs = self.query.inputs
         last = 0 if inputs.index(name) < inputs.index(base) else -1

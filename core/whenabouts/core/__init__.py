@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from whenabouts.core.deprecation import renamed
 from whenabouts.core.errors import (
     Code,
     DigitsCutWarning,
@@ -25,7 +26,7 @@ from whenabouts.core.times.distributions import exponential, normal, triangular,
 from whenabouts.core.times.templates import Template
 
 if TYPE_CHECKING:
-    from whenabouts.core.coalescing.equivalence import Equivalence, within_relative, within_value
+    from whenabouts.core.coalescing.equivalence import Equivalence, absolute_tolerance, relative_tolerance
     from whenabouts.core.explain.chance_matches import ChanceMatches, chance_matches
     from whenabouts.core.explain.why_not import PairAnswer, Reason, why_not
     from whenabouts.core.times.clock_errors import from_clock
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from whenabouts.core.window_extent.extent import WindowExtent
     from whenabouts.core.wrappers.payloads import AvroPayload, JsonPayload
     from whenabouts.core.wrappers.state_limit import StateLimit
+
+    within_relative, within_value = relative_tolerance, absolute_tolerance  # deprecated
 
 __all__ = [
     "AvroPayload",
@@ -62,6 +65,7 @@ __all__ = [
     "Template",
     "WhenaboutsError",
     "WindowExtent",
+    "absolute_tolerance",
     "between",
     "chance_matches",
     "deadline",
@@ -74,20 +78,19 @@ __all__ = [
     "from_latency",
     "from_polling",
     "normal",
+    "relative_tolerance",
     "triangular",
     "uniform",
     "why_not",
     "within",
-    "within_relative",
-    "within_value",
 ]
 
 _IMPORTED_WHEN_USED = {
     "AvroPayload": "wrappers.payloads",
     "JsonPayload": "wrappers.payloads",
     "Equivalence": "coalescing.equivalence",
-    "within_relative": "coalescing.equivalence",
-    "within_value": "coalescing.equivalence",
+    "absolute_tolerance": "coalescing.equivalence",
+    "relative_tolerance": "coalescing.equivalence",
     "ChanceMatches": "explain.chance_matches",
     "chance_matches": "explain.chance_matches",
     "Histogram": "times.time_specs",
@@ -108,11 +111,14 @@ _IMPORTED_WHEN_USED = {
 }
 """Names whose modules import numpy or Arrow, which the start of the command line does without."""
 
+_old_name = renamed(__name__, {"within_relative": "relative_tolerance", "within_value": "absolute_tolerance"})
 
-def __getattr__(name: str) -> Any:
-    if name not in _IMPORTED_WHEN_USED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}"), name)
+if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _IMPORTED_WHEN_USED:
+            return _old_name(name)
+        return getattr(import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}"), name)
 
 
 def __dir__() -> list[str]:

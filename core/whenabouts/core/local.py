@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, EmptyInputWarning, InputError, RejectedRowsWarning
-from whenabouts.core.hosting.callers import users_level
 from whenabouts.core.hosting.engine import Engine
 from whenabouts.core.hosting.host_options import HostSettings, renamed
 from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query

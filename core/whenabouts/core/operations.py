@@ -132,9 +132,9 @@ class Operations:
         `joint_probability`: it is not their product). Row order is not promised. The result has the form of the first
         frame. Rejected rows: see `timing_join`.
 
-        On a stream `strategy="bew"` (what `auto` takes) gives a combination with the newest of its rows, and `t_last`
-        carries the watermark on; `few` waits until the watermark has passed all of them, which costs less at high
-        rates, and its rows carry none.
+        On a stream `strategy="backward"` (what `auto` takes) gives a combination with the newest of its rows, and
+        `t_last` carries the watermark on; `forward` waits until the watermark has passed all of them, which costs less
+        at high rates, and its rows carry none.
 
         Cost: sorting all frames, then O(rows + partial combinations), in parallel over the buckets; on Spark and Flink
         besides packing and shuffling each input once. Source: W-join (Hammad et al., SSDBM 2003).
@@ -168,9 +168,10 @@ class Operations:
         Without a window all rows are coalesced. With `window` (a duration: rows with `T - window <= time <= T`, or
         `< time` if `closed="right"`) or `rows` (a number: the last ones, of all groups together or `per_group`), T is
         `at`, or every `slide` (a duration, counted from 1970; for `rows` also a number: every so many-th row), or the
-        last time. `equivalence`: `equal`, `within:E`, `within_relative:R`, `increasing`, `non_decreasing`,
-        `decreasing`, `non_increasing`, or a function of two tables, the previous rows' and these rows' values, to a
-        boolean array (see `coalescing.equivalence.Predicate`), which travels to the workers by pickle.
+        last time. `equivalence`: `equal`, `absolute_tolerance:E`, `relative_tolerance:R`, `increasing`,
+        `non_decreasing`, `decreasing`, `non_increasing`, or a function of two tables, the previous rows' and these
+        rows' values, to a boolean array (see `coalescing.equivalence.Predicate`), which travels to the workers by
+        pickle.
 
         `scheme` picks the algorithm of a stream: `eager` keeps runs in state and `lazy` rows; the result is the same.
         On a stream an extent comes out once the watermark has passed its `window_end`, and without a window a run once
@@ -326,6 +327,7 @@ def _name_of(kind: type) -> str:
 _of_frames = Operations()
 coalesce = _of_frames.coalesce
 rejects = _of_frames.rejects
+run = _of_frames.run
 temporal_aggregate = _of_frames.temporal_aggregate
 temporal_join = _of_frames.temporal_join
 timing_join = _of_frames.timing_join

@@ -8,13 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from whenabouts.core.deprecation import renamed
 from whenabouts.core.hosting.java import java_version
 from whenabouts.core.hosting.schemas import reads_schemas
-from whenabouts.core.hosting.worker_archive import archive
+from whenabouts.core.hosting.worker_archive import build_worker_archive
 from whenabouts.flink_plugin.environment import check_environment, check_packages, flink_version
 
 if TYPE_CHECKING:
-    from whenabouts.flink_plugin.api import counts, rejects, run, timing_join, window_join
+    from whenabouts.flink_plugin.api import metrics, rejects, run, timing_join, window_join
     from whenabouts.flink_plugin.blocks import Blocks
     from whenabouts.flink_plugin.coalescing import coalesce, temporal_aggregate, temporal_join
     from whenabouts.flink_plugin.collecting import collect
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
     from whenabouts.flink_plugin.row_streams import rows_of
     from whenabouts.flink_plugin.table_rows import table_of
 
+    archive, counts = build_worker_archive, metrics  # deprecated
+
 __all__ = [
     "Blocks",
-    "archive",
+    "build_worker_archive",
     "check_environment",
     "coalesce",
     "collect",
-    "counts",
     "flink_version",
     "java_version",
     "local_environment",
+    "metrics",
     "read_files",
     "rejects",
     "rows_of",
@@ -44,7 +47,7 @@ __all__ = [
     "window_join",
 ]
 
-_HOMES = dict.fromkeys(("counts", "rejects", "run", "timing_join", "window_join"), "api")
+_HOMES = dict.fromkeys(("metrics", "rejects", "run", "timing_join", "window_join"), "api")
 _HOMES |= dict.fromkeys(("coalesce", "temporal_aggregate", "temporal_join"), "coalescing")
 _HOMES |= {"collect": "collecting", "rows_of": "row_streams", "table_of": "table_rows"}
 _HOMES |= {"Blocks": "blocks", "read_files": "file_source", "local_environment": "mini_cluster"}
@@ -57,11 +60,15 @@ def _read_schema(schema: Any) -> Any:
 reads_schemas("pyflink", _read_schema)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    check_packages()
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+_old_name = renamed(__name__, {"archive": "build_worker_archive", "counts": "metrics"})
+
+if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            return _old_name(name)
+        check_packages()
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -228,7 +228,7 @@ def rejects(result: Form) -> Form:
     return as_given(result_of(result).rejects, result)
 
 
-def counts(result: Form) -> DataStream:
+def metrics(result: Form) -> DataStream:
     """Counts by name as JSON (rows_in = rows_processed + rows_rejected, and those of the operator), one per step."""
     return result_of(result).counts
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
 
-from whenabouts.core.hosting.worker_archive import parts
+from whenabouts.core.hosting import worker_archive
 from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.flink_plugin.environment import check_environment
 from whenabouts.flink_plugin.worker_ends import let_workers_end
@@ -59,5 +59,8 @@ def import_roots() -> list[str]:
 
     Python inside a JVM runs no hooks of editable installs: it needs the folders.
     """
-    ours = [str(part.parents[1]) for part in parts()]
-    return list(dict.fromkeys([*ours, *(os.path.abspath(path) for path in sys.path if Path(path).is_dir())]))
+    return list(
+        dict.fromkeys(
+            [*worker_archive.import_roots(), *(os.path.abspath(path) for path in sys.path if Path(path).is_dir())]
+        )
+    )

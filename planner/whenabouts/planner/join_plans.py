@@ -140,7 +140,7 @@ def _latency_us(query: Any, load: Load, chosen: Mapping[str, Value]) -> int:
     """A step, and what the choices let wait."""
     waits = parse_duration(load.every)
     if isinstance(query, WindowJoin):
-        return waits + (max(query.lateness_us) if chosen["strategy"] == "few" else 0)
+        return waits + (max(query.lateness_us) if chosen["strategy"] == "forward" else 0)
     rows, rate = int(chosen["block_size"]), sum(load.rates.values())
     if rows > 1:
         fills_us = int(rows / rate * 1e6) if rate else None

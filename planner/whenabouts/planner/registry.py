@@ -244,8 +244,8 @@ class Registry:
     def pin(self, name: str, choice: str | Mapping[str, Value] | None) -> None:
         """Decide for a query by hand, None to leave it to the planner again.
 
-        ``choice``: the scheme of a coalescing query, the strategy of a join, or values by option (``{"strategy": "few",
-        "conservative": "gca", "buckets": 8}``).
+        ``choice``: the scheme of a coalescing query, the strategy of a join, or values by option
+        (``{"strategy": "forward", "conservative": "gca", "buckets": 8}``).
 
         Raises: QueryError WA-2074 for an unknown name, WA-2006 for an option that there is not, and what the query
         raises for a value that it has not.

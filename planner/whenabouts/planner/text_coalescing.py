@@ -86,7 +86,7 @@ def distinct_query(query: ParsedQuery) -> CoalescingQuery:
         group=tuple(node.name for node in (group.expressions if group else ())),
         rows=window.rows,
         range=window.range,
-        equivalence="equal" if clauses.within is None else f"within:{clauses.within}",
+        equivalence="equal" if clauses.within is None else f"absolute_tolerance:{clauses.within}",
         stream=source.stream,
         eager_part=eager_part(range_us, slide_us, aggregated=aggregated),
     )
@@ -135,7 +135,7 @@ def _given(scope: Scope, found: _Coalescing) -> dict[str, Any]:
     """The arguments of a `Coalesce` that the text says."""
     within = scope.query.clauses.within
     given: dict[str, Any] = {"group": found.group, "values": found.values}
-    given["equivalence"] = "equal" if within is None else f"within:{within}"
+    given["equivalence"] = "equal" if within is None else f"absolute_tolerance:{within}"
     windows = [stream.source.window for stream in scope.streams.values()]
     window = windows[0]
     for other in windows[1:]:

@@ -8,28 +8,31 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from whenabouts.core.deprecation import renamed
 from whenabouts.core.hosting.java import java_version
 from whenabouts.core.hosting.operation_names import OPERATION_NAMES
 from whenabouts.core.hosting.schemas import reads_schemas
-from whenabouts.core.hosting.worker_archive import archive
+from whenabouts.core.hosting.worker_archive import build_worker_archive
 from whenabouts.spark_plugin.environment import check_environment, check_packages, spark_version
 
 if TYPE_CHECKING:
     from whenabouts.core.operations import *  # noqa: F403  # every operation, whatever there will be
-    from whenabouts.spark_plugin.api import counts, run, write_stream, write_with_rejects
-    from whenabouts.spark_plugin.observing import PrintProgress, observed
+    from whenabouts.spark_plugin.api import metrics, run, write_stream, write_with_rejects
+    from whenabouts.spark_plugin.observing import PrintProgress, metrics_of
     from whenabouts.spark_plugin.sessions import local_session
-    from whenabouts.spark_plugin.sql_functions import register
+    from whenabouts.spark_plugin.sql_functions import register_sql
+
+    archive, counts, observed, register = build_worker_archive, metrics, metrics_of, register_sql  # deprecated
 
 __all__ = [
     "PrintProgress",
-    "archive",
+    "build_worker_archive",
     "check_environment",
-    "counts",
     "java_version",
     "local_session",
-    "observed",
-    "register",
+    "metrics",
+    "metrics_of",
+    "register_sql",
     "run",
     "spark_version",
     "write_stream",
@@ -37,9 +40,9 @@ __all__ = [
 ]
 __all__ += OPERATION_NAMES
 
-_HOMES = dict.fromkeys(("ENGINE", "counts", "run", "write_stream", "write_with_rejects"), "api")
-_HOMES |= {"local_session": "sessions", "observed": "observing", "PrintProgress": "observing"}
-_HOMES |= {"register": "sql_functions"}
+_HOMES = dict.fromkeys(("ENGINE", "metrics", "run", "write_stream", "write_with_rejects"), "api")
+_HOMES |= {"local_session": "sessions", "metrics_of": "observing", "PrintProgress": "observing"}
+_HOMES |= {"register_sql": "sql_functions"}
 
 
 def _read_schema(schema: Any) -> Any:
@@ -49,13 +52,20 @@ def _read_schema(schema: Any) -> Any:
 reads_schemas("pyspark", _read_schema)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES and name not in OPERATION_NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    check_packages()
-    if name in OPERATION_NAMES:
-        return getattr(import_module(f"{__name__}.api").OPERATIONS, name)
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+_old_name = renamed(
+    __name__,
+    {"archive": "build_worker_archive", "counts": "metrics", "observed": "metrics_of", "register": "register_sql"},
+)
+
+if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES and name not in OPERATION_NAMES:
+            return _old_name(name)
+        check_packages()
+        if name in OPERATION_NAMES:
+            return getattr(import_module(f"{__name__}.api").OPERATIONS, name)
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -82,7 +82,7 @@ def run(
     return Operations(engine).run(query, inputs, **options)
 
 
-def counts(result: DataFrame) -> DataFrame:
+def metrics(result: DataFrame) -> DataFrame:
     """Counts by `name` (rows_in = rows_processed + rows_rejected, and those of the operator), one row for each step."""
     check_input("result", result, (DataFrame,), A_RESULT)
     return result_of(result).counts

@@ -48,16 +48,16 @@ def observe_counts(tagged: DataFrame, query: Query) -> DataFrame:
     return tagged.observe(f"{PREFIX} {next(_number)}: {query.described}", told.alias(VALUES))
 
 
-def observed(progress: StreamingQueryProgress) -> Counter[str]:
+def metrics_of(progress: StreamingQueryProgress) -> Counter[str]:
     """The counts of a micro-batch, of all our operators in the query together; none without any.
 
     `state_rows_*` and `state_bytes_*` are what the buckets that took part in the micro-batch hold after it.
     """
-    metrics_of = getattr(progress, "observedMetrics", None)
-    if metrics_of is None:
+    observed = getattr(progress, "observedMetrics", None)
+    if observed is None:
         raise refused("the progress", progress, "give query.lastProgress, or event.progress in a listener")
     total: Counter[str] = Counter()
-    for name, row in metrics_of.items():
+    for name, row in observed.items():
         if name.startswith(PREFIX):
             total.update(row.asDict()[VALUES])
     return total
@@ -80,7 +80,7 @@ class PrintProgress(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """One line."""
-        counts = observed(event.progress)
+        counts = metrics_of(event.progress)
         if counts[metrics.ROWS_IN]:
             print(line(event.progress, counts), file=self._file or sys.stderr, flush=True)
 

@@ -6,12 +6,11 @@ import logging
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-import whenabouts
 from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.hosting.worker_archive import import_roots
 from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages, check_spark
 
@@ -75,8 +74,7 @@ def ignores_case(session: SparkSession) -> bool:
 def _import_roots() -> list[str]:
     """PYTHONPATH for this machine's workers: they find whenabouts where this process found it, installed or not."""
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    ours = [str(Path(folder).parent) for folder in whenabouts.__path__]
-    return list(dict.fromkeys([*known, *ours]))
+    return list(dict.fromkeys([*known, *import_roots()]))
 
 
 def _use_own_python(session: SparkSession) -> None:

@@ -56,7 +56,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def register(session: SparkSession) -> None:
+def register_sql(session: SparkSession) -> None:
     """Make `timing_join` and `timing_join_rejects` known to the SQL of a session, Spark Connect or not.
 
     Likewise the data source `whenabouts`: Spark finds it by itself where it is installed, but not among `--py-files`.

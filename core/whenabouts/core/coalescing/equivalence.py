@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.deprecation import warn_of_old
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.expressions.row_predicates import call_predicate
 
@@ -36,8 +37,12 @@ earlier calls. Null in the answer is false. Before the run it is called with two
 """
 
 TRENDS = ("increasing", "non_decreasing", "decreasing", "non_increasing")
-BOUNDED = ("within_value", "within_relative")
+TOLERANCES = {"absolute_tolerance": "within_value", "relative_tolerance": "within_relative"}
+"""How users call the kinds that have a bound. Checkpoints hold the kinds, and so these keep their names."""
+
+BOUNDED = tuple(TOLERANCES.values())
 KINDS = ("equal", *BOUNDED, *TRENDS)
+_OLD = {"within": "absolute_tolerance", "within_value": "absolute_tolerance", "within_relative": "relative_tolerance"}
 
 _STRICT = ("increasing", "decreasing")
 _TOP = np.int64(-(2**63))
@@ -45,7 +50,7 @@ _TOP = np.int64(-(2**63))
 
 @dataclass(frozen=True)
 class Equivalence:
-    """A test of neighbours; made by `within_value`, `within_relative`, `parse_equivalence`.
+    """A test of neighbours; made by `absolute_tolerance`, `relative_tolerance`, `parse_equivalence`.
 
     Null and NaN are equal to themselves and to nothing else, an infinite value is within no bound but of itself.
     """
@@ -57,7 +62,10 @@ class Equivalence:
     def __str__(self) -> str:
         if self.predicate is not None:
             return getattr(self.predicate, "__name__", "a predicate")
-        return self.kind if self.bound is None else f"{self.kind}({self.bound})"
+        if self.bound is None:
+            return self.kind
+        (name,) = (name for name, kind in TOLERANCES.items() if kind == self.kind)
+        return f"{name}({self.bound})"
 
     @property
     def needs_all_values(self) -> bool:
@@ -65,34 +73,35 @@ class Equivalence:
         return self.kind != "equal"
 
 
-def within_value(bound: float) -> Equivalence:
+def absolute_tolerance(bound: float) -> Equivalence:
     """Values at most `bound` from the previous one: |cur - prev| <= bound.
 
     Raises QueryError WA-2022 unless it is a finite number of zero or more that a float holds.
 
-    >>> within_value(0.5)
+    >>> absolute_tolerance(0.5)
     Equivalence(kind='within_value', bound=0.5, predicate=None)
     """
     return Equivalence("within_value", _bound(bound))
 
 
-def within_relative(bound: float) -> Equivalence:
+def relative_tolerance(bound: float) -> Equivalence:
     """Values at most a part of the previous one away from it: |cur - prev| <= bound * |prev|.
 
-    Raises QueryError WA-2022 as `within_value`.
+    Raises QueryError WA-2022 as `absolute_tolerance`.
 
-    >>> within_relative(0.1).bound
+    >>> relative_tolerance(0.1).bound
     0.1
     """
     return Equivalence("within_relative", _bound(bound))
 
 
 def parse_equivalence(value: str | Equivalence | Predicate) -> Equivalence:
-    """An equivalence as users write it: a name, `within:E`, `within_relative:R`, an Equivalence, or a predicate.
+    """An equivalence as users write it: a name, `absolute_tolerance:E`, `relative_tolerance:R`, an Equivalence, or a
+    predicate.
 
     A predicate gets two tables and gives a boolean array: see `Predicate`. Raises QueryError WA-2022.
 
-    >>> parse_equivalence("within:0.5") == within_value(0.5), parse_equivalence("increasing").kind
+    >>> parse_equivalence("absolute_tolerance:0.5") == absolute_tolerance(0.5), parse_equivalence("increasing").kind
     (True, 'increasing')
     """
     if isinstance(value, Equivalence):
@@ -100,16 +109,18 @@ def parse_equivalence(value: str | Equivalence | Predicate) -> Equivalence:
     if callable(value):
         return Equivalence("predicate", predicate=value)
     name, colon, bound = str(value).partition(":")
-    name = "within_value" if name == "within" else name
-    if name not in KINDS or (name in BOUNDED) != bool(colon):
-        raise _bad_equivalence(value)
-    if not colon:
+    if not colon and name in ("equal", *TRENDS):
         return Equivalence(name)
+    current = _OLD.get(name, name)
+    if not colon or current not in TOLERANCES:
+        raise _bad_equivalence(value)
     try:
         number = int(bound) if bound.strip().lstrip("+").isdigit() else float(bound)
     except ValueError:
         raise _bad_equivalence(value) from None
-    return Equivalence(name, _bound(number))
+    if name != current:
+        warn_of_old(f"the equivalence {name}:E", f"{current}:E")
+    return Equivalence(TOLERANCES[current], _bound(number))
 
 
 def check_comparable(equivalence: Equivalence, schema: pa.Schema, values: Sequence[str]) -> None:
@@ -331,6 +342,6 @@ def _bad_equivalence(value: object) -> QueryError:
     return QueryError(
         Code.BAD_EQUIVALENCE,
         f"equivalence is {value!r}",
-        f"choose of equal, within:E, within_relative:R, {', '.join(TRENDS)}, or give a function of two tables (the "
-        "previous rows and these rows) to a boolean array",
+        f"choose of equal, absolute_tolerance:E, relative_tolerance:R, {', '.join(TRENDS)}, or give a function of two "
+        "tables (the previous rows and these rows) to a boolean array",
     )

@@ -84,8 +84,8 @@ class Alternative:
 class Choice:
     """What an option is set to, and why. `pinned`: the user said so. `alternatives` include what was chosen.
 
-    >>> print(cheapest("strategy", [Alternative("few", 20.0), Alternative("bew", 10.0)], "ns a row"))
-    strategy = bew: least cost, ns a row: few 20, bew 10
+    >>> print(cheapest("strategy", [Alternative("forward", 20.0), Alternative("backward", 10.0)], "ns a row"))
+    strategy = backward: least cost, ns a row: forward 20, backward 10
     """
 
     what: str

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypedDict
 
+from whenabouts.core.callers import users_level
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.hosting.callers import users_level
 from whenabouts.core.hosting.input_checks import check_hosting
 from whenabouts.core.runtime.option_checks import one_of, refused, text
 from whenabouts.core.wrappers.deduplication import Identifying

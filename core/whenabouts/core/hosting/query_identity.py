@@ -127,8 +127,15 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
         name, settings = _settings(query.query)
         return name, settings | {"where": repr(query.where), "derived": repr(query.derived)}
     changeable = getattr(query, "changeable", frozenset({"lateness", "idle_after"}))
-    names = [field.name for field in fields(cast(Any, query))]  # queries are dataclasses
-    return type(query).__name__, {name: repr(getattr(query, name)) for name in names if name not in changeable}
+    recorded_as = getattr(query, "recorded_as", {})  # names of values that checkpoints know by older ones
+    settings = {}
+    for field in fields(cast(Any, query)):  # queries are dataclasses
+        if field.name not in changeable:
+            value = getattr(query, field.name)
+            settings[field.name] = repr(
+                recorded_as[field.name].get(value, value) if field.name in recorded_as else value
+            )
+    return type(query).__name__, settings
 
 
 def _differences(old: dict[str, str], new: dict[str, str], name: str) -> list[str]:

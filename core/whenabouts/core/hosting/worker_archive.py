@@ -1,7 +1,6 @@
 """The package as one file that an engine hands to its workers, where it is not installed there.
 
-It serves where there is no wheel at hand. `whenabouts` is a namespace package, and Python imports one from an archive
-only if there are entries for its folders: `setup.py` gives them to our wheels, this module to the file that it writes.
+It serves where there is no wheel at hand: it is laid out as one, without the metadata.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
+from whenabouts.core.deprecation import renamed
+
 PARTS = ("cli", "conformance", "core", "flink_plugin", "planner", "spark_plugin")
 """The packages of `whenabouts`, of which an installation may have some."""
 
@@ -18,7 +19,11 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive: equal packages give equal bytes."""
 
 
-def archive(folder: str | os.PathLike[str] = ".") -> str:
+SHIPPED = (".py", ".typed", ".json", ".java")
+"""The kinds of files that workers need."""
+
+
+def build_worker_archive(folder: str | os.PathLike[str] = ".") -> str:
     """Write `whenabouts.zip` into a folder and return its path: for `spark-submit --py-files`, `spark.addArtifacts`
     and `flink run -pyfs`.
 
@@ -27,34 +32,44 @@ def archive(folder: str | os.PathLike[str] = ".") -> str:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with zipfile.ZipFile(archive(folder)) as file:
-    ...         "whenabouts/" in file.namelist(), "whenabouts/core/__init__.py" in file.namelist()
+    ...     with zipfile.ZipFile(build_worker_archive(folder)) as file:
+    ...         "whenabouts/__init__.py" in file.namelist(), "whenabouts/core/__init__.py" in file.namelist()
     (True, True)
     """
     path = Path(folder) / "whenabouts.zip"
-    entries: dict[str, bytes | None] = {}
-    stubs = [(folder, folder.parent) for folder in _folders("pyspark_whenabouts")]  # makes Spark find the data source
-    for part, root in [*((part, part.parents[1]) for part in parts()), *stubs]:
-        for file in sorted(part.rglob("*")):
-            if file.suffix in (".py", ".typed", ".json", ".java"):
-                name = file.relative_to(root)
-                entries |= {f"{parent.as_posix()}/": None for parent in name.parents if parent != Path(".")}
-                entries[name.as_posix()] = file.read_bytes()
+    entries: dict[str, bytes] = {}
+    root = [file for folder in _folders("whenabouts") for file in folder.glob("*.*")]
+    stubs = _folders("pyspark_whenabouts")  # makes Spark find the data source
+    for base, files in [
+        *((file.parents[1], [file]) for file in root),
+        *((part.parents[1], part.rglob("*")) for part in parts()),
+        *((stub.parent, stub.rglob("*")) for stub in stubs),
+    ]:
+        for file in files:
+            if file.suffix in SHIPPED:
+                entries[file.relative_to(base).as_posix()] = file.read_bytes()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as written:
         for entry in sorted(entries):
-            written.writestr(zipfile.ZipInfo(entry, EPOCH), entries[entry] or b"")
+            written.writestr(zipfile.ZipInfo(entry, EPOCH), entries[entry])
     return str(path)
 
 
 def parts() -> list[Path]:
     """The folders of the packages of `whenabouts` that Python finds here, each in a folder `whenabouts`.
 
-    They are asked for one by one: an editable install has no folder that holds all of them, and `whenabouts.__path__`
-    then names a hook.
+    They are asked for one by one: in an editable install each has a source root of its own.
     """
     return [folder for part in PARTS for folder in _folders(f"whenabouts.{part}")]
+
+
+def import_roots() -> list[str]:
+    """The folders in which the parts of `whenabouts` lie, for the Python path of workers on this machine."""
+    return list(dict.fromkeys(str(part.parents[1]) for part in parts()))
 
 
 def _folders(package: str) -> list[Path]:
     spec = find_spec(package)
     return [Path(folder) for folder in (spec.submodule_search_locations if spec else None) or ()]
+
+
+__getattr__ = renamed(__name__, {"archive": "build_worker_archive"})

@@ -64,7 +64,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """What runs. `base`: on finite input, the stream that BEW takes to arrive last."""
+    """What runs. `base`: on finite input, the stream that `backward` takes to arrive last."""
 
     strategy: str
     conservative: str
@@ -73,14 +73,15 @@ class Algorithm:
 
 
 def choose(query: WindowJoinSettings, *, streaming: bool) -> Algorithm:
-    """What is known before any row: on a stream `auto` takes BEW, which makes nobody wait and whose output carries the
-    watermark on, unless `rates` say that FEW is cheaper; `none` is the cheapest of the conservative approaches at any
-    rates. On finite input rates are measured in the rows themselves, and `cheapest_algorithm` decides."""
+    """What is known before any row: on a stream `auto` takes `backward`, which makes nobody wait and whose output
+    carries the watermark, unless `rates` say that `forward` is cheaper; `none` is the cheapest of the conservative
+    approaches at any rates. On finite input rates are measured in the rows themselves, and `cheapest_algorithm`
+    decides."""
     last = len(query.inputs) - 1
     rates = dict(query.rates)
     if streaming and rates:
         return cheapest_algorithm(query, query.graph(), [rates[name] for name in query.inputs], streaming=True)
-    strategy = query.strategy if query.strategy != "auto" else "bew"
+    strategy = query.strategy if query.strategy != "auto" else "backward"
     return Algorithm(strategy, query.conservative if query.conservative != "auto" else "none", last)
 
 
@@ -92,9 +93,9 @@ def choices(
     >>> from whenabouts.core import Point
     >>> from whenabouts.core.window_join.query import WindowJoin
     >>> query = WindowJoin(times=dict.fromkeys("abc", Point("t")), windows={("a", "b"): "1 s", ("b", "c"): "60 s"})
-    >>> for each in choices(query, Load(rates={"a": 20.0, "b": 20.0, "c": 20.0}), {"strategy": "bew"}):
+    >>> for each in choices(query, Load(rates={"a": 20.0, "b": 20.0, "c": 20.0}), {"strategy": "backward"}):
     ...     print(each.what, "=", each.value)
-    strategy = bew
+    strategy = backward
     conservative = none
     method = hash
     order = a, b, c; b, a, c; c, b, a
@@ -115,7 +116,7 @@ def choices(
         _of_algorithm("conservative", query.conservative, chosen.conservative, weighed, chosen.strategy),
         method,
     ]
-    walks = [walk_from(base, graph, "few", chosen.conservative) for base in range(len(query.inputs))]
+    walks = [walk_from(base, graph, "forward", chosen.conservative) for base in range(len(query.inputs))]
     orders = "; ".join(", ".join(query.inputs[stream] for stream in walk.order) for walk in walks)
     return [
         *found,
@@ -168,16 +169,16 @@ def alternatives(
     >>> query = WindowJoin(times=dict.fromkeys("abc", Point("t")), windows={("a", "b"): "1 s", ("b", "c"): "60 s"})
     >>> found = alternatives(query, query.graph(), [1.0, 1.0, 1.0], streaming=True)
     >>> costs = {(choice.strategy, choice.conservative): choice.cost for choice in found}
-    >>> costs["bew", "none"] < costs["bew", "lca"] <= costs["bew", "gca"]
+    >>> costs["backward", "none"] < costs["backward", "lca"] <= costs["backward", "gca"]
     True
     """
     last = len(query.inputs) - 1
-    for strategy in ("bew", "few") if query.strategy == "auto" else (query.strategy,):
+    for strategy in ("backward", "forward") if query.strategy == "auto" else (query.strategy,):
         for conservative in ("none", "lca", "gca") if query.conservative == "auto" else (query.conservative,):
-            if streaming or strategy == "few":
-                # On a stream in order the row that came last is the newest: BEW walks what FEW walks.
-                walks = [walk_from(base, graph, "few", conservative) for base in range(last + 1)]
-                asks = strategy == "few"
+            if streaming or strategy == "forward":
+                # On a stream in order the row that came last is the newest: `backward` walks what `forward` walks.
+                walks = [walk_from(base, graph, "forward", conservative) for base in range(last + 1)]
+                asks = strategy == "forward"
                 work = sum((expected(walk, rates, asks_first=asks) for walk in walks), Operations())
                 yield Algorithm(strategy, conservative, last, work.cost(prices or WindowJoinPrices()))
                 continue
@@ -189,8 +190,8 @@ def alternatives(
 def expected(walk: Walk, rates: Sequence[float], *, asks_first: bool = True) -> Operations:
     """The operations of one walk per second and key.
 
-    `asks_first`: where one period serves the whole combination each stream is asked in turn until one has nobody (FEW's
-    mode 1), and nothing is written down before.
+    `asks_first`: where one period serves the whole combination each stream is asked in turn until one has nobody
+    (mode 1 of `forward`), and nothing is written down before.
     """
     lengths = [_length(bounds) for bounds in walk.bounds]
     held = [rates[stream] * us / 1e6 for stream, us in zip(walk.order, lengths, strict=True)]

@@ -231,7 +231,7 @@ class Expansion:
         yield from self._grow(1, base[None, :], periods)
 
     def _started(self, base: Positions) -> tuple[Positions, list[tuple[IntArray, IntArray]]]:
-        """Mode 1 of FEW: the base rows in whose period there is somebody of every stream, and their periods.
+        """Mode 1 of forward evaluation: the base rows whose period has a row of every stream, and their periods.
 
         One stream is asked after another; what one of them lets go the next is not asked about.
         """

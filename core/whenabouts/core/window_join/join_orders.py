@@ -3,14 +3,15 @@
 Every algorithm of the W-join paper (Hammad et al., SSDBM 2003) is such a plan over one expansion
 (`window_join.expansion`):
 
-- **BEW** takes rows as they arrive. The period of a partial combination is the intersection of what its members allow,
-  and each stream is walked inside it.
-- **FEW** takes rows in the order of time, once every stream has come so far. All others lie before the newest row, in
-  one period that follows from that row alone; rows whose period lacks a row of any stream are passed over (mode 1), and
-  joining the others tests no window (mode 2).
-- **GCA** bounds all pairs by the greatest window of the graph, **LCA** each pair by the lesser of both streams'
-  greatest windows; what is too wide is refined at the end. `none` is the paper's modified BEW: every step keeps to the
-  windows themselves, a row that fits no partial combination is passed over and stays for others.
+- **Backward evaluation** (`backward`; BEW in the paper) takes rows as they arrive. The period of a partial combination
+  is the intersection of what its members allow, and each stream is walked inside it.
+- **Forward evaluation** (`forward`; FEW) takes rows in the order of time, once every stream has come so far. All others
+  lie before the newest row, in one period that follows from that row alone; rows whose period lacks a row of any stream
+  are passed over (mode 1), and joining the others tests no window (mode 2).
+- The **global conservative approach** (`gca`) bounds all pairs by the greatest window of the graph, the **local** one
+  (`lca`) each pair by the lesser of both streams' greatest windows; what is too wide is refined at the end. `none` is
+  the paper's modified BEW: every step keeps to the windows themselves, a row that fits no partial combination is passed
+  over and stays for others.
 
 A window that a bound does not settle is tested on the combination: one with a confidence always (by the kernel).
 """
@@ -22,7 +23,10 @@ from typing import TypeAlias
 
 from whenabouts.core.window_join.graph import OPEN_US, WindowGraph
 
-STRATEGIES = ("auto", "bew", "few")
+STRATEGIES = ("auto", "backward", "forward")
+OLD_STRATEGIES = {"bew": "backward", "few": "forward"}
+"""Deprecated names, after the paper's abbreviations."""
+
 CONSERVATIVE = ("auto", "gca", "lca", "none")
 METHODS = ("hash", "nested")
 
@@ -70,17 +74,17 @@ def pair_bounds(graph: WindowGraph, conservative: str) -> list[list[Range]]:
 
 
 def walk_from(base: int, graph: WindowGraph, strategy: str, conservative: str) -> Walk:
-    """The walk of an algorithm (`bew`, `few`) under a conservative approach (`gca`, `lca`, `none`).
+    """The walk of an algorithm (`backward`, `forward`) under a conservative approach (`gca`, `lca`, `none`).
 
     >>> from whenabouts.core.window_join.graph import edges_of
     >>> edges = edges_of({("a", "b"): 2, ("b", "c"): 7})
     >>> graph = WindowGraph("abc", edges, [(edge.lo_us, edge.hi_us) for edge in edges])
-    >>> walk_from(0, graph, "bew", "none").bounds, walk_from(0, graph, "few", "gca").bounds[2]
+    >>> walk_from(0, graph, "backward", "none").bounds, walk_from(0, graph, "forward", "gca").bounds[2]
     (((), ((-2, 2),), ((-9, 9), (-7, 7))), ((-9, -1), (-4611686018427387904, 4611686018427387904)))
     """
     pairs = pair_bounds(graph, conservative)
     order = _nearest_first(base, pairs)
-    if strategy == "few":
+    if strategy == "forward":
         bounds = _before_the_base(order, pairs, conservative)
     else:
         bounds = tuple(tuple(pairs[order[m]][order[level]] for m in range(level)) for level in range(len(order)))

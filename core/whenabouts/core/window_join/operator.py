@@ -1,8 +1,8 @@
 """Runs a `WindowJoin` over the blocks and the state of one bucket.
 
-State holds the rows of every stream for as long as the tightened window graph says. BEW takes each new row as it comes;
-FEW leaves rows in state until the watermark has passed them, and then takes them in the order of time, so it remembers
-how far it has come.
+State holds the rows of every stream for as long as the tightened window graph says. Backward evaluation takes each new
+row as it arrives. Forward evaluation leaves rows in state until the watermark has passed them, then takes them in the
+order of time, and remembers how far it has come.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class WindowJoinOperator:
             if isinstance(predicate, SqlPredicate):
                 predicate.check(dict(zip(query.inputs, plain, strict=True)))
         self._choice = choose(query, streaming=streaming)
-        self.event_time = T_LAST if streaming and self._choice.strategy == "bew" else None
-        purpose = "" if self._choice.strategy == "bew" else "in the order of time"
+        self.event_time = T_LAST if streaming and self._choice.strategy == "backward" else None
+        purpose = "" if self._choice.strategy == "backward" else "in the order of time"
         if query.slots is not None:  # rows in state were placed by them
             purpose += f"{query.slots}"
         self._layout = Layout([reader.block_schema for reader in self.readers], purpose=purpose)
@@ -93,7 +93,7 @@ class WindowJoinOperator:
         fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step))
         if not self._streaming:
             self._join_all(fresh, step)
-        elif self._choice.strategy == "few":
+        elif self._choice.strategy == "forward":
             self._sweep(state, fresh, END_OF_TIME if ended else watermark_us, step)
         else:
             self._arrive(state, fresh, step)
@@ -133,11 +133,11 @@ class WindowJoinOperator:
         graph, views, choice = self._measured(rows), self._views(rows), self._choice
         if "auto" in (self.query.strategy, self.query.conservative):
             choice = cheapest_algorithm(self.query, graph, views.rates(), streaming=False)
-        for base in range(len(rows)) if choice.strategy == "few" else (choice.base,):
+        for base in range(len(rows)) if choice.strategy == "forward" else (choice.base,):
             self._expand(walk_from(base, graph, choice.strategy, choice.conservative), views.every(), rows, step)
 
     def _arrive(self, state: SegmentedState, fresh: list[Arrival], step: Step) -> None:
-        """BEW: join every new row with what came before it.
+        """Backward evaluation: join every new row with what came before it.
 
         The rows of one step arrive stream after stream, so that a combination is found from the newest of its rows.
         """
@@ -156,7 +156,7 @@ class WindowJoinOperator:
             self._expand(self._walks[input], seen, rows, step)
 
     def _sweep(self, state: SegmentedState, fresh: list[Arrival], until_us: int, step: Step) -> None:
-        """FEW: join every row that the watermark has passed, with what is older."""
+        """Forward evaluation: join every row that the watermark has passed, with what is older."""
         done_us = state.progress_us
         if until_us <= done_us:
             return
@@ -339,9 +339,9 @@ class WindowJoinOperator:
             step.metrics[metrics.EVICTED] += state.evict(input, watermark_us - self._horizon_us(graph, input))
 
     def _horizon_us(self, graph: WindowGraph, input: int) -> int:
-        """For how long after a row's anchor it is kept; FEW takes in no row before the watermark has passed it."""
+        """How long after its anchor a row is kept; `forward` takes in no row before the watermark has passed it."""
         horizon = graph.horizon_us(input)
-        return max(horizon, 0) if self._choice.strategy == "few" else horizon
+        return max(horizon, 0) if self._choice.strategy == "forward" else horizon
 
     def _slot_us(self, graph: WindowGraph) -> int:
         """A quarter of the longest time for which rows are kept, for new buckets."""
@@ -355,7 +355,7 @@ class WindowJoinOperator:
             end = state.first_end_us(input)
             if end is not None:
                 due.append(end + self._horizon_us(graph, input))
-            waiting = state.first_from_us(input, state.progress_us) if self._choice.strategy == "few" else None
+            waiting = state.first_from_us(input, state.progress_us) if self._choice.strategy == "forward" else None
             if waiting is not None:
                 due.append(waiting + 1)
         return min(due, default=None)

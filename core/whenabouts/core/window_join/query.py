@@ -34,9 +34,10 @@ class WindowJoin(WindowJoinSettings):
     of aligned rows of both (`rows["column"]` is an Arrow array) that gives a boolean array; nulls count as false.
     `joint=True` adds `probability`, that all windows hold together (`joint_probability`).
 
-    `strategy` (`bew`, `few`), `conservative` (`gca`, `lca`, `none`) and `method` (`hash`, `nested`) choose the
-    algorithm (see `window_join.join_orders`) and never the result. `few` waits until all streams have come as far as a
-    row; `bew` does not wait. `lateness`: how far rows may lag behind their stream, one duration or one by stream name.
+    `strategy` (`backward` or `forward` evaluation), `conservative` (`gca`: global, `lca`: local conservative approach,
+    `none`) and `method` (`hash`, `nested`) choose the algorithm (see `window_join.join_orders`) and never the result.
+    `forward` waits until all streams have come as far as a row; `backward` does not wait. `lateness`: how far rows may
+    lag behind their stream, one duration or one by stream name.
     `idle_after`: how far a stream may be behind before it is not waited for (see `times.lateness.Lateness`). `rates`:
     rows per second and key by stream name, where they are known beforehand (`window_join.cost.measured_rates` has them
     from a sample): what `auto` decides by on streams. `time_slots`: the width of slots that spread the rows of a key

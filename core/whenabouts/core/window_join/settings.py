@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Required, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, ClassVar, Required, Self, TypeAlias, TypedDict, Unpack
 
+from whenabouts.core.deprecation import warn_of_old
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime import option_checks as checks
@@ -15,7 +16,7 @@ from whenabouts.core.runtime.key_names import Key, On, described_keys, key_names
 from whenabouts.core.times.clock_errors import Clock, resolve_clocks
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph, Windows, check_edges, edges_of
-from whenabouts.core.window_join.join_orders import CONSERVATIVE, METHODS, STRATEGIES
+from whenabouts.core.window_join.join_orders import CONSERVATIVE, METHODS, OLD_STRATEGIES, STRATEGIES
 from whenabouts.core.window_join.stream_index import PairPredicate, SqlPredicate
 from whenabouts.core.window_join.time_slots import WindowSlots, window_slots
 
@@ -43,6 +44,11 @@ class WindowJoinOptions(TypedDict, total=False):
 class WindowJoinSettings:
     """The validated settings of a window join, which its operator and cost model read; `WindowJoin` documents them."""
 
+    recorded_as: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "strategy": {new: old for old, new in OLD_STRATEGIES.items()}
+    }
+    """Values by field that have another name in checkpoints, where names do not change."""
+
     times: Any
     windows: Any
     on: On = None
@@ -61,6 +67,9 @@ class WindowJoinSettings:
         object.__setattr__(self, "on", key_names(self.on, self.inputs))
         object.__setattr__(self, "windows", edges_of(self.windows))
         object.__setattr__(self, "time_slots", checks.slots_of(self.time_slots))
+        if self.strategy in OLD_STRATEGIES:
+            warn_of_old(f"strategy={self.strategy!r}", repr(OLD_STRATEGIES[self.strategy]))
+            object.__setattr__(self, "strategy", OLD_STRATEGIES[self.strategy])
         for name, known in (("strategy", STRATEGIES), ("conservative", CONSERVATIVE), ("method", METHODS)):
             checks.one_of(name, getattr(self, name), known)
         checks.flag("joint", self.joint)

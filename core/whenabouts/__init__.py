@@ -1,0 +1,223 @@
+"""Joins of event streams whose times are uncertain, on Spark, on Flink and in process.
+
+    import whenabouts as wa
+
+is the one import that users need. Each public name is imported when it is first used, so that the import itself loads
+no engine, no Arrow and no compiler. What only one engine has is in its adapter, `wa.spark_plugin` or `wa.flink_plugin`.
+
+>>> import pyarrow as pa
+>>> import whenabouts as wa
+>>> left = pa.table({"id": [1, 2], "from": [0, 100], "to": [10, 110]})
+>>> right = pa.table({"name": ["a", "b"], "t0": [12, 300], "t1": [20, 310]})
+>>> pairs = wa.timing_join(left, right, left_time=wa.Interval("from", "to"), right_time=wa.Interval("t0", "t1"),
+...                        condition=wa.within("15us", confidence=0.8))
+>>> pairs.select(["id", "name", "probability"]).to_pylist()
+[{'id': 1, 'name': 'a', 'probability': 0.84375}]
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import extend_path
+from typing import TYPE_CHECKING, Any
+
+# In the repository and in an editable install the parts of the package (core, planner, adapters, ...) lie in several
+# source roots. The other roots have no `__init__.py` at this level: they are portions that this line adds. In place, so
+# that tools that read the module's spec find them too. (Their `__init__.pyi` are for pyright: of several folders of one
+# name it looks only into those that are packages. mypy looks into all of them, but refuses several `__init__.py`.)
+__path__[:] = extend_path(__path__, __name__)
+
+if TYPE_CHECKING:
+    import whenabouts.flink_plugin as flink_plugin
+    import whenabouts.planner as planner
+    import whenabouts.spark_plugin as spark_plugin
+    from whenabouts.core import (
+        AvroPayload,
+        ChanceMatches,
+        Code,
+        Condition,
+        DigitsCutWarning,
+        DoubtfulTimesWarning,
+        EngineError,
+        Equivalence,
+        Histogram,
+        InputError,
+        Interval,
+        JsonPayload,
+        Lateness,
+        LossyQueryWarning,
+        PairAnswer,
+        Point,
+        QueryError,
+        Reason,
+        RejectedRowsWarning,
+        SingleBucketWarning,
+        Template,
+        WhenaboutsError,
+        WindowExtent,
+        absolute_tolerance,
+        between,
+        chance_matches,
+        deadline,
+        delay,
+        empirical,
+        exponential,
+        from_clock,
+        from_distribution,
+        from_granularity,
+        from_latency,
+        from_polling,
+        normal,
+        relative_tolerance,
+        triangular,
+        uniform,
+        why_not,
+        within,
+    )
+    from whenabouts.core.coalescing.operator import Coalesce
+    from whenabouts.core.errors import EmptyInputWarning
+    from whenabouts.core.hosting.worker_archive import build_worker_archive
+    from whenabouts.core.operations import (
+        coalesce,
+        rejects,
+        run,
+        temporal_aggregate,
+        temporal_join,
+        timing_join,
+        window_join,
+    )
+    from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
+    from whenabouts.core.temporal_queries.join import TemporalJoin
+    from whenabouts.core.timing_join.query import TimingJoin
+    from whenabouts.core.window_join.query import WindowJoin
+    from whenabouts.core.wrappers.state_limit import StateLimit
+    from whenabouts.planner import (
+        CoalescingQuery,
+        Load,
+        Plan,
+        PlanChangedWarning,
+        Registry,
+        Statistics,
+        TextQuery,
+        parse_query,
+        read_plan_file,
+    )
+
+__all__ = [
+    "AvroPayload",
+    "ChanceMatches",
+    "Coalesce",
+    "CoalescingQuery",
+    "Code",
+    "Condition",
+    "DigitsCutWarning",
+    "DoubtfulTimesWarning",
+    "EmptyInputWarning",
+    "EngineError",
+    "Equivalence",
+    "Histogram",
+    "InputError",
+    "Interval",
+    "JsonPayload",
+    "Lateness",
+    "Load",
+    "LossyQueryWarning",
+    "PairAnswer",
+    "Plan",
+    "PlanChangedWarning",
+    "Point",
+    "QueryError",
+    "Reason",
+    "Registry",
+    "RejectedRowsWarning",
+    "SingleBucketWarning",
+    "StateLimit",
+    "Statistics",
+    "Template",
+    "TemporalAggregate",
+    "TemporalJoin",
+    "TextQuery",
+    "TimingJoin",
+    "WhenaboutsError",
+    "WindowExtent",
+    "WindowJoin",
+    "absolute_tolerance",
+    "between",
+    "build_worker_archive",
+    "chance_matches",
+    "coalesce",
+    "deadline",
+    "delay",
+    "empirical",
+    "exponential",
+    "flink_plugin",
+    "from_clock",
+    "from_distribution",
+    "from_granularity",
+    "from_latency",
+    "from_polling",
+    "normal",
+    "parse_query",
+    "planner",
+    "read_plan_file",
+    "rejects",
+    "relative_tolerance",
+    "run",
+    "spark_plugin",
+    "temporal_aggregate",
+    "temporal_join",
+    "timing_join",
+    "triangular",
+    "uniform",
+    "why_not",
+    "window_join",
+    "within",
+]
+
+_PARTS = ("flink_plugin", "planner", "spark_plugin")
+
+_ELSEWHERE = {
+    "Coalesce": "whenabouts.core.coalescing.operator",
+    "EmptyInputWarning": "whenabouts.core.errors",
+    "StateLimit": "whenabouts.core.wrappers.state_limit",
+    "TemporalAggregate": "whenabouts.core.temporal_queries.aggregate",
+    "TemporalJoin": "whenabouts.core.temporal_queries.join",
+    "TimingJoin": "whenabouts.core.timing_join.query",
+    "WindowJoin": "whenabouts.core.window_join.query",
+    "build_worker_archive": "whenabouts.core.hosting.worker_archive",
+    **dict.fromkeys(
+        ("coalesce", "rejects", "run", "temporal_aggregate", "temporal_join", "timing_join", "window_join"),
+        "whenabouts.core.operations",
+    ),
+    **dict.fromkeys(
+        (
+            "CoalescingQuery",
+            "Load",
+            "Plan",
+            "PlanChangedWarning",
+            "Registry",
+            "Statistics",
+            "TextQuery",
+            "parse_query",
+            "read_plan_file",
+        ),
+        "whenabouts.planner",
+    ),
+}
+"""The modules of names that `whenabouts.core` itself does not have."""
+
+
+if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in _PARTS:
+            return import_module(f"{__name__}.{name}")
+        found = getattr(import_module(_ELSEWHERE.get(name, "whenabouts.core")), name)
+        globals()[name] = found  # so that the next use is an ordinary one
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
