@@ -170,7 +170,7 @@ def test_what_an_engine_raises_ends_with_4(
         (wrong_version, f"WA-3002: {engine} is 0.5.0"),
         (crash, f"WA-3005: the run on engine {engine} failed"),
     ):
-        monkeypatch.setattr(f"whenabouts.cli.{engine}_engine.check_environment", check)
+        monkeypatch.setattr(f"whenabouts.{engine}_plugin.check_environment", check)
         done = cli(line)
         assert done.exit_code == 4
         assert done.stderr.startswith(f"error: {told}")

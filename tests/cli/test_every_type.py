@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
-from whenabouts.cli.engine_results import EngineResult
 from whenabouts.cli.outputs import check_columns, write_table
 from whenabouts.cli.result_table import print_first_rows
 from whenabouts.core.arrays.plain_types import plain_table, plain_type
 from whenabouts.core.arrays.value_texts import json_texts, texts
 from whenabouts.core.errors import InputError, QueryError
+from whenabouts.core.hosting.file_runs import OutcomeBatches
 from whenabouts.core.runtime.event_reader import microseconds
 
 Cli = Callable[..., Result]
@@ -182,7 +182,7 @@ def test_a_row_of_any_payload_is_one_reject_and_one_row(cli: Cli, tmp_path: Path
 @pytest.mark.parametrize("kind", GRID)
 def test_the_terminal_shows_every_value(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     table = pa.table({"v": GRID[kind]})
-    print_first_rows(EngineResult(table.schema, iter(table.to_batches()), iter([]), Counter()))
+    print_first_rows(OutcomeBatches(table.schema, iter(table.to_batches()), iter([]), Counter()))
     assert f"{table.num_rows} of {table.num_rows} rows" in capsys.readouterr().out
 
 
@@ -216,7 +216,7 @@ def test_a_time_outside_the_calendar_is_one_reject_as_it_was_written(cli: Cli, t
 
 def test_what_spark_has_no_type_for_is_cut_as_the_core_cuts_times_or_told() -> None:
     """Spark has microseconds: other columns than times, and keys, would change without a word."""
-    for_spark = pytest.importorskip("whenabouts.cli.spark_engine").for_spark
+    for_spark = pytest.importorskip("whenabouts.spark_plugin.parquet_types").for_spark
     table = pa.table({"t": ticks(pa.timestamp("ns", "UTC"), -1, 1_999, None), "v": [1, 2, 3]})
     found = for_spark(table, {"t"})
     cut = microseconds(table["t"].combine_chunks()).us.tolist()[:2]

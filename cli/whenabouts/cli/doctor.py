@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from whenabouts.cli.machine import usable_cores
 from whenabouts.cli.say import say
 from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.hosting.machine import usable_cores
 
 LEAST_PYTHON = (3, 11)
 _LOCAL = ("numpy", "pyarrow", "numba")

@@ -1,4 +1,4 @@
-"""The engines that a command can run on: one entry each, imported when it is chosen."""
+"""The engines that a command can run on; each is imported when it is chosen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from whenabouts.cli.app import guarded
-from whenabouts.cli.engine_results import EngineResult
 from whenabouts.cli.progress import Progress
 from whenabouts.core.errors import DoubtfulTimesWarning
 
@@ -15,55 +14,66 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from whenabouts.cli.tables import Input
+    from whenabouts.core.hosting.file_runs import FileEngine, OutcomeBatches
     from whenabouts.core.runtime.protocol import Query
 
-RunQuery = Callable[["Query", Sequence["Input"], bool, Progress], EngineResult]
-"""Runs a query over its inputs, as a stream or not, to the end of the input."""
+
+def engine_of(name: str) -> FileEngine:
+    """An engine by its name. Raises: EngineError WA-3001 or WA-3002 where it cannot run here."""
+    return _ENGINES[name]()
 
 
-def run_on(engine: str, query: Query, inputs: Sequence[Input], *, stream: bool, progress: Progress) -> EngineResult:
+def reads_parquet(name: str) -> Callable[[pa.Schema], bool] | None:
+    """Which Parquet files an engine reads itself, by their schema; None for an engine that takes tables from memory.
+
+    The engine is imported when the first file is asked about, so that questions about other files need none.
+    """
+
+    def reads(schema: pa.Schema) -> bool:
+        asked = engine_of(name).reads_parquet
+        return asked is not None and asked(schema)
+
+    return reads if name in _READ_FILES else None
+
+
+def run_on(name: str, query: Query, inputs: Sequence[Input], *, stream: bool, progress: Progress) -> OutcomeBatches:
     """Run a query on an engine.
 
     Raises: EngineError WA-3xxx for whatever the engine raises without a code.
     """
+    files = [source.files for source in inputs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DoubtfulTimesWarning)  # refused when files are read, unless a unit was given
-        result: EngineResult = guarded(
-            lambda: _ENGINES[engine](query, inputs, stream, progress), doing=f"the run on engine {engine}"
+        found: OutcomeBatches = guarded(
+            lambda: engine_of(name).run_files(query, files, streaming=stream, progress=progress.rows_done),
+            doing=f"the run on engine {name}",
         )
-    return result
+    return found
 
 
-def reads_files(engine: str) -> Callable[[pa.Schema], bool] | None:
-    """Which Parquet files, by their schema, an engine reads by itself; None where it reads none."""
-    if engine != "spark":
-        return None
-    from whenabouts.cli.spark_engine import can_read
+def _local() -> FileEngine:
+    from whenabouts.core.local import FILE_ENGINE
 
-    return can_read
+    return FILE_ENGINE
 
 
-def _local(query: Query, inputs: Sequence[Input], stream: bool, progress: Progress) -> EngineResult:
-    from whenabouts.core.local import run, run_stream
+def _spark() -> FileEngine:
+    from whenabouts.spark_plugin import check_environment
 
-    if stream:
-        files = [source.tables for source in inputs]
-        return EngineResult.of(run_stream(query, files, progress=progress.rows_done))
-    import pyarrow as pa
+    check_environment()
+    from whenabouts.spark_plugin.file_runs import FILE_ENGINE
 
-    return EngineResult.of(run(query, [pa.concat_tables(source.tables) for source in inputs]))
+    return FILE_ENGINE
 
 
-def _spark(query: Query, inputs: Sequence[Input], stream: bool, progress: Progress) -> EngineResult:
-    from whenabouts.cli.spark_engine import run_on_spark
+def _flink() -> FileEngine:
+    from whenabouts.flink_plugin import check_environment
 
-    return run_on_spark(query, inputs, stream=stream)
+    check_environment()
+    from whenabouts.flink_plugin.file_runs import FILE_ENGINE
 
-
-def _flink(query: Query, inputs: Sequence[Input], stream: bool, progress: Progress) -> EngineResult:
-    from whenabouts.cli.flink_engine import run_on_flink
-
-    return EngineResult.of(run_on_flink(query, inputs, stream=stream))
+    return FILE_ENGINE
 
 
-_ENGINES: dict[str, RunQuery] = {"local": _local, "spark": _spark, "flink": _flink}
+_ENGINES: dict[str, Callable[[], FileEngine]] = {"local": _local, "spark": _spark, "flink": _flink}
+_READ_FILES = {"spark"}

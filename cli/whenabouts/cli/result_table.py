@@ -7,15 +7,15 @@ import sys
 
 import pyarrow as pa
 
-from whenabouts.cli.engine_results import EngineResult
 from whenabouts.cli.say import printable
 from whenabouts.core.arrays.value_texts import texts
+from whenabouts.core.hosting.file_runs import OutcomeBatches
 
 _ROWS, _COLUMNS, _WIDTH_OF_A_PIPE = 10, 12, 160
 _ZEROS = re.compile(r"\.0+(?=Z?$)")
 
 
-def print_first_rows(found: EngineResult) -> None:
+def print_first_rows(found: OutcomeBatches) -> None:
     """Print the first rows and how many there are; takes all of them."""
     from rich.console import Console
     from rich.table import Table

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from whenabouts.cli.app import REJECTED_AND_STRICT
-from whenabouts.cli.engine_results import EngineResult
-from whenabouts.cli.engines import reads_files, run_on
+from whenabouts.cli.engines import reads_parquet, run_on
 from whenabouts.cli.expected_pairs import at_most, refuse_over
 from whenabouts.cli.given_files import check_not_read
 from whenabouts.cli.key_columns import with_keys_alike
@@ -28,6 +27,7 @@ from whenabouts.core import metrics
 from whenabouts.core.costs.choices import Choice, Choosing, Load, decided
 from whenabouts.core.costs.prices import SchemePrices
 from whenabouts.core.errors import Code, DigitsCutWarning, EngineError
+from whenabouts.core.hosting.file_runs import OutcomeBatches
 from whenabouts.core.runtime.event_reader import EventReader, rejects_schema, times
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.sources.files import find_files
@@ -132,7 +132,7 @@ def _read(
 ) -> tuple[Input, ...]:
     clock = ClockRules(common.time_zone, common.time_unit)
     inputs = []
-    left = reads_files(common.engine)
+    left = reads_parquet(common.engine)
     for name, path, spec in zip(query.inputs, paths, specs, strict=True):
         shown.stage(f"reading {name}")
         inputs.append(read_input(name, path, spec.columns, clock, spec.template_column, left_to_engine=left))
@@ -172,7 +172,7 @@ def _explained(query: Query, chosen: Sequence[Choice], inputs: Sequence[Input], 
     return lines + [f"chosen: {choice}" for choice in chosen]
 
 
-def _write(found: EngineResult, rejects: Rejects, common: CommonOptions) -> None:
+def _write(found: OutcomeBatches, rejects: Rejects, common: CommonOptions) -> None:
     if common.rejects is not None:
         write_batches(rejects.schema, rejects.batches, common.rejects)
     else:
@@ -185,7 +185,7 @@ def _write(found: EngineResult, rejects: Rejects, common: CommonOptions) -> None
 
 def _account(
     inputs: Sequence[Input],
-    found: EngineResult,
+    found: OutcomeBatches,
     rejects: Rejects,
     common: CommonOptions,
     seconds: _Seconds,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from whenabouts.cli.text_columns import typed_alike
 from whenabouts.core.errors import Code
+from whenabouts.core.hosting.file_runs import FileInput
 from whenabouts.core.sources.files import cast_to, check_distinct, find_files, format_of, read_file, unified
 from whenabouts.core.sources.time_parsing import ClockRules, Findings, Settled, settle
 from whenabouts.core.sources.written_values import as_type, natural_type
@@ -80,6 +81,12 @@ class Input:
     def in_memory(self) -> Input:
         """The same with all tables read. Raises: InputError WA-1002 and WA-1067 as `read_input`."""
         return replace(self, tables=tuple(self.tables), free=frozenset(), retyped=None)
+
+    @property
+    def files(self) -> FileInput:
+        """What an engine is given."""
+        parquet = self.tables.paths if isinstance(self.tables, ParquetTables) else ()
+        return FileInput(self.name, self.schema, self.tables, parquet)
 
     @property
     def schema(self) -> pa.Schema:

@@ -20,6 +20,7 @@ from whenabouts.core import metrics
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, EmptyInputWarning, InputError, RejectedRowsWarning
 from whenabouts.core.hosting.engine import Engine
+from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
 from whenabouts.core.hosting.host_options import HostSettings, renamed
 from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query
 from whenabouts.core.hosting.results_kept import ResultsKept
@@ -154,6 +155,24 @@ def run_stream(
             progress(host.metrics[metrics.ROWS_IN])
     host.finish()
     return host.outcome()
+
+
+def run_files(
+    query: Query,
+    inputs: Sequence[FileInput],
+    *,
+    streaming: bool,
+    progress: Callable[[int], None] | None = None,
+) -> OutcomeBatches:
+    """As `whenabouts.core.hosting.file_runs.RunFiles`; all tables and results are held in memory."""
+    if streaming:
+        outcome = run_stream(query, [source.tables for source in inputs], progress=progress)
+    else:
+        outcome = run(query, [pa.concat_tables(source.tables) for source in inputs])
+    return OutcomeBatches.of(outcome.output, outcome.rejects, outcome.metrics)
+
+
+FILE_ENGINE = FileEngine(run_files)
 
 
 def watermarks(query: Query, files: Sequence[Sequence[pa.Table]]) -> list[int]:

@@ -7,9 +7,8 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,18 +20,12 @@ from pyflink.datastream import DataStream, MapFunction, StreamExecutionEnvironme
 from pyflink.datastream.connectors.file_system import FileSink, RollingPolicy
 
 from whenabouts.core.harness import Capabilities, Variant
-from whenabouts.core.hosting.host import OUTPUT, REJECTED, Hosting, read_counts
+from whenabouts.core.hosting.file_runs import FileInput
+from whenabouts.core.hosting.host import Hosting
 from whenabouts.core.local import Outcome
-from whenabouts.core.runtime.event_reader import rejects_schema
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.state.segment_codec import decode
-from whenabouts.flink_plugin.api import hosted
-from whenabouts.flink_plugin.blocks import Blocks
-from whenabouts.flink_plugin.file_source import split_stream
+from whenabouts.flink_plugin.file_runs import ReadStep, collected, environment, job, outcome_of, stage
 from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
-
-CHECKPOINT_MS = 10
-"""Flink takes no shorter interval."""
 
 
 class FlinkHarness:
@@ -90,7 +83,7 @@ class FlinkRun:
         """Run to the end of the input; everything as Arrow tables in the operator's schema."""
         with TemporaryDirectory(prefix="whenabouts-") as folder:
             for name, tables in self._files.items():
-                _write(Path(folder) / name, tables)
+                stage(Path(folder) / name, tables)
             try:
                 return self._run(Path(folder))
             finally:
@@ -101,8 +94,7 @@ class FlinkRun:
         if self._variant.restarted_as is not None:
             return self._over_jobs(folder, self._variant.restarted_as)
         hosting, tagged = self._job(folder, self._query, self._environment())
-        with tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()).execute_and_collect() as rows:
-            return _outcome(hosting, rows)
+        return collected(hosting, tagged)
 
     def _over_jobs(self, folder: Path, other: Query) -> Outcome:
         """The crash ends a job; one of another query goes on from its last checkpoint, into the same files."""
@@ -125,34 +117,23 @@ class FlinkRun:
             except Exception:  # Py4J's, of Java's
                 if query is other or not (folder / "crashed").exists():
                     raise
-        return _outcome(hosting, _finished(folder / "out"))
+        return outcome_of(hosting, _finished(folder / "out"))
 
     def _job(self, folder: Path, query: Query, env: StreamExecutionEnvironment) -> tuple[Hosting, DataStream]:
         """A job of the query over the files, and the tagged rows that it gives."""
-        pace = 1 if self._variant.streaming else None
-        steps = list(map(str, range(max(map(len, self._files.values())))))
-        numbers = split_stream(env, steps, splits_per_checkpoint=pace, name="steps")
-        files = [(str(folder / name), self._files[name][0].schema) for name in query.inputs]
-        sources = [Blocks(numbers, schema, _ReadStep(path)) for path, schema in files]
-        result = hosted(query, sources, buckets=self._variant.parallelism)
-        tagged = result.operator
+        inputs = [FileInput(name, self._files[name][0].schema, self._files[name]) for name in query.inputs]
+        streaming, buckets = self._variant.streaming, self._variant.parallelism
+        hosting, tagged = job(env, query, inputs, folder, streaming=streaming, buckets=buckets, reader=_NotedReadStep)
         if self._variant.restart_after is not None:
             tagged = tagged.map(_CrashOnce(folder, self._variant.restart_after), tagged.get_type())
-        return result.hosting, tagged
+        return hosting, tagged
 
     def _environment(self, **more: str) -> StreamExecutionEnvironment:
-        streaming = self._variant.streaming
-        conf = {
-            "execution__checkpointing__interval": f"{CHECKPOINT_MS} ms",
-            "execution__checkpointing__storage": "jobmanager",
-            "pipeline__auto_watermark_interval": "1 ms",
-            "restart_strategy__type": "fixed-delay",
-            "restart_strategy__fixed_delay__attempts": "1" if self._variant.restart_after is not None else "0",
-            "restart_strategy__fixed_delay__delay": "0 ms",
-        }
-        parallelism = min(self._variant.parallelism, 2)
-        conf = conf | more if streaming else {}
-        return local_environment(parallelism, streaming=streaming, mode=self._mode, **{**conf, **self._options})
+        variant = self._variant
+        restarts = {"restart_strategy__fixed_delay__attempts": "1"} if variant.restart_after is not None else {}
+        streaming_only = restarts | more if variant.streaming else {}
+        conf = {**streaming_only, **self._options}
+        return environment(variant.parallelism, streaming=variant.streaming, mode=self._mode, **conf)
 
 
 def share_server() -> None:
@@ -180,23 +161,12 @@ def forget_workers() -> None:
     os.environ.pop("PYFLINK_GATEWAY_DISABLED", None)
 
 
-def _write(folder: Path, tables: Sequence[pa.Table]) -> None:
-    folder.mkdir()
-    for number, table in enumerate(tables):
-        with pa.OSFile(str(folder / str(number)), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-
-
-@dataclass(frozen=True)
-class _ReadStep:
-    folder: str
+class _NotedReadStep(ReadStep):
+    """Leaves a file behind for each step that has begun, for `_CrashOnce`."""
 
     def __call__(self, number: str) -> Iterator[pa.RecordBatch]:
-        path = os.path.join(self.folder, number)
         Path(self.folder, f"begun-{number}").touch()
-        if os.path.exists(path):
-            with pa.OSFile(path, "rb") as file:
-                yield from pa.ipc.open_file(file).read_all().combine_chunks().to_batches()
+        return super().__call__(number)
 
 
 class _CrashOnce(MapFunction):
@@ -215,10 +185,6 @@ class _CrashOnce(MapFunction):
         return value
 
 
-def _plain(tagged: Any) -> tuple[int, bytes]:
-    return tagged[0], bytes(tagged[1])
-
-
 def _line(tagged: Any) -> str:
     return f"{tagged[0]} {bytes(tagged[1]).hex()}"
 
@@ -230,19 +196,3 @@ def _finished(folder: Path) -> Iterator[tuple[int, bytes]]:
             for line in part.read_text(encoding="utf-8").splitlines():
                 tag, _, blob = line.partition(" ")
                 yield int(tag), bytes.fromhex(blob)
-
-
-def _outcome(hosting: Hosting, tagged: Iterable[tuple[int, bytes]]) -> Outcome:
-    operator = hosting.operator()
-    parts: dict[int, list[bytes]] = {}
-    for tag, blob in tagged:
-        parts.setdefault(tag, []).append(blob)
-    rejects = rejects_schema([reader.schema for reader in operator.readers])
-    counted = [blob for tag, blobs in parts.items() if tag not in (OUTPUT, REJECTED) for blob in blobs]
-    return Outcome(
-        pa.Table.from_batches(
-            [decode(b, operator.output_schema) for b in parts.get(OUTPUT, [])], operator.output_schema
-        ),
-        pa.Table.from_batches([decode(b, rejects) for b in parts.get(REJECTED, [])], rejects),
-        read_counts(counted),
-    )

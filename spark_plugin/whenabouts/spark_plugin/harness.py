@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
-from pyspark.sql.types import StructType
 
 from whenabouts.core.harness import Capabilities, Variant
+from whenabouts.core.hosting.file_runs import FileInput
 from whenabouts.core.hosting.host import OUTPUT, REJECTED, read_counts
 from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.event_reader import rejects_schema
-from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.runtime.protocol import Operator, Query
 from whenabouts.core.state.segment_codec import decode
-from whenabouts.spark_plugin.api import check_checkpoint
-from whenabouts.spark_plugin.dataflow import tagged
-from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
+from whenabouts.spark_plugin.file_runs import run_batch, run_stream, staged
 from whenabouts.spark_plugin.results import Result
 from whenabouts.spark_plugin.sessions import local_session
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
-
-FIRST_FILE_S = 1_000_000_000
-"""Modification time of file 0; file n is n seconds younger. Spark's file source takes the oldest first."""
 
 STARVED = "Python worker failed to connect back"
 """What Spark says where the machine had no ten seconds for a new Python process: as in production, the query is started
@@ -80,41 +73,35 @@ class SparkRun:
 
     def collect(self) -> Outcome:
         """Run to the end of the input; everything as Arrow tables in the operator's schema."""
-        with TemporaryDirectory(prefix="whenabouts-") as folder:
-            folders = [_write(Path(folder) / name, self._files[name]) for name in self._query.inputs]
-            schemas = [self._files[name][0].schema for name in self._query.inputs]
-            read = _Collected(self._query, schemas, streaming=self._variant.streaming)
+        inputs = [FileInput(name, self._files[name][0].schema, self._files[name]) for name in self._query.inputs]
+        operator = self._query.operator([source.schema for source in inputs], streaming=self._variant.streaming)
+        read = _Collected(operator)
+        with TemporaryDirectory(prefix="whenabouts-") as name:
+            folders, buckets = staged(operator, inputs, Path(name)), self._variant.parallelism
             if self._variant.streaming:
-                self._stream(Path(folder), folders, read)
+                self._stream(Path(name), folders, read)
             else:
-                frames = [self._session.read.parquet(source.as_uri()) for source in folders]
-                read.take(0, tagged(self._query, frames, buckets=self._variant.parallelism))
+                paths = [[folder.as_uri()] for folder in folders]
+                run_batch(self._session, self._query, paths, read.take, buckets=buckets)
             return read.outcome()
 
-    def _stream(self, folder: Path, folders: list[Path], read: _Collected) -> None:
-        schemas = [self._session.read.parquet(source.as_uri()).schema for source in folders]
-        crashing = _CrashOnce(folder / "checkpoint", self._variant.restart_after)
-        query, patience = self._query, 3
-        while True:
-            end = EndOfInput(self._session, folder / "end")
-            frames = [self._read_stream(*each) for each in zip(folders, schemas, strict=True)]
-            result = tagged(query, frames, buckets=self._variant.parallelism, end_of_input=end.stream)
+    def _stream(self, work: Path, folders: list[Path], read: _Collected) -> None:
+        crashing = _CrashOnce(work / "checkpoint", self._variant.restart_after)
+        query, patience, buckets = self._query, 3, self._variant.parallelism
 
-            def write(batch: DataFrame, number: int, result: Result = result) -> None:
-                batch.persist()
-                try:
-                    self.attempts[number] += 1
-                    read.take(number, Result(batch, result.hosting))
-                    crashing.perhaps(number)
-                finally:
-                    batch.unpersist()
-
-            if self.attempts:
-                check_checkpoint([result], (folder / "checkpoint").as_uri())
-            writer = result.tagged.writeStream.foreachBatch(write)
-            running = writer.option("checkpointLocation", (folder / "checkpoint").as_uri()).start()
+        def take(number: int, result: Result) -> None:
+            result.tagged.persist()
             try:
-                run_to_end(running, end)
+                self.attempts[number] += 1
+                read.take(number, result)
+                crashing.perhaps(number)
+            finally:
+                result.tagged.unpersist()
+
+        while True:
+            restarted = bool(self.attempts)
+            try:
+                run_stream(self._session, query, folders, work, take, buckets=buckets, restarted=restarted)
                 return
             except StreamingQueryException as error:
                 if STARVED in str(error) and patience:
@@ -123,18 +110,12 @@ class SparkRun:
                 if not crashing.recovering():
                     raise
                 query = self._variant.restarted_as or query
-            finally:
-                running.stop()
-
-    def _read_stream(self, folder: Path, schema: StructType) -> DataFrame:
-        return self._session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder.as_uri())
 
 
 class _Collected:
     """Results by micro-batch: a batch that comes again replaces its first attempt, as an idempotent sink does."""
 
-    def __init__(self, query: Query, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
-        operator = query.operator(schemas, streaming=streaming)
+    def __init__(self, operator: Operator) -> None:
         self._output_schema = operator.output_schema
         self._rejects_schema = rejects_schema([reader.schema for reader in operator.readers])
         self._batches: dict[int, Outcome] = {}
@@ -180,12 +161,3 @@ class _CrashOnce:
         """Steps begun up to a micro-batch: micro-batches without files come in between, so numbers do not tell."""
         lines = (self._checkpoint / "offsets" / str(number)).read_text().splitlines()[2:]
         return max((json.loads(line)["logOffset"] + 1 for line in lines if line != "-"), default=0)
-
-
-def _write(folder: Path, tables: Sequence[pa.Table]) -> Path:
-    folder.mkdir()
-    for number, table in enumerate(tables):
-        path = folder / f"{number:06}.parquet"
-        pq.write_table(table, path, coerce_timestamps="us", allow_truncated_timestamps=True)
-        os.utime(path, (FIRST_FILE_S + number, FIRST_FILE_S + number))
-    return folder

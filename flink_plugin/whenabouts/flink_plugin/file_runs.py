@@ -1,0 +1,136 @@
+"""Queries over files on a local Flink, in batch or as a stream.
+
+A job's source names the steps, and each input's reader reads file n in step n. As a stream the source waits for a
+checkpoint after each step, which keeps the steps apart as micro-batches are. Blocks travel as Arrow bytes, so that
+every column keeps its type.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+from pyflink.common import Types
+from pyflink.datastream import DataStream, StreamExecutionEnvironment
+
+from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
+from whenabouts.core.hosting.host import OUTPUT, REJECTED, Hosting, read_counts
+from whenabouts.core.local import Outcome
+from whenabouts.core.runtime.event_reader import rejects_schema
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.state.segment_codec import decode
+from whenabouts.flink_plugin.api import BUCKETS, hosted
+from whenabouts.flink_plugin.blocks import Blocks
+from whenabouts.flink_plugin.file_source import split_stream
+from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
+
+CHECKPOINT_MS = 10
+"""Flink takes no shorter interval."""
+
+MOST_SLOTS = 2
+
+
+def run_files(
+    query: Query,
+    inputs: Sequence[FileInput],
+    *,
+    streaming: bool,
+    progress: Callable[[int], None] | None = None,
+) -> OutcomeBatches:
+    """As `whenabouts.core.hosting.file_runs.RunFiles`; all results are held in memory."""
+    with TemporaryDirectory(prefix="whenabouts-") as name:
+        folder = Path(name)
+        for source in inputs:
+            stage(folder / source.name, source.tables)
+        env = environment(BUCKETS, streaming=streaming, mode=THREAD)
+        outcome = collected(*job(env, query, inputs, folder, streaming=streaming, buckets=BUCKETS))
+    return OutcomeBatches.of(outcome.output, outcome.rejects, outcome.metrics)
+
+
+FILE_ENGINE = FileEngine(run_files)
+
+
+@dataclass(frozen=True)
+class ReadStep:
+    """Reads the file of a step, where the input has one."""
+
+    folder: str
+
+    def __call__(self, number: str) -> Iterator[pa.RecordBatch]:
+        """The rows of file `number`."""
+        path = os.path.join(self.folder, number)
+        if os.path.exists(path):
+            with pa.OSFile(path, "rb") as file:
+                yield from pa.ipc.open_file(file).read_all().combine_chunks().to_batches()
+
+
+def stage(folder: Path, tables: Sequence[pa.Table]) -> None:
+    """Write an input's tables where `ReadStep` finds them."""
+    folder.mkdir()
+    for number, table in enumerate(tables):
+        with pa.OSFile(str(folder / str(number)), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+
+
+def environment(buckets: int, *, streaming: bool, mode: str, **options: str) -> StreamExecutionEnvironment:
+    """A local Flink for `job`, with checkpoints and without restarts; `options` as for `local_environment`."""
+    conf = {
+        "execution__checkpointing__interval": f"{CHECKPOINT_MS} ms",
+        "execution__checkpointing__storage": "jobmanager",
+        "pipeline__auto_watermark_interval": "1 ms",
+        "restart_strategy__type": "fixed-delay",
+        "restart_strategy__fixed_delay__attempts": "0",
+        "restart_strategy__fixed_delay__delay": "0 ms",
+    }
+    conf = {**(conf if streaming else {}), **options}
+    return local_environment(min(buckets, MOST_SLOTS), streaming=streaming, mode=mode, **conf)
+
+
+def job(
+    env: StreamExecutionEnvironment,
+    query: Query,
+    inputs: Sequence[FileInput],
+    folder: Path,
+    *,
+    streaming: bool,
+    buckets: int,
+    reader: type[ReadStep] = ReadStep,
+) -> tuple[Hosting, DataStream]:
+    """The job of a query over inputs that are staged in `folder`, and the tagged rows that it gives."""
+    steps = list(map(str, range(max(len(source.tables) for source in inputs))))
+    numbers = split_stream(env, steps, splits_per_checkpoint=1 if streaming else None, name="steps")
+    sources = [Blocks(numbers, source.schema, reader(str(folder / source.name))) for source in inputs]
+    result = hosted(query, sources, buckets=buckets)
+    return result.hosting, result.operator
+
+
+def collected(hosting: Hosting, tagged: DataStream) -> Outcome:
+    """Run the job of tagged rows, and gather them."""
+    with tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()).execute_and_collect() as rows:
+        return outcome_of(hosting, rows)
+
+
+def outcome_of(hosting: Hosting, tagged: Iterable[tuple[int, bytes]]) -> Outcome:
+    """Tagged rows as tables."""
+    operator = hosting.operator()
+    parts: dict[int, list[bytes]] = {}
+    for tag, blob in tagged:
+        parts.setdefault(tag, []).append(blob)
+    rejects = rejects_schema([reader.schema for reader in operator.readers])
+    counted = [blob for tag, blobs in parts.items() if tag not in (OUTPUT, REJECTED) for blob in blobs]
+    return Outcome(
+        pa.Table.from_batches(
+            [decode(b, operator.output_schema) for b in parts.get(OUTPUT, [])], operator.output_schema
+        ),
+        pa.Table.from_batches([decode(b, rejects) for b in parts.get(REJECTED, [])], rejects),
+        read_counts(counted),
+    )
+
+
+def _plain(tagged: Any) -> tuple[int, bytes]:
+    return tagged[0], bytes(tagged[1])

@@ -1,0 +1,60 @@
+"""Arrow tables that Spark reads from Parquet: columns in the nearest type that Spark has, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core.arrays.ticks import as_ticks
+from whenabouts.core.errors import Code, InputError
+from whenabouts.spark_plugin.arrow_types import in_spark_types
+
+
+def for_spark(table: pa.Table, times: Collection[str] = ()) -> pa.Table:
+    """Columns whose types Spark does not read from Parquet, in the nearest type that it does.
+
+    `times`: columns in which anything finer than a microsecond is cut off, as the core does with times. Raises
+    InputError WA-1067 for other values that Spark's types do not hold.
+
+    >>> for_spark(pa.table({"a": pa.array(["x"]).dictionary_encode(), "b": pa.nulls(1)})).schema.types
+    [DataType(string), DataType(string)]
+    """
+    schema = in_spark_types(table.schema)
+    columns = [
+        _for_spark(column, field, cut=field.name in times) for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def from_spark(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The types that the local engine gives, undoing `for_spark`.
+
+    >>> from_spark(pa.table({"b": pa.array([None], pa.string())}), pa.schema({"b": pa.null()})).schema.types
+    [DataType(null)]
+    """
+    columns = [
+        pa.chunked_array([pa.nulls(table.num_rows)]) if pa.types.is_null(field.type) else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _for_spark(column: pa.ChunkedArray, field: pa.Field, *, cut: bool) -> pa.ChunkedArray:
+    if cut and pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        us = [_cut(chunk) for chunk in column.chunks]
+        return pa.chunked_array(us, pa.int64()).cast(field.type)
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            Code.VALUE_DOES_NOT_FIT,
+            f"column {field.name!r} is {column.type}, and Spark, which has {field.type}, would change it: {error}",
+            "run it on --engine local, or round the column",
+        ) from error
+
+
+def _cut(times: pa.Array) -> pa.Array:
+    ticks = as_ticks(times)
+    return pa.array(np.asarray(ticks.fill_null(0)) // 1000, pa.int64(), mask=np.asarray(ticks.is_null()))
