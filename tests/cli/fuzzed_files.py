@@ -72,8 +72,8 @@ COMMANDS = (
     "coalesce {} --time t --group k --values v -o out.jsonl --rejects bad.csv",
     "coalesce {} --time t --values v",
     "join {} {} --on k --left-time t --right-time t --within 1us --confidence 1 -o out.csv --max-pairs 100000",
-    "query @text.sql --stream s={} -o out.parquet",
-    "plan text.sql --stream s={}",
+    "query @text.sql --input s={} -o out.parquet",
+    "plan text.sql --input s={}",
 )
 
 

@@ -118,7 +118,7 @@ TEXTS = {
 def test_texts_that_join_run_on_every_engine(cli: Cli, tmp_path: Path, other: str, mode: str) -> None:
     """A timing join as a stream, and a window join in batch; the planner plans what the engines run."""
     sides(tmp_path)
-    streams = "--stream l=left --stream r=right --time t_min,t_max"
+    streams = "--input l=left --input r=right --time t_min,t_max"
     found = {}
     for engine in ("local", other):
         line = f"{streams} --engine {engine} -o {engine}.parquet --rejects {engine}-bad.parquet {mode}"
@@ -146,7 +146,8 @@ def test_spark_reads_parquet_files_itself(cli: Cli, tmp_path: Path, monkeypatch:
         pq.write_table(table, tmp_path / "events" / f"{number}.parquet")
     line = f"join events events --on k --left-time t --right-time t --within 2s --confidence 1 --how full_outer {mode}"
     assert cli(f"{line} -o local.parquet").exit_code == 0
-    monkeypatch.setattr("whenabouts.cli.tables.read_file", None)
+    for module in ("tables", "inputs"):
+        monkeypatch.setattr(f"whenabouts.cli.{module}.read_file", None)
     done = cli(f"{line} --engine spark -o spark.parquet")
     assert done.exit_code == 0, done.stderr
     assert rows("spark.parquet") == rows("local.parquet")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from whenabouts.cli.expected_pairs import AtMost, at_most, refuse_over
-from whenabouts.cli.tables import Input
+from whenabouts.cli.inputs import Input
 from whenabouts.core import Interval, QueryError, between, deadline, within
 from whenabouts.core.times.conditions import Condition
 

@@ -187,7 +187,7 @@ def test_every_command_reads_stdin_once() -> None:
     sql = "-- name: hot\nSELECT * FROM s [ROWS 9] COALESCE ON v"
     assert run("plan -", sql).output == "hot\teager\n"
     assert run("plan -", '{"queries": [{"name": "hot", "coalesce": ["v"], "window": {"rows": 9}}]}').exit_code == 0
-    assert run("plan q.sql --stream s=- -o plan.json", ROWS).exit_code == 3  # there is no q.sql
+    assert run("plan q.sql --input s=- -o plan.json", ROWS).exit_code == 3  # there is no q.sql
     assert run("coalesce - --time t --values v", "").exit_code == 3  # nothing on stdin
 
 
@@ -209,11 +209,11 @@ def test_an_output_that_is_an_input_is_refused(command: str, option: str, out: s
 def test_an_output_that_is_read_besides_is_refused() -> None:
     Path("b.csv").write_text(ROWS)
     Path("text.csv").write_text("SELECT * FROM s COALESCE ON v")
-    assert run("query @text.csv --time t --stream s=b.csv -o b.csv").exit_code == 2
-    assert run("query @text.csv --time t --stream s=b.csv -o text.csv").exit_code == 2
+    assert run("query @text.csv --time t --input s=b.csv -o b.csv").exit_code == 2
+    assert run("query @text.csv --time t --input s=b.csv -o text.csv").exit_code == 2
     Path("q.sql").write_text("SELECT * FROM s [ROWS 9] COALESCE ON v")
     for out in ("q.sql", "b.csv"):
-        assert run(f"plan q.sql --stream s=b.csv --time t -o {out}").exit_code == 2
+        assert run(f"plan q.sql --input s=b.csv --time t -o {out}").exit_code == 2
     assert Path("q.sql").read_text().startswith("SELECT")
 
 

@@ -103,10 +103,11 @@ def test_a_terminated_run_leaves_no_engine(tmp_path: Path, request: pytest.Fixtu
     (tmp_path / "x.csv").write_text("t\n1\n")
     program = (
         "from whenabouts.cli import engines, main\n"
-        "run = engines._ENGINES['NAME']\n"
-        "def wait(*arguments):\n    import time\n    found = run(*arguments)\n    print('there', flush=True)\n"
-        "    time.sleep(100)\n    return found\n"
-        "engines._ENGINES['NAME'] = wait\nmain()"
+        "from whenabouts.core.hosting.file_runs import FileEngine\n"
+        "engine = engines._ENGINES['NAME']\n"
+        "def wait(*arguments, **options):\n    import time\n    found = engine().run_files(*arguments, **options)\n"
+        "    print('there', flush=True)\n    time.sleep(100)\n    return found\n"
+        "engines._ENGINES['NAME'] = lambda: FileEngine(wait)\nmain()"
     ).replace("NAME", engine)
     with _started(program, tmp_path, "--engine", engine, TMPDIR=str(folder)) as process:
         assert process.stdout is not None

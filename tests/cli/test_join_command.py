@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 
 from whenabouts.cli import engines
+from whenabouts.core.hosting.file_runs import FileEngine, OutcomeBatches
 
 Cli = Callable[..., Result]
 
@@ -316,10 +317,10 @@ def test_what_text_files_hold_comes_out_as_it_came_in(cli: Cli, tmp_path: Path) 
 
 
 def test_what_an_engine_raises_ends_with_4(cli: Cli, pair_of_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> NoReturn:
         raise RuntimeError("the cogs\nhave stopped")
 
-    monkeypatch.setitem(engines._ENGINES, "local", broken)
+    monkeypatch.setitem(engines._ENGINES, "local", lambda: FileEngine(broken))
     done = cli(WITHIN)
     assert done.exit_code == 4
     assert "error: WA-3005: the run on engine local failed: RuntimeError: the cogs (hint: " in done.stderr
@@ -328,14 +329,14 @@ def test_what_an_engine_raises_ends_with_4(cli: Cli, pair_of_files: Path, monkey
 def test_an_engine_that_loses_a_row_is_found_out(
     cli: Cli, pair_of_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forgetful(query: object, inputs: object, stream: bool, progress: object) -> object:
-        outcome = local(query, inputs, stream, progress)  # type: ignore[arg-type]
+    def forgetful(*arguments: Any, **options: Any) -> OutcomeBatches:
+        outcome = local.run_files(*arguments, **options)
         first, *others = outcome.rejects
         outcome.rejects = iter([first.slice(1), *others])
         return outcome
 
-    local = engines._ENGINES["local"]
-    monkeypatch.setitem(engines._ENGINES, "local", forgetful)  # type: ignore[arg-type]
+    local = engines.engine_of("local")
+    monkeypatch.setitem(engines._ENGINES, "local", lambda: FileEngine(forgetful))
     done = cli(WITHIN)
     assert done.exit_code == 4
     assert "7 rows went in, but 4 were processed and 2 rejected" in done.stderr
@@ -344,10 +345,10 @@ def test_an_engine_that_loses_a_row_is_found_out(
 def test_an_interrupt_ends_with_130_and_no_traceback(
     cli: Cli, pair_of_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(engines._ENGINES, "local", interrupted)
+    monkeypatch.setitem(engines._ENGINES, "local", lambda: FileEngine(interrupted))
     done = cli(WITHIN)
     assert done.exit_code == 130
     assert done.stderr.endswith("interrupted\n")

@@ -27,7 +27,7 @@ def streams(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("how", ["", "--stream", "--streaming --lateness 1s,2s"])
 def test_the_form_of_a_timing_join(cli: Cli, streams: Path, how: str) -> None:
-    done = cli("query", JOIN, "--stream", "seismic=a.csv", "--stream", "acoustic=b.csv", "-o", "-", *how.split())
+    done = cli("query", JOIN, "--input", "seismic=a.csv", "--input", "acoustic=b.csv", "-o", "-", *how.split())
     assert done.exit_code == 0, done.stderr
     assert done.stdout == '"id","v","k","probability"\n1,1.5,"a",1\n'
     assert "the time of A is t_min,t_max" in done.stderr
@@ -35,20 +35,20 @@ def test_the_form_of_a_timing_join(cli: Cli, streams: Path, how: str) -> None:
 
 def test_the_forms_of_window_joins_and_of_coalescing(cli: Cli, streams: Path) -> None:
     (streams / "query.sql").write_text("SELECT A.id FROM x A, y B WHERE A.k = B.k AND WINDOW(A, B) = '2 s'")
-    done = cli("query @query.sql --stream x=a.csv --stream y=b.csv --time x=t_max --time t -o -")
+    done = cli("query @query.sql --input x=a.csv --input y=b.csv --time x=t_max --time t -o -")
     assert (done.exit_code, done.stdout) == (0, '"id"\n1\n'), done.stderr
     text = "SELECT k, COUNT(*) FROM s [RANGE 1 HOUR] COALESCE ON v > 2 GROUP BY k"
-    done = cli("query", text, "--stream", "s=b.csv", "-o", "-")
+    done = cli("query", text, "--input", "s=b.csv", "-o", "-")
     assert (done.exit_code, done.stdout) == (0, '"k","count"\n"b",1\n'), done.stderr
 
 
 def test_mistakes_are_told_in_one_line(cli: Cli, streams: Path) -> None:
     for words, code, told in [
-        ((JOIN.replace("A.k", "A.kk"), "--stream", "seismic=a.csv", "--stream", "acoustic=b.csv"), 2,
+        ((JOIN.replace("A.k", "A.kk"), "--input", "seismic=a.csv", "--input", "acoustic=b.csv"), 2,
          "error: WA-2092: line 1, column 67: there is no column 'kk' in A (hint: did you mean 'k'?)"),
-        ((JOIN, "--stream", "seismic=a.csv"), 2, "WA-2113: line 1, column 50: no stream 'acoustic' is given"),
-        ((JOIN, "--stream", "seismic"), 2, "'seismic' is not NAME=PATH"),
-        ((JOIN, "--stream", "seismic=a.csv", "--stream", "acoustic=none.csv"), 3, "WA-1008"),
+        ((JOIN, "--input", "seismic=a.csv"), 2, "WA-2113: line 1, column 50: no stream 'acoustic' is given"),
+        ((JOIN, "--input", "seismic"), 2, "'seismic' is not NAME=PATH"),
+        ((JOIN, "--input", "seismic=a.csv", "--input", "acoustic=none.csv"), 3, "WA-1008"),
         (("@none.sql",), 3, "WA-1008"),
         (("SELEC",), 2, "WA-2111: line 1, column 1: found 'SELEC' (hint: expected SELECT)"),
     ]:  # fmt: skip
@@ -65,10 +65,35 @@ def test_times_are_found_in_text_files_of_every_kind(cli: Cli, tmp_path: Path) -
     text = (
         "SELECT A.zip, B.k FROM l A, r B WHERE A.k = B.k AND A.zip = B.zip AND WINDOW(A, B) = '5 s' WITH THRESHOLD 0.5"
     )
-    streams = ["--stream", "l=l.jsonl", "--stream", "r=r"]
+    streams = ["--input", "l=l.jsonl", "--input", "r=r"]
     done = cli("query", text, *streams, "-o", "out.csv")
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / "out.csv").read_text() == '"zip","k"\n"02134",1\n'
     (tmp_path / "query.sql").write_text(text)
     planned = cli("plan", "query.sql", *streams)
     assert planned.exit_code == 0, planned.output
+
+
+def test_the_former_name_of_input_still_works_with_a_note(cli: Cli, streams: Path) -> None:
+    """`--stream NAME=PATH` names an input as `--input` does, and may stand beside it."""
+    now = cli("query", JOIN, "--input", "seismic=a.csv", "--input", "acoustic=b.csv", "-o", "-")
+    before = cli("query", JOIN, "--input", "seismic=a.csv", "--stream", "acoustic=b.csv", "-o", "-")
+    assert now.exit_code == before.exit_code == 0, before.stderr
+    assert before.stdout == now.stdout
+    note = "note: --stream NAME=PATH is deprecated, write --input NAME=PATH"
+    assert note in before.stderr
+    assert note not in now.stderr
+    (streams / "q.sql").write_text(JOIN)
+    plans = [
+        cli("plan", "q.sql", f"--{name}", "seismic=a.csv", f"--{name}", "acoustic=b.csv")
+        for name in ("input", "stream")
+    ]
+    assert plans[0].exit_code == plans[1].exit_code == 0, plans[1].stderr
+    assert plans[0].stdout == plans[1].stdout
+    assert (note in plans[0].stderr, note in plans[1].stderr) == (False, True)
+
+
+def test_two_inputs_of_one_name_are_refused(cli: Cli, streams: Path) -> None:
+    done = cli("query", JOIN, "--input", "seismic=a.csv", "--input", "seismic=b.csv")
+    assert done.exit_code == 2
+    assert "two inputs are called 'seismic'" in done.stderr

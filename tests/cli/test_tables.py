@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from whenabouts.cli.tables import Input, read_input
+from whenabouts.cli.inputs import Input
+from whenabouts.cli.tables import read_input
 from whenabouts.core.errors import InputError
 from whenabouts.core.sources.files import find_files
 from whenabouts.core.sources.time_parsing import ClockRules

@@ -90,7 +90,7 @@ def test_predicates_are_about_two_inputs(cli: Cli, files: Path) -> None:
         assert done.exit_code == 0, done.stderr
         assert f"combinations {rows} ->" in done.stderr
     for text, told in (
-        ("x.id = 1", "is not about two of the inputs"),
+        ("x.id = 1", "does not compare two of the inputs"),
         ("x.id <", "WA-2091"),
         ("x.ID < y.k", "WA-2092"),
     ):

@@ -1,4 +1,4 @@
-"""The command line: `whenabouts join`, `doctor`, `demo`. Start-up loads click only."""
+"""The command line, `whenabouts COMMAND`. Starting it loads click only."""
 
 from whenabouts.cli.app import main
 

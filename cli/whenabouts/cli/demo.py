@@ -14,7 +14,7 @@ from whenabouts.cli.demo_results import RunResult
 from whenabouts.core.errors import Code, EngineError
 
 if TYPE_CHECKING:
-    from whenabouts.cli.tables import Input
+    from whenabouts.cli.inputs import Input
     from whenabouts.core.timing_join.query import TimingJoin
 
 LATENESS = "1 day"
@@ -81,7 +81,7 @@ def check_extras() -> None:
 def read_inputs(rows: int | None) -> tuple[Input, Input]:
     """The demo's two inputs, one table per monthly file."""
     from whenabouts.cli.demo_tables import read_streams
-    from whenabouts.cli.tables import Input
+    from whenabouts.cli.inputs import Input
 
     streams = read_streams(rows)
     flights, weather = (

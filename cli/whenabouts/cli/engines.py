@@ -6,14 +6,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from whenabouts.cli.app import guarded
+from whenabouts.cli.failures import guarded
 from whenabouts.cli.progress import Progress
 from whenabouts.core.errors import DoubtfulTimesWarning
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from whenabouts.cli.tables import Input
+    from whenabouts.cli.inputs import Input
     from whenabouts.core.hosting.file_runs import FileEngine, OutcomeBatches
     from whenabouts.core.runtime.protocol import Query
 

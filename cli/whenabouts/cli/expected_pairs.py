@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.cli.tables import Input
+from whenabouts.cli.inputs import Input
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.event_reader import EventReader, times

@@ -1,4 +1,4 @@
-"""The files that a command is given: `-` is stdin, and what is read is not written to."""
+"""The files of a command: `-` is stdin, and no file that is read is written to."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HEAD_BYTES = 1 << 16
 
 
 def input_path(path: str, what: str = "input", extension: Callable[[Path], str] | None = None) -> str:
-    """The path, or for `-` a temporary file with what stdin holds: Parquet, CSV or JSON lines, by its first bytes.
+    """The path, or for `-` a temporary file with the content of stdin: Parquet, CSV or JSON lines, by its first bytes.
 
-    `extension`: tells the file's extension, where it is another file than one of events.
+    `extension` gives the extension of a file that is not a file of events.
 
-    Raises: InputError WA-1008 for an empty path; QueryError WA-2006 where stdin is asked for twice.
+    Raises: InputError WA-1008 for an empty path; QueryError WA-2006 if stdin is read twice.
     """
     from whenabouts.core.sources.found_files import check_path
 
@@ -38,34 +38,34 @@ def input_path(path: str, what: str = "input", extension: Callable[[Path], str] 
     file = folder / "stdin"
     with file.open("wb") as written:
         copyfileobj(sys.stdin.buffer, written)
-    told = _extension(file) if extension is None else extension(file)
-    return str(file.rename(folder / f"stdin{told}"))
+    found = _extension(file) if extension is None else extension(file)
+    return str(file.rename(folder / f"stdin{found}"))
 
 
 def take_stdin(what: str) -> None:
-    """Stdin is read for this, and by nobody else. Raises: QueryError WA-2006 where it has been read already."""
+    """Reserve stdin for `what`. Raises: QueryError WA-2006 if it has been read already."""
     meta = click.get_current_context().meta
     if _TAKEN in meta:
         raise QueryError(Code.BAD_OPTION, f"- is {meta[_TAKEN]} and {what}", "stdin can be read once: name a file")
     meta[_TAKEN] = what
 
 
-def read_besides(path: str) -> None:
-    """Note a file that is read besides the inputs: a query's text, templates."""
+def note_read(path: str) -> None:
+    """Remember a file that is read besides the inputs, such as a query's text or templates."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta.setdefault(_READ, []).append(path)
 
 
 def check_not_read(targets: Sequence[tuple[str | None, str]], files: Iterable[Path]) -> None:
-    """Refuse a target (path and option; `-` is stdout) that is one of the files that are read, also by links.
+    """Refuse a target (path and option; `-` is stdout) that is one of the files to be read, also through links.
 
     Raises: QueryError WA-2006.
     """
     from whenabouts.core.sources.found_files import same_file
 
-    besides = click.get_current_context().meta.get(_READ, ())
-    known = [*files, *(Path(path) for path in besides)]
+    others = click.get_current_context().meta.get(_READ, ())
+    known = [*files, *(Path(path) for path in others)]
     for target, option in targets:
         if target is None:
             continue
@@ -86,12 +86,12 @@ def plan_extension(file: Path) -> str:
 def _is_stdout(file: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(sys.stdout.fileno()), file.stat())
-    except (OSError, ValueError):  # no file, or none any more
+    except (OSError, ValueError):  # stdout is not a file, or closed
         return False
 
 
 def _extension(file: Path) -> str:
-    """The extension by which the file is read."""
+    """The extension that says how to read the file."""
     import pyarrow as pa
 
     with file.open("rb") as raw:
@@ -103,7 +103,7 @@ def _extension(file: Path) -> str:
             try:
                 with pa.input_stream(str(file), compression=codec) as stream:
                     head = stream.read(_HEAD_BYTES)
-            except OSError:  # reading it says so again
+            except OSError:  # reading the file will report it
                 head = b""
             break
     if head.startswith(b"PAR1"):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from whenabouts.cli.given_files import input_path
 from whenabouts.cli.options import CommonOptions, common_options, key_columns, row_numbers, time_slots_option, time_spec
+from whenabouts.cli.say import say
 from whenabouts.core.times.condition_keywords import condition_of
 
 if TYPE_CHECKING:
-    from whenabouts.cli.tables import Input
     from whenabouts.core.times.time_specs import TimeSpec
     from whenabouts.core.timing_join.query import TimingJoin
 
@@ -34,31 +32,35 @@ _SIDES = ("left", "right")
 @click.option("--delay", metavar="D", help="Condition: right at least D after left ...")
 @click.option("--until", metavar="D", help="... and at most this long after it.")
 @click.option("--between", metavar="LO,HI", help="Condition: LO <= right - left <= HI; either may be negative.")
-@click.option("--confidence", metavar="P", help="Least probability of the condition, in (0, 1]. Required.")
-@click.option("--how", default="inner", show_default=True, metavar="MODE", help="Which rows come out.")
+@click.option("--confidence", metavar="P", help="Least probability of the condition, in (0, 1].  [required]")
+@click.option(
+    "--how",
+    default="inner",
+    show_default=True,
+    metavar="MODE",
+    help="Which rows the result has: inner, left_outer, left_anti ...",
+)
 @click.option("--best", type=click.Choice([*_SIDES, "both"]), help="Keep the most probable partner only.")
 @click.option(
-    "--why", metavar="LEFT_ROW,RIGHT_ROW", help="Tell why these rows (from 0) are a pair or not, and do not run it."
+    "--why", metavar="LEFT_ROW,RIGHT_ROW", help="Say why these two rows (from 0) are a pair or not. Nothing is run."
 )
 @click.option(
     "--strategy", default="auto", show_default=True, metavar="NAME", help="Which algorithm; all give the same rows."
 )
 @click.option("--max-uncertainty", metavar="D", help="Greatest length of an interval; longer ones are rejected.")
-@click.option("--left-max-uncertainty", metavar="D", help="The same for the left input only.")
-@click.option("--right-max-uncertainty", metavar="D", help="The same for the right input only.")
+@click.option("--left-max-uncertainty", metavar="D", help="The same, for the left input only.")
+@click.option("--right-max-uncertainty", metavar="D", help="The same, for the right input only.")
 @click.option("--min-uncertainty", metavar="D", help="Least length of an interval; shorter ones are rejected.")
-@click.option("--left-min-uncertainty", metavar="D", help="The same for the left input only.")
-@click.option("--right-min-uncertainty", metavar="D", help="The same for the right input only.")
+@click.option("--left-min-uncertainty", metavar="D", help="The same, for the left input only.")
+@click.option("--right-min-uncertainty", metavar="D", help="The same, for the right input only.")
 @click.option("--suffixes", default="_left,_right", show_default=True, metavar="L,R", help="For columns of equal name.")
-@click.option("--no-probability", is_flag=True, help="Leave the probability column out.")
-@click.option(
-    "--max-pairs", type=click.IntRange(min=0), metavar="N", help="Stop before the run if there can be more pairs."
-)
+@click.option("--no-probability", is_flag=True, help="Leave out the probability column.")
+@click.option("--max-pairs", type=click.IntRange(min=0), metavar="N", help="Refuse to run if there can be more pairs.")
 @click.option(
     "--max-pairs-per-row",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Stop before the run if a row can have more partners.",
+    help="Refuse to run if a row can have more partners.",
 )
 @time_slots_option
 @common_options
@@ -75,23 +77,31 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
     """
     query = _query(common, arguments)
     rows = None if arguments["why"] is None else row_numbers(arguments["why"], "--why")
+    from whenabouts.cli.expected_pairs import at_most, refuse_over
     from whenabouts.cli.pair_questions import chance_lines, why_lines
-    from whenabouts.cli.run import Limits, run_command
+    from whenabouts.cli.run import FileRun
 
-    run_command(
-        query,
-        [input_path(path, f"the {side} input") for path, side in zip((left, right), _SIDES, strict=True)],
-        common,
-        specs=(query.left_time, query.right_time),
-        measured=measured,
-        limits=Limits(arguments["max_pairs"], arguments["max_pairs_per_row"]),
-        instead=None if rows is None else partial(why_lines, rows=rows, stream=common.stream),
-        looks_ahead=chance_lines,
-    )
+    paths = [input_path(path, f"the {side} input") for path, side in zip((left, right), _SIDES, strict=True)]
+    specs = (query.left_time, query.right_time)
+    run = FileRun(query, paths, specs, common, result="pairs")
+    run.prepare()
+    if rows is not None:
+        for line in why_lines(run.query, run.inputs, rows=rows, stream=common.stream):
+            say(line)
+        return
+    limits = arguments["max_pairs"], arguments["max_pairs_per_row"]
+    if common.explain or limits != (None, None):
+        bound = at_most(run.inputs, specs, query.condition, query.key_columns)
+        say(f"at most {bound.pairs:,} pairs, at most {bound.per_row:,} for one row", err=True)
+        refuse_over(bound, *limits)
+    if common.explain:
+        run.explain(chance_lines(run.query, run.inputs))
+    else:
+        run.execute()
 
 
 def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
-    """The query that the options ask for; what is wrong with them is said before any file is read."""
+    """The query that the options describe. Errors in them are reported before any file is read."""
     from whenabouts.core.timing_join.query import TimingJoin
 
     left_time, right_time = (_spec(side, arguments) for side in _SIDES)
@@ -126,20 +136,3 @@ def _two(text: str, option: str) -> tuple[str, str]:
     if len(parts) != 2:
         raise click.BadParameter(f"{text!r} is not two values with a comma between them", param_hint=option)
     return parts[0], parts[1]
-
-
-def measured(query: TimingJoin, inputs: tuple[Input, ...]) -> tuple[TimingJoin, list[str]]:
-    """On a stream, the greatest length of intervals where it was not declared, and a note that says so."""
-    from whenabouts.cli.run import longest_us
-
-    notes = []
-    for source, attribute in zip(inputs, ("left_time", "right_time"), strict=True):
-        spec = getattr(query, attribute)
-        if spec.max_uncertainty_us is None:
-            us = longest_us(source, spec)
-            query = replace(query, **{attribute: replace(spec, max_uncertainty=us)})
-            notes.append(
-                f"the longest {source.name} interval in the files is {us:,} us: taken as "
-                f"--{source.name}-max-uncertainty, which a stream needs"
-            )
-    return query, notes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from whenabouts.cli.tables import Input
+from whenabouts.cli.inputs import Input
 from whenabouts.cli.text_columns import typed_alike
 from whenabouts.core.errors import QueryError
 from whenabouts.core.runtime.key_names import Key, of_input

@@ -1,4 +1,4 @@
-"""Options that every command over inputs has, in one place, and the parsing of what users write in them."""
+"""Options that all commands over inputs share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
-    """The common options of one call, as `common_options` collects them."""
+    """The values of the common options."""
 
     engine: str
     stream: bool
@@ -37,7 +37,7 @@ class CommonOptions:
 
     @property
     def lateness_by_side(self) -> Lateness:
-        """`--lateness D`, or `--lateness LEFT,RIGHT`; no lateness without it."""
+        """`--lateness D`, or `--lateness LEFT,RIGHT`; zero without the option."""
         from whenabouts.core.times.lateness import Lateness  # loads numpy, which --help does without
 
         if self.lateness is None:
@@ -46,12 +46,14 @@ class CommonOptions:
         return Lateness(left, right or left)
 
 
-_STREAM = click.option("--stream", is_flag=True, help="Run as a streaming query over the files, one file a step.")
+STREAMING = "Run as a streaming query over the files, one file a step."
+
+_STREAM = click.option("--stream", is_flag=True, help=STREAMING)
 _OPTIONS = (
     click.option(
-        "--engine", type=click.Choice(ENGINE_NAMES), default="local", show_default=True, help="Where it runs."
+        "--engine", type=click.Choice(ENGINE_NAMES), default="local", show_default=True, help="Where the query runs."
     ),
-    click.option("--lateness", metavar="D[,D]", help="How far rows may lag behind their stream (left,right)."),
+    click.option("--lateness", metavar="D[,D]", help="How late rows may arrive in their stream (left,right)."),
     click.option(
         "--rejects", metavar="PATH", help="Write rejected rows with their codes here (.parquet, .csv, .jsonl)."
     ),
@@ -59,10 +61,10 @@ _OPTIONS = (
         "-o", "--output", metavar="OUT", help="Write the result here: .parquet, .csv, .jsonl, or - for CSV on stdout."
     ),
     click.option("--progress", is_flag=True, help="Show progress on stderr (on a terminal it is always shown)."),
-    click.option("--explain", is_flag=True, help="Say what would run and how large it can get, and do not run it."),
-    click.option("--strict", is_flag=True, help="End with exit code 1 when any row was rejected."),
+    click.option("--explain", is_flag=True, help="Describe the run and its expected size. Nothing is run."),
+    click.option("--strict", is_flag=True, help="Exit with 1 if any row was rejected."),
     click.option(
-        "--time-zone", metavar="ZONE", help="Zone of times that carry none, e.g. Europe/Berlin (default: UTC)."
+        "--time-zone", metavar="ZONE", help="Time zone of times without one, e.g. Europe/Berlin (default: UTC)."
     ),
     click.option("--time-unit", type=click.Choice(TIME_UNITS), help="Unit of integer times since 1970 (default: us)."),
 )
@@ -73,17 +75,17 @@ time_slots_option = click.option(
     default="auto",
     show_default=True,
     metavar="D|auto",
-    help="Spread the rows of a key over buckets by slots of time this wide; auto: where there is no --on.",
+    help="Spread the rows of a key over buckets by time slots of this width; auto: if there is no --on.",
 )
 
 
 def common_options(command: _Command) -> Callable[..., Any]:
-    """Give a command the common options; it receives them as one argument, `common: CommonOptions`."""
-    return _STREAM(options_but_stream(command))
+    """Give a command the common options. It receives them as one argument, `common: CommonOptions`."""
+    return _STREAM(options_besides_stream(command))
 
 
-def options_but_stream(command: _Command) -> Callable[..., Any]:
-    """The same for a command that has an option of its own with the argument `stream`."""
+def options_besides_stream(command: _Command) -> Callable[..., Any]:
+    """The same for a command that declares the argument `stream` itself."""
 
     @wraps(command)
     def collected(**arguments: Any) -> Any:
@@ -106,7 +108,7 @@ def names(text: str | None) -> tuple[str, ...]:
 
 
 def key_columns(text: str | None) -> tuple[str | tuple[str, ...], ...]:
-    """Key columns as `on` takes them: names, and what each input calls a key with `=` between.
+    """Key columns as `on` takes them; `a=b` if the inputs call a key by different names.
 
     >>> key_columns("sensor, region=reg")
     ('sensor', ('region', 'reg'))
@@ -118,8 +120,8 @@ def key_columns(text: str | None) -> tuple[str | tuple[str, ...], ...]:
 def time_spec(text: str, option: str, longest: str | None = None, shortest: str | None = None) -> TimeSpec:
     """A time specification: `t`, `t_min,t_max` with the declared lengths, or `hist:TEMPLATES.json:template,t_max`.
 
-    Raises: what `Histogram` raises for a file of templates (InputError WA-1008, WA-1012; QueryError WA-2006 for several
-    templates without a column); click's usage error for what is none of these.
+    Raises: click's usage error for any other form; what `Histogram` raises for a file of templates (InputError WA-1008,
+    WA-1012; QueryError WA-2006 for several templates without a column).
 
     >>> time_spec("t", "--left-time"), time_spec("a,b", "--left-time", longest="2s").max_uncertainty_us
     (Point(t='t'), 2000000)
@@ -137,15 +139,15 @@ def time_spec(text: str, option: str, longest: str | None = None, shortest: str 
 
 
 def _histogram(text: str, option: str) -> TimeSpec:
-    """The last colon ends the path, which may hold others (`C:\\templates.json`); column names hold none."""
-    from whenabouts.cli.given_files import read_besides
+    """The last colon ends the path, which may contain others (`C:\\templates.json`). Column names contain none."""
+    from whenabouts.cli.given_files import note_read
     from whenabouts.core.times.time_specs import Histogram
 
     path, _, columns = text.removeprefix(HISTOGRAM).rpartition(":")
     named = names(columns)
     if not path or len(named) not in (1, 2):
         raise click.BadParameter(f"{text!r} is not 'hist:TEMPLATES.json:template_column,t_max'", param_hint=option)
-    read_besides(path)
+    note_read(path)
     return Histogram(named[-1], template=named[0] if len(named) == 2 else None, templates=path)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from whenabouts.cli.tables import Input
+from whenabouts.cli.inputs import Input
 from whenabouts.core import chance_matches, why_not
 from whenabouts.core.arrays.value_texts import json_lines
 from whenabouts.core.errors import Code, QueryError

@@ -1,4 +1,4 @@
-"""`whenabouts plan`: decides what the queries of a plan file leave open, and says why."""
+"""`whenabouts plan`: decides how the queries of a plan file run, and says why."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from whenabouts.cli.given_files import check_not_read, input_path, plan_extension
+from whenabouts.cli.named_options import stream_paths
 from whenabouts.cli.say import printable, say
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.sources.whole_files import whole_file
@@ -16,16 +17,19 @@ from whenabouts.core.sources.whole_files import whole_file
 
 @click.command()
 @click.argument("queries")
-@click.option("--explain", is_flag=True, help="Print every query's choice, costs, statistics and predicted state.")
+@click.option("--explain", is_flag=True, help="Print every query's choices, costs, statistics and expected state.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan as JSON.")
-@click.option("--compare", type=click.Path(path_type=Path), help="Print where an exported plan decided otherwise.")
+@click.option("--compare", type=click.Path(path_type=Path), help="Print where an exported plan differs.")
 @click.option(
-    "--keep", type=click.Path(path_type=Path), help="Keep an exported plan's decisions, unless new ones win clearly."
+    "--keep",
+    type=click.Path(path_type=Path),
+    help="Keep an exported plan's decisions unless new ones are clearly cheaper.",
 )
 @click.option(
-    "--stream", "streams", multiple=True, metavar="NAME=PATH",
-    help="Files of a stream: its columns, and how many rows a second there are. Needed for texts that join.",
+    "--input", "inputs", multiple=True, metavar="NAME=PATH",
+    help="Files of a stream, for its columns and its rate. Needed for queries as text that join.",
 )  # fmt: skip
+@click.option("--stream", "streams", multiple=True, hidden=True)
 @click.option("--time", "times", multiple=True, metavar="[NAME=]SPEC", help="Time of all streams, or of one.")
 @click.option("--max-uncertainty", metavar="D", help="Greatest length of an interval.")
 @click.option("--min-uncertainty", metavar="D", help="Least length of an interval.")
@@ -35,24 +39,24 @@ def plan(
     output: Path | None,
     compare: Path | None,
     keep: Path | None,
+    inputs: tuple[str, ...],
     streams: tuple[str, ...],
     **arguments: Any,
 ) -> None:
-    """Decide what queries leave open: eager or lazy for all that coalesce together, and each join's algorithm.
+    """Decide how queries run: eager or lazy for coalescing queries together, and the algorithm of each join.
 
     QUERIES is a YAML or JSON file, or - for stdin: `queries` with name, coalesce, group, window (or query: text, or the
     parts of a join or window_join) and statistics, and optionally streams, weights, costs and a memory_budget. Or it is
     a .sql file: queries with a semicolon between them, each with a name if a comment says `-- name: NAME` before it.
-    Costs that nobody gives are those that were calibrated.
+    Without costs in the file, those of `whenabouts calibrate` are used.
     """
     from whenabouts.cli.plan_streams import streams_of
-    from whenabouts.cli.query import paths_of
     from whenabouts.core.sources.files import find_files
     from whenabouts.planner import Plan, read_plan_file
     from whenabouts.planner.calibration import stored_calibration
 
     path = input_path(queries, "plan file", plan_extension)
-    paths = paths_of(streams)
+    paths = stream_paths(inputs, streams)
     files = (file for each in paths.values() for file in find_files(each)[0])
     check_not_read([(None if output is None else str(output), "--output")], (Path(path), *files))
     stored = stored_calibration()
@@ -68,7 +72,7 @@ def plan(
     if explain:
         say(decided.explain())
         if decided.queries:
-            costs = "made up, see whenabouts calibrate" if stored is None else f"of {stored.machine}"
+            costs = "defaults, see whenabouts calibrate" if stored is None else f"measured on {stored.machine}"
             say(f"costs of coalescing: {costs}")
     else:
         for name, scheme in decided.choices.items():
@@ -76,7 +80,7 @@ def plan(
     if compare is not None:
         before = Plan.from_json(_read(compare))
         if before.release != decided.release:
-            say(f"planned by release {before.release or 'unknown'}, this is {decided.release}", err=True)
+            say(f"the exported plan is from release {before.release or 'unknown'}, this is {decided.release}", err=True)
         for name, (then, now) in before.diff(decided).items():
             say(f"{name}: {then or 'not planned'} before, {now or 'not planned'} now", err=True)
     if output is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from whenabouts.cli.tables import Input
+from whenabouts.cli.inputs import Input
 from whenabouts.core.arrays.value_texts import iso_texts, json_lines
 from whenabouts.core.errors import REASONS, Code
 from whenabouts.core.runtime.event_reader import reject_column_names, reject_rows, rejects_schema
@@ -64,10 +64,10 @@ class Rejects:
                         yield reject_rows(Rejected(place, Code(code), batch), self._raw, self._names)
 
 
-def told(counts: Counter[str]) -> str:
-    """The counts as a sentence.
+def counted_by_reason(counts: Counter[str]) -> str:
+    """The counts as text.
 
-    >>> told(Counter({"WA-1003": 2}))
+    >>> counted_by_reason(Counter({"WA-1003": 2}))
     '2 x WA-1003 (a time is null)'
     """
     return ", ".join(f"{n:,} x {code} ({REASONS[Code(code)]})" for code, n in sorted(counts.items()))

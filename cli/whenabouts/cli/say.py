@@ -1,8 +1,9 @@
-"""What is printed for people: whatever stands in data, names and messages, no terminal takes it for a command."""
+"""Printing for people: control characters in data, names and messages never reach a terminal."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import IO, Any
 
 import click
@@ -27,6 +28,12 @@ def printable(text: str, kept: str = "\n\t") -> str:
 def say(text: str = "", *, err: bool = False, file: IO[Any] | None = None) -> None:
     """Print lines on stdout or stderr."""
     click.echo(printable(text), err=err, file=file)
+
+
+def say_all(lines: Iterable[str], before: str = "") -> None:
+    """Print lines for the user on stderr: stdout carries data only."""
+    for line in lines:
+        say(before + line, err=True)
 
 
 def _escaped(character: str) -> str:

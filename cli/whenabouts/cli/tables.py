@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate, count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import NamedTuple, overload
+from typing import NamedTuple
 from weakref import finalize
 
 import numpy as np
@@ -16,94 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from whenabouts.cli.inputs import Input, LazyTables, ParquetTables
 from whenabouts.cli.text_columns import typed_alike
 from whenabouts.core.errors import Code
-from whenabouts.core.hosting.file_runs import FileInput
 from whenabouts.core.sources.files import cast_to, check_distinct, find_files, format_of, read_file, unified
 from whenabouts.core.sources.time_parsing import ClockRules, Findings, Settled, settle
 from whenabouts.core.sources.written_values import as_type, natural_type
-
-
-class LazyTables(Sequence[pa.Table]):
-    """Tables of one schema, each read when it is asked for; `rows` of each are known beforehand."""
-
-    def __init__(self, schema: pa.Schema, rows: Sequence[int], load: Callable[[int], pa.Table]) -> None:
-        self.schema, self._rows, self._load = schema, tuple(rows), load
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of all tables."""
-        return sum(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @overload
-    def __getitem__(self, at: int) -> pa.Table: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[pa.Table]: ...
-    def __getitem__(self, at: int | slice) -> pa.Table | list[pa.Table]:
-        if isinstance(at, slice):
-            return [self[number] for number in range(len(self))[at]]
-        return self._load(range(len(self))[at])
-
-
-class ParquetTables(LazyTables):
-    """The tables of Parquet files of one schema: what an engine may read by itself."""
-
-    def __init__(self, paths: Sequence[Path], schema: pa.Schema) -> None:
-        self.paths = tuple(paths)
-        super().__init__(schema, [pq.read_metadata(path).num_rows for path in paths], self._read)
-
-    def _read(self, number: int) -> pa.Table:
-        return cast_to(read_file(self.paths[number]), self.schema, self.paths[number])
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """One input of a query, read: a table per file in order of their names, all of `schema`.
-
-    `unparsable`: the rows whose time is no time, or outside the calendar, in `raw_schema`, that is with their time
-    columns as text where the files hold text. `notes`: what the user should be told. `unparsable_at`: which rows of the
-    input these are, counted from 0 over all files, and `unparsable_codes` why. rows_in = rows of the tables +
-    unparsable rows. `free`: columns that are text in all files, which `retyped` gives in other types.
-    """
-
-    name: str
-    tables: Sequence[pa.Table]
-    unparsable: pa.Table
-    notes: tuple[str, ...] = ()
-    unparsable_at: tuple[int, ...] = ()
-    unparsable_codes: tuple[Code, ...] = ()
-    free: frozenset[str] = frozenset()
-    retyped: Callable[[Mapping[str, pa.DataType]], Input] | None = None
-
-    def in_memory(self) -> Input:
-        """The same with all tables read. Raises: InputError WA-1002 and WA-1067 as `read_input`."""
-        return replace(self, tables=tuple(self.tables), free=frozenset(), retyped=None)
-
-    @property
-    def files(self) -> FileInput:
-        """What an engine is given."""
-        parquet = self.tables.paths if isinstance(self.tables, ParquetTables) else ()
-        return FileInput(self.name, self.schema, self.tables, parquet)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of every table."""
-        return self.tables.schema if isinstance(self.tables, LazyTables) else self.tables[0].schema
-
-    @property
-    def raw_schema(self) -> pa.Schema:
-        """Schema of the rejects: time columns that came as text are text."""
-        return self.unparsable.schema
-
-    @property
-    def rows_in(self) -> int:
-        """Rows that the files hold."""
-        tables = self.tables
-        rows = [tables.num_rows] if isinstance(tables, LazyTables) else [table.num_rows for table in tables]
-        return int(sum(rows) + self.unparsable.num_rows)
 
 
 def read_input(

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whenabouts.cli.given_files import input_path
-from whenabouts.cli.options import CommonOptions, common_options, key_columns, names, time_slots_option, time_spec
+from whenabouts.cli.named_options import lateness_by_name, paths_by_name, times_by_name
+from whenabouts.cli.options import CommonOptions, common_options, key_columns, names, time_slots_option
 
 if TYPE_CHECKING:
-    from whenabouts.cli.tables import Input
+    from whenabouts.cli.inputs import Input
     from whenabouts.core.times.time_specs import TimeSpec
     from whenabouts.core.window_join.graph import Edge
     from whenabouts.core.window_join.query import WindowJoin
@@ -71,35 +72,21 @@ def window_join(*, inputs: tuple[str, ...], common: CommonOptions, **arguments: 
     whenabouts window-join gate=gate.csv hall=hall.csv exit=exit.csv --on objid --time t \\
         --window gate,hall=5s --window hall,exit=0s..3s -o seen.parquet
     """
-    paths = _paths(inputs)
+    paths = paths_by_name(inputs, "NAME=PATH")
     query = _query(paths, common, arguments)
-    from whenabouts.cli.run import run_command
+    from whenabouts.cli.run import FileRun
 
-    run_command(
-        query,
-        [input_path(path, f"the input {name}") for name, path in paths.items()],
-        common,
-        specs=[spec for _, spec in query.times],
-        measured=measured,
-        result="combinations",
-        looks_ahead=_explained,
-    )
-
-
-def _paths(inputs: tuple[str, ...]) -> dict[str, str]:
-    paths: dict[str, str] = {}
-    for text in inputs:
-        name, equals, path = text.partition("=")
-        if not (name and equals and path):
-            raise click.BadParameter(f"{text!r} is not NAME=PATH", param_hint="NAME=PATH")
-        if name in paths:
-            raise click.BadParameter(f"two inputs are called {name!r}", param_hint="NAME=PATH")
-        paths[name] = path
-    return paths
+    files = [input_path(path, f"the input {name}") for name, path in paths.items()]
+    run = FileRun(query, files, [spec for _, spec in query.times], common, result="combinations")
+    run.prepare()
+    if common.explain:
+        run.explain(_explained(run.query, run.inputs))
+    else:
+        run.execute()
 
 
 def _query(paths: dict[str, str], common: CommonOptions, arguments: dict[str, Any]) -> WindowJoin:
-    """The query that the options ask for; what is wrong with them is said before any file is read."""
+    """The query that the options describe. Errors in them are reported before any file is read."""
     from whenabouts.core.window_join.query import WindowJoin
 
     return WindowJoin(
@@ -110,38 +97,31 @@ def _query(paths: dict[str, str], common: CommonOptions, arguments: dict[str, An
         conservative=arguments["conservative"],
         method=arguments["method"],
         predicates=tuple((_pair_of(text, tuple(paths)), text) for text in arguments["predicates"]),
-        lateness=_lateness(tuple(paths), common),
+        lateness=lateness_by_name(tuple(paths), common.lateness),
         joint=arguments["joint"],
         time_slots=arguments["time_slots"],
     )
 
 
+def _times(inputs: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, TimeSpec]:
+    specs = times_by_name(inputs, arguments)
+    missing = [name for name in inputs if name not in specs]
+    if missing:
+        raise click.UsageError(f"--time is missing for {', '.join(missing)}")
+    return {name: specs[name] for name in inputs}
+
+
 def _pair_of(text: str, streams: tuple[str, ...]) -> tuple[str, str]:
-    """The two inputs that a predicate is about."""
+    """The two inputs that a predicate compares."""
     from whenabouts.core.expressions.sql import parse_expression
 
     found = list(dict.fromkeys(column.value[0] for column in parse_expression(text).columns()))
     if len(found) != 2 or not set(found) <= set(streams):
         raise click.BadParameter(
-            f"{text!r} is not about two of the inputs {', '.join(streams)}: write columns as INPUT.COLUMN",
+            f"{text!r} does not compare two of the inputs {', '.join(streams)}: write columns as INPUT.COLUMN",
             param_hint="--predicate",
         )
     return found[0], found[1]
-
-
-def _times(streams: tuple[str, ...], arguments: dict[str, Any]) -> dict[str, TimeSpec]:
-    specs: dict[str, TimeSpec] = {}
-    for text in arguments["times"]:
-        name, equals, rest = text.partition("=")
-        chosen, spec = ((name,), rest) if equals and name in streams else (streams, text)
-        for stream in chosen:
-            if len(chosen) > 1 and stream in specs:
-                continue  # a time of its own was given before
-            specs[stream] = time_spec(spec, "--time", arguments["max_uncertainty"], arguments["min_uncertainty"])
-    missing = [stream for stream in streams if stream not in specs]
-    if missing:
-        raise click.UsageError(f"--time is missing for {', '.join(missing)}")
-    return {stream: specs[stream] for stream in streams}
 
 
 def window_edge(text: str) -> Edge:
@@ -172,50 +152,9 @@ def window_edge(text: str) -> Edge:
     return replace(edge, confidence=Condition(edge.lo_us, edge.hi_us, probability).confidence)
 
 
-def _lateness(streams: tuple[str, ...], common: CommonOptions) -> Any:
-    given = names(common.lateness) or ("0s",)
-    if len(given) not in (1, len(streams)):
-        raise click.BadParameter(
-            f"{common.lateness!r} is not one duration, or one for each input", param_hint="--lateness"
-        )
-    return dict(zip(streams, given * len(streams) if len(given) == 1 else given, strict=True))
-
-
-def measured(query: WindowJoin, inputs: tuple[Input, ...]) -> tuple[WindowJoin, list[str]]:
-    """On a stream, what nobody declared: the greatest lengths of intervals, with a note that says so, and the rates by
-    which `auto` decides."""
-    from whenabouts.cli.run import longest_us
-
-    notes, times = [], []
-    for source, (name, spec) in zip(inputs, query.times, strict=True):
-        if spec.max_uncertainty_us is None:
-            us = longest_us(source, spec)
-            spec = replace(spec, max_uncertainty=us)
-            notes.append(
-                f"the longest {name} interval in the files is {us:,} us: taken as --max-uncertainty of {name}, which a "
-                "stream needs"
-            )
-        times.append((name, spec))
-    return replace(query, times=tuple(times), rates=_rates(query, inputs)), notes
-
-
-def _rates(query: WindowJoin, inputs: tuple[Input, ...]) -> dict[str, float]:
-    """Rows per second and key by stream; nothing where one has no rows. Of the files only times and keys are held."""
-    import pyarrow as pa
-
-    from whenabouts.core.runtime.key_names import of_input
-    from whenabouts.core.window_join.query import measured_rates
-
-    samples = {}
-    for place, source in enumerate(inputs):
-        spec = query.spec(source.name)
-        asked = [*of_input(query.key_columns, place), *spec.columns, *filter(None, [spec.template_column])]
-        samples[source.name] = pa.concat_tables(table.select(dict.fromkeys(asked)) for table in source.tables)
-    return measured_rates(replace(query, predicates=()), samples)
-
-
 def _explained(query: WindowJoin, inputs: tuple[Input, ...]) -> list[str]:
-    """The graph, what it implies, what is kept for how long, and what the algorithms are expected to cost."""
+    """The graph of windows, what it implies, how long rows are kept, and the expected cost of each algorithm."""
+    from whenabouts.cli.measured_inputs import rates_of
     from whenabouts.core.durations import format_duration
     from whenabouts.core.window_join.cost import alternatives
     from whenabouts.core.window_join.graph import OPEN_US
@@ -229,9 +168,9 @@ def _explained(query: WindowJoin, inputs: tuple[Input, ...]) -> list[str]:
             lines.append(f"{graph.streams[j]} - {name}: from {ends[0]} to {ends[1]}")
     for place, name in enumerate(graph.streams):
         horizon = graph.horizon_us(place)
-        kept = "for ever" if horizon >= OPEN_US else f"for {format_duration(max(horizon, 0))} of event time"
+        kept = "forever" if horizon >= OPEN_US else f"for {format_duration(max(horizon, 0))} of event time"
         lines.append(f"rows of {name} are kept {kept}")
-    rates = _rates(query, inputs)
+    rates = rates_of(query, inputs)
     lines += [f"{name}: {rate:.6g} rows a second and key" for name, rate in rates.items()]
     if rates:
         found = alternatives(query, graph, list(rates.values()), streaming=bool(query.rates))
