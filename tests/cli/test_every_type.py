@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -226,6 +228,51 @@ def test_what_spark_has_no_type_for_is_cut_as_the_core_cuts_times_or_told() -> N
     with pytest.raises(InputError, match=r"WA-1067: column 'at' is timestamp\[s\], and Spark"):
         for_spark(pa.table({"at": ticks(pa.timestamp("s"), 2**62)}), {"at"})
     assert for_spark(pa.table({"at": ticks(pa.timestamp("ns"), 2_000)})).schema.types == [pa.timestamp("us")]
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+@pytest.mark.parametrize("nest", ["list", "large list", "fixed list", "struct", "map", "struct of lists"])
+def test_nested_times_that_spark_would_change_are_told(unit: str, nest: str) -> None:
+    """They were cut where files are staged for Spark."""
+    arrow_types = pytest.importorskip("whenabouts.spark_plugin.arrow_types")
+    for_spark = pytest.importorskip("whenabouts.spark_plugin.parquet_types").for_spark
+
+    def nested(kind: pa.DataType) -> tuple[pa.DataType, Any]:
+        return {
+            "list": (pa.list_(kind), lambda t: [t]),
+            "large list": (pa.large_list(kind), lambda t: [t]),
+            "fixed list": (pa.list_(kind, 1), lambda t: [t]),
+            "struct": (pa.struct({"a": pa.int8(), "t": kind}), lambda t: {"a": 1, "t": t}),
+            "map": (pa.map_(pa.string(), kind), lambda t: [("x", t)]),
+            "struct of lists": (pa.struct({"t": pa.list_(kind)}), lambda t: {"t": [t]}),
+        }[nest]
+
+    type_, make = nested(pa.timestamp(unit))
+    change, keep = (2**62, 5) if unit == "s" else (2_001, 2_000)
+    bad, good = (pa.table({"v": pa.array([make(n), None], type_)}) for n in (change, keep))
+    with pytest.raises(InputError, match=r"WA-1067: column 'v' is .*, and Spark"):
+        for_spark(bad, {"v"})
+    found = for_spark(good)
+    micros, _ = nested(pa.timestamp("us"))
+    assert found.schema.types == [micros]
+    assert found["v"].to_pylist() == [make(good_time(unit, keep)), None]
+    with pytest.raises(InputError, match=r"WA-1067: column 'v' is .*, and Spark"):
+        arrow_types.conform(bad.to_batches()[0], found.schema)
+    assert arrow_types.conform(good.to_batches()[0], found.schema).to_pylist() == found.to_pylist()
+
+
+def good_time(unit: str, ticks: int) -> dt.datetime:
+    """A naive timestamp of so many units."""
+    return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=ticks * 1_000_000 if unit == "s" else ticks // 1000)
+
+
+def test_times_on_their_way_into_spark_are_rounded_down_and_never_wrap() -> None:
+    arrow_types = pytest.importorskip("whenabouts.spark_plugin.arrow_types")
+    micros = pa.schema({"t": pa.timestamp("us")})
+    fine = pa.record_batch({"t": pa.array([-1, 1_999], pa.timestamp("ns"))})
+    assert arrow_types.conform(fine, micros)["t"].cast(pa.int64()).to_pylist() == [-1, 1]
+    with pytest.raises(InputError, match="WA-1067: column 't' is"):
+        arrow_types.conform(pa.record_batch({"t": pa.array([2**62], pa.timestamp("s"))}), micros)
 
 
 @pytest.mark.slow

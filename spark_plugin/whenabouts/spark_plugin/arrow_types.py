@@ -11,6 +11,7 @@ from inspect import signature
 from typing import cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
@@ -67,10 +68,12 @@ _WIDER = {
 
 
 def in_spark_types(schema: pa.Schema) -> pa.Schema:
-    """The nearest types that Spark has, which hold every value; digits finer than a microsecond are cut, as by core.
+    """The nearest types that Spark has, also inside of nested columns; they hold every value but for nanoseconds.
 
     >>> in_spark_types(pa.schema({"a": pa.uint8(), "b": pa.null(), "t": pa.timestamp("ns", "Europe/Berlin")})).types
     [DataType(int16), DataType(string), TimestampType(timestamp[us, tz=Europe/Berlin])]
+    >>> in_spark_types(pa.schema({"a": pa.list_(pa.timestamp("ns"))})).types
+    [ListType(list<item: timestamp[us]>)]
     """
     return pa.schema([pa.field(field.name, _in_spark(field.type), field.nullable) for field in schema])
 
@@ -80,16 +83,52 @@ def _in_spark(type_: pa.DataType) -> pa.DataType:
         return _in_spark(type_.value_type)
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", type_.tz)
+    if pa.types.is_struct(type_):
+        return pa.struct([_field_in_spark(type_.field(place)) for place in range(type_.num_fields)])
+    if pa.types.is_map(type_):
+        key, item = _field_in_spark(type_.key_field), _field_in_spark(type_.item_field)
+        return pa.map_(key, item, keys_sorted=type_.keys_sorted)
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(_field_in_spark(type_.value_field), type_.list_size)
+    if pa.types.is_large_list(type_):
+        return pa.large_list(_field_in_spark(type_.value_field))
+    if pa.types.is_list(type_):
+        return pa.list_(_field_in_spark(type_.value_field))
     return _WIDER.get(type_, type_)
 
 
+def _field_in_spark(field: pa.Field) -> pa.Field:
+    return field.with_type(_in_spark(field.type))
+
+
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in exactly these types (time zone labels and nullability of nested fields may differ)."""
+    """The batch in exactly these types (time zone labels and nullability of nested fields may differ).
+
+    Timestamps are rounded down to microseconds. Raises InputError WA-1067 for other values that would change.
+    """
     columns = [
-        column if column.type == field.type else column.cast(field.type, safe=not pa.types.is_timestamp(column.type))
+        column if column.type == field.type else _conform(column, field)
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _conform(column: pa.Array, field: pa.Field) -> pa.Array:
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = pc.floor_temporal(column, unit="microsecond")
+    return cast_exactly(column, field)
+
+
+def cast_exactly(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """A column in a type that Spark has. Raises InputError WA-1067 where that would change a value, however deep."""
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(
+            Code.VALUE_DOES_NOT_FIT,
+            f"column {field.name!r} is {column.type}, and Spark, which has {field.type}, would change it: {error}",
+            "run it on --engine local, or round the column",
+        ) from error
 
 
 def _arrow_type(spark_type: DataType) -> pa.DataType:

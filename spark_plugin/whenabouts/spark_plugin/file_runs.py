@@ -146,7 +146,7 @@ def _staged(source: FileInput, target: Path, times: Collection[str]) -> Path:
             shutil.copyfile(source.parquet[number], path)
         else:
             table = for_spark(source.tables[number], times)
-            pq.write_table(table, path, coerce_timestamps="us", allow_truncated_timestamps=True)
+            pq.write_table(table, path, coerce_timestamps="us")
         os.utime(path, (_FIRST_FILE_S + number, _FIRST_FILE_S + number))
     return target
 

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.ticks import as_ticks
-from whenabouts.core.errors import Code, InputError
-from whenabouts.spark_plugin.arrow_types import in_spark_types
+from whenabouts.spark_plugin.arrow_types import cast_exactly, in_spark_types
 
 
 def for_spark(table: pa.Table, times: Collection[str] = ()) -> pa.Table:
@@ -45,14 +44,7 @@ def _for_spark(column: pa.ChunkedArray, field: pa.Field, *, cut: bool) -> pa.Chu
     if cut and pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         us = [_cut(chunk) for chunk in column.chunks]
         return pa.chunked_array(us, pa.int64()).cast(field.type)
-    try:
-        return column.cast(field.type)
-    except pa.ArrowInvalid as error:
-        raise InputError(
-            Code.VALUE_DOES_NOT_FIT,
-            f"column {field.name!r} is {column.type}, and Spark, which has {field.type}, would change it: {error}",
-            "run it on --engine local, or round the column",
-        ) from error
+    return cast_exactly(column, field)
 
 
 def _cut(times: pa.Array) -> pa.Array:
