@@ -26,7 +26,7 @@ settings.load_profile("whenabouts")
 _NEWER_SPARK = bool(find_spec("pyspark")) and bool(find_spec("pyspark.sql.streaming.datasource"))
 collect_ignore_glob = [] if _NEWER_SPARK else ["spark_plugin/whenabouts/spark_plugin/admitted_replay.py"]
 
-_ENGINE = re.compile(r"[\[-](spark|flink)[-\]]|tests/(spark|flink|faults)/")
+_ENGINE = re.compile(r"(?<!simulated)[\[-](spark|flink)[-\]]|tests/(spark|flink|faults)/")
 
 _LONGEST_FIRST = ("tests/spark", "conformance", "tests/meta", "tests/core", "tests", "")
 
@@ -36,6 +36,8 @@ def group_of(nodeid: str) -> str:
 
     >>> group_of("tests/cli/test_engines.py::test_a[spark-x]"), group_of("tests/core/test_keys.py::test_b")
     ('spark: tests/cli/test_engines.py', 'tests/core/test_keys.py')
+    >>> group_of("conformance/test_modes.py::test_c[simulated-spark-x]")
+    'conformance/test_modes.py'
     """
     file, found = nodeid.partition("::")[0], _ENGINE.search(nodeid)
     return f"{(found[1] or found[2]).replace('faults', 'spark')}: {file}" if found else file
