@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from infra.operators import CountingStore, SecondsDriver
 from whenabouts.conformance import case_tables, expectations, generators, join_modes_oracle, multiset
 from whenabouts.conformance.generators import Example
 from whenabouts.conformance.oracle import AmbiguousPairError
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, between, deadline, local, within
-from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Step
+from whenabouts.core.runtime.protocol import Arrival, FlushMode, Step
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segmented_state import MARKS
 from whenabouts.core.timing_join.modes import BESTS, HOWS
@@ -35,27 +36,16 @@ def query(**changes: Any) -> TimingJoin:
     return TimingJoin(**(options | changes))
 
 
-class Bucket:
-    """Feeds one operator by hand: seconds in, what came out as `left+right` ids ("-" for a missing side)."""
+class Bucket(SecondsDriver):
+    """Flushes in every step, unless it is asked not to."""
 
-    def __init__(self, **changes: Any) -> None:
-        self.operator = query(**changes).operator([SCHEMA, SCHEMA], streaming=True)
-        self.store = DictStore()
-        self.timer_us: int | None = None
+    def __init__(self, store: DictStore | None = None, **changes: Any) -> None:
+        super().__init__(query(**changes), SCHEMA, store)
 
     def step(
         self, watermark: float | None = None, demand: FlushMode = FlushMode.FLUSH, **sides: dict[str, float]
     ) -> Step:
-        arrivals = []
-        for input, side in enumerate(("left", "right")):
-            rows = [(round(t * SECOND), None if name[0] == "n" else 1, name) for name, t in sides.get(side, {}).items()]
-            batch = pa.RecordBatch.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
-            if rows:
-                arrivals.append(Arrival(input, self.operator.readers[input].read(batch).block))
-        watermark_us = NO_WATERMARK if watermark is None else round(watermark * SECOND)
-        step = self.operator.step(self.store, arrivals, watermark_us, demand)
-        self.timer_us = step.timer_us
-        return step
+        return super().step(watermark, demand, **sides)
 
 
 def told(step: Step) -> list[str]:
@@ -82,11 +72,11 @@ def test_a_row_without_a_partner_comes_out_with_the_watermark_that_proves_it(str
     """
     bucket = Bucket(how="left_anti", strategy=strategy)
     assert told(bucket.step(left={"a": 10, "b": 10.1})) == []
-    assert bucket.timer_us == 11_000_001
+    assert bucket.last.timer_us == 11_000_001
     assert told(bucket.step(watermark=11)) == []
     step = bucket.step(watermark=11.000001)
     assert (told(step), times_of(step)) == (["a"], [11.000001])
-    assert bucket.timer_us == 11_100_001
+    assert bucket.last.timer_us == 11_100_001
     assert told(bucket.step(watermark=11.1)) == []
     step = bucket.step(watermark=12)
     assert (told(step), times_of(step)) == (["b"], [11.100001])
@@ -123,7 +113,9 @@ def test_lazy_rows_that_wait_hold_back_who_may_match_them() -> None:
     bucket = Bucket(how="left_anti", strategy="lazy", block_size=2)
     bucket.step(left={"a": 10})
     assert told(bucket.step(watermark=10.5, demand=FlushMode.NOTHING, right={"x": 10.5})) == []
-    assert bucket.timer_us is None or bucket.timer_us > 11_000_001, "no watermark settles what a waiting row decides"
+    assert bucket.last.timer_us is None or bucket.last.timer_us > 11_000_001, (
+        "no watermark settles what a waiting row decides"
+    )
     assert told(bucket.step(watermark=50, demand=FlushMode.NOTHING)) == [], "x waits, and may match a"
     assert told(bucket.step(watermark=50)) == [], "x has matched a"
 
@@ -146,7 +138,7 @@ def test_a_choice_is_told_when_no_better_partner_can_come() -> None:
     step = bucket.step(watermark=12.000001)
     assert told(step) == ["-x", "bz"]
     assert times_of(step) == [12.000001, 12.000001], "x was settled when b, the last row that matched it, had chosen"
-    assert bucket.timer_us is None or bucket.step(watermark=100).output == []
+    assert bucket.last.timer_us is None or bucket.step(watermark=100).output == []
 
 
 def test_a_chosen_row_stays_chosen_until_it_is_final() -> None:
@@ -182,10 +174,10 @@ def test_the_timer_alone_settles_everything_and_empties_the_state(how: str, best
     steps = [bucket.step(left={"a": 10, "b": 10.4, "c": 40}, right={"x": 10.8, "y": 60})]
     steps.append(bucket.step(watermark=10, left={"d": 11}, right={"z": 10.9}))
     for _ in range(50):
-        if bucket.timer_us is None:
+        if bucket.last.timer_us is None:
             break
-        steps.append(bucket.step(watermark=bucket.timer_us / SECOND))
-    assert bucket.timer_us is None
+        steps.append(bucket.step(watermark=bucket.last.timer_us / SECOND))
+    assert bucket.last.timer_us is None
     assert len(bucket.store.copy()._segments) == 1, "the directory"
     total = sum((step.metrics for step in steps), Counter[str]())
     assert total["rows_stored"] == total["rows_evicted"]
@@ -202,17 +194,12 @@ def test_only_plain_inner_pairs_have_an_event_time_to_rely_on(how: str, best: st
 
 
 def test_a_match_rewrites_marks_and_not_rows() -> None:
-    class Counting(DictStore):
-        def put(self, input: int, slot: int, data: bytes) -> None:
-            puts[input] += 1
-            super().put(input, slot, data)
-
-    puts: Counter[int] = Counter()
-    bucket = Bucket(how="left_outer")
-    bucket.store = Counting()
+    store = CountingStore()
+    bucket = Bucket(store, how="left_outer")
     bucket.step(left={"a": 10, "b": 20})
-    puts.clear()
+    store.calls.clear()
     bucket.step(right={"x": 10})
+    puts = Counter(call.input for call in store.calls if call.kind == "put")
     assert puts[0] == 0
     assert puts[MARKS] == 1, "of two segments one has a new mark"
 

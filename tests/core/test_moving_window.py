@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from infra.operators import CountingStore
 from whenabouts.conformance import multiset
 from whenabouts.conformance.coalescing_generators import coalescings
 from whenabouts.core.coalescing.operator import Coalesce
@@ -184,21 +185,6 @@ def test_state_of_an_earlier_form_is_refused() -> None:
         operator.step(DictStore(store._segments | {place: wrap(json.dumps(clock).encode())}), [], 15 * SECOND)
 
 
-class CountingStore(DictStore):
-    """Counts bytes read and written."""
-
-    read = written = 0
-
-    def get(self, input: int, slot: int) -> bytes | None:
-        found = super().get(input, slot)
-        self.read += 0 if found is None else len(found)
-        return found
-
-    def put(self, input: int, slot: int, data: bytes) -> None:
-        self.written += len(data)
-        super().put(input, slot, data)
-
-
 def bytes_a_step(form: str, scheme: str, width: int) -> tuple[float, float, float]:
     """Of steps of ten tuples while the window holds `width`: bytes read and written, and bytes held per tuple."""
     given = {"window": f"{width - 1}us", "slide": "10us"} | FORMS[form]
@@ -217,11 +203,11 @@ def bytes_a_step(form: str, scheme: str, width: int) -> tuple[float, float, floa
     step(0, width)
     for at in range(width, 4 * width, width // 2):
         step(at, width // 2)
-    store.read = store.written = 0
+    store.calls.clear()
     steps = 64
     for at in range(steps):
         step(4 * width + 10 * at, 10)
-    return store.read / steps, store.written / steps, store.bytes_held / width
+    return store.moved("get") / steps, store.moved("put") / steps, store.bytes_held / width
 
 
 @pytest.mark.parametrize(("form", "scheme"), [*((form, "eager") for form in FORMS), ("rows", "lazy")])

@@ -3,12 +3,12 @@
 import pyarrow as pa
 import pytest
 
+from infra.operators import SecondsDriver
 from whenabouts.core import Interval, Lateness, Point, QueryError, within
 from whenabouts.core.errors import InputError
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, Step
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.times.conditions import deadline
-from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import STRATEGIES
 
@@ -21,30 +21,8 @@ def query(**changes: object) -> TimingJoin:
     return TimingJoin(**options)  # type: ignore[arg-type]
 
 
-class Bucket:
-    """Feeds one operator by hand: seconds in, pairs of ids out."""
-
-    def __init__(self, **changes: object) -> None:
-        self.operator: TimingJoinOperator = query(**changes).operator([SCHEMA, SCHEMA], streaming=True)
-        self.store = DictStore()
-
-    def step(
-        self, watermark: float | None = None, demand: FlushMode = FlushMode.NOTHING, **sides: dict[str, float]
-    ) -> Step:
-        arrivals = []
-        for input, side in enumerate(("left", "right")):
-            rows = sides.get(side, {})
-            batch = pa.record_batch(
-                [
-                    pa.array([round(t * SECOND) for t in rows.values()], pa.int64()),
-                    pa.array(list(rows), pa.string()),
-                ],
-                schema=SCHEMA,
-            )
-            if rows:
-                arrivals.append(Arrival(input, self.operator.readers[input].read(batch).block))
-        watermark_us = NO_WATERMARK if watermark is None else round(watermark * SECOND)
-        return self.operator.step(self.store, arrivals, watermark_us, demand)
+def bucket_of(**changes: object) -> SecondsDriver:
+    return SecondsDriver(query(**changes), SCHEMA)
 
 
 def pairs(step: Step) -> list[str]:
@@ -52,7 +30,7 @@ def pairs(step: Step) -> list[str]:
 
 
 def test_left_and_right_meet_across_steps_once() -> None:
-    bucket = Bucket()
+    bucket = bucket_of()
     assert pairs(bucket.step(left={"a": 10})) == []
     assert pairs(bucket.step(right={"x": 10.5, "y": 20})) == ["ax"]
     assert pairs(bucket.step(left={"b": 19.5}, right={"z": 9})) == ["az", "by"]
@@ -60,7 +38,7 @@ def test_left_and_right_meet_across_steps_once() -> None:
 
 
 def test_output_columns_on_a_stream() -> None:
-    step = Bucket(), Bucket(probability=False)
+    step = bucket_of(), bucket_of(probability=False)
     assert step[0].operator.output_schema.names == [
         "t_left",
         "id_left",
@@ -76,7 +54,7 @@ def test_output_columns_on_a_stream() -> None:
 
 
 def test_late_rows_are_rejected_and_the_row_on_the_watermark_is_not() -> None:
-    bucket = Bucket()
+    bucket = bucket_of()
     bucket.step(left={"a": 10})
     step = bucket.step(watermark=10, right={"x": 9.999999, "y": 10})
     assert pairs(step) == ["ay"]
@@ -96,14 +74,14 @@ def test_rows_are_kept_exactly_as_long_as_a_partner_can_come(strategy: str) -> N
         right                 x(11)
     """
     for watermark, expected in ((11.0, ["ax"]), (11.000001, [])):
-        bucket = Bucket(strategy=strategy)
+        bucket = bucket_of(strategy=strategy)
         bucket.step(left={"a": 10}, demand=FlushMode.FLUSH)
         bucket.step(watermark=watermark, demand=FlushMode.FLUSH)
         assert pairs(bucket.step(right={"x": 11}, demand=FlushMode.FLUSH)) == expected
 
 
 def test_eviction_frees_the_store_and_asks_for_a_timer() -> None:
-    bucket = Bucket()
+    bucket = bucket_of()
     step = bucket.step(left={"a": 10})
     assert step.timer_us is not None
     assert len(bucket.store.copy()._segments) == 2  # the slot and the directory
@@ -116,7 +94,7 @@ def test_eviction_frees_the_store_and_asks_for_a_timer() -> None:
 
 @pytest.mark.parametrize("strategy", ["lazy", "lazy_lookup"])
 def test_lazy_rows_wait_for_a_full_block(strategy: str) -> None:
-    bucket = Bucket(strategy=strategy, block_size=3)
+    bucket = bucket_of(strategy=strategy, block_size=3)
     assert pairs(bucket.step(left={"a": 10})) == []
     assert pairs(bucket.step(right={"x": 10})) == []
     full = bucket.step(right={"y": 11})
@@ -127,7 +105,7 @@ def test_lazy_rows_wait_for_a_full_block(strategy: str) -> None:
 
 
 def test_waiting_rows_are_not_evicted_nor_are_their_partners() -> None:
-    bucket = Bucket(strategy="lazy", block_size=2)
+    bucket = bucket_of(strategy="lazy", block_size=2)
     bucket.step(left={"a": 10}, demand=FlushMode.FLUSH)
     bucket.step(watermark=10, right={"x": 10})  # waits
     bucket.step(watermark=100)  # a is long obsolete for rows to come, but x has not met it
@@ -136,7 +114,7 @@ def test_waiting_rows_are_not_evicted_nor_are_their_partners() -> None:
 
 @pytest.mark.parametrize("options", [{"strategy": "lazy", "block_size": 100}, {"strategy": "auto"}])
 def test_max_latency_ends_the_wait(options: dict[str, object]) -> None:
-    bucket = Bucket(**options, max_latency="2s")
+    bucket = bucket_of(**options, max_latency="2s")
     assert bucket.operator.event_time is None  # what waited lies behind the watermark
     first = bucket.step(left={"a": 10}, right={"x": 10})
     assert first.timer_us == 12 * SECOND
@@ -145,7 +123,7 @@ def test_max_latency_ends_the_wait(options: dict[str, object]) -> None:
 
 
 def test_a_step_can_be_replayed() -> None:
-    bucket = Bucket()
+    bucket = bucket_of()
     bucket.step(left={"a": 10})
     before = bucket.store.copy()
     first = bucket.step(right={"x": 10})
@@ -165,7 +143,7 @@ def test_null_keys_match_nothing_and_are_not_kept() -> None:
 
 
 def test_the_end_writes_no_state() -> None:
-    bucket = Bucket()
+    bucket = bucket_of()
     assert pairs(bucket.step(left={"a": 1}, right={"x": 1}, demand=FlushMode.END)) == ["ax"]
     assert bucket.store.bytes_held == 0
 
@@ -222,7 +200,7 @@ def test_lateness_reaches_the_host() -> None:
 
 
 def test_watermark_at_the_end_of_time_drops_everything() -> None:
-    bucket = Bucket()
+    bucket = bucket_of()
     bucket.step(left={"a": 10})
     step = bucket.operator.step(bucket.store, [], END_OF_TIME)
     assert step.metrics["rows_evicted"] == 1

@@ -10,43 +10,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from infra.operators import OperatorDriver
 from whenabouts.core import InputError, Interval, Point, QueryError, between, within
 from whenabouts.core.errors import EmptyInputWarning
 from whenabouts.core.local import run, run_stream, window_join
-from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Step
-from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Step
 from whenabouts.core.window_join.query import WindowJoin
 
 POINT = Point("t")
 
 
-class Timeline:
-    """An operator fed by hand."""
+class Timeline(OperatorDriver):
+    """Rows of one stream at a time, and the combinations that come as the times of their members."""
 
     def __init__(self, names: str, windows: dict[tuple[str, str], Any], **options: Any) -> None:
-        self.query = WindowJoin(times=dict.fromkeys(names, POINT), windows=windows, **options)
-        schema = pa.schema({"t": pa.int64()})
-        self.operator = self.query.operator([schema] * len(names), streaming=True)
-        self.store, self.last = DictStore(), Step()
+        query = WindowJoin(times=dict.fromkeys(names, POINT), windows=windows, **options)
+        super().__init__(query, pa.schema({"t": pa.int64()}))
 
     def arrive(
         self, stream: str, *t: int, watermark: int = NO_WATERMARK, demand: FlushMode = FlushMode.NOTHING
     ) -> list[str]:
         """Rows of one stream come; the times of the combinations that come out, in the order of the streams."""
-        place = self.query.inputs.index(stream)
-        block = self.operator.readers[place].read(pa.record_batch({"t": list(t)})).block
-        return self._step([Arrival(place, block)], watermark, demand)
+        return self._told(self.feed({stream: pa.record_batch({"t": list(t)})}, watermark, demand))
 
     def wait(self, watermark: int) -> list[str]:
         """The watermark comes so far, without rows."""
-        return self._step([], watermark, FlushMode.NOTHING)
+        return self._told(self.feed({}, watermark))
 
-    def _step(self, arrivals: list[Arrival], watermark: int, demand: FlushMode) -> list[str]:
-        self.last = self.operator.step(self.store, arrivals, watermark, demand)
+    def _told(self, step: Step) -> list[str]:
         names = [f"t_{name}" for name in self.query.inputs]
-        return sorted(
-            "-".join(str(row[name]) for name in names) for batch in self.last.output for row in batch.to_pylist()
-        )
+        return sorted("-".join(str(row[name]) for name in names) for batch in step.output for row in batch.to_pylist())
 
 
 UNIFORM: dict[tuple[str, str], Any] = {("a", "b"): 5, ("b", "c"): 5, ("a", "c"): 5}
