@@ -43,7 +43,7 @@ from pyflink.table import StreamTableEnvironment
 
 from whenabouts.core import Interval, Lateness, Point, within
 from whenabouts.core.state.segment_codec import decode
-from whenabouts.flink_plugin.api import timing_join
+from whenabouts.flink_plugin import timing_join
 from whenabouts.flink_plugin.file_source import read_files
 from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
 

@@ -235,7 +235,7 @@ class Flink:
 
         sides = [read_topic(tables, self._brokers, name, lateness="1 s", **options) for name in names]
         paced = {} if pace is None else {"max_latency": pace.bound, "strategy": pace.strategy, "buckets": 1}
-        return timing_join(*sides, **JOIN, **paced, watermarks="inputs")
+        return timing_join(*sides, **JOIN, **paced, watermarks="source")
 
     def ours(self, out: str) -> None:
         """From a Table to a Table, with dead letters."""

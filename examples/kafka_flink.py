@@ -40,7 +40,7 @@ def main(brokers: str) -> None:
     tables = StreamTableEnvironment.create(env)
     seismic, acoustic = (read_topic(tables, brokers, topic, lateness="5 s") for topic in ("seismic", "acoustic"))
     pairs = wa.timing_join(
-        seismic, acoustic, on="region", watermarks="inputs",
+        seismic, acoustic, on="region", watermarks="source",
         payloads={"left": SEISMIC, "right": ACOUSTIC},
         deduplicate_by="id",  # a producer that is not idempotent sends again what was not acknowledged
         left_time=wa.Interval("t_min", "t_max", max_uncertainty="500 ms"),
@@ -49,7 +49,7 @@ def main(brokers: str) -> None:
         lateness=wa.Lateness(left="5 s", right="5 s"),
     )  # fmt: skip
     levels = wa.coalesce(
-        seismic, payloads=SEISMIC, time="t_max", group="region", values="level", lateness="5 s", watermarks="inputs"
+        seismic, payloads=SEISMIC, time="t_max", group="region", values="level", lateness="5 s", watermarks="source"
     )
     out = tables.create_statement_set()
     for name, rows, key in (("pairs", pairs, ("id_left", "id_right")), ("levels", levels, ("region", "valid_from"))):

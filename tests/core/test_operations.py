@@ -223,8 +223,11 @@ def test_an_operation_of_ones_own_runs_on_tables() -> None:
 def test_types_are_checked(tmp_path: Path) -> None:
     """mypy --strict knows every option, and that a frame of a kind gives one of that kind."""
     good = """
-        import pyarrow as pa
+        from pyspark.sql import DataFrame
+        import whenabouts.flink_plugin as on_flink
+        import whenabouts.spark_plugin as on_spark
         from whenabouts.core import Point, operations, within
+        from whenabouts.core.coalescing.operator import Coalesce
         from whenabouts.core.wrappers.state_limit import StateLimit
         class Frame: ...
         def use(frame: Frame) -> Frame:
@@ -236,8 +239,13 @@ def test_types_are_checked(tmp_path: Path) -> None:
             operations.temporal_join(frame, frame, time="t", values="v", rows=5, relation="overlaps")
             reveal_type(operations.rejects(frame))
             return operations.coalesce(frame, time="t", values="v", buckets=4, name="mine")
+        def use_spark(frame: DataFrame) -> DataFrame:
+            return on_spark.coalesce(frame, time="t", values="v", buckets=4)
+        def use_flink(stream: on_flink.Blocks) -> on_flink.Blocks:
+            return on_flink.coalesce(on_flink.run(Coalesce(time="t", values="v"), [stream]), time="t", values="v")
     """
     bad = """
+        import whenabouts.spark_plugin as on_spark
         from whenabouts.core import Point, operations, within
         def use(frame: str) -> int:
             t = Point("t")
@@ -246,6 +254,7 @@ def test_types_are_checked(tmp_path: Path) -> None:
             operations.coalesce(frame, time="t", values="v", buckets="4")
             operations.coalesce(frame, time="t", values="v", state_limit=4)
             operations.timing_join(frame, left_time=t, right_time=t, condition=within(1, confidence=1))
+            on_spark.coalesce(frame, time="t", values="v", colour=1)
             return operations.coalesce(frame, time="t", values="v")
     """
     for name, text in (("good", good), ("bad", bad)):
@@ -255,8 +264,8 @@ def test_types_are_checked(tmp_path: Path) -> None:
     told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     found = [line for line in told.stdout.splitlines() if "good.py" in line or "bad.py" in line]
     expected = [
-        (5, "colour"), (6, 'Missing named argument "values"'), (7, '"buckets"'), (8, '"state_limit"'),
-        (9, 'Too few arguments'), (10, 'expected "int"'),
+        (6, "colour"), (7, 'Missing named argument "values"'), (8, '"buckets"'), (9, '"state_limit"'),
+        (10, "Too few arguments"), (11, "colour"), (12, 'expected "int"'),
     ]  # fmt: skip
     errors = [line for line in found if "error:" in line]
     for error, (line, what) in zip(errors, expected, strict=True):

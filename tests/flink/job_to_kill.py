@@ -16,7 +16,7 @@ from pyflink.common import Encoder, Types
 from pyflink.datastream.connectors.file_system import FileSink, RollingPolicy
 
 from whenabouts.core import Interval, Lateness, within
-from whenabouts.flink_plugin.api import timing_join
+from whenabouts.flink_plugin import timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_source import ReadSplit, read_files
 from whenabouts.flink_plugin.mini_cluster import local_environment

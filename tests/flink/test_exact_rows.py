@@ -11,7 +11,7 @@ from pyflink.table import DataTypes, StreamTableEnvironment, Table
 from pyflink.table.expressions import col
 
 from whenabouts.core import Point, within
-from whenabouts.flink_plugin.api import timing_join
+from whenabouts.flink_plugin import timing_join
 from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

@@ -18,7 +18,7 @@ from pyflink.java_gateway import get_gateway
 from infra.processes import free_port
 from whenabouts.core import Point, within
 from whenabouts.core.metrics import shown
-from whenabouts.flink_plugin.api import metrics, rejects, timing_join
+from whenabouts.flink_plugin import metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_source import read_files
 from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment

@@ -184,7 +184,7 @@ def test_rows_without_event_time_are_refused_where_it_is_the_inputs_own(timestam
 
 
 def test_options_are_checked_before_anything_is_built() -> None:
-    from whenabouts.flink_plugin.api import run
+    from whenabouts.flink_plugin import run
 
     side: Any = Blocks(None, SCHEMA, _read)
     with pytest.raises(QueryError, match="WA-2006: the query has 2 inputs"):

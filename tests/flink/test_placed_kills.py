@@ -28,7 +28,7 @@ from pyflink.table.expressions import lit
 
 from whenabouts.core import Interval, Lateness, within
 from whenabouts.core.local import timing_join as local_join
-from whenabouts.flink_plugin import api
+from whenabouts.flink_plugin import api, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_source import split_stream
 from whenabouts.flink_plugin.mini_cluster import PROCESS, local_environment
@@ -185,8 +185,8 @@ def _job(folder: Path, scene: Scene, kills: int) -> Counter[str]:
         steps = steps.assign_timestamps_and_watermarks(clocked)
     steps = steps.process(_Gate(folder, scene), Types.STRING()).set_parallelism(1)
     sides = [_side(steps, side, scene.form) for side in range(2)]
-    watermarks = "inputs" if scene.event_times else "lateness"
-    pairs = api.timing_join(*sides, **scene.join, buckets=8, watermarks=watermarks)
+    watermarks = "source" if scene.event_times else "lateness"
+    pairs = timing_join(*sides, **scene.join, buckets=8, watermarks=watermarks)
     names = api.result_of(pairs).output.schema.names
     tap = _Tap(folder, names[:-1].index("id_left"), scene.event_times)
     tapped = _out(pairs).process(tap, Types.STRING())

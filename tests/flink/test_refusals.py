@@ -13,9 +13,8 @@ from pyflink.table import StreamTableEnvironment
 
 from whenabouts.core import InputError, Lateness, Point, QueryError, within
 from whenabouts.core.timing_join.query import TimingJoin
-from whenabouts.flink_plugin.api import run, timing_join, window_join
+from whenabouts.flink_plugin import coalesce, run, temporal_aggregate, temporal_join, timing_join, window_join
 from whenabouts.flink_plugin.blocks import Blocks, ReadBlob
-from whenabouts.flink_plugin.coalescing import coalesce, temporal_aggregate, temporal_join
 from whenabouts.flink_plugin.file_source import read_files
 from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
 
@@ -48,11 +47,11 @@ def test_a_stream_without_lateness_is_refused(name: str) -> None:
 
 
 def test_watermarks_that_streams_carry_say_their_lateness_but_not_what_is_idle() -> None:
-    assert isinstance(timing_join(_rows(), _rows(), **PAIRS, watermarks="inputs"), Blocks)
+    assert isinstance(timing_join(_rows(), _rows(), **PAIRS, watermarks="source"), Blocks)
     with pytest.raises(QueryError, match="WA-2051"):
-        window_join({"a": _rows(), "b": _rows()}, **WINDOWS, watermarks="inputs", idle_after="1 m")
+        window_join({"a": _rows(), "b": _rows()}, **WINDOWS, watermarks="source", idle_after="1 m")
     idle = Lateness("1 s", "1 s", idle_after="1 m")
-    assert isinstance(timing_join(_rows(), _rows(), **PAIRS, watermarks="inputs", lateness=idle), Blocks)
+    assert isinstance(timing_join(_rows(), _rows(), **PAIRS, watermarks="source", lateness=idle), Blocks)
 
 
 JOIN: Any = PAIRS | {"lateness": "1 s"}

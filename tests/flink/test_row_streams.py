@@ -20,9 +20,8 @@ from whenabouts.core import DigitsCutWarning, EngineError, InputError, Lateness,
 from whenabouts.core.local import coalesce as local_coalesce
 from whenabouts.core.local import timing_join as local_join
 from whenabouts.core.state.segment_codec import decode
-from whenabouts.flink_plugin.api import metrics, rejects, timing_join
+from whenabouts.flink_plugin import coalesce, metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks, ReadBlob
-from whenabouts.flink_plugin.coalescing import coalesce
 from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
 from whenabouts.flink_plugin.row_streams import _PackColumns, rows_of
 
@@ -169,7 +168,7 @@ def test_a_watermark_strategy_that_lost_its_assigner_fails_the_job_with_a_code()
     kept = plain.with_idleness(idle).with_timestamp_assigner(At())
     lost = plain.with_timestamp_assigner(At()).with_idleness(idle)
     type_ = Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()])
-    join: Any = JOIN | {"condition": within("2ms", confidence=1), "watermarks": "inputs"}
+    join: Any = JOIN | {"condition": within("2ms", confidence=1), "watermarks": "source"}
 
     def pairs(*strategies: WatermarkStrategy) -> list[Any]:
         env = local_environment(1, mode=THREAD, restart_strategy__type="none")
@@ -189,7 +188,7 @@ def test_a_table_without_event_time_is_refused_where_it_is_wanted() -> None:
     tables = StreamTableEnvironment.create(local_environment(1))
     plain = tables.sql_query("SELECT 1 AS k, TIMESTAMP '2024-05-01 00:00:00' AS t")
     with pytest.raises(EngineError, match=r"WA-3021: .*left input carry no event time .*WATERMARK FOR"):
-        timing_join(plain, plain, **JOIN, watermarks="inputs")
+        timing_join(plain, plain, **JOIN, watermarks="source")
 
 
 def test_event_time_of_a_table_is_kept_where_clocks_skip_an_hour() -> None:
@@ -201,7 +200,7 @@ def test_event_time_of_a_table_is_kept_where_clocks_skip_an_hour() -> None:
         "'fields.k.kind' = 'sequence', 'fields.k.start' = '1', 'fields.k.end' = '3')"
     )
     rows = tables.from_path("spring")
-    pairs = timing_join(rows, rows, **JOIN | {"condition": within("1us", confidence=1)}, watermarks="inputs")
+    pairs = timing_join(rows, rows, **JOIN | {"condition": within("1us", confidence=1)}, watermarks="source")
     with pairs.select(col("k"), col("t_left").cast(DataTypes.STRING())).execute().collect() as found:
         assert sorted(map(tuple, found)) == [(k, f"2024-03-31 04:30:0{k}.000000") for k in (1, 2, 3)]
 

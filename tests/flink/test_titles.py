@@ -10,7 +10,7 @@ from pyflink.table import StreamTableEnvironment
 from pyflink.table.expressions import col
 
 from whenabouts.core import Point, within
-from whenabouts.flink_plugin.api import rejects, timing_join
+from whenabouts.flink_plugin import rejects, timing_join
 from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -14,9 +14,8 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment, Table
 
 from whenabouts.core import Lateness, Point, within
-from whenabouts.flink_plugin.api import metrics, rejects, timing_join
+from whenabouts.flink_plugin import coalesce, metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
-from whenabouts.flink_plugin.coalescing import coalesce
 from whenabouts.flink_plugin.file_source import read_files
 from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
 
@@ -62,7 +61,7 @@ def _rows(env: StreamExecutionEnvironment) -> list[DataStream]:
 def _queries(env: StreamExecutionEnvironment, folder: Path, form: str) -> None:
     """Two queries in one job, whose rows, rejects and counts all go somewhere."""
     sources: list[Any]
-    watermarks = "inputs" if form.startswith("event times") else "lateness"
+    watermarks = "source" if form.startswith("event times") else "lateness"
     if form == "blocks":
         sources = _blocks(env, folder)
     elif "table" in form:

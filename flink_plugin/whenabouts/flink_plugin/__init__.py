@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from whenabouts.core.deprecation import renamed
 from whenabouts.core.hosting.java import java_version
+from whenabouts.core.hosting.operation_names import OPERATION_NAMES
 from whenabouts.core.hosting.schemas import reads_schemas
 from whenabouts.core.hosting.worker_archive import build_worker_archive
 from whenabouts.flink_plugin.environment import check_environment, check_packages, flink_version
 
 if TYPE_CHECKING:
-    from whenabouts.flink_plugin.api import metrics, rejects, run, timing_join, window_join
+    from whenabouts.core.operations import *  # noqa: F403  # every operation, whatever there will be
+    from whenabouts.flink_plugin.api import metrics, run
     from whenabouts.flink_plugin.blocks import Blocks
-    from whenabouts.flink_plugin.coalescing import coalesce, temporal_aggregate, temporal_join
     from whenabouts.flink_plugin.collecting import collect
     from whenabouts.flink_plugin.file_source import read_files
     from whenabouts.flink_plugin.mini_cluster import local_environment
@@ -30,25 +31,19 @@ __all__ = [
     "Blocks",
     "build_worker_archive",
     "check_environment",
-    "coalesce",
     "collect",
     "flink_version",
     "java_version",
     "local_environment",
     "metrics",
     "read_files",
-    "rejects",
     "rows_of",
     "run",
     "table_of",
-    "temporal_aggregate",
-    "temporal_join",
-    "timing_join",
-    "window_join",
 ]
+__all__ += OPERATION_NAMES
 
-_HOMES = dict.fromkeys(("metrics", "rejects", "run", "timing_join", "window_join"), "api")
-_HOMES |= dict.fromkeys(("coalesce", "temporal_aggregate", "temporal_join"), "coalescing")
+_HOMES = dict.fromkeys(("ENGINE", "metrics", "run"), "api")
 _HOMES |= {"collect": "collecting", "rows_of": "row_streams", "table_of": "table_rows"}
 _HOMES |= {"Blocks": "blocks", "read_files": "file_source", "local_environment": "mini_cluster"}
 
@@ -65,9 +60,11 @@ _old_name = renamed(__name__, {"archive": "build_worker_archive", "counts": "met
 if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
+        if name not in _HOMES and name not in OPERATION_NAMES:
             return _old_name(name)
         check_packages()
+        if name in OPERATION_NAMES:
+            return getattr(import_module(f"{__name__}.api").OPERATIONS, name)
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

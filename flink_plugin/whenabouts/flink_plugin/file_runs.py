@@ -24,8 +24,8 @@ from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.event_reader import rejects_schema
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.state.segment_codec import decode
-from whenabouts.flink_plugin.api import BUCKETS, hosted
 from whenabouts.flink_plugin.blocks import Blocks
+from whenabouts.flink_plugin.dataflow import BUCKETS, hosted
 from whenabouts.flink_plugin.file_source import split_stream
 from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
 

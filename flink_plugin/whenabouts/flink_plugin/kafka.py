@@ -1,7 +1,7 @@
 """Kafka topics in and out, by Flink's own connector (`flink-sql-connector-kafka`, a jar in `pipeline.jars`).
 
     seismic = read_topic(tables, "localhost:9092", "seismic", lateness="5 s")
-    pairs = timing_join(seismic, acoustic, ..., payloads=JsonPayload({...}), watermarks="inputs")
+    pairs = timing_join(seismic, acoustic, ..., payloads=JsonPayload({...}), watermarks="source")
     out = tables.create_statement_set()
     out.add_insert(topic_sink(pairs, brokers, "pairs"), pairs)
     out.add_insert(topic_sink(refused, brokers, "dead-letters"), refused)
@@ -39,7 +39,7 @@ def read_topic(
 
     `brokers`: `host:port`, several with commas between them. `lateness`: how long after its `t_max` a record may have
     been written, by the topic's own timestamps. Flink then follows each partition's watermark, so that no row is late
-    because one partition is read faster than another; say `watermarks="inputs"` to the function that takes the Table.
+    because one partition is read faster than another; say `watermarks="source"` to the function that takes the Table.
     None: the watermark follows the rows as they are read. `options`: of the connector, as
     `**{"scan.watermark.idle-timeout": "1 min"}`, or `**{"scan.bounded.mode": "latest-offset"}` for what the topic holds
     now. Give the Table to a function of this package together with `payloads`. Raises EngineError WA-3041 if no broker

@@ -127,5 +127,5 @@ def no_event_time(input: str, hint: str) -> EngineError:
     return EngineError(
         Code.NO_EVENT_TIME,
         f"rows of the {input} input carry no event time",
-        f"{hint}; or leave out watermarks='inputs', then times and lateness of the query count",
+        f"{hint}; or leave out watermarks='source', then times and lateness of the query count",
     )

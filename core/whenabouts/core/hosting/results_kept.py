@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, Generic, TypeVar
 
-from whenabouts.core.runtime.option_checks import refused
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.option_checks import shown
 
 Known = TypeVar("Known")
 
@@ -33,5 +34,9 @@ class ResultsKept(Generic[Known]):
     def of(self, result: Any) -> Known:
         """What is known of a result. Raises QueryError WA-2006 for an object that is none."""
         if id(result) not in self._known:
-            raise refused("the result", result, "give the very object that a function of whenabouts returned")
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"{shown(result)} is no result of whenabouts",
+                "give the very object that a function of whenabouts returned",
+            )
         return self._known[id(result)]
