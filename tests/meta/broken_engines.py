@@ -126,6 +126,13 @@ class PairsTwice(Spoilt):
         return done
 
 
+class GivesFewRows(Spoilt):
+    name = "gives a hundred rows at most"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        return replace(outcome, output=outcome.output.slice(0, 100))
+
+
 class _KeepsReplayedOutput(local._Host):
     def restore(self, committed: Any) -> None:
         output = list(self._output)

@@ -22,6 +22,7 @@ MUST_FAIL = {
     "EvictsTooEarly": ("test_streams", "oracle_latest_partners", "half-auto-intervals"),
     "NeverEvicts": ("test_streams", "oracle_bounded_state", "auto-intervals"),
     "PairsTwice": ("test_timing_join", "oracle_pairs", "ties-simple"),
+    "GivesFewRows": ("test_timing_join", "differential_lower_confidence", "ties"),
     "ReplaysTwice": ("test_streams", "differential_restart", "malformed-auto-2"),
     "LosesState": ("test_streams", "differential_restart", "malformed-lazy-1"),
     "ForgetsDuplicates": ("test_timing_join", "oracle_pairs", "wide-auto"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -66,6 +67,16 @@ def test_oracle_columns(engine: Engine, dataset: str) -> None:
     finite = engine.run(query, case_tables.finite(dataset))
     expected = expectations.output_schema(query, tables, streaming=False)
     multiset.assert_same_columns(finite.output.schema, expected, "a finite join")
+
+
+@EACH_SHEET
+def test_differential_lower_confidence(engine: Engine, dataset: str) -> None:
+    """A lower confidence keeps every pair, its probability to the last bit, and adds pairs."""
+    query = case_tables.dataset(dataset).query
+    lower = replace(query, condition=replace(query.condition, confidence=query.condition.confidence / 2))
+    pairs = expectations.join_rows(engine.run(query, case_tables.finite(dataset)))
+    more = expectations.join_rows(engine.run(lower, case_tables.finite(dataset)))
+    multiset.assert_same(pairs & more, pairs, "pairs that a lower confidence keeps", {"query": query})
 
 
 @EACH_SHEET
