@@ -106,11 +106,12 @@ class Operations:
         and shuffling each side once. Source: ITC section 4, PTJoin section 3.
 
         >>> import pyarrow as pa
-        >>> from whenabouts.core import Interval, within
+        >>> import whenabouts as wa
         >>> left = pa.table({"id": [1, 2], "from": [0, 100], "to": [10, 110]})
         >>> right = pa.table({"name": ["a", "b"], "t0": [12, 300], "t1": [20, 310]})
-        >>> timing_join(left, right, left_time=Interval("from", "to"), right_time=Interval("t0", "t1"),
-        ...             condition=within("15us", confidence=0.8)).select(["id", "name", "probability"]).to_pylist()
+        >>> pairs = wa.timing_join(left, right, left_time=wa.Interval("from", "to"), right_time=wa.Interval("t0", "t1"),
+        ...                        condition=wa.within("15us", confidence=0.8))
+        >>> pairs.select(["id", "name", "probability"]).to_pylist()
         [{'id': 1, 'name': 'a', 'probability': 0.84375}]
         """
         return self.call(TimingJoin, [left, right], options)
@@ -145,11 +146,12 @@ class Operations:
         then.
 
         >>> import pyarrow as pa
-        >>> from whenabouts.core import Point
+        >>> import whenabouts as wa
         >>> cameras = {name: pa.table({"objid": [7, 8], "t": t}) for name, t in
         ...            {"gate": [0, 9], "hall": [4, 30], "exit": [6, 31]}.items()}
-        >>> window_join(cameras, on="objid", time=Point("t"),
-        ...             windows={("gate", "hall"): 5, ("hall", "exit"): (0, 3)}).select(["objid", "t_exit"]).to_pylist()
+        >>> seen = wa.window_join(cameras, on="objid", time=wa.Point("t"),
+        ...                       windows={("gate", "hall"): 5, ("hall", "exit"): (0, 3)})
+        >>> seen.select(["objid", "t_exit"]).to_pylist()
         [{'objid': 7, 't_exit': 6}]
         """
         engine = self._engine_of_streams(frames)
@@ -188,8 +190,9 @@ class Operations:
         rows of the result, in parallel over the buckets. Source: Al-Kateb, Kunta, Lee 2010.
 
         >>> import pyarrow as pa
+        >>> import whenabouts as wa
         >>> readings = pa.table({"room": ["a", "a", "b", "a"], "t": [1, 2, 2, 5], "lamp": ["on", "on", "off", "off"]})
-        >>> for row in coalesce(readings, time="t", group="room", values="lamp").to_pylist():
+        >>> for row in wa.coalesce(readings, time="t", group="room", values="lamp").to_pylist():
         ...     print(*row.values())
         a on 1 5 2
         a off 5 5 1
@@ -213,9 +216,10 @@ class Operations:
 
         >>> import pyarrow as pa
         >>> import pyarrow.compute as pc
+        >>> import whenabouts as wa
         >>> table = pa.table({"t": [0, 1, 4, 6], "region": ["a"] * 4, "hot": [False, True, False, False]})
-        >>> temporal_aggregate(table, time="t", group="region", values="hot", window=10, at=6,
-        ...                    aggregates={"longest": "max", "n": "count"}, where=pc.field("hot")).to_pylist()
+        >>> wa.temporal_aggregate(table, time="t", group="region", values="hot", window=10, at=6,
+        ...                       aggregates={"longest": "max", "n": "count"}, where=pc.field("hot")).to_pylist()
         [{'region': 'a', 'longest': 3, 'n': 1}]
         """
         return self.call(TemporalAggregate, [frame], options)
@@ -242,9 +246,10 @@ class Operations:
 
         >>> import pyarrow as pa
         >>> import pyarrow.compute as pc
+        >>> import whenabouts as wa
         >>> table = pa.table({"t": [0, 2, 9, 1, 4, 9], "room": ["a"] * 3 + ["b"] * 3, "lamp": ["on"] * 2 + ["off"] * 4})
-        >>> pairs = temporal_join(table, table, time="t", group="room", values="lamp", window=10,
-        ...                       matches=lambda left, right: pc.less(left["room"], right["room"]))
+        >>> pairs = wa.temporal_join(table, table, time="t", group="room", values="lamp", window=10,
+        ...                          matches=lambda left, right: pc.less(left["room"], right["room"]))
         >>> pairs.to_pylist()
         [{'room_left': 'a', 'lamp_left': 'on', 'room_right': 'b', 'lamp_right': 'off', 'valid_from': 1, 'valid_to': 9}]
         """
@@ -259,13 +264,13 @@ class Operations:
 
         >>> import warnings
         >>> import pyarrow as pa
-        >>> from whenabouts.core import Point, within
+        >>> import whenabouts as wa
         >>> table = pa.table({"t": pa.array([5, None], pa.int64())})
         >>> with warnings.catch_warnings():
         ...     warnings.simplefilter("ignore")
-        ...     pairs = timing_join(table, table, left_time=Point("t"), right_time=Point("t"),
-        ...                         condition=within(0, confidence=1))
-        >>> rejects(pairs).select(["input", "code"]).to_pylist()
+        ...     pairs = wa.timing_join(table, table, left_time=wa.Point("t"), right_time=wa.Point("t"),
+        ...                            condition=wa.within(0, confidence=1))
+        >>> wa.rejects(pairs).select(["input", "code"]).to_pylist()
         [{'input': 'left', 'code': 'WA-1003'}, {'input': 'right', 'code': 'WA-1003'}]
         """
         engine = self._engine or engine_of([("result", result)])

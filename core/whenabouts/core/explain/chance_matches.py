@@ -93,10 +93,11 @@ def chance_matches(
     accidental coincidences as the product of two rates and the resolving time, from counting experiments in nuclear
     physics; time slides, from searches for gravitational waves with several detectors.
 
-    >>> from whenabouts.core import Point, within
+    >>> import whenabouts as wa
     >>> left, right = (pa.table({"t": np.random.default_rng(seed).integers(0, 10**9, 5000)}) for seed in (1, 2))
-    >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1ms", confidence=1))
-    >>> found = chance_matches(left, right, query=query)
+    >>> point = wa.Point("t")
+    >>> query = wa.TimingJoin(left_time=point, right_time=point, condition=wa.within("1ms", confidence=1))
+    >>> found = wa.chance_matches(left, right, query=query)
     >>> found.window_us, round(found.expected, 1), found.background_mean
     (2001.0, 50.0, 49.1)
     """

@@ -100,10 +100,10 @@ def why_not(
     Raises: InputError WA-1062 for a table of other than one row; what the query itself raises for such columns
     (InputError WA-1xxx, QueryError WA-2xxx). Cost: O(1), about a millisecond once the kernels are loaded.
 
-    >>> from whenabouts.core import Interval, Point, within
-    >>> query = TimingJoin(left_time=Interval("a", "b"), right_time=Point("t"), on="k",
-    ...                    condition=within("5us", confidence=0.6))
-    >>> answer = why_not({"a": 0, "b": 10, "k": 1}, {"t": 11, "k": 1}, query=query)
+    >>> import whenabouts as wa
+    >>> query = wa.TimingJoin(left_time=wa.Interval("a", "b"), right_time=wa.Point("t"), on="k",
+    ...                       condition=wa.within("5us", confidence=0.6))
+    >>> answer = wa.why_not({"a": 0, "b": 10, "k": 1}, {"t": 11, "k": 1}, query=query)
     >>> bool(answer), str(answer.reason), answer.probability
     (False, 'probability', 0.4)
     >>> print(answer)

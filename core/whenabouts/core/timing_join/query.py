@@ -70,8 +70,9 @@ class TimingJoin(TimingJoinSettings):
     for a clock whose offset counts and is not declared, WA-2041 for time slots in a mode that decides about both sides,
     with a one-sided condition, or where the lengths of intervals are not declared.
 
-    >>> from whenabouts.core import Point, within
-    >>> TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1s", confidence=1), on="k").on
+    >>> import whenabouts as wa
+    >>> point = wa.Point("t")
+    >>> wa.TimingJoin(left_time=point, right_time=point, condition=wa.within("1s", confidence=1), on="k").on
     ('k',)
     """
 

@@ -47,9 +47,9 @@ class WindowJoin(WindowJoinSettings):
     window without a confidence over uncertain times, WA-2065 for a predicate that is none and WA-2091 for its text,
     WA-2041 for time slots without a bound on how far apart rows are.
 
-    >>> from whenabouts.core import Point
-    >>> query = WindowJoin(times={"a": Point("t"), "b": Point("t"), "c": Point("t")},
-    ...                    windows={("a", "b"): "2 s", ("b", "c"): ("0 s", "5 s")}, on="objid")
+    >>> import whenabouts as wa
+    >>> query = wa.WindowJoin(times={"a": wa.Point("t"), "b": wa.Point("t"), "c": wa.Point("t")},
+    ...                       windows={("a", "b"): "2 s", ("b", "c"): ("0 s", "5 s")}, on="objid")
     >>> query.inputs, query.graph().form, query.graph().horizon_us(0)
     (('a', 'b', 'c'), 'path', 7000000)
     """
