@@ -11,7 +11,7 @@ import click
 
 from whenabouts.cli.given_files import input_path
 from whenabouts.cli.options import CommonOptions, common_options, names
-from whenabouts.cli.say import say_all
+from whenabouts.cli.say import warnings_as_notes
 
 if TYPE_CHECKING:
     from whenabouts.core.coalescing.operator import Coalesce
@@ -57,11 +57,9 @@ def coalesce(*, path: str, common: CommonOptions, **arguments: Any) -> None:
     whenabouts coalesce readings.csv --time ts --group region --values temperature \\
         --range 24h --slide 1h --equivalence absolute_tolerance:0.5 -o runs.parquet --rejects bad.csv
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings_as_notes():
         query = _query(common, arguments)
         query.warn_of_one_bucket(common.stream)
-    say_all([str(warning.message) for warning in caught], "note: ")
     from whenabouts.cli.run import FileRun
     from whenabouts.core import SingleBucketWarning
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 
 from whenabouts.cli.given_files import check_not_read, input_path, plan_extension
 from whenabouts.cli.named_options import stream_paths
-from whenabouts.cli.say import printable, say
+from whenabouts.cli.say import printable, say, warnings_as_notes
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.sources.whole_files import whole_file
 
@@ -60,15 +59,9 @@ def plan(
     files = (file for each in paths.values() for file in find_files(each)[0])
     check_not_read([(None if output is None else str(output), "--output")], (Path(path), *files))
     stored = stored_calibration()
-    registry = read_plan_file(path, stored, streams_of(paths, arguments))
-    if keep is None:
-        decided = registry.plan()
-    else:
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            decided = registry.adopt(_read(keep))
-        for warning in found:
-            say(f"note: {warning.message}", err=True)
+    with warnings_as_notes():
+        registry = read_plan_file(path, stored, streams_of(paths, arguments))
+        decided = registry.plan() if keep is None else registry.adopt(_read(keep))
     if explain:
         say(decided.explain())
         if decided.queries:

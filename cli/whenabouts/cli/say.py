@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import click
@@ -34,6 +36,15 @@ def say_all(lines: Iterable[str], before: str = "") -> None:
     """Print lines for the user on stderr: stdout carries data only."""
     for line in lines:
         say(before + line, err=True)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Print what is warned of inside as notes on stderr, deprecated names too."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    say_all([str(warning.message) for warning in caught], "note: ")
 
 
 def _escaped(character: str) -> str:

@@ -10,6 +10,7 @@ import click
 from whenabouts.cli.given_files import input_path
 from whenabouts.cli.named_options import lateness_by_name, paths_by_name, times_by_name
 from whenabouts.cli.options import CommonOptions, common_options, key_columns, names, time_slots_option
+from whenabouts.cli.say import warnings_as_notes
 
 if TYPE_CHECKING:
     from whenabouts.cli.inputs import Input
@@ -73,7 +74,8 @@ def window_join(*, inputs: tuple[str, ...], common: CommonOptions, **arguments: 
         --window gate,hall=5s --window hall,exit=0s..3s -o seen.parquet
     """
     paths = paths_by_name(inputs, "NAME=PATH")
-    query = _query(paths, common, arguments)
+    with warnings_as_notes():
+        query = _query(paths, common, arguments)
     from whenabouts.cli.run import FileRun
 
     files = [input_path(path, f"the input {name}") for name, path in paths.items()]
