@@ -30,6 +30,7 @@ from whenabouts import planner
 from whenabouts.conformance import options
 from whenabouts.core import within_value
 from whenabouts.flink_plugin import check_environment
+from whenabouts.spark_plugin import coalesce
 
 near: wa.Condition = wa.within("1 s", confidence=0.8)
 assert_type(near.confidence, float)
@@ -45,6 +46,9 @@ wa.coalesce
 wa.timing_joint  # type: ignore
 wa.within("1 s", confidence="high")  # type: ignore
 wa.coalesce(None, time="t", values="v", windows=5)  # type: ignore
+coalesce(None, time="t", values="v", windows=5)  # type: ignore
+assert_type(wa.coalesce("a frame", time="t", values="v"), str)  # what goes in comes out
+assert_type(coalesce("a frame", time="t", values="v"), str)
 """
 
 

@@ -12,7 +12,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.datastream.connectors.file_system import FileSink, RollingPolicy
 
 import whenabouts as wa
-from whenabouts.flink_plugin import Blocks, read_files, timing_join
+from whenabouts.flink_plugin import Blocks, read_files
 from whenabouts.flink_plugin.row_streams import rows_of
 
 
@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
     left, right = (read_files(env, folder / name, name=name) for name in ("left", "right"))
     time: Any = {"left_time": wa.Point("t"), "right_time": wa.Point("t")}
     lateness = wa.Lateness(left="1 h", right="1 h")
-    pairs = timing_join(left, right, on="k", **time, condition=wa.within("1 s", confidence=1), lateness=lateness)
+    pairs = wa.timing_join(left, right, on="k", **time, condition=wa.within("1 s", confidence=1), lateness=lateness)
     assert isinstance(pairs, Blocks)
     sink = FileSink.for_row_format(str(folder / "out"), Encoder.simple_string_encoder())
     sink = sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())

@@ -49,11 +49,11 @@ JOB = """
 import sys
 from pyflink.table import StreamTableEnvironment
 import whenabouts as wa
-from whenabouts.flink_plugin import local_environment, timing_join
+from whenabouts.flink_plugin import local_environment
 tables = StreamTableEnvironment.create(local_environment(1, mode=sys.argv[1]))
 rows = tables.sql_query("SELECT 1 AS k, TIMESTAMP '2024-05-01 00:00:01' AS t")
-pairs = timing_join(rows, rows, on="k", left_time=wa.Point("t"), right_time=wa.Point("t"),
-                    condition=wa.within("1 s", confidence=1), lateness="5 s")
+pairs = wa.timing_join(rows, rows, on="k", left_time=wa.Point("t"), right_time=wa.Point("t"),
+                       condition=wa.within("1 s", confidence=1), lateness="5 s")
 with pairs.select(pairs.k, pairs.probability).execute().collect() as found:
     print(sorted(map(tuple, found)))
 """
