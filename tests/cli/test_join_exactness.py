@@ -121,6 +121,7 @@ def test_text_files_give_the_pairs_of_brute_force(cli: Cli, tmp_path: Path, kind
 
 
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")  # a client in this process leaves sockets and pipes to the garbage collector
 @pytest.mark.parametrize("mode", ["", "--stream --lateness 1s"], ids=["batch", "stream"])
 @pytest.mark.parametrize("engine", ["spark"])

@@ -305,6 +305,29 @@ def test_oracle_modes_of_latest_partners(engine: Engine, edge: str, mode: str) -
     assert outcome.metrics["rows_late"] == 0
 
 
+@lru_cache
+def _steady_stream() -> dict[str, case_tables.Files]:
+    """A row a second on each side, a file a minute."""
+
+    def table(first: int, offset: int) -> pa.Table:
+        t = [case_tables.YEAR_2024 + SECOND * (second + offset) for second in range(first, first + 60)]
+        return pa.table({"t": pa.array(t, pa.int64()), "id": pa.array(range(first, first + 60), pa.int64())})
+
+    return {side: tuple(table(60 * n, n % 2) for n in range(8)) for side in expectations.SIDES}
+
+
+def _steady_query(mode: str) -> TimingJoin:
+    return TimingJoin(
+        left_time=Point("t"), right_time=Point("t"), condition=within("1 s", confidence=1.0), **MODES[mode]
+    )
+
+
+@lru_cache
+def _steady_answer(mode: str) -> list[Result]:
+    query, tables = _steady_query(mode), expectations.whole(_steady_stream())
+    return _answer(query, tables, expectations.read(query, tables))
+
+
 @pytest.mark.parametrize(
     "mode",
     fewer_on_slow_engines(
@@ -313,18 +336,9 @@ def test_oracle_modes_of_latest_partners(engine: Engine, edge: str, mode: str) -
 )
 def test_oracle_bounded_state_of_modes(engine: Engine, mode: str) -> None:
     """Settled rows leave the state while the stream goes on."""
-
-    def table(first: int, offset: int) -> pa.Table:
-        t = [case_tables.YEAR_2024 + SECOND * (second + offset) for second in range(first, first + 60)]
-        return pa.table({"t": pa.array(t, pa.int64()), "id": pa.array(range(first, first + 60), pa.int64())})
-
-    files = {side: tuple(table(60 * n, n % 2) for n in range(8)) for side in expectations.SIDES}
-    query = TimingJoin(
-        left_time=Point("t"), right_time=Point("t"), condition=within("1 s", confidence=1.0), **MODES[mode]
-    )
-    outcome = engine.run(query, files, STREAM)
-    tables = expectations.whole(files)
-    _same(outcome, _answer(query, tables, expectations.read(query, tables)), mode, query)
+    query = _steady_query(mode)
+    outcome = engine.run(query, _steady_stream(), STREAM)
+    _same(outcome, _steady_answer(mode), mode, query)
     held = outcome.metrics["rows_stored"] - outcome.metrics["rows_evicted"]
     assert 0 <= held <= 4 * 4 * 60, f"{held} rows are held at the end"
 
