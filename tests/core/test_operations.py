@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import whenabouts
 from infra.toy_operation import NUMBERED, TABLE, MyOperations
 from whenabouts.core import InputError, JsonPayload, Point, QueryError, local, operations, within
 from whenabouts.core.hosting.engine import HOMES
@@ -52,6 +53,7 @@ def test_every_operation_is_tried_here() -> None:
     declared = {name for name, each in vars(Operations).items() if inspect.isfunction(each) and name[0] != "_"}
     assert declared - {"run", "call", "rejects"} == set(NAMES) == set(CALLS)
     assert set(operations.__all__) == {*NAMES, "rejects"} == set(OPERATION_NAMES)
+    assert set(OPERATION_NAMES) <= set(whenabouts.__all__)
 
 
 @pytest.mark.parametrize("name", NAMES)

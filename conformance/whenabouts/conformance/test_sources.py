@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,14 @@ from whenabouts.conformance import case_tables, expectations, multiset
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files
 from whenabouts.conformance.engine import Engine
 from whenabouts.core import Interval, Lateness, within
+from whenabouts.core.coalescing.operator import Coalesce
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import run
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
 from whenabouts.core.temporal_queries.join import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
 
 FILES, FILE_S, ROWS_PER_SECOND, LATE_S, IDLE_S = 8, 60, 2, 3, 30
@@ -137,3 +142,32 @@ def test_oracle_repeats(engine: Engine, variant: Variant) -> None:
     if variant.restart_after is None:
         assert told["rows_processed"] == sum(table.num_rows for table in tables.values())
     assert told["rows_replayed"] >= 2 * FILES * FILE_S * ROWS_PER_SECOND // 3, "repeats in one file are never late"
+
+
+_RUNS: dict[str, Any] = {"time": "t_max", "group": "k", "values": "id", "lateness": f"{LATE_S} s"}
+_OTHERS: dict[str, Query] = {
+    "window join": WindowJoin.of(
+        expectations.SIDES,
+        Interval("t_min", "t_max", max_uncertainty="4 s"),
+        windows={expectations.SIDES: within("6 s", confidence=0.5)},
+        on="k",
+        lateness=f"{LATE_S} s",
+    ),
+    "coalesce": Coalesce(**_RUNS),
+    "temporal aggregate": TemporalAggregate(**_RUNS, window="30 s", slide="15 s", aggregates={"n": "count"}),
+    "temporal join": TemporalJoin(**_RUNS, on="k", window="30 s", slide="15 s"),
+}
+
+
+@pytest.mark.parametrize("kind", ["window join", *(pytest.param(kind, marks=similar) for kind in list(_OTHERS)[1:])])
+def test_differential_repeats_of_other_queries(engine: Engine, kind: str) -> None:
+    """Every kind of query takes repeats in once, and gives what it gives over the rows without them."""
+    query, sides = _OTHERS[kind], dict(zip(_OTHERS[kind].inputs, expectations.SIDES, strict=False))
+    files = {name: _repeating()[side] for name, side in sides.items()}
+    outcome = engine.run(deduplicated(query, "id"), files, Variant(streaming=True, parallelism=3, restart_after=3))
+    want = run(query, [pa.concat_tables([_rows(side, n) for n in range(FILES)]) for side in sides.values()])
+    assert want.output.num_rows > 100
+    multiset.assert_same(multiset.rows(outcome.output), multiset.rows(want.output), "rows, each taken in once")
+    told = outcome.metrics
+    assert told["rows_in"] == told["rows_processed"] + told["rows_rejected"] + told["rows_replayed"]
+    assert told["rows_replayed"] >= len(sides) * FILES * FILE_S * ROWS_PER_SECOND // 3
