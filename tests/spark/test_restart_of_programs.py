@@ -107,7 +107,6 @@ def test_three_lives_give_what_one_batch_gives(tmp_path: Path) -> None:
     lives(["write_stream", *BOTH], "classic", tmp_path)
 
 
-@pytest.mark.full
 @needs_connect
 def test_a_client_of_a_new_server_continues(tmp_path: Path) -> None:
     lives(BOTH, "connect", tmp_path)
