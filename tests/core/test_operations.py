@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -211,6 +212,17 @@ def test_a_call_on_tables_imports_no_engine() -> None:
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_travel_to_workers_by_name(name: str) -> None:
+    """What is known of results here stays here."""
+    function = getattr(local, name)
+    before = len(pickle.dumps(function))
+    kept = [local.coalesce(T, **RUNS) for _ in range(5)]
+    assert len(pickle.dumps(function)) == before < 200
+    assert rows(pickle.loads(pickle.dumps(local.coalesce))(T, **RUNS)) == rows(kept[0])
+    assert pickle.loads(pickle.dumps(getattr(operations, name))).__func__ is function.__func__
 
 
 def test_an_operation_of_ones_own_runs_on_tables() -> None:

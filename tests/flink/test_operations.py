@@ -55,8 +55,12 @@ def _operation_of_ones_own() -> Iterator[None]:
 
 def test_the_package_offers_the_declared_operations() -> None:
     for name in OPERATION_NAMES:
-        assert getattr(on_flink, name).__func__ is getattr(operations, name).__func__
+        function = getattr(on_flink, name)
+        assert function.__func__ is getattr(operations, name).__func__
         assert name in dir(on_flink)
+        assert (
+            cloudpickle.loads(cloudpickle.dumps(getattr(on_flink, name))).__func__ is getattr(on_flink, name).__func__
+        )
     assert not ENGINE.lacks
 
 

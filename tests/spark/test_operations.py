@@ -46,8 +46,12 @@ def _operation_of_ones_own() -> Iterator[None]:
 
 def test_the_package_offers_the_declared_operations() -> None:
     for name in OPERATION_NAMES:
-        assert getattr(on_spark, name).__func__ is getattr(operations, name).__func__
+        function = getattr(on_spark, name)
+        assert function.__func__ is getattr(operations, name).__func__
         assert name in dir(on_spark)
+        assert (
+            cloudpickle.loads(cloudpickle.dumps(getattr(on_spark, name))).__func__ is getattr(on_spark, name).__func__
+        )
 
 
 def test_an_operation_of_ones_own_runs_in_batch(batch_of: BatchOf) -> None:

@@ -77,6 +77,7 @@ _rejects: ResultsKept[pa.Table] = ResultsKept()
 
 ENGINE = Engine(
     name="the local engine",
+    home=__name__,
     frames=_TABLES,
     hint=_A_TABLE,
     run=_result,

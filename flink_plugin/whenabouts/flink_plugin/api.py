@@ -57,6 +57,7 @@ def _rejects(result: Form) -> Form:
 
 ENGINE = Engine(
     name="Flink",
+    home=__name__,
     frames=(Blocks, Table, DataStream),
     hint="give a Table (tables.from_path(name)), a DataStream of named rows, or Blocks (read_files)",
     run=_output,

@@ -48,6 +48,7 @@ def _rejects(result: DataFrame) -> DataFrame:
 
 ENGINE = Engine(
     name="Spark",
+    home=__name__,
     frames=(DataFrame,),
     hint=A_DATAFRAME,
     run=_output,

@@ -31,19 +31,24 @@ _A_FRAME = "give a pyarrow Table, a DataFrame of Spark, or a Table, DataStream o
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine, as the public functions know it.
+    """An engine, as the public functions know it; a module of an adapter offers it as `ENGINE`.
 
-    `frames`: the classes of its inputs; `hint` says how to make one. `run`: the rows that a query gives over one frame
-    for each of its inputs, in the form of the first. `rejects`: the rows that the query giving a result did not
-    process. `lacks`: the host options that it has no meaning for, and why.
+    `home`: that module. `frames`: the classes of its inputs; `hint` says how to make one. `run`: the rows that a query
+    gives over one frame for each of its inputs, in the form of the first. `rejects`: the rows that the query giving a
+    result did not process. `lacks`: the host options that it has no meaning for, and why.
     """
 
     name: str
+    home: str
     frames: tuple[type, ...]
     hint: str
     run: Callable[[Query, Sequence[Any], HostSettings], Any]
     rejects: Callable[[Any], Any]
     lacks: Mapping[str, str]
+
+    def __reduce__(self) -> tuple[Callable[[str], Engine], tuple[str]]:
+        """By its home: functions that users call in workers travel there, and the results kept here do not."""
+        return _engine_at, (self.home,)
 
     def check(self, query: Query, inputs: Sequence[Any], settings: HostSettings) -> None:
         """Raise InputError WA-1062 for what is no frame, QueryError WA-2006 for another number of them, WA-2007 for
@@ -70,11 +75,15 @@ def engine_of(frames: Iterable[tuple[str, Any]]) -> Engine:
     homes = {name: _home_of(name, frame) for name, frame in frames}
     if not homes:
         raise InputError(Code.NOT_AN_INPUT, "there is no input", _A_FRAME)
-    engines = {home: import_module(home).ENGINE for home in dict.fromkeys(homes.values())}
+    engines = {home: _engine_at(home) for home in dict.fromkeys(homes.values())}
     if len(engines) > 1:
         belong = ", ".join(f"the {name} input belongs to {engines[home].name}" for name, home in homes.items())
         raise InputError(Code.NOT_AN_INPUT, belong, "read all inputs with one engine")
-    engine: Engine = next(iter(engines.values()))
+    return next(iter(engines.values()))
+
+
+def _engine_at(home: str) -> Engine:
+    engine: Engine = import_module(home).ENGINE
     return engine
 
 
