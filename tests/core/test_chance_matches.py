@@ -59,7 +59,7 @@ def _shapes(draw: st.DrawFn) -> tuple[int, int, Condition]:
 
 
 @given(_shapes())
-@settings(deadline=None, max_examples=300, derandomize=True)
+@settings(deadline=None, max_examples=100, derandomize=True)
 def test_the_window_of_two_shapes_is_exact(shapes: tuple[int, int, Condition]) -> None:
     """As many microseconds as there are differences of anchors at which the oracle finds a match."""
     left_length, right_length, condition = shapes
@@ -279,7 +279,7 @@ def _templates(draw: st.DrawFn) -> Template:
 
 
 @given(_templates(), _templates(), st.integers(-30, 30), st.integers(0, 40), st.sampled_from([1.0, 0.7, 0.31, 0.0123]))
-@settings(deadline=None, max_examples=150, derandomize=True)
+@settings(deadline=None, max_examples=75, derandomize=True)
 def test_the_window_of_two_templates_is_exact(
     left_template: Template, right_template: Template, lo: int, width: int, confidence: float
 ) -> None:

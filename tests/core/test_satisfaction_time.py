@@ -70,7 +70,7 @@ def templates(draw: st.DrawFn) -> Template:
     return Template(tuple(buckets))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(templates(), templates(), st.sampled_from([0.05, 0.3, 0.5, 0.8, 0.99, 1.0]), st.integers(-(10**9), 10**9))
 def test_thresholds_are_satisfaction_times(base: Template, target: Template, confidence: float, end: int) -> None:
     """The ends of the ranges enclose the exact ones, and equal them but for the guard band.
@@ -91,7 +91,7 @@ def test_thresholds_are_satisfaction_times(base: Template, target: Template, con
             assert abs(p - Fraction(confidence)) <= oracle.HISTOGRAM_BAND
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(templates(), templates(), st.sampled_from([0.05, 0.3, 0.5, 0.8, 0.99, 1.0]), st.integers(-(10**15), 10**15))
 def test_the_satisfaction_time_is_that_of_bisection(
     first: Template, second: Template, confidence: float, end_us: int

@@ -139,7 +139,7 @@ class Arrivals(RuleBasedStateMachine):
             assert (len(held), held.stored) == (len(extent), len(runs) if held is self.extents[0] else len(extent))
 
 
-Arrivals.TestCase.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+Arrivals.TestCase.settings = settings(max_examples=40, stateful_step_count=12, deadline=None)
 TestArrivals = Arrivals.TestCase
 
 

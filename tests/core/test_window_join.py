@@ -282,13 +282,13 @@ def test_blocks_do_not_change_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     from whenabouts.core.window_join import expansion as combinations
 
     random = np.random.default_rng(5)
-    tables = {name: pa.table({"t": random.integers(0, 300, 200), "id": np.arange(200)}) for name in "abcd"}
+    tables = {name: pa.table({"t": random.integers(0, 300, 140), "id": np.arange(140)}) for name in "abcd"}
     windows = {("a", "b"): 6, ("b", "c"): (-2, 9), ("c", "d"): 5, ("d", "a"): 9}
     query = WindowJoin(times=dict.fromkeys("abcd", POINT), windows=windows, strategy="backward", conservative="lca")
     whole = run(query, list(tables.values()))
     monkeypatch.setattr(combinations, "CANDIDATES_AT_ONCE", 50)
     pieces = run(query, list(tables.values()))
-    assert whole.output.num_rows > 5000
+    assert whole.output.num_rows > 1000
     assert pieces.output.sort_by([(f"id_{n}", "ascending") for n in "abcd"]) == whole.output.sort_by(
         [(f"id_{n}", "ascending") for n in "abcd"]
     )
