@@ -1,7 +1,7 @@
 """The counts of an operator in Flink's metric group, under the names of `whenabouts.core.metrics`.
 
-Flink's counters go up and down, so that they serve for what a bucket holds, too. (A gauge of PyFlink's is read by a
-thread of the JVM, into which Python in thread mode must not be called.)
+Flink's counters can also be decremented, so that they serve for the size of a bucket's state, too. (A gauge of PyFlink
+is read by a JVM thread, from which Python must not be called in thread mode.)
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class GroupCounts:
         self._held: dict[int, Mapping[str, int]] = {}
 
     def take(self, counts: Counter[str], bucket: int | None) -> None:
-        """Count what a step of a bucket did, or (None) rows that came to no step.
+        """Add the counts of a bucket's step, or (None) of rows that were part of no step.
 
-        What buckets hold is the sum of what their last steps said. A bucket of which nothing has been heard since the
-        job began counts for nothing.
+        The size of state is the sum over the buckets' last steps. A bucket without a step since the job began is not
+        included.
         """
         change = Counter({name: n for name, n in counts.items() if name not in self._held_names})
         if bucket is not None:

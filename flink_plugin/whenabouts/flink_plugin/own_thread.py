@@ -1,10 +1,10 @@
-"""Runs our part of an operator in a thread that Python itself started.
+"""Runs the adapter's part of an operator in a thread that Python started.
 
-In Flink's thread mode Python code is called in threads of the JVM. Functions that share a task share its thread, each
-under a state of its own. `PyGILState_Ensure` knows one state of a thread, and never returns where another one works; so
-whatever asks for it hangs: pyarrow where it makes arrays or lets go of them, a numba kernel that is given arrays. In a
-thread of Python's own everything runs as everywhere. State belongs to the JVM's thread: what a step reads for the first
-time is fetched there, and what it writes is applied there when it is done (`segment_cache`).
+In Flink's thread mode Python code is called in threads of the JVM. Functions of one task share its thread, each with a
+Python thread state of its own. `PyGILState_Ensure` assumes one state per thread and never returns otherwise, so that
+everything that calls it hangs: pyarrow when it creates or frees arrays, a numba kernel that receives arrays. A thread
+that Python started has no such limit. Flink's state can only be used from the JVM's thread: a step's first reads are
+fetched there, and its writes are applied there when the step is done (`core.hosting.segment_cache`).
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from whenabouts.core.runtime.protocol import SegmentStore
 T = TypeVar("T")
 
 SWITCH_SECONDS = 0.001
-"""How long Python may keep a thread waiting for another one, at most. All tasks of a JVM share one Python, and each row
-is handed over a few times: at Python's own 5 ms these add up to what an eager query may take."""
+"""Python's switch interval: the longest that a thread waits for another one. All tasks of a JVM share one interpreter,
+and each row is handed over a few times: Python's default of 5 ms would add up to the latency that an eager query
+allows."""
 
 
 def in_jvm() -> bool:
-    """Whether this Python lives in a JVM.
+    """Whether this interpreter is embedded in a JVM.
 
-    What `threading` says of the calling thread does not tell: the one that imported that module first is the main
-    thread to it, and so is any later one that the system gives the same number.
+    `threading` cannot tell: it treats the thread that imported it first as the main thread, and so any later thread to
+    which the system gives the same number.
     """
-    return "_pemja" in sys.modules  # the part of the bridge that is there only behind it
+    return "_pemja" in sys.modules  # the bridge's native part, loaded only in a JVM
 
 
 def runner() -> Runner:
-    """What runs work so that nothing hangs: a thread of its own in a JVM, else the one that asks."""
+    """Runs work so that it cannot hang: in a thread of its own inside a JVM, else in the calling thread."""
     return OwnThread() if in_jvm() else Here()
 
 
 class OwnThread:
-    """One thread, one piece of work at a time. A hand-over costs some tens of microseconds.
+    """One thread that does one piece of work at a time. A hand-over costs some tens of microseconds.
 
     >>> from whenabouts.core.state.memory_store import DictStore
     >>> store, thread = DictStore(), OwnThread()
@@ -61,11 +62,11 @@ class OwnThread:
         threading.Thread(target=self._serve, name="whenabouts", daemon=True).start()
 
     def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises."""
+        """Returns or raises what `work` does."""
         return self._answer(work, None)
 
     def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
-        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
+        """Returns or raises what `work` does with a bucket's store; its writes are applied if it does not fail."""
         cached = CachedStore(self._fetch, cache, bucket)
         given = self._answer(lambda: work(cached), store)
         cached.apply(store)
@@ -102,7 +103,8 @@ class OwnThread:
 
 
 def _free_frames(error: BaseException | None) -> None:
-    """Lets go, here, of what the functions held that an error has ended: the caller's thread must not free Arrow."""
+    """Frees, in this thread, the locals of the functions that an error has ended: the caller's thread must not free
+    Arrow."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__

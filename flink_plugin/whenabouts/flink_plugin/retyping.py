@@ -1,10 +1,10 @@
-"""Tables taken through a stream in Flink's own form, and there called what they are.
+"""Tables whose column types are renamed without a conversion, by way of a stream in Flink's internal form.
 
-Flink keeps the same number for an instant (TIMESTAMP_LTZ) and for a timestamp without zone, but Python's vectorised
-functions cannot take every instant: PyFlink takes the number for local time, which fails where clocks skip or repeat
-an hour. So instants travel as timestamps without zone. A cast would convert them; to call them otherwise costs nothing.
+Flink stores the same number for an instant (TIMESTAMP_LTZ) and for a timestamp without zone, but PyFlink's vectorised
+functions do not accept every instant: PyFlink reads the number as local time, which fails where clocks skip or repeat
+an hour. So instants are passed as timestamps without zone. A cast would convert them; renaming the type costs nothing.
 
-Behind such a stream a Table begins anew: no query is optimised through it.
+Flink's optimiser does not see through such a stream.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyflink.util.java_utils import get_java_class
 
 
 def without_zone(type_: DataType) -> DataType:
-    """The type in which instants travel; any other is its own."""
+    """The type in which a column is passed: instants lose their zone, other types stay."""
     if isinstance(type_, LocalZonedTimestampType):
         return DataTypes.TIMESTAMP(type_.precision)
     return type_
@@ -32,10 +32,10 @@ def retyped(
     *,
     title: str | None = None,
 ) -> Table:
-    """A Table's rows under types that are the same to Flink but for the zone; `clock` may tell of event time.
+    """A Table's rows under types that differ from its own by the zone only; `clock` may declare event time.
 
-    `title`: what `explain` calls a Table that is given to users, where plans of what follows begin. The time attribute
-    of the table, if it has one, is the timestamp of the stream's elements.
+    `title`: the name in `explain` of a Table that is returned to users. The time attribute of the table, if it has one,
+    is the timestamp of the stream's elements.
     """
     jvm, tables = get_gateway().jvm, table._t_env
     form = table._j_table.getResolvedSchema().toPhysicalRowDataType()
@@ -55,10 +55,10 @@ def retyped(
 
 
 def _scan(scan: Any, title: str) -> Any:
-    """A scan of a stream under a name of its own, which no catalog knows, and of columns of SQL's plain types.
+    """A scan of a stream with a name that is in no catalog, and with columns of SQL's plain types.
 
-    Flink reads the stream in its own form, and would give that form on: `to_data_stream` of such a Table has elements
-    with Flink's internal objects in them, which Python cannot read.
+    Without these types `to_data_stream` of such a Table would have elements with Flink's internal objects in them,
+    which Python cannot read.
     """
     jvm = get_gateway().jvm
     catalog, conversions = jvm.org.apache.flink.table.catalog, jvm.org.apache.flink.table.types.utils.TypeConversions
@@ -74,13 +74,13 @@ def _scan(scan: Any, title: str) -> Any:
 
 
 def skips_hours(table: Table) -> bool:
-    """Whether clocks of the Table's session were ever set."""
+    """Whether the session's time zone has ever changed its offset."""
     zone = get_gateway().jvm.java.time.ZoneId.of(table._t_env.get_config().get_local_timezone())
     return not zone.getRules().isFixedOffset()
 
 
 def zone_of(table: Table) -> str | None:
-    """The zone of a Table's session, None where its clocks show UTC."""
+    """The time zone of a Table's session; None if it is UTC."""
     name = str(table._t_env.get_config().get_local_timezone())
     rules = get_gateway().jvm.java.time.ZoneId.of(name).getRules()
     utc = get_gateway().jvm.java.time.ZoneOffset.UTC

@@ -1,8 +1,8 @@
-"""How rows that come one by one are gathered: how many at a time, how long they may wait, and what cannot be promised.
+"""How single rows are gathered into bundles: how many at a time, how long they may wait, which latencies are refused.
 
-Flink hands rows to a vectorised Python function by the bundle. A bundle ends when it is full, when its time is up, and
-before a checkpoint: what waits is lost in no failure. Flink knows one size and one time for all Python functions of a
-job. In thread mode only vectorised functions have bundles; in process mode all have them, one behind the other.
+Flink hands rows to a vectorised Python function in bundles. A bundle ends when it is full, when its time is up, and
+before a checkpoint, so that no failure loses waiting rows. All Python functions of a job share one bundle size and one
+bundle time. In thread mode only vectorised functions have bundles; in process mode all of them have, one after another.
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ ROWS = 1 << 15
 """Rows that are packed together at most, unless the job says otherwise (`python.fn-execution.arrow.batch.size`)."""
 
 WAIT_MS = 250
-"""How long a bundle is at most, unless `max_latency` asks for less. Less would cost steps of few rows, more nothing but
-time: where rows come fast enough to matter, a bundle is full before."""
+"""How long a bundle lasts at most, unless `max_latency` requires less. A shorter time would make steps of few rows; a
+longer one would only add latency, since bundles fill up earlier when rows arrive fast."""
 
 SHARE = 5
-"""What part of `max_latency` the bundles on a row's way last together, and what part rows wait in front of the join at
-most."""
+"""The bundles on a row's path may last a `SHARE`th of `max_latency` together (doubled by Flink's clock), and rows wait
+as much before the join."""
 
 BUFFER_SHARE = 20
-"""What part of `max_latency` a network buffer may wait before it goes out."""
+"""A network buffer is flushed after this part of `max_latency`."""
 
 _SIZE, _TIME = "python.fn-execution.bundle.size", "python.fn-execution.bundle.time"
 _BATCH = "python.fn-execution.arrow.batch.size"
 
 
 def hops(*, threads: bool, table_out: bool) -> int:
-    """Python functions with bundles, one behind the other on a row's way.
+    """The number of Python functions with bundles on a row's path.
 
-    In thread mode these are the vectorised ones: what packs rows, and what fills the rows of a Table. In process mode
-    all are: two that pack, the operator, which a timer enters once more, and what reads its output.
+    In thread mode these are the vectorised functions: the one that packs rows, and the one that fills the rows of a
+    Table. In process mode all are: two that pack, the operator, which a timer enters once more, and the reader of its
+    output.
     """
     return (1 if threads else 5) + table_out
 
 
 @dataclass(frozen=True)
 class Latency:
-    """How `max_latency` is spent (None: no bound): `bundle_ms` in each bundle, `operator_ms` in front of the join
-    at most, `buffer_ms` in a network buffer.
+    """How `max_latency` is divided (None: no limit): `bundle_ms` for each bundle, at most `operator_ms` before the
+    join, `buffer_ms` for a network buffer.
 
-    A bundle can last twice as long as Flink was told: a clock with that period ends it, but only if it is as old. What
-    comes out of the bundles of all inputs is gathered once more: each would be a step of few rows, and where steps take
-    longer than bundles last, rows would wait without end.
+    A bundle can last twice its time: a clock with that period ends it, but only if it is that old. The output of all
+    inputs' bundles is gathered again before the join: each bundle would be a step of few rows, and if steps took longer
+    than bundles, rows would pile up.
 
     >>> Latency.of("100 ms", hops=1)
     Latency(bundle_ms=20, operator_ms=20, buffer_ms=5)
@@ -63,9 +64,9 @@ class Latency:
 
     @staticmethod
     def of(max_latency: Duration | None, *, hops: int) -> Latency:
-        """Two fifths for bundles, at most a fifth in front of the join, the rest for buffers and for the work itself.
+        """Two fifths for bundles, at most a fifth before the join, the rest for buffers and for the work itself.
 
-        Raises QueryError WA-2141 where less than a millisecond, which is Flink's least, would be left for a bundle.
+        Raises QueryError WA-2141 if less than a millisecond, Flink's minimum, would be left for a bundle.
         """
         if max_latency is None:
             return Latency(WAIT_MS, None, None)
@@ -86,9 +87,9 @@ def threads(env: StreamExecutionEnvironment) -> bool:
 
 
 def set_bundles(env: StreamExecutionEnvironment, tables: Iterable[StreamTableEnvironment], wait_ms: int) -> None:
-    """Have the job gather rows so long, or shorter if it, or another query of it, asked for that.
+    """Set the job's bundle time to `wait_ms`, or keep a shorter one that the job or another query of it has set.
 
-    A Table's environment hands its own options to the job's when it translates: both get them.
+    A Table environment copies its own options to the job's when it translates, so both are set.
     """
     wait_ms = min(wait_ms, int(_option(env, _TIME, "1000")))
     options, batch = Configuration(), _option(env, _BATCH, str(ROWS))
@@ -101,7 +102,7 @@ def set_bundles(env: StreamExecutionEnvironment, tables: Iterable[StreamTableEnv
 
 
 def require_latency(env: StreamExecutionEnvironment, latency: Latency) -> None:
-    """Raise QueryError WA-2141 where bundles of the job would hold blocks for longer than `max_latency` allows."""
+    """Raise QueryError WA-2141 if the job's bundles would hold blocks for longer than `max_latency` allows."""
     size, time_ms = int(_option(env, _SIZE, "1000")), int(_option(env, _TIME, "1000"))
     if latency.operator_ms is not None and not threads(env) and size > 1 and time_ms > latency.bundle_ms:
         raise QueryError(
@@ -109,7 +110,7 @@ def require_latency(env: StreamExecutionEnvironment, latency: Latency) -> None:
             f"max_latency leaves {latency.bundle_ms} ms for a bundle, and those of this job wait for {time_ms} ms",
             f"set {_SIZE} to 1, as local_environment does, or python.execution-mode to thread",
         )
-    if latency.operator_ms is not None:  # for what may follow: a Table of these blocks has bundles
+    if latency.operator_ms is not None:  # for later operators: a Table of these blocks has bundles
         options = Configuration()
         options.set_string(_TIME, str(min(latency.bundle_ms, time_ms)))
         env.configure(options)
@@ -123,9 +124,9 @@ LOST_ASSIGNER = "call with_timestamp_assigner last: with_idleness and with_water
 
 
 def no_event_time(input: str, hint: str) -> EngineError:
-    """Event time is wanted of an input that has none."""
+    """The error for an input without event time where event time is needed."""
     return EngineError(
         Code.NO_EVENT_TIME,
         f"rows of the {input} input carry no event time",
-        f"{hint}; or leave out watermarks='source', then times and lateness of the query count",
+        f"{hint}; or leave out watermarks='source', and the query's times and lateness are used",
     )

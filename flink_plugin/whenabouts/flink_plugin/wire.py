@@ -1,4 +1,4 @@
-"""Packed and tagged rows as Flink tuples: numbers and bytes, which Flink carries without looking inside."""
+"""Packed and tagged rows as Flink tuples of numbers and bytes, which Flink does not look into."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def packed_type() -> TypeInformation:
 
 
 def keyed(packed: Packed, labels: Sequence[int]) -> Row:
-    """A packed row in the form in which PyFlink keeps elements of a keyed stream: the key in front of the value.
+    """A packed row in PyFlink's form of a keyed stream's elements: the key, then the value.
 
-    `labels`: the key of each bucket. `key_by` would make it so by one more Python operator, through which all bytes
-    would go once more.
+    `labels`: the key of each bucket. `key_by` would do the same by another Python operator, through which all bytes
+    would have to pass.
     """
     return Row(labels[packed.bucket], (packed.kind, packed.rows, packed.blob))
 
@@ -35,7 +35,7 @@ def keyed(packed: Packed, labels: Sequence[int]) -> Row:
 def by_bucket(rows: DataStream, *, spread: bool = False) -> KeyedStream:
     """A stream of `packed_type` as one that is keyed by bucket; its elements are (kind, rows, blob).
 
-    `spread`: they are already in the subtasks of their keys.
+    `spread`: the rows are already in the subtasks of their keys.
     """
     jvm = get_gateway().jvm
     selector, key = jvm.KeyByKeySelector(), Types.ROW([Types.INT()]).get_java_type_info()

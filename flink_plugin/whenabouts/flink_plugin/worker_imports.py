@@ -1,4 +1,4 @@
-"""What a worker of PyFlink has to import with care."""
+"""Imports that need care in a PyFlink worker."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import BuiltinFunctionType
 def import_numba() -> None:
     """Import numba under Python's own `print`.
 
-    A worker process of PyFlink (one on a cluster; local jobs run in the client) puts a method of its own in the place
-    of `print`. numba looks up the functions that it knows by their modules when it is imported, and then fails: "module
-    'pyflink.fn_execution.beam.beam_sdk_worker_main' has no attribute 'print'". Where `print` is Python's own, numba is
-    left to be imported when it is needed.
+    A worker process of PyFlink (on a cluster; local jobs run in the client) replaces `print` with a method of its own.
+    numba looks up built-in functions by their modules when it is imported, and then fails: "module
+    'pyflink.fn_execution.beam.beam_sdk_worker_main' has no attribute 'print'". If `print` is Python's own, numba is
+    imported later, when it is needed.
     """
     replaced = builtins.print
     own = getattr(getattr(replaced, "__self__", None), "_print", None)

@@ -1,4 +1,4 @@
-"""Hosts an operator in a Spark batch: a partition's buckets one after the other, and state that nobody keeps."""
+"""Hosts an operator in a Spark batch: a partition's buckets one after the other, without lasting state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whenabouts.spark_plugin.tagged_rows import tagged_batch
 
 @dataclass(frozen=True)
 class BatchHost:
-    """Runs the operator over the buckets of a partition; `run` is what `mapInArrow` runs."""
+    """Runs the operator over the buckets of a partition; `mapInArrow` runs `run`."""
 
     hosting: Hosting
 

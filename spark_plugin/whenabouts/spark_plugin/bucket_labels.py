@@ -1,7 +1,7 @@
-"""What buckets are called in Spark, so that each lands in a shuffle partition of its own.
+"""The labels of buckets in Spark, chosen so that each bucket has a shuffle partition of its own.
 
-Spark sends a row to partition `pmod(murmur3(label, 42), partitions)`. Bucket b of n gets the least label that goes to
-partition b of n. The labels follow from n alone, since state is kept under them.
+Spark sends a row to partition `pmod(murmur3(label, 42), partitions)`. Bucket b of n has the least label that is sent
+to partition b of n. The labels depend on n alone, since they are the keys of the state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def bucket_labels(buckets: int) -> tuple[int, ...]:
 
 
 def partition_of(label: int, partitions: int) -> int:
-    """Where Spark sends a row with this INT: `pmod(hash(label), partitions)`.
+    """The partition to which Spark sends a row with this INT: `pmod(hash(label), partitions)`.
 
     >>> partition_of(0, 2), partition_of(1, 2)
     (1, 1)

@@ -1,7 +1,7 @@
-"""The end of a stream that does have one: files that are used up, a test, a replay.
+"""Signals the end of a stream that has one: files that are all read, a test, a replay.
 
-Spark's watermark stays where the last rows left it, so that what waits for it (runs, outer rows, best partners) would
-wait for ever. A marker stream says in one more micro-batch that nothing will follow.
+Spark's watermark stays where the last rows left it, so that rows which wait for it (coalesced rows, outer rows, best
+partners) would wait for ever. A marker stream reports the end in one more micro-batch.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class EndOfInput:
         self.stream: DataFrame = session.readStream.schema("ended boolean").parquet(self._folder.absolute().as_uri())
 
     def declare(self) -> None:
-        """The inputs have ended: the next micro-batch gives all final results and drops the state."""
-        unseen = self._folder / "_ended.parquet"  # Spark does not look at names with an underscore in front
+        """The inputs have ended: the next micro-batch emits all final results and deletes the state."""
+        unseen = self._folder / "_ended.parquet"  # Spark ignores names that begin with an underscore
         pq.write_table(pa.table({"ended": [True]}), unseen)
         unseen.rename(self._folder / "ended.parquet")
 
 
 def run_to_end(query: StreamingQuery, end: EndOfInput) -> None:
-    """Let a started query use up what its sources have now, tell it that this was all, and stop it.
+    """Let a started query read all that its sources have now, signal the end of the input, and stop it.
 
     Blocks until the final results are written. Raises StreamingQueryException if the query fails.
     """

@@ -1,7 +1,6 @@
-"""Counts of a stream in Spark's own channel, the observed metrics of `StreamingQueryProgress`; a line a micro-batch.
+"""Counts of a stream as observed metrics of Spark's `StreamingQueryProgress`, and a line per micro-batch.
 
-The names are those of `whenabouts.core.metrics`, the same on every engine. How far the watermark is behind, Spark
-itself reports.
+The names are those of `whenabouts.core.metrics`, the same on every engine. Spark itself reports the watermark.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 
 PREFIX = "whenabouts"
 VALUES = "counts"
-"""The one column of what is observed: a map from names to numbers."""
+"""The only observed column: a map from names to numbers."""
 
 _number = count(1)
 
 
 def observe_counts(tagged: DataFrame, query: Query) -> DataFrame:
-    """The same tagged rows; their counts are observed under the query's words, as a map without zeros.
+    """The same tagged rows, with their counts observed under the query's description, as a map without zeros.
 
-    Each stream of ours has a name of its own: Spark refuses one name for two operators of a query.
+    Each stream has a number of its own: Spark refuses one name for two operators of a query.
     """
     counts = when(col(TAG) == COUNTS, from_json(col(BLOB).cast("string"), "map<string, bigint>"))
     names = metrics.shown(query.inputs)
@@ -49,7 +48,7 @@ def observe_counts(tagged: DataFrame, query: Query) -> DataFrame:
 
 
 def metrics_of(progress: StreamingQueryProgress) -> Counter[str]:
-    """The counts of a micro-batch, of all our operators in the query together; none without any.
+    """The counts of a micro-batch, summed over the query's operators of this package; empty if there are none.
 
     `state_rows_*` and `state_bytes_*` are what the buckets that took part in the micro-batch hold after it.
     """
@@ -70,23 +69,23 @@ class PrintProgress(StreamingQueryListener):
         self._file = file
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name, as below
-        """Nothing to say."""
+        """Prints nothing."""
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing to say."""
+        """Prints nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Nothing to say."""
+        """Prints nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """One line."""
+        """Print one line."""
         counts = metrics_of(event.progress)
         if counts[metrics.ROWS_IN]:
             print(line(event.progress, counts), file=self._file or sys.stderr, flush=True)
 
 
 def line(progress: StreamingQueryProgress, counts: Counter[str]) -> str:
-    """What `PrintProgress` prints."""
+    """The line that `PrintProgress` prints."""
     rows, held = (
         sum(value for name, value in counts.items() if name.startswith(kind))
         for kind in (metrics.state_rows(""), metrics.state_bytes(""))

@@ -1,4 +1,4 @@
-"""Rows on their way to the stateful operator: `core.hosting`'s packed rows as rows of Spark, by `mapInArrow`."""
+"""From rows to the packed rows of `core.hosting`, as rows of Spark, by `mapInArrow`."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ PACKED = StructType(
         StructField("first", LongType(), nullable=False),
     ]
 )
-"""The fields of `Packed`, the bucket by its label, and in batch the least `t_max`. `clock` is what Spark's watermark
-looks at. To the label `CONTROL` go rejects, and from every task with rows the word `PRESENT`: so every micro-batch
-calls it."""
+"""The fields of `Packed`, with the bucket's label, and in batch the least `t_max`. Spark's watermark follows `clock`.
+The label `CONTROL` receives the rejects, and a row of kind `PRESENT` from every task with rows, so that every
+micro-batch calls it."""
 
 ARRIVED = ("kind", "rows", "blob")
-"""What the operator's host reads of a packed row."""
+"""The columns of a packed row that the operator's host reads."""
 
 FLUSH = "_wa_end_of_input"
-"""A boolean column of an input that tells its own end: where it is true, the row stands for no event but says so."""
+"""A boolean column of an input that signals its own end: if it is true, the row is a flush row and no event."""
 
 ROWS_PER_PACK = 1 << 17
-"""Rows of one input that are packed together: enough for full blobs, and a bound on a worker's memory."""
+"""Rows of one input that are packed together: enough for full blobs, and a limit on a worker's memory."""
 
 
 @dataclass(frozen=True)
 class Packer:
-    """Packs one input; `pack` is what `mapInArrow` runs.
+    """Packs one input; `mapInArrow` runs `pack`.
 
-    Columns come in the schema's order, under any name, and `FLUSH` behind them, where the input has it.
+    Columns are in the schema's order, under any name, followed by `FLUSH` if the input has it.
     """
 
     hosting: Hosting
@@ -90,7 +90,7 @@ class Packer:
 
 @dataclass(frozen=True)
 class EndMarkers:
-    """Turns every row of any DataFrame into the news, to each bucket, that the input has ended."""
+    """Turns every row of any DataFrame into one END row per bucket: the input has ended."""
 
     buckets: int
 

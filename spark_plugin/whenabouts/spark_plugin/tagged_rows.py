@@ -1,7 +1,7 @@
-"""What leaves the operator stage, as rows of Spark: blobs of output rows, rejects and counts, told apart by a tag.
+"""The output of the operator stage as rows of Spark: blobs of output rows, rejects and counts, distinguished by a tag.
 
-One stage, one schema for every query. Blobs cross Spark's stateful Python operator without a conversion of any user
-column, and are unpacked by `mapInArrow` behind it.
+All queries share one stage with one schema. Blobs pass Spark's stateful Python operator without a conversion of any
+user column, and are unpacked by `mapInArrow` after it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def tagged_batch(rows: Iterable[Tagged]) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class Unpacker:
-    """Blobs of one schema to rows; `unpack` is what `mapInArrow` runs."""
+    """Blobs of one schema to rows; `mapInArrow` runs `unpack`."""
 
     schema: pa.Schema
 
     @property
     def spark_schema(self) -> StructType:
-        """The rows in Spark."""
+        """The schema of the rows in Spark."""
         return StructType(spark_fields(self.schema))
 
     def unpack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
-"""What every function that Spark calls in a Python worker does besides its work.
+"""What every function that Spark calls in a Python worker needs besides its work.
 
-It spares the worker what Spark has it do again and again, which in small micro-batches is most of what a worker does;
-it has a name that plans show; and its errors show their codes first.
+It avoids repeated work that Spark asks of a worker, which is most of the cost of small micro-batches; it has a name
+that plans show; and its errors begin with their codes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _tasks = count(1)
 def begin_task() -> None:
     """Make a worker's next tasks cheaper.
 
-    Before each task Spark invalidates Python's import caches, and then every importer of a zip file reads the whole
-    directory of its archive again: until Python 3.12 in Python itself, some 50 ms of CPU. Importers are a cache: a
-    later import makes them anew.
+    Before each task Spark invalidates Python's import caches. Every importer of a zip file then reads the whole
+    directory of its archive again, some 50 ms of CPU until Python 3.12. Importers are a cache, so they are dropped: a
+    later import creates them again.
 
-    After each task Spark collects garbage, and looks through all objects that numba, pandas and Spark itself have left
-    in memory for good: some 80 ms. So these are set aside, in a worker's first task and whenever it has done twice as
-    many; what has become garbage among them meanwhile is collected then.
+    After each task Spark collects garbage and traverses all long-lived objects of numba, pandas and Spark itself: some
+    80 ms. So these objects are frozen, in a worker's first task and whenever the number of its tasks has doubled; those
+    that have become garbage in the meantime are collected then.
 
     >>> begin_task()
     """
@@ -65,9 +65,9 @@ class Stage:
 
 @contextmanager
 def code_first() -> Iterator[None]:
-    """Let what Spark shows of an error of ours begin with its code, not with a traceback of thirty lines before it.
+    """Make Spark's report of one of our errors begin with its code instead of a traceback of thirty lines.
 
-    Spark asks for this setting when it reports why a worker ends, which is the last thing that the worker does.
+    Spark reads this setting when it reports why a worker ends, which is the last thing that the worker does.
     """
     try:
         yield
