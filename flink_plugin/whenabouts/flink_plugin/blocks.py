@@ -22,12 +22,13 @@ Read = Callable[[Any], Iterator[pa.RecordBatch]]
 
 
 def named(stream: DataStream, name: str, *, like: DataStream) -> DataStream:
-    """An operator with a name and a uid of the same text, of the parallelism of another one, whose order it keeps."""
+    """An operator with `name` as its name and uid, and the parallelism of another one, so that rows keep their
+    order."""
     return stream.name(name).uid(name).set_parallelism(like._j_data_stream.getParallelism())
 
 
 def behind(stream: DataStream, what: str, *, like: DataStream) -> DataStream:
-    """As `named`, by what it does to the stream in front of it and by that one's uid (or name, if it has none)."""
+    """As `named`, by its purpose and the uid (or name, if it has none) of the stream before it."""
     front = like._j_data_stream.getTransformation()
     return named(stream, f"{front.getUid() or front.getName()}-{what}", like=like)
 
@@ -36,8 +37,8 @@ def behind(stream: DataStream, what: str, *, like: DataStream) -> DataStream:
 class Blocks:
     """A stream of elements that `read` turns into record batches of `schema`, in the worker.
 
-    An element may hold the rows themselves (Arrow bytes: `ReadBlob`) or name where they are (a file). `event_time` is a
-    column that the stream's watermark does not pass, if there is one. `title` is what plans call the rows.
+    An element may contain the rows (Arrow bytes: `ReadBlob`) or refer to them (a file). `event_time` is a column that
+    is never older than the stream's watermark, or None. `title` is the name of the rows in plans.
     """
 
     stream: DataStream
@@ -49,7 +50,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class ReadBlob:
-    """Reads what an operator of this package gave: the bytes of a segment."""
+    """Reads the output of an operator of this package: the bytes of a segment."""
 
     schema: pa.Schema
 
@@ -101,10 +102,10 @@ class PackFunction(ProcessFunction):
 
 
 class ClockedPackFunction(PackFunction):
-    """As `PackFunction`, each packed row with its timestamp in milliseconds, from which the watermark follows.
+    """As `PackFunction`, with each packed row's timestamp in milliseconds, which the watermark follows.
 
-    Rows that came together are late together or not at all: the watermark may move behind the last block of a batch
-    and not between two of them, so that only the last one tells the time.
+    Rows that arrived together are late together or not at all: the watermark may advance after the last block of a
+    batch but not between two of them, so that only the last one has the new timestamp.
     """
 
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:

@@ -1,8 +1,8 @@
-"""Which keys stand for the buckets: such that Flink spreads them evenly over subtasks.
+"""The keys of the buckets, chosen so that Flink spreads them evenly over subtasks.
 
-Flink hashes a key to one of `max_parallelism` key groups, and gives each subtask a range of groups. Each bucket gets a
-group of its own, in the middle of its share: at any parallelism that divides the number of buckets all subtasks have as
-many.
+Flink hashes a key to one of `max_parallelism` key groups, and assigns a range of groups to each subtask. Each bucket
+has a group of its own, in the middle of its share: if the parallelism divides the number of buckets, all subtasks have
+equally many.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from whenabouts.core.hosting.bucket_labels import least_labels, murmur3
 
 
 def labels(buckets: int, groups: int) -> tuple[int, ...]:
-    """The key of each bucket, all different. O(buckets + groups) numbers are looked at on average, times a logarithm.
+    """The key of each bucket, all different. O((buckets + groups) log groups) numbers are tried on average.
 
     >>> labels(4, 128), [key_group(label, 128) for label in labels(4, 128)]
     ((299, 238, 8, 101), [16, 48, 80, 112])
@@ -24,7 +24,7 @@ def labels(buckets: int, groups: int) -> tuple[int, ...]:
 
 def key_group(label: int, groups: int) -> int:
     """The key group of a row of one integer: `KeyGroupRangeAssignment.assignToKeyGroup(Row.of(label), groups)`."""
-    code = murmur3(62 + label)  # 62: what a row adds to the hash of its one field
+    code = murmur3(62 + label)  # 62: what a row adds to the hash of its only field
     return (abs(code) if code != -(1 << 31) else 0) % groups  # as Flink's MathUtils.murmurHash
 
 

@@ -1,4 +1,4 @@
-"""Columns between Arrow and Flink: what a query is told of an input's columns, and what its output is called in Flink.
+"""Column types between Arrow and Flink: the Arrow schema of an input, and the Flink types of an output.
 
 TIMESTAMP_LTZ is an instant and reaches the query as timestamp[us, UTC]; TIMESTAMP is a timestamp without zone.
 """
@@ -29,7 +29,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class _Plain(NamedTuple):
-    """A type that needs no parameters, as Arrow, SQL and the DataStream API call it."""
+    """A type without parameters: its names in Arrow, SQL and the DataStream API."""
 
     arrow: pa.DataType
     table: Callable[[], DataType]
@@ -64,13 +64,13 @@ _LIKE_PLAIN: dict[type[DataType], pa.DataType] = {
 
 
 def arrow_schema_of_table(table: Table) -> pa.Schema:
-    """The Arrow schema in which a Table's rows reach the operator. Raises InputError WA-1002 for a type it lacks."""
+    """The Arrow schema in which a Table's rows reach the operator. Raises InputError WA-1002 for a type without one."""
     columns = table._j_table.getResolvedSchema().getColumns()
     return arrow_schema_of_types({str(column.getName()): _data_type(column) for column in columns})
 
 
 def arrow_schema_of_types(types: Mapping[str, DataType]) -> pa.Schema:
-    """The same of columns with these types."""
+    """As `arrow_schema_of_table`, for columns of these types."""
     return pa.schema([pa.field(name, _arrow_type(name, type_), type_._nullable) for name, type_ in types.items()])
 
 
@@ -83,7 +83,7 @@ def _data_type(column: Any) -> DataType:
 
 
 def arrow_schema_of_rows(rows: DataStream) -> pa.Schema:
-    """The Arrow schema of a DataStream of named rows. Raises InputError WA-1002 for what it lacks."""
+    """The Arrow schema of a DataStream of named rows. Raises InputError WA-1002 for a type without one."""
     try:
         type_ = rows.get_type()
     except (TypeError, TableException):
@@ -92,7 +92,7 @@ def arrow_schema_of_rows(rows: DataStream) -> pa.Schema:
             f"PyFlink cannot say of what type the stream's elements are: {rows._j_data_stream.getType()}",
             "give the Table that the stream was made of",
         ) from None
-    if isinstance(type_, ExternalTypeInfo):  # of a stream that was a Table
+    if isinstance(type_, ExternalTypeInfo):  # in a stream that was a Table
         type_ = type_._type_info
     if not isinstance(type_, RowTypeInfo):
         raise InputError(
@@ -112,29 +112,29 @@ def arrow_schema_of_rows(rows: DataStream) -> pa.Schema:
 
 
 def table_type(field: pa.Field) -> DataType:
-    """How a column of an output is called in SQL. Raises InputError WA-1002 for a type that it lacks."""
+    """The SQL type of an output column. Raises InputError WA-1002 for a type that SQL lacks."""
     if pa.types.is_decimal128(field.type):
         return DataTypes.DECIMAL(field.type.precision, field.type.scale)
     return _plain(field).table()
 
 
 def row_type(schema: pa.Schema) -> TypeInformation:
-    """The rows of an output in the DataStream API."""
+    """The type of an output's rows in the DataStream API."""
     types = [Types.BIG_DEC() if pa.types.is_decimal(field.type) else _plain(field).row() for field in schema]
     return Types.ROW_NAMED(list(schema.names), types)
 
 
 def from_row(value: Any) -> Any:
-    """A value of a row of the DataStream API, for Arrow."""
+    """A value of a row of the DataStream API, as Arrow accepts it."""
     if isinstance(value, Instant):
         return value.seconds * 1_000_000 + value.nanos // 1000
     return bytes(value) if isinstance(value, (bytearray, list)) else value
 
 
 class ToJava:
-    """Values of Arrow columns as the DataStream API takes them; made in the worker.
+    """Values of Arrow columns as the DataStream API accepts them; made in the worker.
 
-    `embedded`: Python runs in the JVM, which then wants Java's own objects where it has no conversion.
+    `embedded`: Python runs in the JVM, which then needs Java objects for types without a conversion.
     """
 
     def __init__(self, *, embedded: bool) -> None:

@@ -12,7 +12,7 @@ from whenabouts.core.hosting.preflight import installed_version, require_version
 
 LEAST_FLINK = (2, 3)
 PYTHONS = ((3, 11), (3, 12))
-"""Versions of Python that there is an apache-flink for."""
+"""Python versions that apache-flink supports."""
 
 
 def flink_version() -> str | None:
@@ -32,7 +32,7 @@ def check_java() -> None:
 
 
 def check_packages() -> None:
-    """Raise EngineError WA-3002 unless an apache-flink is there that is recent enough."""
+    """Raise EngineError WA-3002 unless a recent enough apache-flink is installed."""
     found, hint = flink_version(), "pip install 'whenabouts[flink]'"
     if found is None and sys.version_info[:2] not in PYTHONS:
         major, minor = sys.version_info[:2]

@@ -1,7 +1,7 @@
 """Queries over files on a local Flink, in batch or as a stream.
 
-A job's source names the steps, and each input's reader reads file n in step n. As a stream the source waits for a
-checkpoint after each step, which keeps the steps apart as micro-batches are. Blocks travel as Arrow bytes, so that
+A job's source emits step numbers, and each input's reader reads file n in step n. As a stream the source waits for a
+checkpoint after each step, so that steps are separate, like micro-batches. Blocks are passed as Arrow bytes, so that
 every column keeps its type.
 """
 
@@ -30,7 +30,7 @@ from whenabouts.flink_plugin.file_source import split_stream
 from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
 
 CHECKPOINT_MS = 10
-"""Flink takes no shorter interval."""
+"""The shortest interval that Flink accepts."""
 
 MOST_SLOTS = 2
 
@@ -57,7 +57,7 @@ FILE_ENGINE = FileEngine(run_files)
 
 @dataclass(frozen=True)
 class ReadStep:
-    """Reads the file of a step, where the input has one."""
+    """Reads the file of a step, if the input has one."""
 
     folder: str
 
@@ -70,7 +70,7 @@ class ReadStep:
 
 
 def stage(folder: Path, tables: Sequence[pa.Table]) -> None:
-    """Write an input's tables where `ReadStep` finds them."""
+    """Write an input's tables to where `ReadStep` reads them."""
     folder.mkdir()
     for number, table in enumerate(tables):
         with pa.OSFile(str(folder / str(number)), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -101,7 +101,7 @@ def job(
     buckets: int,
     reader: type[ReadStep] = ReadStep,
 ) -> tuple[Hosting, DataStream]:
-    """The job of a query over inputs that are staged in `folder`, and the tagged rows that it gives."""
+    """The job of a query over inputs that are staged in `folder`, and its tagged rows."""
     steps = list(map(str, range(max(len(source.tables) for source in inputs))))
     numbers = split_stream(env, steps, splits_per_checkpoint=1 if streaming else None, name="steps")
     sources = [Blocks(numbers, source.schema, reader(str(folder / source.name))) for source in inputs]
@@ -110,7 +110,7 @@ def job(
 
 
 def collected(hosting: Hosting, tagged: DataStream) -> Outcome:
-    """Run the job of tagged rows, and gather them."""
+    """Run the job of tagged rows, and collect them."""
     with tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()).execute_and_collect() as rows:
         return outcome_of(hosting, rows)
 

@@ -1,7 +1,7 @@
-"""Files as a stream of blocks: Parquet, Arrow and CSV, read by row group straight into Arrow, without a row in between.
+"""Files as a stream of blocks: Parquet, Arrow and CSV, read by row group straight into Arrow.
 
-The job's source gives out only names of *splits* (a row group, a file); the rows are read where they are packed. What
-has been given out is part of every checkpoint, so that a job that is restored goes on with the split at which it was.
+The job's source emits only the names of *splits* (a row group, a file); the rows are read where they are packed. Its
+position is part of every checkpoint, so that a restored job continues with the right split.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def read_files(
     name: str = "files",
     filesystem: Any = None,
 ) -> Blocks:
-    """The rows of files, in the order of the paths; a folder's or a glob's files in that of their names.
+    """The rows of files, in the order of the paths; files of a folder or glob in the order of their names.
 
     Parquet (`.parquet`), Arrow IPC (`.arrow`, `.feather`) and CSV (`.csv`, `.csv.gz`) files, that all workers can read.
-    `paths`: in this machine, or URIs (`s3://bucket/folder/*.parquet`) of what pyarrow knows, or fsspec where that is
-    installed. `filesystem`: one of pyarrow's or fsspec's that all paths are on, as
-    `pyarrow.fs.S3FileSystem(region="eu-west-1")`; it goes to the workers with all that it holds, credentials too.
-    `schema`: of all files, that of the first one if not given. `splits_per_checkpoint` holds a stream back to so many
-    splits between two checkpoints; None reads as fast as the job goes. `name` is the source's uid. Raises InputError
-    WA-1008 where there is no file, a file of another kind, or one that cannot be read. Cost here: the footer of every
+    `paths`: on this machine, or URIs (`s3://bucket/folder/*.parquet`) that pyarrow knows, or fsspec if it is installed.
+    `filesystem`: a file system of pyarrow or fsspec for all paths, such as
+    `pyarrow.fs.S3FileSystem(region="eu-west-1")`; it is sent to the workers with its settings, including credentials.
+    `schema`: of all files; by default that of the first one. `splits_per_checkpoint` limits the splits that a stream
+    reads between two checkpoints; None: no limit. `name` is the source's uid. Raises InputError WA-1008 if there is no
+    file, a file of another kind, or one that cannot be read. Cost here: the footer of every
     Parquet and Arrow file.
     """
     if not isinstance(env, StreamExecutionEnvironment):
@@ -77,7 +77,7 @@ def check_paths(paths: Any) -> None:
 def split_stream(
     env: StreamExecutionEnvironment, splits: Sequence[str], *, splits_per_checkpoint: int | None = None, name: str
 ) -> DataStream:
-    """A stream of texts in their order, whose position is kept in checkpoints."""
+    """A stream of texts in order, whose position is part of checkpoints."""
     jvm = get_gateway().jvm
     text = Types.STRING().get_java_type_info()
     listed = jvm.java.util.ArrayList()
@@ -93,7 +93,7 @@ def split_stream(
 
 @dataclass(frozen=True)
 class ReadSplit:
-    """Reads a split's rows, in blocks of bounded size. A split says by number which of the file systems it is on."""
+    """Reads a split's rows, in blocks of bounded size. A split contains the number of its file system."""
 
     schema: pa.Schema
     systems: tuple[fs.FileSystem, ...] = (LOCAL,)
@@ -108,7 +108,7 @@ class ReadSplit:
 
 @contextmanager
 def _readable(file: File) -> Iterator[None]:
-    """Has whatever pyarrow or a file system raises about a file say which one it is."""
+    """Adds the file's name to whatever pyarrow or a file system raises."""
     try:
         yield
     except (OSError, pa.ArrowException, KeyError) as error:

@@ -1,4 +1,4 @@
-"""Flink under the conformance suite: real jobs over files, in this machine."""
+"""Flink as an engine of the conformance suite: real jobs over files, on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environm
 
 
 class FlinkHarness:
-    """A local Flink, its Python in threads of the JVM: the mode that starts quickest."""
+    """A local Flink with Python in threads of the JVM, the mode that starts fastest."""
 
     name = "flink"
     mode = THREAD
@@ -39,7 +39,7 @@ class FlinkHarness:
     def start(self) -> None:
         """Start the JVM; each job starts its own small cluster in it.
 
-        What Flink's client imports and leaves open warns of itself, which is no fault of any law.
+        Warnings of the modules that Flink's client imports are ignored: they break no law.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -48,7 +48,7 @@ class FlinkHarness:
             gc.collect()
 
     def stop(self) -> None:
-        """Nothing to stop: the JVM goes with this process."""
+        """Nothing to stop: the JVM ends with this process."""
 
     def open(self, query: Query, variant: Variant) -> FlinkRun:
         """Prepare a run of `query`."""
@@ -56,7 +56,7 @@ class FlinkHarness:
 
 
 class FlinkProcessHarness(FlinkHarness):
-    """A local Flink, its Python in processes beside the JVM, as on most clusters."""
+    """A local Flink with Python in processes beside the JVM, as on most clusters."""
 
     name = "flink, processes"
     mode = PROCESS
@@ -65,7 +65,7 @@ class FlinkProcessHarness(FlinkHarness):
 class FlinkRun:
     """One query being run: a job whose source names the steps, and whose readers read file n of their input in step n.
 
-    As a stream, the source waits for a checkpoint after each step, so that steps are apart as micro-batches are.
+    As a stream, the source waits for a checkpoint after each step, so that steps are separate, like micro-batches.
     `crashed` tells afterwards whether the engine was made to lose its work.
     """
 
@@ -97,7 +97,7 @@ class FlinkRun:
         return collected(hosting, tagged)
 
     def _over_jobs(self, folder: Path, other: Query) -> Outcome:
-        """The crash ends a job; one of another query goes on from its last checkpoint, into the same files."""
+        """The crash ends a job; a job of another query continues from its last checkpoint, into the same files."""
         for query in (self._query, other):
             done = max(folder.glob("checkpoints/*/chk-*/_metadata"), key=os.path.getmtime, default=None)
             recovery = {} if done is None else {"execution__state_recovery__path": done.parent.as_uri()}
@@ -114,13 +114,13 @@ class FlinkRun:
             tagged.map(_line, Types.STRING()).uid("lines").sink_to(sink).uid("sink")
             try:
                 env.execute()
-            except Exception:  # Py4J's, of Java's
+            except Exception:  # Py4J's wrapper of Java's
                 if query is other or not (folder / "crashed").exists():
                     raise
         return outcome_of(hosting, _finished(folder / "out"))
 
     def _job(self, folder: Path, query: Query, env: StreamExecutionEnvironment) -> tuple[Hosting, DataStream]:
-        """A job of the query over the files, and the tagged rows that it gives."""
+        """A job of the query over the files, and its tagged rows."""
         inputs = [FileInput(name, self._files[name][0].schema, self._files[name]) for name in query.inputs]
         streaming, buckets = self._variant.streaming, self._variant.parallelism
         hosting, tagged = job(env, query, inputs, folder, streaming=streaming, buckets=buckets, reader=_NotedReadStep)
@@ -137,10 +137,10 @@ class FlinkRun:
 
 
 def share_server() -> None:
-    """Have all jobs of this process share one server of workers.
+    """Make all jobs of this process share one server of workers.
 
-    PyFlink starts one for each job in this machine, and keeps all of them: its class of servers means to have a single
-    instance, and begins that one anew each time.
+    PyFlink starts one for each local job and keeps all of them: its server class is meant to be a singleton, but
+    initialises that single instance again each time.
     """
     pool = import_module("pyflink.fn_execution.beam.beam_worker_pool_service").BeamFnLoopbackWorkerPoolServicer
     pool()
@@ -148,12 +148,12 @@ def share_server() -> None:
 
 
 def forget_workers() -> None:
-    """Put away what jobs in process mode have left in this process, where their workers were; none may run any more.
+    """Remove what finished jobs in process mode have left in this process, where their workers were. No job may run.
 
-    That are a dozen threads of each, which wake up every second to send what nobody gives them, and the word that no
-    JVM may be started, which goes on to every process that is started from here.
+    These are a dozen threads of each job, which wake up every second without work, and an environment variable that
+    forbids to start a JVM, which every process started from here would inherit.
     """
-    workers = sys.modules.get("pyflink.fn_execution.utils.operation_utils")  # there if any worker was
+    workers = sys.modules.get("pyflink.fn_execution.utils.operation_utils")  # set if there was a worker
     if workers is not None:
         for thread in threading.enumerate():
             if isinstance(thread, workers.PeriodicThread):
@@ -162,7 +162,7 @@ def forget_workers() -> None:
 
 
 class _NotedReadStep(ReadStep):
-    """Leaves a file behind for each step that has begun, for `_CrashOnce`."""
+    """Writes a file for each step that has begun, for `_CrashOnce`."""
 
     def __call__(self, number: str) -> Iterator[pa.RecordBatch]:
         Path(self.folder, f"begun-{number}").touch()
@@ -170,7 +170,7 @@ class _NotedReadStep(ReadStep):
 
 
 class _CrashOnce(MapFunction):
-    """Fails, once, on the first thing that the operator gives in step `step`: its work is done and not committed."""
+    """Fails once, on the operator's first output in step `step`: its work is done and not committed."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self._folder, self._step = str(folder), step
@@ -179,7 +179,7 @@ class _CrashOnce(MapFunction):
         """The element itself."""
         crashed = Path(self._folder, "crashed")
         if not crashed.exists() and list(Path(self._folder).glob(f"*/begun-{self._step}")):
-            with suppress(FileExistsError):  # another task was as fast
+            with suppress(FileExistsError):  # another task was faster
                 crashed.touch(exist_ok=False)
                 raise RuntimeError(f"step {self._step} is made to fail")
         return value

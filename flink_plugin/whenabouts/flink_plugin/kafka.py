@@ -22,8 +22,8 @@ from whenabouts.core.hosting.brokers import require_broker
 from whenabouts.core.hosting.element_watermark import delay_ms
 
 COMMIT_WITHIN_MS = 900_000
-"""How long a transaction may stay open: brokers allow a quarter of an hour unless they are told otherwise. A job that
-is away for longer loses what it had written and not committed."""
+"""How long a transaction may stay open: brokers allow 15 minutes by default. A job that is down for longer loses the
+rows that it has written and not committed."""
 
 
 def read_topic(
@@ -39,10 +39,10 @@ def read_topic(
 
     `brokers`: `host:port`, several with commas between them. `lateness`: how long after its `t_max` a record may have
     been written, by the topic's own timestamps. Flink then follows each partition's watermark, so that no row is late
-    because one partition is read faster than another; say `watermarks="source"` to the function that takes the Table.
-    None: the watermark follows the rows as they are read. `options`: of the connector, as
-    `**{"scan.watermark.idle-timeout": "1 min"}`, or `**{"scan.bounded.mode": "latest-offset"}` for what the topic holds
-    now. Give the Table to a function of this package together with `payloads`. Raises EngineError WA-3041 if no broker
+    because one partition is read faster than another; pass `watermarks="source"` to the operation that takes the Table.
+    None: the watermark follows the rows as they are read. `options`: of the connector, such as
+    `**{"scan.watermark.idle-timeout": "1 min"}`, or `**{"scan.bounded.mode": "latest-offset"}` for the topic's present
+    content. Pass the Table to an operation together with `payloads`. Raises EngineError WA-3041 if no broker
     answers within `wait`.
     """
     require_broker(brokers, wait)
@@ -70,9 +70,9 @@ def read_topic(
 def topic_sink(rows: Table, brokers: str, topic: str, *, key: tuple[str, ...] = (), **options: str) -> TableDescriptor:
     """Where `rows` can be inserted: a topic that takes each as a record of JSON, exactly once.
 
-    `key`: the columns that make the record's key. The job needs checkpoints: rows become visible with them. The broker
-    tells writers apart by `sink.transactional-id-prefix`, the topic's name unless `options` say otherwise: jobs that
-    write to one topic need one each. Times are written with microseconds, bytes as base64.
+    `key`: the columns of the record's key. The job needs checkpoints: rows become visible with them. The broker
+    distinguishes writers by `sink.transactional-id-prefix`, by default the topic's name: jobs that write to one topic
+    need different ones. Times are written with microseconds, bytes as base64.
     """
     chosen = {
         "properties.bootstrap.servers": brokers,
@@ -92,7 +92,7 @@ def topic_sink(rows: Table, brokers: str, topic: str, *, key: tuple[str, ...] = 
 
 
 def _columns_of(rows: Table) -> Schema:
-    """A Table's columns, none a time attribute. (Of every TIMESTAMP, PyFlink's own types say milliseconds.)"""
+    """A Table's columns, none a time attribute. (PyFlink reports every TIMESTAMP with milliseconds.)"""
     types = get_gateway().jvm.org.apache.flink.table.types
     row = rows._j_table.getResolvedSchema().toPhysicalRowDataType().getLogicalType()
     plain = types.logical.utils.LogicalTypeUtils.removeTimeAttributes(row)

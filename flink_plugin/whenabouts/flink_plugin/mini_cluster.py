@@ -1,4 +1,4 @@
-"""A small Flink in this machine, for the command line, the tests and trying things out."""
+"""A small Flink on this machine, for the command line, the tests and experiments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THREAD, PROCESS = "thread", "process"
 def local_environment(
     parallelism: int = 2, *, streaming: bool = True, mode: str = PROCESS, **conf: object
 ) -> StreamExecutionEnvironment:
-    """A Flink of `parallelism` slots in this machine whose Python is the one that calls.
+    """A Flink with `parallelism` slots on this machine that uses the calling Python.
 
     `mode`: see `THREAD`. `conf`: Flink options, with `__` for the dots and `_` for the dashes
     (`execution__checkpointing__interval="1 s"`). Raises EngineError WA-3001 or WA-3002 for what is missing. Cost: the
@@ -48,14 +48,14 @@ def configuration(parallelism: int, *, streaming: bool, mode: str) -> Configurat
         "python.executable": sys.executable,
         "python.client.executable": sys.executable,
         "python.pythonpath": os.pathsep.join(import_roots()),
-        "python.fn-execution.bundle.size": "1",  # elements are blocks of many rows: none should wait for another
+        "python.fn-execution.bundle.size": "1",  # elements are blocks of many rows, and none should wait for another
     }.items():
         options.set_string(name, value)
     return options
 
 
 def import_roots() -> list[str]:
-    """Where workers find what this process found, installed (in whatever way) or not.
+    """The folders from which workers import what this process imports, installed (in any way) or not.
 
     Python inside a JVM runs no hooks of editable installs: it needs the folders.
     """

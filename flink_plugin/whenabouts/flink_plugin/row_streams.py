@@ -1,8 +1,8 @@
-"""Rows in and rows out: Tables and DataStreams of rows as streams of blocks, and the way back.
+"""Rows in and rows out: Tables and DataStreams of rows as streams of blocks, and back.
 
-Rows are packed by a vectorised function: Flink hands it columns of as many rows as a bundle has (`row_packing`), and it
-puts all of them into the first row of its answer. Nothing waits in it, so nothing can be lost. A DataStream of rows is
-taken for a Table first, which no Python sees.
+Rows are packed by a vectorised function: Flink hands it columns with the rows of a bundle (`row_packing`), and it puts
+all of them into the first row of its result. Nothing waits in it, so nothing can be lost. A DataStream of rows is
+converted to a Table first, without Python.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _blocks: WeakKeyDictionary[Table | DataStream, Blocks] = WeakKeyDictionary()
 def blocks_of(source: Blocks | Table | DataStream, name: str, *, event_time: bool = False) -> Blocks:
     """Any input as a stream of blocks; `name` begins the names of its operators.
 
-    `event_time`: rows must have one of their own, and it is kept. Raises InputError WA-1002 for columns that have no
-    type in Arrow or a Table of changes (WA-1065), EngineError WA-3021 for a Table without event time where that is
-    wanted.
+    `event_time`: rows must have an event time of their own, and it is kept. Raises InputError WA-1002 for columns that
+    have no Arrow type, WA-1065 for a Table with updates, EngineError WA-3021 for a Table without event time if
+    `event_time` is set.
     """
     if isinstance(source, Blocks):
         return source
@@ -67,7 +67,7 @@ def blocks_of(source: Blocks | Table | DataStream, name: str, *, event_time: boo
 
 
 def environment_of(source: Blocks | Table | DataStream) -> StreamExecutionEnvironment:
-    """The job that an input is in, whose workers may then end in this process."""
+    """The job of an input; its workers may then end in this process."""
     let_workers_end()
     if isinstance(source, Table):
         return StreamExecutionEnvironment(source._t_env._j_tenv.execEnv())
@@ -75,7 +75,7 @@ def environment_of(source: Blocks | Table | DataStream) -> StreamExecutionEnviro
 
 
 def stream_of(source: Blocks | DataStream) -> DataStream:
-    """The stream of an input that is one."""
+    """The DataStream of an input that has one."""
     return source.stream if isinstance(source, Blocks) else source
 
 
@@ -89,15 +89,15 @@ def as_given(blocks: Blocks, like: Blocks | Table | DataStream) -> Blocks | Tabl
 
 
 def blocks_behind(form: Table | DataStream) -> Blocks | None:
-    """The blocks of which `as_given` made a Table or a stream, if it did."""
+    """The blocks from which `as_given` made a Table or a stream, or None."""
     return _blocks.get(form)
 
 
 def rows_of(blocks: Blocks) -> DataStream:
-    """Blocks as a DataStream of `Types.ROW_NAMED`, one element for each row; asked for again, the same stream.
+    """Blocks as a DataStream of `Types.ROW_NAMED`, one element per row; a second call returns the same stream.
 
     Elements keep the event time of their block. Raises InputError WA-1002 for a column that Flink has no type for.
-    Cost: Python makes every row; `table_of` costs less where the next step is not Python of your own.
+    Cost: Python makes every row; `table_of` costs less unless the next step is your own Python.
     """
     if blocks not in _rows:
         rows = blocks.stream.flat_map(_ToRows(blocks.schema.names, blocks.read), row_type(blocks.schema))
@@ -117,7 +117,7 @@ class ReadFirst:
 
 
 def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, *, event_time: bool) -> Table:
-    """A Table of a stream of rows, its times in our precision; it keeps the rows' event time where that is wanted."""
+    """A Table of a stream of rows, its times in microseconds; it keeps the rows' event time if that is asked for."""
     tables = StreamTableEnvironment.create(rows.get_execution_environment())
     types = {field.name: table_type(field) for field in schema if pa.types.is_timestamp(field.type)}
     columns = [col(name).cast(types[name]).alias(name) if name in types else col(name) for name in schema.names]
@@ -130,7 +130,7 @@ def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, *, event_time
 
 
 def _packed(table: Table, schema: pa.Schema) -> Blocks:
-    """The rows of a Table, whose first columns have the schema, packed as they come."""
+    """The rows of a Table, whose first columns have the schema, packed in order of arrival."""
     types = {field.name: table_type(field) for field in schema}
     if any(map(_is_instant, schema.types)) and skips_hours(table):
         table = _without_zones(table, types)
@@ -148,8 +148,8 @@ def _packed(table: Table, schema: pa.Schema) -> Blocks:
 def _argument(name: str, type_: DataType, *, masked: bool) -> Expression:
     """A column as an argument of a vectorised function.
 
-    Flink would hand a constant over by itself, a time by its milliseconds and bytes not at all: it must not see that
-    a column of these is constant.
+    Flink would pass a constant separately, a time in milliseconds and bytes not at all: it must not see that such a
+    column is constant.
     """
     if masked:
         return col(name).if_null(0)
@@ -159,7 +159,7 @@ def _argument(name: str, type_: DataType, *, masked: bool) -> Expression:
 
 
 def _without_zones(table: Table, types: Mapping[str, DataType]) -> Table:
-    """The same rows, the instants among them as timestamps without zone, event time kept."""
+    """The same rows with instants as timestamps without zone; event time is kept."""
     columns, clock = [col(name).cast(type_).alias(name) for name, type_ in types.items()], Schema.new_builder()
     types = {name: without_zone(type_) for name, type_ in types.items()}
     for attribute in _time_attributes(table)[:1]:  # becomes the timestamp of the stream's elements
@@ -174,7 +174,7 @@ def _is_instant(type_: pa.DataType) -> bool:
 
 
 def _time_attributes(table: Table) -> list[str]:
-    """Columns that are event time to Flink. (Of a query's result the schema tells no watermarks.)"""
+    """Columns that are event time to Flink. (The schema of a query's result shows no watermarks.)"""
     types = get_gateway().jvm.org.apache.flink.table.types.logical.utils.LogicalTypeChecks
     columns = table._j_table.getResolvedSchema().getColumns()
     return [
@@ -183,7 +183,7 @@ def _time_attributes(table: Table) -> list[str]:
 
 
 def _pandas_blurs_nulls(type_: pa.DataType) -> bool:
-    """Whether a null among such numbers would turn them into floats, or be a NaN."""
+    """Whether pandas would turn such numbers into floats because of a null, or the null into a NaN."""
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
 
 
@@ -191,8 +191,7 @@ def _pandas_blurs_nulls(type_: pa.DataType) -> bool:
 class _PackColumns:
     """Columns of a batch of rows, then a column of nulls for each of `masked`, into one blob in the first row.
 
-    Columns that are constant come as one value each; the column in front of all is none of these, and says how many
-    rows there are.
+    Constant columns arrive as one value each; the first column is never constant, and shows the number of rows.
     """
 
     schema: pa.Schema
@@ -205,10 +204,10 @@ class _PackColumns:
         nulls = dict(zip(self.masked, series[width:], strict=True))
         arrays = []
         for values, column in zip(series[:width], self.schema, strict=True):
-            if getattr(values.dtype, "tz", None) is not None:  # Flink took an instant's number for local time
+            if getattr(values.dtype, "tz", None) is not None:  # Flink read an instant's number as local time
                 values = values.dt.tz_localize(None)
             mask = nulls[column.name].to_numpy(bool) if column.name in nulls else None
-            if values.dtype == "datetime64[ns]" and pa.types.is_timestamp(column.type):  # of a TIMESTAMP(7) to (9)
+            if values.dtype == "datetime64[ns]" and pa.types.is_timestamp(column.type):  # from a TIMESTAMP(7) to (9)
                 arrays.append(self._cut(pa.Array.from_pandas(values, mask=mask), column))
                 continue
             arrays.append(pa.Array.from_pandas(values, mask=mask, type=column.type))
@@ -216,7 +215,7 @@ class _PackColumns:
         return make([blob] + [None] * (len(rows) - 1), dtype=object)
 
     def _cut(self, values: pa.Array, column: pa.Field) -> pa.Array:
-        """Nanoseconds as whole microseconds, with a warning (WA-1075) for the first batch that loses something."""
+        """Nanoseconds as whole microseconds, with a warning (WA-1075) for the first batch that loses digits."""
         n = 0 if column.name in self._told else digits_cut(values)
         if n:
             warn_of_digits(n, f" of the first rows in {column.name!r} that have such")
@@ -225,7 +224,7 @@ class _PackColumns:
 
 
 class _HasEventTime(ProcessFunction):
-    """Rows as they are. Raises EngineError WA-3021 for one without a timestamp."""
+    """Passes rows through. Raises EngineError WA-3021 for one without a timestamp."""
 
     def __init__(self, input: str) -> None:
         self._input = input
@@ -258,7 +257,7 @@ class _ToRows(FlatMapFunction):
         while (columns := self._runner.run(lambda: _lists(next(batches, None)))) is not None:
             for row in zip(*columns, strict=True):
                 out = Row(*map(self._to_java, row))
-                out.set_field_names(self._names)  # a Python function chained to this one sees this very row
+                out.set_field_names(self._names)  # a Python function chained to this one receives this very object
                 yield out
 
 

@@ -1,9 +1,9 @@
 """Blocks as the rows of a Table, which Flink makes from columns: Python makes no row.
 
-A vectorised function of Flink's gives as many rows as it takes. So each block is spread out first: its bytes in one row
-and as many empty rows behind it as it has more rows, which Flink makes of their number. One function for each column
-then fills them all. Nothing may come between the two that drops, adds or moves rows: both are behind a stream of
-Flink's own, through which no query of the user's is optimised.
+A vectorised function of Flink returns as many rows as it receives. So each block is spread out first: its bytes in one
+row, followed by empty rows, one for each further row of the block, which Flink makes from their number. One function
+per column then fills them all. Nothing between the two may drop, add or move rows: both follow a stream that Flink's
+optimiser does not see through.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from whenabouts.flink_plugin.row_packing import WAIT_MS, set_bundles
 from whenabouts.flink_plugin.wire import blob_type
 
 BLOB, TIMES = "f0", "f1"
-"""What Flink calls the columns of a stream of pairs."""
+"""Flink's names for the columns of a stream of pairs."""
 
 EVENT_TIME = DataTypes.TIMESTAMP_LTZ(3)
-"""Of a time attribute, which has milliseconds."""
+"""The precision of a time attribute: milliseconds."""
 
 LATER_DAYS = 730_485
-"""How much later than they are Flink is given times, which it then takes back: 2,000 years. Of times before 1970 it
-cannot read microseconds (`ArrowTimestampColumnVector` takes a remainder, which is then negative)."""
+"""Times are passed to Flink 2,000 years later, and shifted back there: it cannot read the microseconds of times before
+1970 (`ArrowTimestampColumnVector` takes a remainder, which is then negative)."""
 
 LATER = pa.scalar(dt.timedelta(days=LATER_DAYS), pa.duration("us"))
 
 REPLICATE = "$REPLICATE_ROWS$1"
-"""Flink's function that gives a row so many times; its planner makes EXCEPT ALL of it."""
+"""Flink's function that repeats a row; its planner uses it for EXCEPT ALL."""
 
 
 _tables: WeakKeyDictionary[Blocks, Table] = WeakKeyDictionary()
 
 
 def table_of(blocks: Blocks, tables: StreamTableEnvironment) -> Table:
-    """Blocks as a Table of their job, filled by columns; asked for again, the same Table.
+    """Blocks as a Table of their job, filled by columns; a second call returns the same Table.
 
-    Where the blocks have an `event_time`, it is the Table's time attribute (in milliseconds, as Flink's are), under
-    their watermark. What fills the rows has bundles: a quarter of a second, or less where the job, or `max_latency` of
-    its queries, has less. Raises InputError WA-1002 for a column that Flink has no type for, QueryError WA-2006 if
-    `tables` belongs to another job.
+    If the blocks have an `event_time`, it is the Table's time attribute (in milliseconds, as Flink's are), under their
+    watermark. The function that fills the rows works in bundles of a quarter of a second, or less if the job, or
+    `max_latency` of its queries, has less. Raises InputError WA-1002 for a column that Flink has no type for,
+    QueryError WA-2006 if `tables` belongs to another job.
     """
     if blocks not in _tables:
         _tables[blocks] = _table(blocks, tables)
@@ -86,14 +86,14 @@ def _column(schema: pa.Schema, place: int, type_: DataType) -> Expression:
     values = udf(_Values(schema, place, whole_ms=type_ == EVENT_TIME), result_type=type_, func_type="pandas")(col(BLOB))
     if pa.types.is_timestamp(schema.field(place).type):
         return values - lit(LATER_DAYS).days
-    if pa.types.is_floating(schema.field(place).type):  # of floats, Flink takes a NaN for a null
+    if pa.types.is_floating(schema.field(place).type):  # Flink reads a NaN among floats as a null
         not_numbers = udf(_NotNumbers(schema, place), result_type=DataTypes.STRING(), func_type="pandas")
         values = not_numbers(col(BLOB)).cast(type_).if_null(values)
     return values
 
 
 class _Spread(FlatMapFunction):
-    """Rows as blobs and how often to give them: each once, then an empty one for each row that it has more."""
+    """Each blob once with the number 1, then an empty one with the number of its further rows."""
 
     def __init__(self, schema: pa.Schema, read: Read) -> None:
         self._schema, self._read = schema, read
@@ -126,7 +126,7 @@ class _Spread(FlatMapFunction):
 class _Values:
     """A column of blocks that were spread out.
 
-    A block may begin in one call and end in another: what is left of it waits here. A checkpoint finds nothing waiting,
+    A block may begin in one call and end in another: its remaining values wait here. At a checkpoint nothing waits,
     since all rows of a block come from one element. `whole_ms` rounds times down to milliseconds.
     """
 
@@ -153,7 +153,7 @@ class _Values:
 
 
 class _NotNumbers(_Values):
-    """Where a column of floats holds NaN. (As text: a NaN that stands in a query becomes a null in Flink's planner.)"""
+    """The NaNs of a column of floats. (As text: Flink's planner turns a NaN in a query into a null.)"""
 
     def __call__(self, blobs: Any) -> Any:
         """A pandas Series of "NaN" and None."""
@@ -161,10 +161,10 @@ class _NotNumbers(_Values):
 
 
 def _series(values: pa.ChunkedArray, make: Any) -> Any:
-    """Values as pandas keeps them without loss, save for a NaN, which is null to Flink."""
+    """Values as pandas stores them without loss, except a NaN, which is null to Flink."""
     type_ = values.type
     if pa.types.is_timestamp(type_):
-        later = pc.add(values.cast(pa.timestamp("us")), LATER)  # of an instant, Flink takes the number
+        later = pc.add(values.cast(pa.timestamp("us")), LATER)  # Flink uses the number of an instant
         return later.to_pandas()
     if values.null_count and (pa.types.is_integer(type_) or pa.types.is_boolean(type_)):
         return make(values.to_pylist(), dtype=object)
