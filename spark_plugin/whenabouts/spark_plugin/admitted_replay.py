@@ -1,4 +1,4 @@
-"""The replay under the admission control that sources in Python have from Spark 4.2 on."""
+"""The replay with admission control, which Spark offers to Python sources from 4.2 on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from whenabouts.spark_plugin.replay_readers import StreamReader
 
 
 class AdmittedReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc,unused-ignore]
-    """Spark says where it stands and how much it will take."""
+    """Spark passes its position and the number of rows that it will read."""
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override,unused-ignore]  # noqa: N802
-        """What is out by now, within the limit."""
+        """The offset of the rows that are due now, within the limit."""
         return self._due(self._row(start), limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
@@ -26,9 +26,9 @@ class AdmittedReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """The end of the files: progress tells how far the replay is behind it."""
+        """The end of the files, so that progress shows how many rows remain."""
         return self._offset(len(self._known().at_us))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Everything is available: the pace is left aside."""
+        """All rows are due: the pace is ignored."""
         self._paced = False

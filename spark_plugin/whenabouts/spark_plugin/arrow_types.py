@@ -1,4 +1,4 @@
-"""Schemas between Spark and Arrow: what a query is told of its inputs, and what its output is called in Spark.
+"""Schemas between Spark and Arrow: the Arrow schema of an input, and the Spark types of an output.
 
 A TIMESTAMP is an instant and always reaches the query as timestamp[us, UTC], whatever the session's time zone;
 TIMESTAMP_NTZ is a timestamp without zone.
@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from whenabouts.core.errors import Code, InputError
 
 _UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
-"""Spark 4.1 names instants UTC by itself, 4.3 wants to be told."""
+"""Spark 4.1 uses UTC for instants by itself, 4.3 needs the zone."""
 
 
 def arrow_schema(df: DataFrame, name: str) -> pa.Schema:
@@ -32,7 +32,7 @@ def arrow_schema(df: DataFrame, name: str) -> pa.Schema:
 
 
 def arrow_fields(columns: Iterable[StructField], name: str) -> list[pa.Field]:
-    """The same of columns by themselves."""
+    """As `arrow_schema`, for single columns."""
     fields = []
     for field in columns:
         try:
@@ -47,13 +47,13 @@ def arrow_fields(columns: Iterable[StructField], name: str) -> list[pa.Field]:
 
 
 def spark_fields(schema: pa.Schema) -> list[StructField]:
-    """The Spark columns of an Arrow schema; all may be null, whatever the inputs said."""
+    """The Spark columns of an Arrow schema; all are nullable, even if the inputs were not."""
     fields = from_arrow_schema(schema, prefer_timestamp_ntz=True).fields
     return [StructField(field.name, field.dataType, nullable=True) for field in fields]
 
 
 def worker_schema(schema: StructType) -> pa.Schema:
-    """The Arrow types in which Spark takes rows of this schema back from Python."""
+    """The Arrow types in which Spark accepts rows of this schema from Python."""
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType), field.nullable) for field in schema.fields])
 
 
@@ -68,7 +68,7 @@ _WIDER = {
 
 
 def in_spark_types(schema: pa.Schema) -> pa.Schema:
-    """The nearest types that Spark has, also inside of nested columns; they hold every value but for nanoseconds.
+    """The nearest types that Spark has, also inside of nested columns; they hold every value except nanoseconds.
 
     >>> in_spark_types(pa.schema({"a": pa.uint8(), "b": pa.null(), "t": pa.timestamp("ns", "Europe/Berlin")})).types
     [DataType(int16), DataType(string), TimestampType(timestamp[us, tz=Europe/Berlin])]
@@ -120,7 +120,7 @@ def _conform(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def cast_exactly(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
-    """A column in a type that Spark has. Raises InputError WA-1067 where that would change a value, however deep."""
+    """A column in a type that Spark has. Raises InputError WA-1067 if that would change a value, at any depth."""
     try:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

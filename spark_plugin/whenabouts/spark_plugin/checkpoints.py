@@ -1,8 +1,8 @@
-"""What a checkpoint says of the query that wrote it, before a query starts from it.
+"""Checks that a checkpoint belongs to a query before the query starts from it.
 
-Spark keeps a query's state under its checkpoint, and reads any query's state into any other query that looks alike. So
-every bucket notes what its state is bound to (`whenabouts.core.hosting.query_identity`), and it is read here with
-Spark's own state data source, from any file system, over Spark Connect too.
+Spark reads any query's state into any other query of the same form. So the state contains the identity of the query
+that wrote it (`whenabouts.core.hosting.query_identity`). It is read here with Spark's own state data source, from any
+file system, also over Spark Connect.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _NO_SUCH_VARIABLE = "STDS_INVALID_OPTION_VALUE"
 
 
 def identities(session: SparkSession, checkpoint: str) -> list[str]:
-    """What the buckets note, each text once; nothing where no micro-batch was committed yet.
+    """The identities in the state, each text once; none if no micro-batch has been committed yet.
 
-    Raises EngineError WA-3032 for a checkpoint without such notes, WA-3005 for what cannot be read.
+    Raises EngineError WA-3032 for a checkpoint without identities, WA-3005 if it cannot be read.
     """
     try:
         _make_query_manager(session)
@@ -36,7 +36,7 @@ def identities(session: SparkSession, checkpoint: str) -> list[str]:
         return found
     except WhenaboutsError:
         raise
-    except Exception as error:  # PySparkException, and what py4j raises, which a client of Spark Connect may not have
+    except Exception as error:  # PySparkException, and those of py4j, which a client of Spark Connect may not have
         raise EngineError(
             Code.ENGINE_FAILED,
             f"the checkpoint {checkpoint!r} cannot be read: {_first_line(error)}",
@@ -46,16 +46,16 @@ def identities(session: SparkSession, checkpoint: str) -> list[str]:
 
 
 def _make_query_manager(session: SparkSession) -> None:
-    """Let Spark make what its state is read through, the coordinator of state stores.
+    """Make Spark create its coordinator of state stores, without which no state can be read.
 
-    It belongs to the manager of streaming queries, which Spark makes when somebody first asks for it: in the process
-    that starts a query again, nobody has.
+    The coordinator belongs to the manager of streaming queries, which Spark creates on first use. In a process that
+    restarts a query, it has not been used yet.
     """
     _ = session.streams.active
 
 
 def _first_line(error: Exception) -> str:
-    """What Spark says, without the frames of the JVM."""
+    """Spark's message without the JVM's stack frames."""
     said = str(getattr(error, "java_exception", error)).strip()
     return said.partition("\n")[0][:500]
 

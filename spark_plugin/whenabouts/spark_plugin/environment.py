@@ -45,7 +45,7 @@ def check_packages() -> None:
 
 
 def check_spark(version: str | None) -> None:
-    """Raise EngineError WA-3002 for a version of Spark that cannot host the operators, or none.
+    """Raise EngineError WA-3002 for a version of Spark that cannot host the operators, or for none.
 
     >>> check_spark("4.1.0-SNAPSHOT")
     """

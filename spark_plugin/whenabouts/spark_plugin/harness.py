@@ -1,4 +1,4 @@
-"""Spark under the conformance suite: real batch jobs and real streaming queries over Parquet files."""
+"""Spark as an engine of the conformance suite: real batch jobs and streaming queries over Parquet files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from whenabouts.spark_plugin.sessions import local_session
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 
 STARVED = "Python worker failed to connect back"
-"""What Spark says where the machine had no ten seconds for a new Python process: as in production, the query is started
-again, and goes on from its checkpoint."""
+"""Spark's message if a new Python process took longer than ten seconds to start: as in production, the query is started
+again and continues from its checkpoint."""
 
 
 class SparkHarness:
-    """A local Spark; it shares a session that is already there."""
+    """A local Spark; it uses a running session if there is one."""
 
     name = "spark"
     capabilities = Capabilities()
@@ -41,7 +41,7 @@ class SparkHarness:
         self._session: SparkSession | None = None
 
     def start(self) -> None:
-        """Start Spark, or use the one that runs."""
+        """Start Spark, or use the running one."""
         self._own = SparkSession.getActiveSession() is None
         self._session = local_session("whenabouts conformance")
 
@@ -60,7 +60,8 @@ class SparkHarness:
 
 
 class SparkRun:
-    """One query being run. `attempts` tells afterwards how often each micro-batch did its stateful work."""
+    """One query being run. Afterwards `attempts` has the number of times that each micro-batch did its stateful
+    work."""
 
     def __init__(self, session: SparkSession, query: Query, variant: Variant) -> None:
         self._session, self._query, self._variant = session, query, variant
@@ -113,7 +114,7 @@ class SparkRun:
 
 
 class _Collected:
-    """Results by micro-batch: a batch that comes again replaces its first attempt, as an idempotent sink does."""
+    """Results by micro-batch: a replayed batch replaces its first attempt, as in an idempotent sink."""
 
     def __init__(self, operator: Operator) -> None:
         self._output_schema = operator.output_schema
@@ -140,7 +141,7 @@ class _Collected:
 
 
 class _CrashOnce:
-    """Fails the micro-batch that takes in file `step`, once, after its stateful work and before its commit."""
+    """Fails the micro-batch that reads file `step`, once, after its stateful work and before its commit."""
 
     def __init__(self, checkpoint: Path, step: int | None) -> None:
         self._checkpoint, self._step = checkpoint, step
@@ -152,12 +153,12 @@ class _CrashOnce:
             raise RuntimeError(f"micro-batch {number} is made to fail")
 
     def recovering(self) -> bool:
-        """Whether a failure is the one that was asked for (true once)."""
+        """Whether a failure is the requested one (true once)."""
         asked = self._crashed and not self._recovered
         self._recovered = self._crashed
         return asked
 
     def _files_begun(self, number: int) -> int:
-        """Steps begun up to a micro-batch: micro-batches without files come in between, so numbers do not tell."""
+        """Steps begun up to a micro-batch; its number does not say, since some micro-batches have no files."""
         lines = (self._checkpoint / "offsets" / str(number)).read_text().splitlines()[2:]
         return max((json.loads(line)["logOffset"] + 1 for line in lines if line != "-"), default=0)

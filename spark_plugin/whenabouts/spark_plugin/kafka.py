@@ -5,8 +5,8 @@
     write_with_rejects(pairs, topic_writer(brokers, "pairs", key=["id_left", "id_right"]),
                        topic_writer(brokers, "dead-letters"), checkpoint="...").start()
 
-Spark's sink is at-least-once: a micro-batch that is run again is written again, row by row the same. A consumer that
-takes each key once sees each row once.
+Spark's sink is at-least-once: a repeated micro-batch writes the same rows again. A consumer that uses each key once
+sees each row once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from whenabouts.core.durations import Duration
 from whenabouts.core.hosting.brokers import require_broker
 
 _TIMES = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",  # Spark's own has milliseconds
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",  # Spark's own format has milliseconds
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "false",
 }
@@ -29,11 +29,12 @@ _TIMES = {
 def read_topic(
     spark: SparkSession, brokers: str, topic: str, *, stream: bool = True, wait: Duration = "10 s", **options: str
 ) -> DataFrame:
-    """The records of a topic from its beginning: `value`, `key`, `partition`, `offset`, `timestamp` and what else is.
+    """The records of a topic from its beginning: `value`, `key`, `partition`, `offset`, `timestamp` and the other
+    columns of Spark's source.
 
-    `brokers`: `host:port`, several with commas between them. `stream`: False for what the topic holds now. `options`:
-    of the connector, as `maxOffsetsPerTrigger="100000"`. Give the DataFrame to a function of this package together with
-    `payloads`. Raises EngineError WA-3041 if no broker answers within `wait`.
+    `brokers`: `host:port`, several with commas between them. `stream`: False for the topic's present content.
+    `options`: of the connector, such as `maxOffsetsPerTrigger="100000"`. Pass the DataFrame to an operation together
+    with `payloads`. Raises EngineError WA-3041 if no broker answers within `wait`.
     """
     require_broker(brokers, wait)
     chosen = {"kafka.bootstrap.servers": brokers, "subscribe": topic, "startingOffsets": "earliest", **options}
@@ -43,9 +44,9 @@ def read_topic(
 def topic_writer(
     brokers: str, topic: str, *, key: Sequence[str] = (), **options: str
 ) -> Callable[[DataFrame, int], None]:
-    """A function that writes a DataFrame to a topic as JSON, one record per row, as `write_with_rejects` wants it.
+    """A function that writes a DataFrame to a topic as JSON, one record per row, for `write_with_rejects`.
 
-    `key`: the columns that identify a row; they make the record's key, by which consumers tell rows that a repeated
+    `key`: the columns that identify a row; they are the record's key, by which consumers recognise rows that a repeated
     micro-batch writes again. `options`: of the connector. Times are written with microseconds, bytes as base64.
     """
     chosen = {"kafka.bootstrap.servers": brokers, "topic": topic, **options}

@@ -1,4 +1,4 @@
-"""Arrow tables that Spark reads from Parquet: columns in the nearest type that Spark has, and the way back."""
+"""Arrow tables as Spark reads them from Parquet: columns in the nearest type that Spark has, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whenabouts.spark_plugin.arrow_types import cast_exactly, in_spark_types
 def for_spark(table: pa.Table, times: Collection[str] = ()) -> pa.Table:
     """Columns whose types Spark does not read from Parquet, in the nearest type that it does.
 
-    `times`: columns in which anything finer than a microsecond is cut off, as the core does with times. Raises
+    `times`: columns in which digits below a microsecond are cut, as the core does with times. Raises
     InputError WA-1067 for other values that Spark's types do not hold.
 
     >>> for_spark(pa.table({"a": pa.array(["x"]).dictionary_encode(), "b": pa.nulls(1)})).schema.types
@@ -28,7 +28,7 @@ def for_spark(table: pa.Table, times: Collection[str] = ()) -> pa.Table:
 
 
 def from_spark(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The types that the local engine gives, undoing `for_spark`.
+    """The types of the local engine's result; the inverse of `for_spark`.
 
     >>> from_spark(pa.table({"b": pa.array([None], pa.string())}), pa.schema({"b": pa.null()})).schema.types
     [DataType(null)]

@@ -21,7 +21,7 @@ _FLUSH_FIELD = pa.field(FLUSH, pa.bool_())
 
 
 ROWS_PER_BATCH = 1 << 15
-"""Rows of a record batch on its way into Spark."""
+"""Rows of a record batch that is passed to Spark."""
 
 
 class SlicePartition(InputPartition):
@@ -29,11 +29,11 @@ class SlicePartition(InputPartition):
 
 
 class FlushPartition(InputPartition):
-    """The flush row behind the last row."""
+    """The flush row after the last row."""
 
 
 class StreamReader(DataSourceStreamReader):
-    """What all versions of Spark share. Times are read and put in order in the driver, once, when first needed."""
+    """The part for all versions of Spark. Times are read and sorted in the driver, once, when first needed."""
 
     def __init__(self, replay: Replay, schema: StructType, most: int | None) -> None:
         self._replay, self._schema, self._most = replay, schema, most
@@ -63,7 +63,7 @@ class StreamReader(DataSourceStreamReader):
             yield from _batches(partition.value.read(), self._schema)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_arrivals": None}  # workers read slices and need no order of all rows
+        return self.__dict__ | {"_arrivals": None}  # workers read slices and do not need the order of all rows
 
     def _known(self) -> ReplayOrder:
         if self._arrivals is None:
@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader):
         return self._arrivals
 
     def _due(self, row: int, most: int | None) -> dict[str, Any]:
-        """The offset up to which rows are out, at most `most` after `row`."""
+        """The offset up to which rows are due, at most `most` after `row`."""
         known = self._known()
         self._begun = self._begun or (row, monotonic())
         begun, since = self._begun
@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader):
 
 
 def _batches(table: pa.Table, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Rows in the columns and types of `schema`, which is the source's own or the one that the user gave."""
+    """Rows in the columns and types of `schema`, the source's own or the user's."""
     if FLUSH in schema.names:
         table = table.append_column(_FLUSH_FIELD, pa.array(np.zeros(table.num_rows, bool)))
     missing = [name for name in schema.names if name not in table.schema.names]

@@ -3,15 +3,15 @@
 Options are those of `whenabouts.core.sources.replay_options`, and
 
     maxRowsPerTrigger   most rows of a micro-batch
-    filterPushdown      `true`: batch reads skip what filters rule out; the session needs
-                        spark.sql.python.filterPushdown.enabled too, which Spark has off
-    endOfInput          `true`: one more column, `_wa_end_of_input`, and behind the last row of a stream a flush row in
-                        which it is true. Our operators take it for the end of the input: once all inputs have ended,
-                        results that waited for the watermark come out
+    filterPushdown      `true`: batch reads skip what filters exclude; the session also needs
+                        spark.sql.python.filterPushdown.enabled, which is off by default
+    endOfInput          `true`: adds a column, `_wa_end_of_input`, and after the last row of a stream a flush row in
+                        which it is true. The operators treat it as the end of the input: once all inputs have ended,
+                        results that waited for the watermark are emitted
 
-An offset is a row number, with a fingerprint of files and order: a checkpoint goes on with the same replay or not at
-all. Under Trigger.AvailableNow everything is available: a pace is left aside. Spark 4.1 has neither limits nor this
-trigger for sources in Python: there the reader caps the micro-batch itself, and AvailableNow is one micro-batch.
+An offset is a row number, with a fingerprint of files and order: a checkpoint continues with the same replay only.
+Under Trigger.AvailableNow all rows are due and the pace is ignored. Spark 4.1 has neither limits nor this trigger for
+Python sources: there the reader limits the micro-batch itself, and AvailableNow is one micro-batch.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """Replays the rows, with Spark's admission control where it has one."""
+    """Replays the rows, with Spark's admission control if it has one."""
     most = options.get(MOST_ROWS)
     if most is not None and not (most.isdecimal() and int(most) > 0):
         raise QueryError(Code.BAD_OPTION, f"{MOST_ROWS} is {most!r}", "give a whole number above zero")
@@ -104,22 +104,22 @@ class ReplayReader(DataSourceReader):
         self._predicates: list[Predicate] = []
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each chunk."""
+        """One partition per chunk."""
         files = self._replay.open()
         return [ChunkPartition(files, number, self._predicates) for number in files.matching(self._predicates)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a chunk; Spark gives None where there is no partition at all."""
+        """The rows of a chunk; Spark passes None if there is no partition at all."""
         begin_task()
         if isinstance(partition, ChunkPartition):
             yield from _batches(keep(partition.files.table(partition.number), partition.predicates), self._schema)
 
 
 class FilteringReader(ReplayReader):
-    """Leaves out what filters rule out. A class of its own: Spark fails where a reader takes filters unasked."""
+    """Skips what filters exclude. A class of its own: Spark fails if a reader accepts filters while pushdown is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  # Spark's name
-        """Take note of what can be told; Spark filters once more by all of them, so that semantics are its own."""
+        """Use the filters that are understood; Spark applies all of them again, so that its semantics hold."""
         for each in filters:
             attribute: tuple[str, ...] = getattr(each, "attribute", ())
             value: Any = getattr(each, "value", None)
@@ -130,10 +130,10 @@ class FilteringReader(ReplayReader):
 
 
 class SelfCappedReader(StreamReader):
-    """For Spark 4.1, which asks for the latest offset without telling where it stands.
+    """For Spark 4.1, which asks for the latest offset without passing its position.
 
-    Where it stands is known all the same: Spark plans every micro-batch here, and after a restart it plans the last one
-    (or an empty one in its place) before it asks for more.
+    The position is known anyway: Spark plans every micro-batch here, and after a restart it plans the last one (or an
+    empty one in its place) before it asks for more.
     """
 
     def __init__(self, replay: Replay, schema: StructType, most: int | None) -> None:
@@ -141,11 +141,11 @@ class SelfCappedReader(StreamReader):
         self._at = 0
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark 4.1's name and signature
-        """What is out by now."""
+        """The offset of the rows that are due now."""
         return self._due(self._at, self._most)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """As `StreamReader`; takes note of the end."""
+        """As `StreamReader`; remembers the end."""
         pieces = super().partitions(start, end)
         self._at = self._row(end)
         return pieces

@@ -1,4 +1,4 @@
-"""Spark sessions: a small local one for the command line, the demo and the tests; checks on everybody's."""
+"""Spark sessions: a small local one for the command line, the demo and the tests; checks of users' sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG = logging.getLogger("whenabouts")
 
 
 def local_session(app_name: str = "whenabouts", cores: int = 2, **conf: object) -> SparkSession:
-    """A quiet Spark in this machine: no UI, UTC, few shuffle partitions, RocksDB state; or the running one.
+    """A quiet Spark on this machine (no UI, UTC, few shuffle partitions, RocksDB state), or the running session.
 
     `conf`: Spark options, with `__` for the dots (`spark__sql__shuffle__partitions=4`). Raises EngineError WA-3001
     or WA-3002 for what is missing. Cost: starting a JVM, some seconds.
@@ -45,19 +45,19 @@ def local_session(app_name: str = "whenabouts", cores: int = 2, **conf: object) 
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(options["spark.log.level"])
-    _mend_protobuf(session)  # before any function is made: workers are shared among those of one environment
+    _mend_protobuf(session)  # before any function is created: functions with the same environment share workers
     return session
 
 
 def prepare(session: SparkSession, *, streaming: bool) -> None:
     """Make sure that a session can host an operator.
 
-    Sets two things where the user has not: workers run the Python of the driver (local masters only; elsewhere it may
-    not exist), and streams keep their state in RocksDB, the only store that Spark's stateful Python operators take.
-    A running stream or an existing checkpoint keeps the store it has.
+    Sets two things unless the user has: workers run the driver's Python (local masters only; elsewhere it may not
+    exist), and streams keep their state in RocksDB, the only store that Spark's stateful Python operators support. A
+    running stream or an existing checkpoint keeps its store.
     """
     check_packages()
-    check_spark(session.version)  # of a Spark Connect server it is another than the client's
+    check_spark(session.version)  # a Spark Connect server has another one than the client
     _use_own_python(session)
     if streaming:
         _mend_protobuf(session)
@@ -67,18 +67,18 @@ def prepare(session: SparkSession, *, streaming: bool) -> None:
 
 
 def ignores_case(session: SparkSession) -> bool:
-    """Whether names that differ by upper and lower case only are one to a session, as by default."""
+    """Whether a session treats names as equal that differ by case only, as it does by default."""
     return str(session.conf.get("spark.sql.caseSensitive", "false")).lower() != "true"
 
 
 def _import_roots() -> list[str]:
-    """PYTHONPATH for this machine's workers: they find whenabouts where this process found it, installed or not."""
+    """PYTHONPATH for workers on this machine: they import whenabouts from where this process did, installed or not."""
     known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return list(dict.fromkeys([*known, *import_roots()]))
 
 
 def _use_own_python(session: SparkSession) -> None:
-    context = getattr(session, "_sc", None)  # a Spark Connect session has none: its server decides
+    context = getattr(session, "_sc", None)  # a Spark Connect session has none; its server decides
     if context is None or os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python"):
         return
     if context.master.startswith("local"):
@@ -86,10 +86,10 @@ def _use_own_python(session: SparkSession) -> None:
 
 
 def _mend_protobuf(session: SparkSession) -> None:
-    """Let the workers import Spark's protobuf messages where the installed protobuf is older than what made them.
+    """Let the workers import Spark's protobuf messages if the installed protobuf is older than their generator.
 
-    Flink's Beam holds protobuf under 6 and Spark 4.1 generated its messages with 6.33, so in an environment with both
-    the import is refused. The messages themselves are plain and read well with 5.29 too; protobuf has a switch for it.
+    Flink's Beam requires protobuf below 6, and Spark 4.1 generated its messages with 6.33, so that an environment with
+    both refuses the import. The messages are simple and can be read with 5.29 too; protobuf has a switch for it.
     """
     try:
         import_module("pyspark.sql.streaming.proto.StateMessage_pb2")

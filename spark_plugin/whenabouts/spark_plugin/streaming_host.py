@@ -24,7 +24,7 @@ RECORD = StructType([StructField(name, LongType()) for name in ("layout", "bucke
 
 IDENTITY = "identity"
 IDENTITY_SCHEMA = StructType([StructField("text", StringType())])
-"""`core.hosting.query_identity`, noted once by the control group: `checkpoints` reads it before a restart."""
+"""`core.hosting.query_identity`, written once by the control group; `checkpoints` reads it before a restart."""
 
 
 class MapStateStore:
@@ -52,7 +52,7 @@ class MapStateStore:
 
 
 class GroupState:
-    """`micro_batch_host.BucketState`: the state variables of a task; Spark gives them the key at hand."""
+    """`micro_batch_host.BucketState`: the state variables of a task; Spark sets the current key."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -70,7 +70,7 @@ class GroupState:
         self._record.update(tuple(record))
 
     def write_identity(self, text: str) -> None:
-        """Keep what the state is bound to."""
+        """Keep the identity of the query that owns the state."""
         self._identity.update((text,))
 
     def set_timer(self, ms: int) -> None:
@@ -83,7 +83,7 @@ class GroupState:
 
 
 class BucketProcessor(StatefulProcessor):
-    """Runs one bucket's operator in `transformWithStateInPandas`; knows no kind of operator."""
+    """Runs the operator of each bucket in `transformWithStateInPandas`, whatever the operator."""
 
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
@@ -103,7 +103,7 @@ class BucketProcessor(StatefulProcessor):
     def handleExpiredTimer(  # noqa: N802  # Spark's name; it calls by keyword
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
-        """The bucket's timer: the operator has work to do without new rows."""
+        """The bucket's timer has fired: the operator has work to do without new rows."""
         with code_first():
             expired_ms, watermark_ms = expiredTimerInfo.getExpiryTimeInMs(), timerValues.getCurrentWatermarkInMs()
             return _frames(self._host.expired(expired_ms, self._state, watermark_ms))
@@ -113,7 +113,7 @@ class BucketProcessor(StatefulProcessor):
 
 
 def _frames(tagged: Iterable[Tagged]) -> Iterator[pd.DataFrame]:
-    import pandas as pd  # takes a CPU-second: not in the driver, where each start of a query makes a processor
+    import pandas as pd  # takes a CPU-second: not in the driver, where each query start creates a processor
 
     for tag, blob in tagged:
         yield pd.DataFrame({TAG: [tag], BLOB: [blob]})
