@@ -95,9 +95,9 @@ def check_decided_in_the_job(engine: Engine, seed: int) -> None:
     """The law for one order of arrival and one sequence of decisions."""
     query = SharedCoalescing(queries=TOGETHER, schemes=SCHEMES["all lazy"], adapting=RandomPolicy(seed))
     how = VARIANTS["stream, 3 buckets, restarted"]
-    outcome = engine.run(query, coalescing_case_tables.stream(8, seed), how, remember=False)
+    outcome = engine.run(query, coalescing_case_tables.stream(4, seed), how, remember=False)
     check_shared(outcome, query)
-    assert outcome.metrics["schemes_switched"] > 3  # of seven that can, in three buckets and eight files
+    assert outcome.metrics["schemes_switched"] > 3  # of seven that can, in three buckets and four files
 
 
 def test_differential_schemes_change(engine: Engine) -> None:
