@@ -129,7 +129,7 @@ def test_an_unknown_option_is_refused_as_python_does() -> None:
     ],
 )
 def test_an_old_name_is_taken_with_a_warning(old: dict[str, Any], new: dict[str, Any]) -> None:
-    with pytest.warns(DeprecationWarning, match=f"{next(iter(old))}= is called ") as told:
+    with pytest.warns(DeprecationWarning, match=f"{next(iter(old))}= is deprecated: use ") as told:
         found = CALLS["timing_join"](TWICE, **old)
     assert {Path(each.filename) for each in told} == {Path(__file__)}
     assert rows(found) == rows(CALLS["timing_join"](TWICE, **new))
@@ -137,15 +137,25 @@ def test_an_old_name_is_taken_with_a_warning(old: dict[str, Any], new: dict[str,
 
 def test_old_watermarks_are_taken_with_a_warning() -> None:
     with (
-        pytest.warns(DeprecationWarning, match='watermarks="inputs" is called watermarks="source" now'),
+        pytest.warns(DeprecationWarning, match='watermarks="inputs" is deprecated: use watermarks="source"'),
         pytest.raises(QueryError, match="WA-2007: the local engine takes no watermarks"),
     ):
         CALLS["coalesce"](T, watermarks="inputs")
 
 
+def test_frames_are_taken_under_their_old_names_with_a_warning() -> None:
+    for old in ("table", "stream"):
+        with pytest.warns(DeprecationWarning, match=f"{old}= is deprecated: use frame=") as told:
+            assert rows(operations.coalesce(**{old: T}, **RUNS)) == rows(CALLS["coalesce"](T))
+        assert {Path(each.filename) for each in told} == {Path(__file__)}
+    for old in ("tables", "streams"):
+        with pytest.warns(DeprecationWarning, match=f"{old}= is deprecated: use frames="):
+            local.window_join(**{old: {"a": T, "b": T}}, time=Point("t"), windows={("a", "b"): 1})  # type: ignore[call-arg]
+
+
 def test_an_option_under_both_names_is_refused() -> None:
     with (
-        pytest.warns(DeprecationWarning, match="dedupe= is called"),
+        pytest.warns(DeprecationWarning, match="dedupe= is deprecated: use deduplicate_by="),
         pytest.raises(QueryError, match="deprecated name of deduplicate_by="),
     ):
         CALLS["coalesce"](T, dedupe="v", deduplicate_by="k")
@@ -156,7 +166,7 @@ def test_the_old_class_of_limits_is_one() -> None:
         old = StateBound(3, when_full="shed")
     assert isinstance(old, StateLimit)
     assert (old.rows, old.on_full, old.when_full) == (3, "shed", "shed")
-    with pytest.warns(DeprecationWarning, match="bound= is called state_limit="):
+    with pytest.warns(DeprecationWarning, match="bound= is deprecated: use state_limit="):
         assert local.run_stream(_numbers(), [[T]], bound=old).output.num_rows == 3
 
 

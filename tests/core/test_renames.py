@@ -67,7 +67,7 @@ def test_the_page_has_every_renamed_argument() -> None:
 
 @pytest.mark.parametrize(("old", "new", "value"), OPTIONS)
 def test_an_old_argument_does_what_the_new_one_does_and_warns(old: str, new: str, value: object) -> None:
-    with pytest.warns(DeprecationWarning, match=f"{old}= is called {new}= now"):
+    with pytest.warns(DeprecationWarning, match=f"{old}= is deprecated: use {new}="):
         assert renamed({old: value}) == {new: value} == renamed({new: value})
 
 
@@ -87,7 +87,7 @@ SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "v": pa.float64()})
 def test_an_old_value_makes_the_same_query_and_warns(old: str, new: str) -> None:
     (name, before), (_, after) = (re.findall(r'\((\w+)="(.+)"\)', call)[0] for call in (old, new))
     if name in HOSTED:
-        with pytest.warns(DeprecationWarning, match="is called"):
+        with pytest.warns(DeprecationWarning, match="is deprecated"):
             assert renamed({name: before}) == renamed({name: after})
         return
     with pytest.warns(DeprecationWarning, match="is deprecated") as told:

@@ -123,5 +123,5 @@ def test_state_keeps_to_its_limit(tmp_path: Path) -> None:
 
 def test_old_watermarks_are_taken_with_a_warning(tmp_path: Path) -> None:
     given = blocks(local_environment(1, mode=THREAD), tmp_path, T)
-    with pytest.warns(DeprecationWarning, match='watermarks="inputs" is called watermarks="source" now'):
+    with pytest.warns(DeprecationWarning, match='watermarks="inputs" is deprecated: use watermarks="source"'):
         assert isinstance(on_flink.coalesce(given, **RUNS, watermarks="inputs"), Blocks)

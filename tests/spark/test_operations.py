@@ -85,7 +85,7 @@ def test_frames_of_two_engines_are_refused(batch_of: BatchOf) -> None:
 def test_repeats_are_taken_in_once_in_every_operation(batch_of: BatchOf) -> None:
     twice = batch_of(pa.concat_tables([T, T]))
     assert rows(on_spark.coalesce(twice, **RUNS, deduplicate_by="v")) == local_rows(local.coalesce(T, **RUNS))
-    with pytest.warns(DeprecationWarning, match="dedupe= is called deduplicate_by="):
+    with pytest.warns(DeprecationWarning, match="dedupe= is deprecated: use deduplicate_by="):
         pairs = on_spark.timing_join(twice, twice, **JOIN, dedupe="v")
     assert pairs.count() == 3
 

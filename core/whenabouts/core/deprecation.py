@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from whenabouts.core.callers import users_level
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
@@ -46,6 +49,32 @@ def moved(old: str, new: str) -> Callable[[str], Any]:
         return found
 
     return look_up
+
+
+def takes_old_names(new: str, *old: str) -> Callable[[Function], Function]:
+    """A function whose argument `new` may also be given under its names of before.
+
+    >>> @takes_old_names("frame", "table")
+    ... def rows(frame: list[int]) -> int:
+    ...     return len(frame)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     rows(table=[4, 2]), str(caught[0].message)  # type: ignore[call-arg]
+    (2, 'table= is deprecated: use frame=')
+    """
+
+    def wrap(function: Function) -> Function:
+        @wraps(function)
+        def call(*given: Any, **named: Any) -> Any:
+            for name in old:
+                if name in named and new not in named:
+                    warn_of_old(f"{name}=", f"{new}=")
+                    named[new] = named.pop(name)
+            return function(*given, **named)
+
+        return cast(Function, call)
+
+    return wrap
 
 
 def warn_of_old(old: str, new: str) -> None:

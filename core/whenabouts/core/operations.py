@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
+from whenabouts.core.deprecation import takes_old_names
 from whenabouts.core.hosting.engine import Engine, engine_of
 from whenabouts.core.hosting.host_options import (
     CommonHostOptions,
@@ -117,6 +118,7 @@ class Operations:
         return self.call(TimingJoin, [left, right], options)
 
     @takes_options_of(WindowJoin, HostSettings, without=("times",), time_slots="auto")
+    @takes_old_names("frames", "tables", "streams")
     def window_join(self, frames: Mapping[str, Frame], *, time: TimesByStream, **options: Unpack[_WindowJoin]) -> Frame:
         """Combinations of one row from each of several frames that lie in each other's windows.
 
@@ -160,6 +162,7 @@ class Operations:
         return self.call(WindowJoin, list(frames.values()), own | {**options})
 
     @takes_options_of(Coalesce, HostSettings)
+    @takes_old_names("frame", "table", "stream")
     def coalesce(self, frame: Frame, **options: Unpack[_Coalesce]) -> Frame:
         """Consecutive rows of a group whose values are equivalent, merged to one that is valid over all of their time.
 
@@ -201,6 +204,7 @@ class Operations:
         return self.call(Coalesce, [frame], options)
 
     @takes_options_of(TemporalAggregate, HostSettings)
+    @takes_old_names("frame", "table", "stream")
     def temporal_aggregate(self, frame: Frame, **options: Unpack[_TemporalAggregate]) -> Frame:
         """For each group, how long its coalesced tuples last in the extents of a window: Al-Kateb 2010, Example 2.
 

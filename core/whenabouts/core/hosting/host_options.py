@@ -6,12 +6,11 @@ WA-2007: docs/engine-options.md has the table.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypedDict
 
-from whenabouts.core.callers import users_level
+from whenabouts.core.deprecation import warn_of_old
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.input_checks import check_hosting
@@ -112,15 +111,11 @@ def renamed(options: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(options)
     for old, new in _RENAMED.items():
         if old in given:
-            _warn(f"{old}= is called {new}= now")
+            warn_of_old(f"{old}=", f"{new}=")
             value = given.pop(old)
             if value is not None and given.setdefault(new, value) is not value:
                 raise refused(old, value, f"it is the deprecated name of {new}=, which is given too")
     if isinstance(given.get("watermarks"), str) and given["watermarks"] == "inputs":
-        _warn('watermarks="inputs" is called watermarks="source" now')
+        warn_of_old('watermarks="inputs"', 'watermarks="source"')
         given["watermarks"] = SOURCE
     return given
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, DeprecationWarning, stacklevel=users_level())

@@ -67,9 +67,10 @@ class WindowJoinSettings:
         object.__setattr__(self, "on", key_names(self.on, self.inputs))
         object.__setattr__(self, "windows", edges_of(self.windows))
         object.__setattr__(self, "time_slots", checks.slots_of(self.time_slots))
-        if self.strategy in OLD_STRATEGIES:
-            warn_of_old(f"strategy={self.strategy!r}", repr(OLD_STRATEGIES[self.strategy]))
-            object.__setattr__(self, "strategy", OLD_STRATEGIES[self.strategy])
+        strategy: object = self.strategy  # it may have any type
+        if isinstance(strategy, str) and strategy in OLD_STRATEGIES:
+            warn_of_old(f"{strategy=}", repr(OLD_STRATEGIES[strategy]))
+            object.__setattr__(self, "strategy", OLD_STRATEGIES[strategy])
         for name, known in (("strategy", STRATEGIES), ("conservative", CONSERVATIVE), ("method", METHODS)):
             checks.one_of(name, getattr(self, name), known)
         checks.flag("joint", self.joint)
