@@ -171,9 +171,14 @@ class ElementHost:
 
     def _gather(self, packed: Blob, watermark: ElementWatermark, record: BucketRecord, state: BucketState) -> None:
         """Keep rows for the step that a timer by the clock begins. Rows of one step have come under one watermark: what
-        is late is late whether it waits or not."""
+        is late is late whether it waits or not. If the output has event time, the next watermark ends the wait before
+        it goes on: behind it the output would be late."""
         self._keep(packed, state)
         flush_ms = record.flush_ms
+        if self._operator.event_time is not None and not record.keeps:
+            due_ms = watermark.ms + 1 if record.timer_ms is None else min(record.timer_ms, watermark.ms + 1)
+            move_timer(record.timer_ms, due_ms, state.set_event_timer, state.delete_event_timer)
+            record = replace(record, timer_ms=due_ms)
         if flush_ms is None:
             flush_ms = state.now_ms + min(self._step_ms, self._max_latency_ms or 0)
             state.set_clock_timer(flush_ms)
