@@ -35,7 +35,7 @@ from whenabouts.core.shared_coalescing.operator import SharedCoalescing
 from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
 from whenabouts.planner import Plan, Registry, Sizes, Statistics, Weights
 from whenabouts.planner.calibration import Calibration, calibrate, sizes_of, stored_calibration
-from whenabouts.planner.scheme_measurements import Measured, measure, median
+from whenabouts.planner.scheme_measurements import SchemeMeasurement, measure, median
 
 
 class Case(NamedTuple):
@@ -129,7 +129,7 @@ def planned(asked: dict[str, Coalesce], found: Calibration, sizes: Sizes, case: 
 
 
 def weighted(
-    got: Measured, found: Calibration, sizes: Sizes, weights: Weights, known: list[Statistics]
+    got: SchemeMeasurement, found: Calibration, sizes: Sizes, weights: Weights, known: list[Statistics]
 ) -> tuple[float, float, float]:
     """Memory, update and scan, each a part of its maximum and weighted."""
     most = np.mean([maxima(got.tuples, each, found.costs, sizes) for each in known], axis=0)

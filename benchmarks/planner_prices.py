@@ -14,12 +14,12 @@ import numpy as np
 from measuring import Suite
 
 from whenabouts.core.costs.prices import TimingJoinPrices
-from whenabouts.planner.timing_measurements import Pace, measure_prices
+from whenabouts.planner.timing_measurements import JoinMeasurement, measure_prices
 
 PRICES = ("step", "row", "pair", "kernel")
 
 
-def modelled(prices: TimingJoinPrices, run: Pace) -> float:
+def modelled(prices: TimingJoinPrices, run: JoinMeasurement) -> float:
     """Nanoseconds a row by the prices."""
     return prices.step / (2 * run.rows) + prices.row + run.pairs * prices.pair + run.probed * prices.kernel
 

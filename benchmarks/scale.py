@@ -27,7 +27,7 @@ from measuring import Suite
 from tabulate import tabulate
 
 from whenabouts.core import Interval, Lateness, within
-from whenabouts.core.costs.choices import Load
+from whenabouts.core.costs.choices import Workload
 from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting, Packed
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode
 from whenabouts.core.state.memory_store import DictStore
@@ -230,7 +230,7 @@ def main(names: tuple[str, ...], rows: int, steps: int) -> None:
         case = CASES[name]
         model, table = Model.of(case, rows, steps), []
         schema = case.batch(0, 0, 1).schema
-        load = Load(
+        load = Workload(
             rates=dict.fromkeys(("left", "right"), case.per_second), every=f"{int(rows / case.per_second * SECOND)} us",
             row_bytes=row_bytes(case.query, [schema, schema]),
         )  # fmt: skip

@@ -93,12 +93,12 @@ if TYPE_CHECKING:
     from whenabouts.core.wrappers.state_limit import StateLimit
     from whenabouts.planner import (
         CoalescingQuery,
-        Load,
         Plan,
         PlanChangedWarning,
         Registry,
         Statistics,
         TextQuery,
+        Workload,
         parse_query,
         read_plan_file,
     )
@@ -120,7 +120,6 @@ __all__ = [
     "Interval",
     "JsonPayload",
     "Lateness",
-    "Load",
     "LossyQueryWarning",
     "PairAnswer",
     "Plan",
@@ -141,6 +140,7 @@ __all__ = [
     "WhenaboutsError",
     "WindowExtent",
     "WindowJoin",
+    "Workload",
     "absolute_tolerance",
     "between",
     "build_worker_archive",
@@ -192,7 +192,7 @@ _ELSEWHERE = {
     **dict.fromkeys(
         (
             "CoalescingQuery",
-            "Load",
+            "Workload",
             "Plan",
             "PlanChangedWarning",
             "Registry",

@@ -25,7 +25,7 @@ HEAVY = ("numba", "pandas", "pyspark", "pyflink", "pulp", "click")
 PUBLIC = {
     "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code", "Condition", "DigitsCutWarning",
     "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Histogram", "InputError", "Interval",
-    "JsonPayload", "Lateness", "Load", "LossyQueryWarning", "PairAnswer", "Plan", "PlanChangedWarning", "Point",
+    "JsonPayload", "Lateness", "Workload", "LossyQueryWarning", "PairAnswer", "Plan", "PlanChangedWarning", "Point",
     "QueryError", "Reason", "Registry", "RejectedRowsWarning", "SingleBucketWarning", "StateLimit", "Statistics",
     "Template", "TemporalAggregate", "TemporalJoin", "TextQuery", "TimingJoin", "WhenaboutsError", "WindowExtent",
     "WindowJoin", "absolute_tolerance", "between", "build_worker_archive", "chance_matches", "coalesce", "deadline",

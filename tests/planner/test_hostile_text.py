@@ -111,12 +111,12 @@ def bomb() -> str:
 
 
 PLANS = {
-    "alias bomb": (bomb() + QUERY, "aliases make more than"),
-    "bomb of queries": (bomb().replace("i: &i", "queries: &i"), "aliases make more than"),
-    "alias in itself": ("queries: &q [*q]", "an alias stands in what it stands for"),
+    "alias bomb": (bomb() + QUERY, "aliases expand to more than"),
+    "bomb of queries": (bomb().replace("i: &i", "queries: &i"), "aliases expand to more than"),
+    "alias in itself": ("queries: &q [*q]", "an alias refers to a value that contains it"),
     "deep": ("queries: " + nested("[", "", "]", 500), "nested"),
     "deeper": ("queries: " + "[" * 20_000, "nested"),
-    "twice": ("queries: [{name: a, name: b, coalesce: [v], window: {rows: 9}}]", "'name' stands twice"),
+    "twice": ("queries: [{name: a, name: b, coalesce: [v], window: {rows: 9}}]", "'name' is given twice"),
     "parallelism": (QUERY + "parallelism: abc", "parallelism is 'abc'"),
     "no parallelism": (QUERY + "parallelism: null", "parallelism is None"),
     "negative": (QUERY + "parallelism: -3", "parallelism is -3"),
@@ -129,7 +129,7 @@ PLANS = {
     "stream": (QUERY.replace("9}", "9}, stream: [1]"), "queries[0]"),
     "pin": (QUERY.replace("9}", "9}, pin: {scheme: [1]}"), "queries[0]"),
     "rows": (QUERY.replace("rows: 9", "rows: abc"), "queries[0]"),
-    "long value": ("queries: " + "x" * 100_000, "queries is missing or of another kind"),
+    "long value": ("queries: " + "x" * 100_000, "queries is missing or has the wrong type"),
     "long mapping": (json.dumps({"streams": ["x"] * 50_000}), "streams is ['x', 'x', 'x', ...]"),
 }
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import Interval, Lateness, Point, QueryError, delay, within
-from whenabouts.core.costs.choices import Alternative, Load, cheapest, decided
+from whenabouts.core.costs.choices import Alternative, Workload, cheapest, decided
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.planner import Plan, Registry, Statistics, Stream, parse_query, read_plan_file
@@ -45,7 +45,7 @@ def values(registry: Registry, name: str) -> dict[str, Any]:
 
 
 def test_rows_wait_as_long_as_max_latency_allows_and_no_longer_than_pays() -> None:
-    fast = Load(rates={"left": 90_000.0, "right": 10_000.0}, keys=1e6)
+    fast = Workload(rates={"left": 90_000.0, "right": 10_000.0}, keys=1e6)
     sizes = [timing(max_latency=limit).choices(fast)[1].value for limit in (None, "1 ms", "100 ms", "500 ms", "1 h")]
     assert sizes == [1, 100, 10_000, 50_000, 100_000]
     for query, load in ((timing(max_latency="100 ms"), fast), (timing(max_latency="2 s", strategy="lazy"), fast)):
@@ -62,13 +62,13 @@ def test_rows_wait_as_long_as_max_latency_allows_and_no_longer_than_pays() -> No
 
 def test_the_strategies_of_the_papers_are_told_with_what_they_cost() -> None:
     for rate in (10.0, 10_000.0):
-        strategy = timing().choices(Load(rates={"left": rate, "right": rate}, keys=10))[0]
+        strategy = timing().choices(Workload(rates={"left": rate, "right": rate}, keys=10))[0]
         assert strategy.value == "auto"
         assert [each.value for each in strategy.rejected] == ["eager", "lazy", "lazy_lookup", "ssort", "simple"]
         costs = {each.value: each.cost or 0.0 for each in strategy.alternatives}
         assert min(costs.values()) == costs["auto"]
         assert costs["eager"] < costs["simple"]
-    one_sided = timing(condition=delay("1 s", confidence=0.5)).choices(Load(rates={"left": 1.0, "right": 1.0}))
+    one_sided = timing(condition=delay("1 s", confidence=0.5)).choices(Workload(rates={"left": 1.0, "right": 1.0}))
     assert one_sided[0].value == "auto"
 
 
@@ -162,19 +162,19 @@ def test_plans_of_joins_survive_export_and_tell_what_changed() -> None:
 
 def test_measured_rates_change_a_plan_only_if_that_wins_clearly_and_pins_hold() -> None:
     registry = Registry(hysteresis=0.2)
-    registry.register("pairs", timing(max_latency="1 s"), Load(rates={"left": 500.0, "right": 500.0}, keys=1e6))
+    registry.register("pairs", timing(max_latency="1 s"), Workload(rates={"left": 500.0, "right": 500.0}, keys=1e6))
     current = registry.plan()
     assert current.decisions["pairs"]["block_size"] == 1000
-    registry.observe("pairs", Load(rates={"left": 575.0, "right": 575.0}, keys=1e6, source="measured"))
+    registry.observe("pairs", Workload(rates={"left": 575.0, "right": 575.0}, keys=1e6, source="measured"))
     assert registry.plan().decisions["pairs"]["block_size"] == 1150
     assert registry.replan(current).decisions == current.decisions
-    registry.observe("pairs", Load(rates={"left": 5000.0, "right": 5000.0}, keys=1e6, source="measured"))
+    registry.observe("pairs", Workload(rates={"left": 5000.0, "right": 5000.0}, keys=1e6, source="measured"))
     assert registry.replan(current).decisions["pairs"]["block_size"] == 10_000
-    registry.observe("pairs", Load(rates={"left": 5.0, "right": 5.0}, keys=1e6))
+    registry.observe("pairs", Workload(rates={"left": 5.0, "right": 5.0}, keys=1e6))
     assert registry.replan(current).decisions == current.decisions  # max_latency ends the wait as it ends any other
     registry.pin_all(current)
     assert registry.plan().decisions["pairs"]["block_size"] == 1000
-    with pytest.raises(QueryError, match="WA-2006: Statistics is observed of 'pairs'"):
+    with pytest.raises(QueryError, match="WA-2006: Statistics for 'pairs'"):
         registry.observe("pairs", Statistics())
 
 
@@ -203,15 +203,15 @@ def test_the_buckets_of_coalescing_queries_are_pinned_too() -> None:
     assert registry.plan().decisions == {"hot": {"scheme": "lazy", "buckets": 7}}
     registry.pin("hot", None)
     assert registry.plan().decisions == {"hot": {"scheme": "eager", "buckets": 4}}
-    with pytest.raises(QueryError, match="WA-2006: strategy of query 'hot'"):
+    with pytest.raises(QueryError, match="WA-2006: query 'hot' has no option 'strategy'"):
         registry.pin("hot", {"strategy": "forward"})
 
 
 def test_statistics_must_be_of_the_queries_kind_and_possible() -> None:
     registry = Registry()
     for name, query, statistics, what in [
-        ("pairs", timing(), Statistics(), "WA-2006: statistics of a join"),
-        ("hot", "SELECT * FROM s [ROWS 9] COALESCE ON v", Load(), "WA-2006: a Load is given"),
+        ("pairs", timing(), Statistics(), "WA-2006: a join is given Statistics"),
+        ("hot", "SELECT * FROM s [ROWS 9] COALESCE ON v", Workload(), "WA-2006: a Workload is given"),
         ("three", timing(), None, "WA-2006: 3 streams are named for 2 inputs"),
     ]:
         with pytest.raises(QueryError, match=what):
@@ -224,7 +224,7 @@ def test_statistics_must_be_of_the_queries_kind_and_possible() -> None:
         {"row_bytes": {"left": float("inf")}},
     ):
         with pytest.raises(QueryError, match="WA-2072"):
-            Load(**wrong)  # type: ignore[arg-type]
+            Workload(**wrong)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="WA-2072: the rate of the stream is -1"):
         Stream(rate=-1)
 
@@ -239,7 +239,7 @@ def test_a_choice_that_is_left_nothing_says_so() -> None:
 
 def test_what_was_chosen_is_what_runs() -> None:
     query = timing(max_latency="1 s")
-    load = Load(rates={"left": 5000.0, "right": 5000.0}, keys=1e6)
+    load = Workload(rates={"left": 5000.0, "right": 5000.0}, keys=1e6)
     ran = decided(query, query.choices(load))
     assert (ran.strategy, ran.block_size) == ("auto", 10_000)
     assert ran.operator([SCHEMA, SCHEMA], streaming=True)._block_rows == 10_000

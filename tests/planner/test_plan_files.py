@@ -29,7 +29,7 @@ def test_a_plan_file_is_planned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("queries: 5", "queries is missing or of another kind"),
+        ("queries: 5", "queries is missing or has the wrong type"),
         ("{weight: 1, queries: []}", "unknown weight"),
         ("{costs: {merg: 1}, queries: []}", "no cost named 'merg'"),
         ("{costs: {merge: [1]}, queries: []}", "cost of 'merge'"),
@@ -39,7 +39,7 @@ def test_a_plan_file_is_planned(tmp_path: Path) -> None:
         ("queries: [{coalesce: [x], window: {rows: 5}}]", r"queries\[0\]: name"),
         ("queries: [{name: a, coalesce: [x], window: {rows: 5}, pin: now}]", r"queries\[0\]: pin"),
         ("queries: [{name: a, coalesce: [x], window: {rows: 5}, statistics: {cq: 1}}]", "statistics"),
-        ("queries: [", "mend the YAML"),
+        ("queries: [", "correct the YAML"),
     ],
 )
 def test_mistakes_are_named_with_their_place(tmp_path: Path, text: str, what: str) -> None:

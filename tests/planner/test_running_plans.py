@@ -14,7 +14,7 @@ import pytest
 from whenabouts.core import Point as PointInTime
 from whenabouts.core import QueryError, within
 from whenabouts.core.coalescing.operator import Coalesce
-from whenabouts.core.costs.choices import Load, decided
+from whenabouts.core.costs.choices import Workload, decided
 from whenabouts.core.costs.eager_lazy_cost import scheme_costs
 from whenabouts.core.costs.prices import SchemePrices, TimingJoinPrices
 from whenabouts.core.local import coalesce, run_stream
@@ -27,16 +27,16 @@ from whenabouts.planner.calibration import (
     CP,
     OOP,
     Calibration,
-    Point,
-    made_stream,
+    GridPoint,
     sizes_of,
     solved,
     store,
     stored_calibration,
+    synthetic_stream,
 )
 from whenabouts.planner.measured_statistics import measured_statistics
 from whenabouts.planner.plan_files import read_plan_file, registry_of
-from whenabouts.planner.scheme_measurements import Measured
+from whenabouts.planner.scheme_measurements import SchemeMeasurement
 
 SECOND = 1_000_000
 HOT = (
@@ -127,9 +127,9 @@ def test_what_cannot_be_registered_or_shared() -> None:
     registry = Registry()
     query = CoalescingQuery(("v",), ("k",), rows=10, stream="s")
     registry.register("planned", query)
-    with pytest.raises(QueryError, match="WA-2006: query 'planned' is planned only"):
+    with pytest.raises(QueryError, match="WA-2006: query 'planned' can be planned but not run"):
         registry.share(_stream().schema)
-    with pytest.raises(QueryError, match="WA-2006: TemporalJoin is nothing that can be planned"):
+    with pytest.raises(QueryError, match="WA-2006: a TemporalJoin cannot be planned"):
         registry.register("join", TemporalJoin.__new__(TemporalJoin))
     with pytest.raises(QueryError, match="WA-2006: no query is given for the name 'b'"):
         registry.register("b", Statistics())
@@ -166,22 +166,23 @@ def test_a_sql_file_is_a_plan_file_and_its_mistakes_have_their_place(tmp_path: P
     file.write_text(f'queries: [{{name: hot, query: "{HOT}", statistics: {{cp: 0.5}}}}]')
     assert read_plan_file(file).plan().choices == {"hot": "eager"}
     file.write_text("queries: [{name: hot, query: SELECT, window: {rows: 5}}]")
-    with pytest.raises(QueryError, match=r"WA-2075: .*queries\[0\]: query stands beside window"):
+    with pytest.raises(QueryError, match=r"WA-2075: .*queries\[0\]: query is given together with window"):
         read_plan_file(file)
 
 
 SIZE, STEPS = 100, (50.0, 10.0)
 
 
-def _measured(cp: float, oop: float) -> Point:
+def _measured(cp: float, oop: float) -> GridPoint:
     """Made up: 1 the row, 4 the step where eager, 2 the step where lazy; an order costs 0.9 a tuple."""
     eager = [
-        Measured(SIZE * (60 - 40 * cp), 3 + oop - cp + 4 / rows, 4 + SIZE * (3 - cp), SIZE, rows) for rows in STEPS
+        SchemeMeasurement(SIZE * (60 - 40 * cp), 3 + oop - cp + 4 / rows, 4 + SIZE * (3 - cp), SIZE, rows)
+        for rows in STEPS
     ]
-    lazy = [Measured(SIZE * 70, 1 + oop + 2 / rows, 0.0, SIZE, rows) for rows in STEPS]
+    lazy = [SchemeMeasurement(SIZE * 70, 1 + oop + 2 / rows, 0.0, SIZE, rows) for rows in STEPS]
     several = [replace(each, scan=2 / 4 + SIZE * (1.5 + cp + 0.9 / 4)) for each in lazy]
     alone = replace(lazy[0], scan=2 + SIZE * (1.5 + cp + 0.9))
-    return Point((eager[0], eager[1]), (several[0], several[1]), alone)
+    return GridPoint((eager[0], eager[1]), (several[0], several[1]), alone)
 
 
 def _made_up() -> Calibration:
@@ -210,7 +211,7 @@ def test_calibrated_costs_are_stored_and_found(tmp_path: Path, monkeypatch: pyte
     store(found)
     assert stored_calibration() == found
     (tmp_path / "in" / "costs.json").write_text('{"format": 1}')
-    with pytest.raises(QueryError, match="WA-2075: these are no calibrated costs: it is of format 1"):
+    with pytest.raises(QueryError, match="WA-2075: not calibrated costs: it is of format 1"):
         stored_calibration()
     wide = pa.schema({"t": pa.int64(), "g": pa.int32(), "v": pa.int16(), "name": pa.string()})
     sizes = sizes_of(found, wide, ["g", "v"])
@@ -218,8 +219,8 @@ def test_calibrated_costs_are_stored_and_found(tmp_path: Path, monkeypatch: pyte
     assert AtomicCosts().expand == 0.0
 
 
-def test_a_made_stream_has_the_probabilities_that_were_asked_for() -> None:
-    table = made_stream(0.6, 0.3, 20_000)
+def test_a_synthetic_stream_has_the_probabilities_that_were_asked_for() -> None:
+    table = synthetic_stream(0.6, 0.3, 20_000)
     runs = coalesce(table, time="t", group="g", values="v1")
     assert 1 - (runs.num_rows - 50) / (20_000 - 50) == pytest.approx(0.6, abs=0.02)
     at = table["t"].to_numpy()
@@ -229,7 +230,7 @@ def test_a_made_stream_has_the_probabilities_that_were_asked_for() -> None:
 
 def test_what_is_left_open_is_chosen_at_calibrated_prices() -> None:
     given = {"left_time": PointInTime("t"), "right_time": PointInTime("t"), "condition": within("1 s", confidence=1)}
-    join, rates = TimingJoin(**given, on="k", max_latency="5 s"), Load(rates={"left": 300.0, "right": 100.0})
+    join, rates = TimingJoin(**given, on="k", max_latency="5 s"), Workload(rates={"left": 300.0, "right": 100.0})
     cheap = replace(_made_up(), timing=TimingJoinPrices(step=1.0))  # a step that costs nothing need not wait for rows
     for prices, block in ((None, 1000), (cheap.timing, 1)):
         registry = Registry(timing_prices=prices)
@@ -248,12 +249,12 @@ def test_a_lone_query_asks_the_cost_model_too() -> None:
     query = Coalesce(time="t", group="k", values="v", window="1 h", slide="10 s")
     dear = SchemePrices(costs=replace(AtomicCosts(), eager_step=1e9))
     assert query.choices()[0].value == "eager"
-    (choice,) = query.choices(Load(rates={"events": 5.0}, scheme_prices=dear))
+    (choice,) = query.choices(Workload(rates={"events": 5.0}, scheme_prices=dear))
     assert (choice.value, len(choice.alternatives)) == ("lazy", 2)
     assert decided(query, [choice]).scheme == "lazy"
-    assert query.choices(Load(scheme_prices=dear), {"scheme": "eager"})[0].value == "eager"
+    assert query.choices(Workload(scheme_prices=dear), {"scheme": "eager"})[0].value == "eager"
     past = Coalesce(time="t", group="k", values="v")
-    assert past.choices(Load(scheme_prices=dear))[0].value == "eager"
+    assert past.choices(Workload(scheme_prices=dear))[0].value == "eager"
 
 
 def test_few_rows_a_step_and_a_grouping_of_its_own_tell_for_the_shared_extent_or_against_it() -> None:

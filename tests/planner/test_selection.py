@@ -97,7 +97,7 @@ def test_no_queries_cost_nothing() -> None:
 
 
 def test_an_infeasible_budget_says_by_how_much() -> None:
-    with pytest.raises(QueryError, match=r"WA-2071: .*budget is 5, .*less than 6 .*raise the budget by 1,"):
+    with pytest.raises(QueryError, match=r"WA-2071: .*budget is 5, .*at least 6 .*raise the budget by 1,"):
         select([1.0, 1.0], [1.0, 1.0], 1.0, memory=[3.0, 3.0], shared_memory=7.0, budget=5.0)
 
 

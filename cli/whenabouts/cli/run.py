@@ -24,7 +24,7 @@ from whenabouts.cli.result_table import print_first_rows
 from whenabouts.cli.say import say_all
 from whenabouts.cli.tables import read_input
 from whenabouts.core import metrics
-from whenabouts.core.costs.choices import Choice, Choosing, Load, decided
+from whenabouts.core.costs.choices import Choice, Choosing, Workload, decided
 from whenabouts.core.costs.prices import SchemePrices
 from whenabouts.core.errors import Code, DigitsCutWarning, EngineError
 from whenabouts.core.hosting.file_runs import OutcomeBatches
@@ -158,5 +158,7 @@ def _decided(query: Any) -> tuple[list[Choice], Any]:
     stored = stored_calibration()
     if stored is None:
         return query.choices(), query
-    choices = query.choices(Load(timing_prices=stored.timing, scheme_prices=SchemePrices(stored.costs, stored.sizes)))
+    choices = query.choices(
+        Workload(timing_prices=stored.timing, scheme_prices=SchemePrices(stored.costs, stored.sizes))
+    )
     return choices, decided(query, choices)

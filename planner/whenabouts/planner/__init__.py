@@ -1,9 +1,12 @@
-"""Decides eager or lazy for many queries at once, and explains itself."""
+"""The planner: chooses schemes and algorithms for many queries at once, and explains why."""
 
-from whenabouts.core.costs.choices import Load
+from typing import TYPE_CHECKING
+
+from whenabouts.core.costs.choices import Workload
 from whenabouts.core.costs.eager_lazy_cost import ExtentCost, SchemeCosts, Statistics, scheme_costs
 from whenabouts.core.costs.operation_costs import AtomicCosts, Table, Terms
 from whenabouts.core.costs.prices import Sizes, Weights
+from whenabouts.core.deprecation import renamed
 from whenabouts.planner.adaptive import Adaptive
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.join_plans import JoinPlan
@@ -21,7 +24,6 @@ __all__ = [
     "CoalescingQuery",
     "ExtentCost",
     "JoinPlan",
-    "Load",
     "Plan",
     "PlanChangedWarning",
     "QueryPlan",
@@ -35,9 +37,13 @@ __all__ = [
     "Terms",
     "TextQuery",
     "Weights",
+    "Workload",
     "measured_statistics",
     "parse_query",
     "read_plan_file",
     "scheme_costs",
     "select",
 ]
+
+if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
+    __getattr__ = renamed(__name__, {"Load": "Workload"})

@@ -1,8 +1,7 @@
-"""Plans that follow the stream: measured and made again in every bucket while the queries run, adopted where they win.
+"""Plans that adapt to the stream: every bucket measures and plans again while the queries run.
 
-What decides is a value that rides in the query (`whenabouts.core.shared_coalescing.scheme_policy`): the queries as they
-were registered, the costs, the hysteresis. A bucket hands it what it counted; what it measured before stands in the
-bucket's state.
+The policy is a value inside the query (`whenabouts.core.shared_coalescing.scheme_policy`): the registered queries, the
+costs, the hysteresis. A bucket passes its counts to it; earlier measurements are part of the bucket's state.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.shared_coalescing.scheme_policy import SchemeDecision, Stretch
-from whenabouts.planner.coalescing_plans import Given, Registered, plan_coalescing
+from whenabouts.planner.coalescing_plans import CoalescingEntry, PlanningInputs, plan_coalescing
 from whenabouts.planner.measured_statistics import blended, measured_statistics
 from whenabouts.planner.plans import Scheme
 
 
 @dataclass(frozen=True)
 class Adaptive:
-    """Decides eager or lazy in a bucket of keys, by what this bucket counted (`core.adapting.Adapting`).
+    """Decides eager or lazy in a bucket, by the counts of this bucket (a `scheme_policy.Adapting`).
 
-    Every ``every_us`` of event time the statistics are taken in, with ``weight`` (see `Registry.observe_counts`), and
-    all queries are planned again; a plan is adopted if it costs less than the decisions in force by more than
-    ``hysteresis``. Where nothing was counted, or constraints cannot hold together, all stays as it is. Pins and
-    longest scans hold; of a memory budget each bucket has its part. Cost: that of planning, once per ``every_us`` and
-    bucket: some 200 microseconds a query, and a run of the solver where the budget binds.
+    Every ``every_us`` of event time the statistics are updated, with ``weight`` (see `Registry.observe_counts`), and
+    all queries are planned again. A plan is adopted if it is cheaper than the decisions in force by more than
+    ``hysteresis``. Without counts, or if the constraints contradict each other, nothing changes. Pins and scan limits
+    hold; each bucket has an equal part of a memory budget. Cost: that of planning, once per ``every_us`` and bucket:
+    about 200 microseconds per query, and a run of the solver if the budget binds.
     """
 
-    registered: Mapping[str, Registered]
-    given: Given
+    registered: Mapping[str, CoalescingEntry]
+    given: PlanningInputs
     hysteresis: float
     weight: float
     every_us: int
@@ -40,14 +39,14 @@ class Adaptive:
     @classmethod
     def of(
         cls,
-        registered: Mapping[str, Registered],
-        given: Given,
+        registered: Mapping[str, CoalescingEntry],
+        given: PlanningInputs,
         hysteresis: float,
         every: Duration,
         weight: float,
         buckets: int | None,
     ) -> Adaptive:
-        """For queries as they are registered now. Raises: see `Registry.share`."""
+        """A policy for the registered queries. Raises: as `Registry.share`."""
         every_us = parse_duration(every, name="adapt_every")
         if every_us <= 0:
             raise QueryError(Code.BAD_WINDOW, f"adapt_every is {every!r}", "give more than zero")
@@ -55,17 +54,17 @@ class Adaptive:
             raise QueryError(Code.BAD_OPTION, f"buckets is {buckets!r}", "give the number of buckets, 1 or more")
         if given.budget is not None and buckets is None:
             raise QueryError(
-                Code.BAD_OPTION, "schemes are to follow the stream under a memory budget, in nobody knows how many "
-                "buckets", "give share(buckets=) what the engine gets, so that each has its part of the budget",
+                Code.BAD_OPTION, "adapt_every with a memory budget needs the number of buckets",
+                "give share(buckets=) the number that the engine uses: each bucket gets its part of the budget",
             )  # fmt: skip
         check_weight(weight)
         budget = None if given.budget is None else given.budget / (buckets or 1)
-        # What runs is not decided here, and a solver that is stopped by a clock would not decide alike twice.
+        # Policies do not run queries, and a solver stopped by a clock would not be deterministic.
         plain = {name: replace(each, runs=None) for name, each in registered.items()}
         return cls(plain, given._replace(budget=budget, time_limit=None), hysteresis, weight, every_us)
 
     def adapted(self, past: Stretch, schemes: Mapping[str, str], known: Mapping[str, Any]) -> SchemeDecision:
-        """The schemes from now on, and the statistics of which measured ones are remembered."""
+        """The next schemes, with the measured statistics to be remembered."""
         before = {
             name: replace(each, statistics=Statistics(**known[name])) if name in known else each
             for name, each in self.registered.items()
@@ -76,11 +75,13 @@ class Adaptive:
             return SchemeDecision(schemes, dict(known))
         return SchemeDecision(self._schemes(now, {name: cast(Scheme, schemes[name]) for name in now}), measured)
 
-    def _schemes(self, registered: Mapping[str, Registered], in_force: Mapping[str, Scheme]) -> Mapping[str, Scheme]:
-        """Those of the best plan if it wins clearly, or if what is in force breaks a constraint by now."""
+    def _schemes(
+        self, registered: Mapping[str, CoalescingEntry], in_force: Mapping[str, Scheme]
+    ) -> Mapping[str, Scheme]:
+        """Those of the best plan if it is clearly cheaper, or if the schemes in force now break a constraint."""
         try:
             best = plan_coalescing(registered, self.given)
-        except QueryError:  # nothing keeps the constraints any more
+        except QueryError:  # no plan satisfies the constraints
             return in_force
         try:
             kept = plan_coalescing(registered, self.given, in_force)
@@ -90,9 +91,9 @@ class Adaptive:
 
 
 def observed(
-    registered: Mapping[str, Registered], counts: Mapping[str, int], seconds: float, weight: float
-) -> dict[str, Registered]:
-    """The queries with what was counted in so many seconds of event time taken into their statistics."""
+    registered: Mapping[str, CoalescingEntry], counts: Mapping[str, int], seconds: float, weight: float
+) -> dict[str, CoalescingEntry]:
+    """The queries with their statistics updated by the counts of ``seconds`` of event time."""
     found = measured_statistics(counts, seconds, registered)
     return {
         name: replace(each, statistics=blended(each.statistics, found[name], weight)) if name in found else each
@@ -101,6 +102,6 @@ def observed(
 
 
 def check_weight(weight: float) -> None:
-    """Raises: QueryError WA-2072 for what is no weight of a new figure."""
+    """Raises: QueryError WA-2072 for a weight outside (0, 1]."""
     if not 0.0 < weight <= 1.0:
         raise QueryError(Code.BAD_STATISTICS, f"weight is {weight}", "give a number in (0, 1]")

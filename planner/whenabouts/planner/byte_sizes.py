@@ -1,4 +1,4 @@
-"""Amounts of memory as people write them."""
+"""Amounts of memory as text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse_bytes(value: float | str, *, name: str = "memory") -> float:
 
 
 def format_bytes(size: float) -> str:
-    """An amount as people read it.
+    """An amount of memory as text.
 
     >>> format_bytes(1536), format_bytes(12)
     ('1.5 KiB', '12 B')

@@ -1,12 +1,12 @@
-"""Atomic costs measured on this machine, on our own operators, and where they are stored.
+"""Atomic costs measured on this machine with the operators themselves, and their storage.
 
-The schemes are run over made streams on a grid of (cp, oop), in steps of many rows and of few, and the atomic costs are
-solved for from the equations of `costs.eager_lazy_cost`. What a step costs beside its rows follows from the two sizes,
-and what the order of a grouping costs from one lazy query alone and several that share it; the rest is measured by one
-scheme at a time: a lazy update gives insert and merge, what an eager one has besides gives keep; the cheaper scan gives
-read, what the other one has besides gives coalesce or expand. Each is a table over the grid, so that the model says at
-its points what was measured. What cannot be told apart from outside is booked under one name: delete, detach and split
-are nought, their work is in insert, merge and keep.
+Both schemes run over synthetic streams on a grid of (cp, oop), in large and in small steps, and the equations of
+`costs.eager_lazy_cost` are solved for the atomic costs. The fixed cost of a step follows from the two step sizes, the
+cost of sorting by group from one lazy query alone and several that share it. The rest follows from one scheme at a
+time: a lazy update gives insert and merge, and the difference to an eager one gives keep; the cheaper scan gives read,
+and the difference to the other one gives coalesce or expand. Each cost is a table over the grid, so that the model
+reproduces the measurements there. Costs that cannot be separated are counted together: delete, detach and split are
+zero, their work is part of insert, merge and keep.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from whenabouts.core.costs.prices import Sizes, TimingJoinPrices
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.sources.whole_files import whole_file
 from whenabouts.planner.releases import release
-from whenabouts.planner.scheme_measurements import Measured, measure, median
+from whenabouts.planner.scheme_measurements import SchemeMeasurement, measure, median
 from whenabouts.planner.timing_measurements import JOIN_RUNS, measure_prices
 
 CP = (0.05, 0.35, 0.65, 0.95)
 OOP = (0.0, 0.7)
 STEPS_PER_SLIDE = (1, 8)
-"""A slide's tuples arrive in one step, and in so many."""
+"""The tuples of a slide arrive in one step, or in this many."""
 WINDOW = 64_000
-"""Tuples in the window that is measured."""
+"""Tuples in the measured window."""
 
 VALUES = ("v0", "v1", "v2", "v3")
-"""Value columns of the made stream."""
+"""Value columns of the synthetic stream."""
 
 COSTS_FILE = "WHENABOUTS_COSTS"
-"""Environment variable: the file in which calibrated costs are stored."""
+"""Environment variable with the path of the stored costs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Coalescing's costs in CPU-microseconds and sizes in bytes, a timing join's prices in nanoseconds, and where they
-    come from."""
+    """Costs of coalescing in microseconds of CPU time, sizes in bytes, prices of a timing join in nanoseconds, and the
+    machine and release that they were measured with."""
 
     costs: AtomicCosts
     sizes: Sizes
@@ -58,17 +58,17 @@ class Calibration:
     release: str
 
     def to_json(self) -> str:
-        """As text; `Calibration.from_json` reads it back."""
+        """The calibration as JSON text; `Calibration.from_json` reads it."""
         costs = {
             name: asdict(cost) if isinstance(cost, Table | Terms) else cost
             for name, cost in _fields(self.costs).items()
         }
-        told = {"format": 2, "machine": self.machine, "release": self.release, "sizes": asdict(self.sizes)}
-        return json.dumps(told | {"costs": costs, "timing": asdict(self.timing)}, indent=1)
+        origin = {"format": 2, "machine": self.machine, "release": self.release, "sizes": asdict(self.sizes)}
+        return json.dumps(origin | {"costs": costs, "timing": asdict(self.timing)}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Calibration:
-        """Read stored costs. Raises: QueryError WA-2075 for text that holds none."""
+        """Read stored costs. Raises: QueryError WA-2075 for any other text."""
         from whenabouts.core.costs.operation_costs import read_costs
 
         try:
@@ -80,37 +80,37 @@ class Calibration:
             return cls(costs, sizes, timing, str(found["machine"]), str(found["release"]))
         except (KeyError, TypeError, ValueError) as error:
             raise QueryError(
-                Code.BAD_PLAN_FILE, f"these are no calibrated costs: {error}", "run whenabouts calibrate"
+                Code.BAD_PLAN_FILE, f"not calibrated costs: {error}", "run whenabouts calibrate"
             ) from error
 
 
-class Point(NamedTuple):
-    """What was measured at a point of the grid: each scheme in steps of many rows and of few; `several` lazy queries
-    with the scan of one of them, and a lazy query alone."""
+class GridPoint(NamedTuple):
+    """Measurements at a point of the grid: each scheme in large and in small steps; `several` lazy queries with the
+    scan of one of them, and a lazy query alone."""
 
-    eager: tuple[Measured, Measured]
-    several: tuple[Measured, Measured]
-    lazy: Measured
+    eager: tuple[SchemeMeasurement, SchemeMeasurement]
+    several: tuple[SchemeMeasurement, SchemeMeasurement]
+    lazy: SchemeMeasurement
 
 
 def calibrate(
     *, window: int = WINDOW, repeat: int = 3, progress: Callable[[int, int], None] | None = None
 ) -> Calibration:
-    """Measure both schemes on the grid, and a timing join. A minute for each repetition.
+    """Measure both schemes on the grid, and a timing join. Cost: a minute for each repetition.
 
-    ``progress`` is told how many of how many points are done.
+    ``progress`` receives the number of finished points and of all points.
     """
     grid = [(cp, oop) for cp in CP for oop in OOP]
     all_runs = len(grid) + JOIN_RUNS
-    found: dict[tuple[float, float], Point] = {}
+    found: dict[tuple[float, float], GridPoint] = {}
     for done, (cp, oop) in enumerate(grid):
-        table = made_stream(cp, oop, 3 * window)
+        table = synthetic_stream(cp, oop, 3 * window)
 
-        def of(scheme: str, queries: int, steps: int, table: pa.Table = table) -> Measured:
+        def of(scheme: str, queries: int, steps: int, table: pa.Table = table) -> SchemeMeasurement:
             return median([_measured(table, scheme, VALUES[:queries], window, steps) for _ in range(repeat)])
 
         many, few = STEPS_PER_SLIDE
-        found[cp, oop] = Point(
+        found[cp, oop] = GridPoint(
             (of("eager", 1, many), of("eager", 1, few)),
             (of("lazy", len(VALUES), many), of("lazy", len(VALUES), few)),
             of("lazy", 1, many),
@@ -121,37 +121,37 @@ def calibrate(
     return Calibration(*solved(found), timing, machine=_machine(), release=release())
 
 
-def solved(found: Mapping[tuple[float, float], Point]) -> tuple[AtomicCosts, Sizes]:
-    """The atomic costs and sizes with which the model gives what was measured at the points of the grid."""
+def solved(found: Mapping[tuple[float, float], GridPoint]) -> tuple[AtomicCosts, Sizes]:
+    """The atomic costs and sizes with which the model reproduces the measurements."""
     sharing = len(VALUES)
     eager_step = float(np.median([_step(*each.eager) for each in found.values()]))
     lazy_step = float(np.median([_step(*each.several) for each in found.values()]))
 
-    def table(cost: Callable[[Point, float], float]) -> Table:
+    def table(cost: Callable[[GridPoint, float], float]) -> Table:
         return Table(CP, OOP, tuple(tuple(max(cost(found[cp, oop], cp), 0.0) for oop in OOP) for cp in CP))
 
-    def update(measured: Measured, step: float) -> float:
+    def update(measured: SchemeMeasurement, step: float) -> float:
         return measured.update - step / measured.step_rows
 
-    def scan(measured: Measured, step: float) -> float:
-        """Of a tuple; a scan is a step, too, of which little may be left when that is taken away."""
+    def scan(measured: SchemeMeasurement, step: float) -> float:
+        """The scan of a tuple, without the fixed cost of the step that it is."""
         return max(measured.scan - step, 0.1 * measured.scan) / measured.tuples
 
-    def order(point: Point) -> float:
+    def order(point: GridPoint) -> float:
         several = scan(point.several[0], lazy_step / sharing)
         return max(scan(point.lazy, lazy_step) - several, 0.0) * sharing / (sharing - 1)
 
-    def lazy_scan(point: Point) -> float:
+    def lazy_scan(point: GridPoint) -> float:
         return scan(point.lazy, lazy_step) - order(point)
 
-    def eager_scan(point: Point) -> float:
+    def eager_scan(point: GridPoint) -> float:
         return scan(point.eager[0], eager_step)
 
-    def read(point: Point, part: float) -> float:
+    def read(point: GridPoint, part: float) -> float:
         return min(lazy_scan(point), eager_scan(point) / part)
 
     sizes = _sizes(found)
-    parts = {cp: cp * sizes.timestamp / sizes.eager_row + 1 - cp for cp in CP}  # of the rows of an eager extent
+    parts = {cp: cp * sizes.timestamp / sizes.eager_row + 1 - cp for cp in CP}  # of a row of an eager extent
     insert = table(lambda point, cp: update(point.several[0], lazy_step))
     costs = AtomicCosts(
         read=table(lambda point, cp: read(point, parts[cp])),
@@ -170,13 +170,13 @@ def solved(found: Mapping[tuple[float, float], Point]) -> tuple[AtomicCosts, Siz
     return costs, sizes
 
 
-def _step(many: Measured, few: Measured) -> float:
-    """What a step costs beside its rows: the update cost is so much for a row and so much for a step."""
+def _step(many: SchemeMeasurement, few: SchemeMeasurement) -> float:
+    """The fixed cost of a step: an update has a cost per row and a cost per step."""
     return max((few.update - many.update) / (1 / few.step_rows - 1 / many.step_rows), 0.0)
 
 
-def _sizes(found: Mapping[tuple[float, float], Point]) -> Sizes:
-    """From memory = tuples * (cp * timestamp + (1 - cp) * row) at both ends of the grid."""
+def _sizes(found: Mapping[tuple[float, float], GridPoint]) -> Sizes:
+    """Solves memory = tuples * (cp * timestamp + (1 - cp) * row) at both ends of the grid."""
     low, high = CP[0], CP[-1]
     lazy_row = float(np.mean([each.lazy.memory / each.lazy.tuples for each in found.values()]))
     per_tuple = {cp: found[cp, 0.0].eager[0].memory / found[cp, 0.0].eager[0].tuples for cp in (low, high)}
@@ -185,9 +185,9 @@ def _sizes(found: Mapping[tuple[float, float], Point]) -> Sizes:
     return Sizes(eager_row=row, lazy_row=lazy_row, timestamp=timestamp)
 
 
-def made_stream(cp: float, oop: float, size: int, groups: int = 50, seed: int = 7) -> pa.Table:
-    """A stream of tuples a millisecond apart that coalesce in each of four columns with probability ``cp``, and arrive
-    behind a later one with probability about ``oop``."""
+def synthetic_stream(cp: float, oop: float, size: int, groups: int = 50, seed: int = 7) -> pa.Table:
+    """A stream of tuples a millisecond apart. In each of four columns they coalesce with probability ``cp``; with
+    probability of about ``oop`` they arrive after a later tuple."""
     random = np.random.default_rng(seed)
     group = random.integers(0, groups, size)
     # A tuple's value differs from its predecessor's in its group with probability 1 - cp.
@@ -203,11 +203,11 @@ def made_stream(cp: float, oop: float, size: int, groups: int = 50, seed: int = 
 
 
 def sizes_of(found: Calibration, schema: pa.Schema, columns: Sequence[str], text: float = 16.0) -> Sizes:
-    """The calibrated sizes for a stream of this schema, of which a query needs these columns (group and values).
+    """The calibrated sizes for a stream of this schema; a query needs `columns` (group and values).
 
-    ``text``: mean bytes of columns whose width varies. What a tuple costs beside its columns is as it was measured.
+    ``text``: mean bytes of columns of variable width. The overhead of a tuple is the measured one.
     """
-    own = {name: made_stream(0.5, 0.0, 1).schema.field(name) for name in ("t", "g", *VALUES)}
+    own = {name: synthetic_stream(0.5, 0.0, 1).schema.field(name) for name in ("t", "g", *VALUES)}
     beside_lazy = found.sizes.lazy_row - sum(_width(field, text) for field in own.values())
     beside_eager = found.sizes.eager_row - sum(_width(own[name], text) for name in ("g", VALUES[0]))
     lazy = sum(_width(field, text) for field in schema) + beside_lazy
@@ -222,8 +222,10 @@ def _width(field: pa.Field, text: float) -> float:
         return text
 
 
-def _measured(table: pa.Table, scheme: str, values: Sequence[str], window: int, steps_per_slide: int) -> Measured:
-    """Queries that coalesce a value column each, under one scheme; the scan is that of one of them."""
+def _measured(
+    table: pa.Table, scheme: str, values: Sequence[str], window: int, steps_per_slide: int
+) -> SchemeMeasurement:
+    """Measure queries that coalesce one value column each, under one scheme; the scan is that of one query."""
     slide_us = window * 1_000 // 8
     given: dict[str, Any] = {
         "time": "t",
@@ -239,14 +241,14 @@ def _measured(table: pa.Table, scheme: str, values: Sequence[str], window: int, 
 
 
 def costs_file() -> Path:
-    """Where calibrated costs are stored: ``WHENABOUTS_COSTS``, else in the user's configuration."""
-    told = os.environ.get(COSTS_FILE)
+    """The path of the stored costs: ``WHENABOUTS_COSTS``, else in the user's configuration."""
+    given = os.environ.get(COSTS_FILE)
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(told) if told else Path(home) / "whenabouts" / "costs.json"
+    return Path(given) if given else Path(home) / "whenabouts" / "costs.json"
 
 
 def stored_calibration() -> Calibration | None:
-    """The costs that were calibrated on this machine; None where there are none.
+    """The stored costs; None if there are none.
 
     Raises: InputError WA-1008 for a file that cannot be read; QueryError WA-2075 for one that holds no costs.
     """
@@ -260,7 +262,7 @@ def stored_calibration() -> Calibration | None:
 
 
 def store(found: Calibration, path: Path | None = None) -> Path:
-    """Store calibrated costs; gives where. Raises: InputError WA-1008."""
+    """Store calibrated costs and return the path. Raises: InputError WA-1008 if it cannot be written."""
     where = path or costs_file()
     try:
         where.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Eager or lazy for all coalescing queries together: from what is registered to a plan, with the reasons."""
+"""Plans coalescing queries: eager or lazy for all of them together, with the reasons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from math import fsum
 from typing import Any, NamedTuple
 
-from whenabouts.core.costs.choices import Alternative, Choice, Load, Value
+from whenabouts.core.costs.choices import Alternative, Choice, Value, Workload
 from whenabouts.core.costs.eager_lazy_cost import UNIT, SchemeCosts, Statistics, scheme_costs
 from whenabouts.core.costs.operation_costs import AtomicCosts
 from whenabouts.core.costs.prices import Sizes, Weights
@@ -22,9 +22,9 @@ from whenabouts.planner.state_forecast import buckets
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """A coalescing query as it was registered. ``runs``: what runs, None where it is planned only. ``pinned`` and
-    ``buckets``: decided by hand."""
+class CoalescingEntry:
+    """A registered coalescing query. ``runs``: its executable form, None if it is planned only. ``pinned`` and
+    ``buckets``: fixed by the user."""
 
     query: CoalescingQuery
     runs: Any
@@ -34,32 +34,32 @@ class Registered:
     buckets: Value | None = None
 
 
-class Given(NamedTuple):
-    """What a registry plans by."""
+class PlanningInputs(NamedTuple):
+    """The settings of a registry that a plan depends on."""
 
     weights: Weights
     costs: AtomicCosts
     sizes: Sizes
     budget: float | None
     time_limit: float | None
-    load: Load
+    load: Workload
 
 
 class _Distinct(NamedTuple):
-    """A distinct coalescing query: the names that share it, the first of which speaks for all, and its costs."""
+    """A distinct coalescing query: the names that share it, its first entry, its costs, and a scheme that is fixed."""
 
     names: tuple[str, ...]
-    first: Registered
+    first: CoalescingEntry
     costs: SchemeCosts
-    wish: Scheme | None
+    required: Scheme | None
 
 
 def plan_coalescing(
-    registered: Mapping[str, Registered], given: Given, in_force: Mapping[str, Scheme] | None = None
+    registered: Mapping[str, CoalescingEntry], given: PlanningInputs, in_force: Mapping[str, Scheme] | None = None
 ) -> Plan:
-    """Decide for all queries at the least total cost; with decisions in force, what these cost now.
+    """Decide for all queries at the least total cost; with decisions in force, compute their current cost.
 
-    Raises: QueryError WA-2071 where the budget, the longest scans and the pins cannot hold together.
+    Raises: QueryError WA-2071 if budget, scan limits and pins contradict each other.
     """
     groups: dict[tuple[object, ...], list[str]] = {}
     for name, each in registered.items():
@@ -75,7 +75,7 @@ def plan_coalescing(
         costs = scheme_costs(
             n, known, given.costs, given.sizes, largest=most, sharing=sharing, part=first.query.eager_part
         )
-        distinct.append(_Distinct(tuple(names), first, costs, _wish(names, registered, costs, in_force)))
+        distinct.append(_Distinct(tuple(names), first, costs, _required(names, registered, costs, in_force)))
     streams = list(dict.fromkeys(first.query.stream for first in firsts))
     shared = _shared(firsts, tuples, streams, given, most)
     place = {stream: number for number, stream in enumerate(streams)}
@@ -85,7 +85,7 @@ def plan_coalescing(
             given.weights.scan * each.costs.lazy.normalised[2],
             each.costs.eager.memory,
             place[each.first.query.stream],
-            None if each.wish is None else each.wish == "eager",
+            None if each.required is None else each.required == "eager",
         )
         for each in distinct
     ]
@@ -93,8 +93,8 @@ def plan_coalescing(
     return _plan(registered, distinct, candidates, dict(zip(streams, shared, strict=True)), selection, given)
 
 
-def _with_steps(known: Statistics, load: Load) -> Statistics:
-    """How many tuples a step takes in, where that was not measured: what comes in the event time of a step."""
+def _with_steps(known: Statistics, load: Workload) -> Statistics:
+    """Statistics with the tuples per step, if these were not measured: those of the event time of a step."""
     every_s = parse_duration(load.every) / 1e6
     if known.step_rows is not None or not every_s:
         return known
@@ -102,9 +102,13 @@ def _with_steps(known: Statistics, load: Load) -> Statistics:
 
 
 def _shared(
-    firsts: Sequence[Registered], tuples: Sequence[float], streams: Sequence[str], given: Given, most: float
+    firsts: Sequence[CoalescingEntry],
+    tuples: Sequence[float],
+    streams: Sequence[str],
+    given: PlanningInputs,
+    most: float,
 ) -> list[SharedExtent]:
-    """By stream, the extent that its lazy queries would share: as long as the longest of their windows."""
+    """The extent that the lazy queries of each stream would share, as long as the longest of their windows."""
     largest: dict[str, tuple[float, Statistics]] = {}
     for first, n in zip(firsts, tuples, strict=True):
         known = largest.get(first.query.stream, (0.0, first.statistics))
@@ -119,12 +123,12 @@ def _shared(
 
 
 def _plan(
-    registered: Mapping[str, Registered],
+    registered: Mapping[str, CoalescingEntry],
     distinct: Sequence[_Distinct],
     candidates: Sequence[Candidate],
     shared: Mapping[str, SharedExtent],
     selection: Selection,
-    given: Given,
+    given: PlanningInputs,
 ) -> Plan:
     schemes: list[Scheme] = ["eager" if chosen else "lazy" for chosen in selection.eager]
     lazy_streams = {each.first.query.stream for each, scheme in zip(distinct, schemes, strict=True) if scheme == "lazy"}
@@ -153,37 +157,37 @@ def _plan(
     )
 
 
-def _wish(
+def _required(
     names: Sequence[str],
-    registered: Mapping[str, Registered],
+    registered: Mapping[str, CoalescingEntry],
     costs: SchemeCosts,
     in_force: Mapping[str, Scheme] | None,
 ) -> Scheme | None:
-    """What is decided already for a distinct query: by hand, by the plan in force, by the longest scan allowed."""
-    wishes = {name: registered[name].pinned for name in names}
+    """The scheme that pins, the plan in force or scan limits require of a distinct query; None if it is free."""
+    required = {name: registered[name].pinned for name in names}
     if in_force is not None:
-        wishes |= {name: in_force[name] for name in names if wishes[name] is None}
+        required |= {name: in_force[name] for name in names if required[name] is None}
     for name in names:
         limit = registered[name].max_scan_time
         if limit is None:
             continue
         over = {scheme: scan - limit for scheme, scan in _scans(costs).items()}
-        least, wish = min(over.values()), wishes[name]
+        least, wish = min(over.values()), required[name]
         if least > 0:
             raise QueryError(
                 Code.PLAN_INFEASIBLE,
-                f"query {name!r} may scan for {limit:g}, and needs {limit + least:g}",
-                f"allow {least:g} more, or shorten its window",
+                f"query {name!r} may scan for {limit:g} and needs {limit + least:g}",
+                f"raise max_scan_time by {least:g}, or shorten the window",
             )
         if wish is not None and over[wish] > 0:
             raise QueryError(
                 Code.PLAN_INFEASIBLE,
-                f"query {name!r} is to be {wish}, which scans for longer than {limit:g} by {over[wish]:g}",
-                "unpin it, or allow more",
+                f"query {name!r} is required to be {wish}, which scans longer than {limit:g} by {over[wish]:g}",
+                "unpin it, or raise max_scan_time",
             )
         if max(over.values()) > 0:
-            wishes[name] = "eager" if over["eager"] <= 0 else "lazy"
-    schemes = {scheme for scheme in wishes.values() if scheme is not None}
+            required[name] = "eager" if over["eager"] <= 0 else "lazy"
+    schemes = {scheme for scheme in required.values() if scheme is not None}
     if len(schemes) > 1:
         raise QueryError(
             Code.PLAN_INFEASIBLE, f"queries {', '.join(names)} share one extent and are pinned differently",
@@ -197,9 +201,9 @@ def _scans(costs: SchemeCosts) -> dict[Scheme, float]:
 
 
 def _scheme_choice(
-    registered: Registered, each: _Distinct, scheme: Scheme, candidate: Candidate, extent: SharedExtent
+    registered: CoalescingEntry, each: _Distinct, scheme: Scheme, candidate: Candidate, extent: SharedExtent
 ) -> Choice:
-    """The scheme with what both would cost, and why it is this one."""
+    """The chosen scheme, the cost of both, and the reason."""
     limit, found = registered.max_scan_time, {"eager": candidate.eager, "lazy": candidate.lazy_scan}
     refused = {}
     for name, scan in _scans(each.costs).items():
@@ -211,8 +215,8 @@ def _scheme_choice(
         why = "pinned"
     elif any(refused.values()):
         why = "max_scan_time"
-    elif each.wish is not None:
-        why = "as it was decided, or as an equal query is pinned"
+    elif each.required is not None:
+        why = "as decided before, or as an equal query is pinned"
     elif scheme == "eager":
         why = f"saves the shared extent, {extent.cost:.4g}" if dearer else "its own extent costs less than its scans"
     else:
@@ -221,7 +225,9 @@ def _scheme_choice(
     return Choice("scheme", scheme, why, UNIT, weighed, pinned=pinned)
 
 
-def _query_plan(name: str, each: _Distinct, scheme: Scheme, candidate: Candidate, registered: Registered) -> QueryPlan:
+def _query_plan(
+    name: str, each: _Distinct, scheme: Scheme, candidate: Candidate, registered: CoalescingEntry
+) -> QueryPlan:
     costs = each.costs
     chosen = costs.eager if scheme == "eager" else costs.lazy
     parts = ("memory", "update", "scan")

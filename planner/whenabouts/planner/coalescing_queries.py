@@ -1,4 +1,4 @@
-"""Coalescing queries as they are planned: what makes two of them one, and how many tuples their windows hold."""
+"""Coalescing queries as the planner sees them: which are equal, and how many tuples their windows hold."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 
 DEFAULT_ROWS_PER_SECOND = 1.0
-"""Arrival rate where none is known: a window in time then holds as many tuples as it has seconds."""
+"""The rate if none is known: a time window then holds one tuple for each second."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoalescingQuery:
-    """What tells coalescing queries apart: value columns, grouping, equivalence and window, over one stream.
+    """Value columns, grouping, equivalence and window of a coalescing query over one stream.
 
-    The window is ``rows`` tuples or a ``range`` of time. Two queries that are equal in all of this share one extent
-    under either scheme (a *distinct coalescing query*, section 6.2).
+    The window is ``rows`` tuples or a ``range`` of time. Queries that are equal in all of this share one extent under
+    either scheme (a *distinct coalescing query*, section 6.2).
 
-    ``eager_part``: through which part of its extent an eager scan goes. An aggregate of a window that slides is kept
-    from slide to slide, so that only the tuples that come and go count.
+    ``eager_part``: the part of its extent that an eager scan reads. Aggregates of a sliding window are maintained
+    between slides, so that only arriving and expiring tuples count.
 
     Raises: QueryError WA-2006 unless there is a value column and exactly one kind of window, of at least 1.
 
@@ -41,13 +41,13 @@ class CoalescingQuery:
 
     def __post_init__(self) -> None:
         if not self.coalesce:
-            raise QueryError(Code.BAD_OPTION, "no column is coalesced on", "name at least one value column")
+            raise QueryError(Code.BAD_OPTION, "no value column is given", "name at least one column to coalesce")
         for what, text in {"equivalence": self.equivalence, "stream": self.stream}.items():
-            given: object = text  # a file may say anything
+            given: object = text  # plan files may contain anything
             if not isinstance(given, str):
                 raise QueryError(Code.BAD_OPTION, f"{what} is {text!r}", "give a name")
         if (self.rows is None) == (self.range is None):
-            raise QueryError(Code.BAD_OPTION, "a window is rows or range, one of the two", 'as rows=100 or range="24h"')
+            raise QueryError(Code.BAD_OPTION, "a window has either rows or range", 'as rows=100 or range="24h"')
         if self.rows is not None and self.rows < 1:
             raise QueryError(Code.BAD_OPTION, f"the window has {self.rows} rows", "give at least 1")
         if self.range is not None and parse_duration(self.range, name="range") < 1:
@@ -55,7 +55,7 @@ class CoalescingQuery:
 
     @property
     def distinct(self) -> tuple[object, ...]:
-        """Equal for queries that are one distinct coalescing query (the order of columns does not matter)."""
+        """Equal for queries that are one distinct coalescing query. The order of columns does not matter."""
         length = self.rows if self.range is None else parse_duration(self.range)
         kind = "rows" if self.range is None else "range"
         return (
@@ -69,7 +69,7 @@ class CoalescingQuery:
         )
 
     def tuples(self, statistics: Statistics) -> float:
-        """How many tuples the window holds."""
+        """The number of tuples in the window."""
         if self.rows is not None:
             return float(self.rows)
         rate = DEFAULT_ROWS_PER_SECOND if statistics.rate is None else statistics.rate
@@ -77,7 +77,7 @@ class CoalescingQuery:
 
     @classmethod
     def of(cls, query: Coalesce, stream: str = "stream") -> CoalescingQuery:
-        """A query object over a stream, as it is planned.
+        """The planner's view of a query over a stream.
 
         >>> CoalescingQuery.of(Coalesce(time="t", values="v", window="1 s")).range
         1000000

@@ -1,4 +1,4 @@
-"""Joins in a plan: what each leaves open is chosen by its own cost model, from what is known of its streams."""
+"""Plans joins: each makes its open choices by its own cost model, from the workload of its streams."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from whenabouts.core.costs.choices import Choice, Load, Value
+from whenabouts.core.costs.choices import Choice, Value, Workload
 from whenabouts.core.durations import format_duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.protocol import Query
@@ -23,9 +23,9 @@ Joining = TimingJoin | WindowJoin | SelectProject
 class JoinPlan:
     """One join's part of a plan.
 
-    ``choices``: of every option what was chosen, what else there was at which cost, and why. ``state``: by input the
-    rows and bytes that are expected to be held (None: nothing bounds them, or their rate is not known). ``latency_us``:
-    how much event time a result may wait beyond its newest row. ``statistics``: what was known, and from where.
+    ``choices``: for every option the chosen value, the alternatives with their costs, and the reason. ``state``: the
+    expected rows and bytes by input (None: unbounded, or the rate is not known). ``latency_us``: how long a result may
+    wait after its newest row, in event time. ``statistics``: what the choices are based on, and its source.
     """
 
     name: str
@@ -38,32 +38,34 @@ class JoinPlan:
 
     @property
     def strategy(self) -> str:
-        """The strategy that was chosen."""
+        """The chosen strategy."""
         return str(self.choices[0].value)
 
     @property
     def values(self) -> dict[str, Value]:
-        """What every option is set to."""
+        """The value of every option."""
         return {choice.what: choice.value for choice in self.choices}
 
     @property
     def state_bytes(self) -> float | None:
-        """Bytes of all inputs."""
+        """Expected bytes of all inputs."""
         return None if self.state is None else sum(size for _, size in self.state.values())
 
 
 def inner_of(query: Any) -> Any:
-    """The join itself, of what may be a selection around it."""
+    """The join itself, without a selection around it."""
     return query.query if isinstance(query, SelectProject) else query
 
 
 def is_join(query: Any) -> bool:
-    """Whether it is planned by itself: a timing join or a window join."""
+    """Whether a query is a timing join or a window join, perhaps with a selection around it."""
     return isinstance(inner_of(query), TimingJoin | WindowJoin)
 
 
-def plan_join(name: str, query: Joining, streams: tuple[str, ...], load: Load, pins: Mapping[str, Value]) -> JoinPlan:
-    """Choose for one join. Raises: QueryError WA-2161 for pins that cannot be, and what the query raises for them."""
+def plan_join(
+    name: str, query: Joining, streams: tuple[str, ...], load: Workload, pins: Mapping[str, Value]
+) -> JoinPlan:
+    """Choose for a join. Raises: QueryError WA-2161 for impossible pins, and what the query raises for them."""
     inner = inner_of(query)
     known = _declared(inner, load)
     unknown = [what for what in pins if what not in (*_PINNABLE[type(inner)], "buckets")]
@@ -91,7 +93,7 @@ def plan_join(name: str, query: Joining, streams: tuple[str, ...], load: Load, p
 
 
 DECISIONS = ("strategy", "block_size", "conservative", "method", "buckets")
-"""Options that are decided; what else a plan tells of a join follows from them and from the query."""
+"""The options that are decided. Everything else in a join's plan follows from them and from the query."""
 
 _PINNABLE: dict[type, tuple[str, ...]] = {
     TimingJoin: ("strategy", "block_size"),
@@ -99,15 +101,29 @@ _PINNABLE: dict[type, tuple[str, ...]] = {
 }
 
 
-def _declared(query: Any, load: Load) -> Load:
-    """The load, with the rates that the query itself declares where nobody gave others."""
+def pins_of(plan: JoinPlan) -> dict[str, Value]:
+    """The decisions of a plan, as pins."""
+    return {choice.what: choice.value for choice in plan.choices if choice.what in DECISIONS}
+
+
+def with_pins_of(kept: JoinPlan, free: JoinPlan) -> JoinPlan:
+    """A plan whose decisions were kept for stability: only those that are pinned in `free` count as pinned."""
+    choices = (
+        choice if choice.pinned == other.pinned else replace(choice, pinned=other.pinned, why="as decided before")
+        for choice, other in zip(kept.choices, free.choices, strict=True)
+    )
+    return replace(kept, choices=tuple(choices))
+
+
+def _declared(query: Any, load: Workload) -> Workload:
+    """The workload, with the rates that the query itself declares if no others are given."""
     if load.rates or not query.rates:
         return load
     per_key = load.keys if isinstance(query, WindowJoin) else 1.0
     return replace(load, rates={name: rate * per_key for name, rate in query.rates}, source="declared")
 
 
-def _state(query: Query, load: Load) -> dict[str, tuple[float, float]] | None:
+def _state(query: Query, load: Workload) -> dict[str, tuple[float, float]] | None:
     if not load.rates:
         return None
     inner: Any = query
@@ -126,18 +142,18 @@ def _state(query: Query, load: Load) -> dict[str, tuple[float, float]] | None:
 
 
 def _slots(query: Any) -> Choice:
-    """Whether the rows of a key, or of none, are spread by time."""
+    """Whether time slots spread the rows."""
     slots = query.slots
     pinned = query.time_slots not in (None, "auto")
     if slots is not None:
-        why = "as the query says" if pinned else "no key spreads the rows: as wide as the stretch in which partners lie"
+        why = "as the query says" if pinned else "no key spreads the rows: the width is that of the window of partners"
         return Choice("time_slots", format_duration(slots.width_us), why, pinned=pinned)
-    bounded = "nothing bounds where partners lie" if query.time_slots else "not asked for, as time_slots='auto' would"
+    bounded = "the window of partners is unbounded" if query.time_slots else "time_slots='auto' is not given"
     return Choice("time_slots", "none", "a key spreads the rows" if query.key_columns else bounded)
 
 
-def _latency_us(query: Any, load: Load, chosen: Mapping[str, Value]) -> int:
-    """A step, and what the choices let wait."""
+def _latency_us(query: Any, load: Workload, chosen: Mapping[str, Value]) -> int:
+    """The event time of a step, and the waiting time that the choices add."""
     waits = parse_duration(load.every)
     if isinstance(query, WindowJoin):
         return waits + (max(query.lateness_us) if chosen["strategy"] == "forward" else 0)
@@ -152,7 +168,7 @@ def _latency_us(query: Any, load: Load, chosen: Mapping[str, Value]) -> int:
 
 
 def explain_join(plan: JoinPlan) -> list[str]:
-    """The join's part of an explanation."""
+    """The lines of a join in an explanation."""
     rates = ", ".join(f"{name} {rate:g}/s" for name, rate in plan.statistics["rates"].items()) or "no rates known"
     source = plan.statistics["source"]
     lines = [
@@ -160,7 +176,7 @@ def explain_join(plan: JoinPlan) -> list[str]:
     ]
     lines += [f"  {choice}" for choice in plan.choices]
     if plan.state is None:
-        lines.append("  state: cannot be told without rates, a two-sided condition and max_uncertainty")
+        lines.append("  state: unknown without rates, a two-sided condition and max_uncertainty")
     else:
         held = ", ".join(f"{name} {rows:,.0f} rows {format_bytes(size)}" for name, (rows, size) in plan.state.items())
         parts = int(plan.values["buckets"])

@@ -1,4 +1,4 @@
-"""Statistics of queries from the counts of running operators: how often tuples coalesce and come late, and the rate."""
+"""Statistics of running queries, from the counts of their operators."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from whenabouts.core.errors import Code, QueryError
 def measured_statistics(counts: Mapping[str, int], seconds: float, names: Iterable[str]) -> dict[str, Statistics]:
     """The statistics of the queries of a shared operator, from its counts in ``seconds`` of event time.
 
-    ``coalesced.NAME`` of ``neighbours.NAME`` is cp; rows out of order of rows processed is oop; rows processed a second
-    is the rate, and rows a step how many come at a time. Queries of which no extent came out are left out. Raises:
-    QueryError WA-2072 for no time.
+    cp is ``coalesced.NAME`` / ``neighbours.NAME``, oop is rows out of order / rows processed. The rate is rows
+    processed per second, ``step_rows`` rows per step. Queries that have not produced an extent are left out. Raises:
+    QueryError WA-2072 unless ``seconds`` is above zero.
 
     >>> counts = {"rows_processed": 50, "rows_out_of_order": 5, "coalesced.hot": 30, "neighbours.hot": 40}
     >>> measured_statistics(counts, 10.0, ["hot", "cold"])
     {'hot': Statistics(cp=0.75, oop=0.1, rate=5.0, arrived=None, source='measured', step_rows=None)}
     """
     if not seconds > 0:
-        raise QueryError(Code.BAD_STATISTICS, f"{seconds} seconds were observed", "give the stretch of event time")
+        raise QueryError(
+            Code.BAD_STATISTICS, f"seconds is {seconds}", "give the seconds of event time in which the counts arose"
+        )
     rows, steps = counts.get(metrics.PROCESSED, 0), counts.get(metrics.STEPS, 0)
     found = {}
     for name in names:
@@ -36,7 +38,7 @@ def measured_statistics(counts: Mapping[str, int], seconds: float, names: Iterab
 
 
 def blended(before: Statistics, now: Statistics, weight: float) -> Statistics:
-    """What was measured before and what is measured now, exponentially weighted; what was not measured gives way.
+    """The exponentially weighted mean of two measurements. Statistics that were not measured are replaced.
 
     >>> one, other = Statistics(0.5, rate=10.0, source="measured"), Statistics(1.0, rate=20.0, source="measured")
     >>> blended(one, other, 0.5).cp, blended(replace(one, source="declared"), other, 0.5).rate

@@ -1,4 +1,4 @@
-"""Reads a plan file: queries with their windows and statistics, weights, costs and a budget, as YAML or JSON."""
+"""Reads plan files: queries with windows and statistics, weights, costs and a budget, as YAML, JSON or SQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from whenabouts.core.costs.choices import Load
+from whenabouts.core.costs.choices import Workload
 from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.costs.operation_costs import AtomicCosts, read_costs
 from whenabouts.core.costs.prices import Sizes, Weights
@@ -56,10 +56,10 @@ def read_plan_file(
 ) -> Registry:
     """The registry that a file describes: YAML, JSON, or with the extension ``.sql`` queries as text.
 
-    ``calibrated``: costs and sizes where the file gives none. ``streams``: what is known of streams besides the file.
+    ``calibrated``: costs and sizes if the file gives none. ``streams``: descriptions of streams besides the file's.
 
-    Raises: InputError WA-1008 for a file that cannot be read; QueryError WA-2075 for one that is no plan file, with the
-    place; and what the values themselves raise.
+    Raises: InputError WA-1008 for a file that cannot be read; QueryError WA-2075, with the position, for a file that is
+    not a plan file; and what the values themselves raise.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def registry_of(
     calibrated: Calibration | None = None,
     streams: Mapping[str, Stream] | None = None,
 ) -> Registry:
-    """The registry that a plan, read already, describes. Raises: as `read_plan_file`.
+    """The registry that a parsed plan file describes. Raises: as `read_plan_file`.
 
     >>> registry_of({"queries": [{"name": "hot", "coalesce": ["t"], "window": {"rows": 9}}]}).plan().choices
     {'hot': 'eager'}
@@ -132,31 +132,31 @@ def _register(registry: Registry, text: Any, at: str, streams: Mapping[str, Stre
         registry.register(query["name"], asked, statistics, stream=over, max_scan_time=scan, pin=pin)
 
 
-def _statistics(query: Mapping[str, Any], at: str, registry: Registry) -> Load | None:
-    """Rates and keys of a join's inputs."""
+def _statistics(query: Mapping[str, Any], at: str, registry: Registry) -> Workload | None:
+    """The workload of a join."""
     if "statistics" not in query:
         return None
     at = f"{at}: statistics"
     given = _mapping(query["statistics"], at, None)
-    return _built(Load, {"every": registry.every, "source": "declared"} | dict(given), at)
+    return _built(Workload, {"every": registry.every, "source": "declared"} | dict(given), at)
 
 
 def _own_statistics(query: Mapping[str, Any], at: str) -> Statistics | None:
-    """Probabilities and rate of a coalescing query."""
+    """The statistics of a coalescing query."""
     return None if "statistics" not in query else _built(Statistics, query["statistics"], f"{at}: statistics")
 
 
 @contextmanager
 def _placed(at: str) -> Iterator[None]:
-    """Errors say where in the file they are; those in a text have line and column, and the query's place before."""
+    """Prefix errors with their position in the file; errors in a query's text have line and column, too."""
     try:
         yield
     except WhenaboutsError as error:
         if error.problem.startswith(at):
             raise
         raise type(error)(error.code, f"{at}: {error.problem}", error.hint) from error
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # a value of a kind that nobody expects
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {error}", "see the plan file's form in the docs") from error
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # a value of an unexpected type
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {error}", "see docs/planner.md for the format") from error
 
 
 _SCHEMES = ("eager", "lazy")
@@ -187,14 +187,14 @@ def _sizes(found: Mapping[str, Any], place: str, calibrated: Calibration | None)
 
 
 def _registry_of_text(text: str, calibrated: Calibration | None, streams: Mapping[str, Stream]) -> Registry:
-    """Queries with semicolons between them; a name stands in a comment, ``-- name: hot``."""
+    """Queries separated by semicolons; a comment ``-- name: hot`` names the next one."""
     costs, sizes = (None, None) if calibrated is None else (calibrated.costs, calibrated.sizes)
     registry = Registry(streams=streams, costs=costs, sizes=sizes)
     start = 0
     for end in _statement_ends(text):
         named = _NAME.findall(text[start:end])
         if _COMMENT.sub("", text[start:end]).strip():
-            # What stands before a query stays, as ends of lines and blanks: places are those of the file.
+            # Keep line ends and blanks before a query, so that error positions are those of the file.
             before = text[:start]
             query = "\n" * before.count("\n") + " " * (start - before.rfind("\n") - 1) + text[start:end]
             registry.register(named[-1], query) if named else registry.register(query)
@@ -203,7 +203,7 @@ def _registry_of_text(text: str, calibrated: Calibration | None, streams: Mappin
 
 
 def _statement_ends(text: str) -> Iterator[int]:
-    """Where semicolons stand outside of quotes and comments, and where the text ends."""
+    """Positions of semicolons outside quotes and comments, and the end of the text."""
     for found in _SKIPPED.finditer(text):
         if found[0] == ";":
             yield found.start()
@@ -216,8 +216,8 @@ def _registrable(query: Mapping[str, Any], at: str, _: Mapping[str, Stream]) -> 
         return _query(query, at)
     others = sorted({"coalesce", "group", "window", "equivalence", "stream"} & set(query))
     if others or not isinstance(query["query"], str):
-        told = f"query stands beside {', '.join(others)}" if others else "query is no text"
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {told}", "give the text, or the parts")
+        problem = f"query is given together with {', '.join(others)}" if others else "query is not text"
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {problem}", "give either the text or the parts")
     return query["query"]
 
 
@@ -237,7 +237,7 @@ def _columns(value: Any, at: str) -> tuple[str, ...]:
 
 def _mapping(value: Any, at: str, known: set[str] | None) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {shown(value)}", "give names with values")
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {shown(value)}", "give a mapping")
     unknown = [] if known is None else [str(name) for name in value if name not in known]
     if unknown:
         raise QueryError(
@@ -250,8 +250,8 @@ def _built(kind: Callable[..., Read], values: Any, at: str) -> Read:
     try:
         return kind(**_mapping(values, at, None)) if not isinstance(values, list) else kind(*values)
     except TypeError as error:
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {error}", "see the plan file's form in the docs") from error
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {error}", "see docs/planner.md for the format") from error
 
 
 def _wrong(at: str, name: str, wanted: str) -> QueryError:
-    return QueryError(Code.BAD_PLAN_FILE, f"{at}: {name} is missing or of another kind", f"give {wanted}")
+    return QueryError(Code.BAD_PLAN_FILE, f"{at}: {name} is missing or has the wrong type", f"give {wanted}")

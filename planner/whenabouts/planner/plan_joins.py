@@ -1,4 +1,4 @@
-"""Joins and streams in a plan file: their parts become the query objects that every engine runs."""
+"""Joins and streams in plan files, as query objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WINDOW_JOIN_KEYS = OF_BOTH | {"window_join", "windows", "conservative", "method"
 
 
 def stream_of(found: Mapping[str, Any], at: str, known: Stream | None = None) -> Stream:
-    """A stream as a file describes it, on top of what is known of it already.
+    """A stream as a file describes it; `known` supplies what the file leaves out.
 
     >>> stream_of({"time": "t_min,t_max", "max_uncertainty": "2 s", "rate": 5}, "streams.s").time.max_uncertainty_us
     2000000
@@ -129,12 +129,14 @@ def _edge(pair: str, window: Any, at: str) -> Edge:
 
 
 def time_in(name: str, stream: Stream, at: str) -> TimeSpec:
-    """How a stream's rows say when they happened. Raises: QueryError WA-2114 where that is not known."""
+    """The time of a stream. Raises: QueryError WA-2114 if it is not known."""
     if stream.time is not None:
         return stream.time
     if stream.schema is None:
         raise QueryError(
-            Code.NO_TIME, f"{at}: the times of stream {name!r} are not known", f"say so in streams: {name}: {{time: t}}"
+            Code.NO_TIME,
+            f"{at}: the times of stream {name!r} are not known",
+            f"declare them in streams: {name}: {{time: t}}",
         )
     return time_of(name, stream.schema)
 

@@ -1,4 +1,4 @@
-"""The text of a plan file as values: YAML or JSON that stays small when it is read."""
+"""Parses the text of a plan file, YAML or JSON, within limits of size and depth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 from whenabouts.core.errors import Code, QueryError
 
 MOST_VALUES = 100_000
-"""Values of a file, those of an alias counted wherever it stands."""
+"""The most values of a file; those of an alias count at every use."""
 
 _short = Repr()
 _short.maxlist = _short.maxdict = _short.maxtuple = 3
@@ -18,14 +18,14 @@ _short.maxlevel = 3
 _short.maxstring = _short.maxlong = _short.maxother = 80
 
 DEEPEST = 64
-"""Lists and mappings in each other."""
+"""The deepest nesting of lists and mappings."""
 
 
 def values_of_text(text: str, place: str) -> Any:
-    """What a YAML text says.
+    """The values of a YAML text.
 
-    Raises: QueryError WA-2075 for what is no YAML, a name that stands twice in a mapping, values nested too deeply, an
-    alias inside of what it stands for, and aliases that would make too many values.
+    Raises: QueryError WA-2075 for invalid YAML, duplicate names in a mapping, values nested too deeply, an alias inside
+    its own value, and aliases that expand to too many values.
     """
     try:
         loader = yaml.SafeLoader(text)
@@ -38,17 +38,17 @@ def values_of_text(text: str, place: str) -> Any:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise QueryError(Code.BAD_PLAN_FILE, f"{place}: {' '.join(str(error).split())}", "mend the YAML") from error
+        raise QueryError(Code.BAD_PLAN_FILE, f"{place}: {' '.join(str(error).split())}", "correct the YAML") from error
     except RecursionError:
         raise _too_deep(place) from None
     except (ValueError, TypeError) as error:
         if isinstance(error, QueryError):
             raise
-        raise QueryError(Code.BAD_PLAN_FILE, f"{place}: {error}", "mend the YAML") from error
+        raise QueryError(Code.BAD_PLAN_FILE, f"{place}: {error}", "correct the YAML") from error
 
 
 def _check(root: yaml.Node, place: str) -> None:
-    """Count values and levels of every node once, from its parts to itself; aliases share nodes."""
+    """Count values and levels of every node once, bottom up; aliases share nodes."""
     values: dict[int, int] = {}
     levels: dict[int, int] = {}
     open_: set[int] = set()
@@ -61,11 +61,11 @@ def _check(root: yaml.Node, place: str) -> None:
             values[id(node)] = 1 + sum(values[id(part)] for part in parts)
             levels[id(node)] = 1 + max((levels[id(part)] for part in parts), default=0)
             if values[id(node)] > MOST_VALUES:
-                raise _wrong(node, place, f"aliases make more than {MOST_VALUES:,} values", "write less by alias")
+                raise _wrong(node, place, f"aliases expand to more than {MOST_VALUES:,} values", "use fewer aliases")
             if levels[id(node)] > DEEPEST:
                 raise _too_deep(place)
         elif id(node) in open_:
-            raise _wrong(node, place, "an alias stands in what it stands for", "write it out")
+            raise _wrong(node, place, "an alias refers to a value that contains it", "write the value out")
         elif id(node) not in values:
             open_.add(id(node))
             waiting.append((node, True))
@@ -84,12 +84,12 @@ def _check_names(node: yaml.Node, place: str) -> None:
     for name, _ in node.value if isinstance(node, yaml.MappingNode) else ():
         if isinstance(name, yaml.ScalarNode) and name.tag != "tag:yaml.org,2002:merge":
             if (name.tag, name.value) in seen:
-                raise _wrong(name, place, f"{name.value!r} stands twice", "one of the two would be lost")
+                raise _wrong(name, place, f"{name.value!r} is given twice", "one of the two would be lost")
             seen.add((name.tag, name.value))
 
 
 def shown(value: object) -> str:
-    """A value in an error, the beginning of a long one.
+    """A value for an error message, shortened if it is long.
 
     >>> shown([["x"] * 9] * 9)
     "[['x', 'x', 'x', ...], ['x', 'x', 'x', ...], ['x', 'x', 'x', ...], ...]"

@@ -1,4 +1,4 @@
-"""A plan: what was decided for every registered query, what it costs, and what the alternatives would have cost."""
+"""Plans: the decisions for every registered query, their costs, and the costs of the alternatives."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """One coalescing query's part of a plan.
+    """The plan of one coalescing query.
 
-    ``choices``: scheme and buckets, with what else there was and why. ``eager_cost``: its own extent, all three terms
-    weighted; ``lazy_cost``: its scans of the shared one. ``terms``: the normalised memory, update and scan of both.
-    ``state_bytes`` and ``scan_time``: predicted for the chosen scheme (the shared extent's bytes are counted once for a
-    stream, in the plan).
+    ``choices``: scheme and buckets, with alternatives and reasons. ``eager_cost``: of an extent of its own, all three
+    terms weighted; ``lazy_cost``: of its scans of the shared extent. ``terms``: the normalised memory, update and scan
+    of both. ``state_bytes`` and ``scan_time``: expected for the chosen scheme (the bytes of a shared extent are counted
+    once for its stream, in the plan).
     """
 
     name: str
@@ -45,9 +45,9 @@ class QueryPlan:
 class Plan:
     """Decisions for all queries of a registry.
 
-    ``cost``: the weighted sum that was minimised, the shared extents included. ``alternatives``: the same for all eager
-    and all lazy, whether or not the constraints would allow them. ``status`` and ``gap``: see `Selection`. ``release``:
-    of this package, by which it was made. ``joins``: those of the registered queries that are planned one by one.
+    ``cost``: the minimised weighted sum, with the shared extents. ``alternatives``: the same for all eager and for
+    all lazy, whether or not the constraints allow them. ``status`` and ``gap``: see `Selection`. ``release``: that of
+    the package that made the plan. ``joins``: the plans of joins.
     """
 
     queries: tuple[QueryPlan, ...]
@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def choices(self) -> dict[str, str]:
-        """Of each query by name, its scheme or its strategy."""
+        """Scheme or strategy of each query by name."""
         return {**self.schemes, **{join.name: join.strategy for join in self.joins}}
 
     @property
@@ -71,18 +71,18 @@ class Plan:
 
     @property
     def decisions(self) -> dict[str, dict[str, str | int]]:
-        """Of each query by name, what every option is set to."""
+        """The value of every option, by query and option."""
         parts: tuple[QueryPlan | JoinPlan, ...] = (*self.queries, *self.joins)
         return {each.name: {choice.what: choice.value for choice in each.choices} for each in parts}
 
     def bytes_beside(self, stream: str) -> float:
-        """Of the expected state, what is of other streams than this one."""
+        """The expected state of all other streams."""
         own = {frozenset((each.name, *each.shares_with)): each for each in self.queries if each.scheme == "eager"}
         eager = sum(each.state_bytes for each in own.values() if each.stream != stream)
         return eager + sum(size for name, size in self.shared_bytes.items() if name != stream)
 
     def beats(self, other: Plan, hysteresis: float) -> bool:
-        """Whether this costs less than another plan of now by more than the hysteresis, a part of the other's cost.
+        """Whether this plan is cheaper than another by more than the hysteresis, a fraction of the other's cost.
 
         >>> now = Plan((), 1.0, {}, {})
         >>> Plan((), 0.94, {}, {}).beats(now, 0.05), Plan((), 0.96, {}, {}).beats(now, 0.05)
@@ -91,7 +91,7 @@ class Plan:
         return self.cost < other.cost - hysteresis * abs(other.cost)
 
     def to_json(self) -> str:
-        """The plan as JSON text; `Plan.from_json` reads it back.
+        """The plan as JSON text; `Plan.from_json` reads it.
 
         >>> Plan((), 0.0, {}, {}) == Plan.from_json(Plan((), 0.0, {}, {}).to_json())
         True
@@ -102,12 +102,12 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         """Read an exported plan.
 
-        Raises: QueryError WA-2075 for text that is no plan, or of another format.
+        Raises: QueryError WA-2075 for any other text, or another format.
         """
         try:
             found = json.loads(text)
             if found.pop("format") != _FORMAT:
-                raise ValueError(f"it is not of format {_FORMAT}")
+                raise ValueError(f"its format is not {_FORMAT}")
             found.pop("choices")
             queries = tuple(
                 QueryPlan(**{**query, "shares_with": tuple(query["shares_with"]), "choices": _choices(query)})
@@ -117,13 +117,13 @@ class Plan:
             return cls(queries=queries, joins=joins, **found)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise QueryError(
-                Code.BAD_PLAN_FILE, f"this is no exported plan: {error}", "export one with Plan.to_json"
+                Code.BAD_PLAN_FILE, f"not an exported plan: {error}", "export one with Plan.to_json"
             ) from error
 
     def diff(self, other: Plan) -> dict[str, tuple[str | None, str | None]]:
-        """Where ``other`` decides otherwise: what here and there by name, None where a query is not in a plan.
+        """Differing decisions by name: here and in ``other``; None if a query is not in a plan.
 
-        A scheme or strategy stands under the query's name, any other option under ``name.option``.
+        A scheme or strategy has the query's name, any other option ``name.option``.
 
         >>> Plan((), 0.0, {}, {}).diff(Plan((), 1.0, {}, {}))
         {}
@@ -138,14 +138,14 @@ class Plan:
         }
 
     def _flat(self) -> dict[str, str]:
-        """Every decision under one name; what follows from it (an order, the width of slots) is left out."""
+        """Every decision by name, without what follows from it (an order, the width of slots)."""
         flat: dict[str, str] = dict(self.choices)
         for join in self.joins:
             flat |= {f"{join.name}.{c.what}": str(c.value) for c in join.choices[1:] if c.what in DECISIONS}
         return flat
 
     def explain(self) -> str:
-        """The plan as text: every query's choice, what each alternative costs and why, and what state to expect."""
+        """The plan as text: the choices for every query, their alternatives and reasons, and the expected state."""
         lines: list[str] = []
         if self.queries:
             lines += [f"{'query':<16}{'choice':<8}{'eager':>9}{'lazy':>9}  {'state':>10}{'scan':>10}  statistics"]
@@ -156,7 +156,7 @@ class Plan:
             others = ", ".join(f"{name.replace('_', ' ')} {cost:.4f}" for name, cost in self.alternatives.items())
             lines.append(f"total cost {self.cost:.4f} ({self.status}{_gap(self.gap)}); {others}")
             lines.append(
-                "eager: own extent, memory + update + scan; lazy: scans of the shared extent, which is paid once"
+                "eager: own extent, memory + update + scan; lazy: scans of the shared extent, which is counted once"
             )
             lines += [f"{query.name}: {choice}" for query in self.queries for choice in query.choices]
         for join in self.joins:
@@ -197,4 +197,4 @@ def _line(query: QueryPlan) -> str:
 
 
 def _gap(gap: float) -> str:
-    return f", at most {gap:.2%} over the optimum" if gap else ""
+    return f", at most {gap:.2%} above the optimum" if gap else ""

@@ -1,4 +1,4 @@
-"""Which release of this package it is: plans and calibrated costs say by which one they were made."""
+"""The release of this package, which plans and calibrated costs record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scheme costs when it runs: bytes a tuple, CPU time of an update and of a scan, on the operators themselves."""
+"""Measures a coalescing scheme: memory, and the CPU time of updates and scans of the operators."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from whenabouts.core.state.memory_store import DictStore
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """``memory`` in bytes; ``update`` in microseconds of CPU time for each arriving tuple; ``scan`` for each look.
+class SchemeMeasurement:
+    """One run, of all queries together.
 
-    All of all queries together; ``tuples``: how many the window holds when it is looked at (mean); ``step_rows``: how
-    many of them arrived in a step.
+    ``memory`` in bytes; ``update`` in microseconds of CPU time per arriving tuple, ``scan`` per evaluation of the
+    window; ``tuples``: mean number of tuples in the window; ``step_rows``: mean number of tuples per step.
     """
 
     memory: float
@@ -39,20 +39,20 @@ def measure(
     slide_us: int,
     steps_per_slide: int = 4,
     warm_slides: int,
-) -> Measured:
-    """Run queries together over a table in order of arrival, and measure once ``warm_slides`` extents have come out.
+) -> SchemeMeasurement:
+    """Run queries together over a table in order of arrival, and measure after ``warm_slides`` extents.
 
-    All queries must slide by ``slide_us``. Rows arrive in ``steps_per_slide`` steps under a watermark that passes no
-    instant; then the watermark alone reaches it, so that all rows before it are settled, which is still part of their
-    update; then it passes it by a microsecond, and the extents are looked at. The table's time column is int64. Memory
-    is what the store holds when an instant has been looked at. Cost: that of the run.
+    All queries must slide by ``slide_us``. The rows of a slide arrive in ``steps_per_slide`` steps, while the watermark
+    stays before its end. Then the watermark alone reaches the end, so that all rows before it are final: still part of
+    the update. Then it passes the end by a microsecond, which evaluates the extents: the scan. Memory is what the store
+    holds after an evaluation. The table's time column is int64. Cost: that of the run.
     """
     query = SharedCoalescing(queries=queries, schemes=schemes)
     operator = query.operator([table.schema], streaming=True)
     name = query.queries[0][1].point.t
     block = operator.readers[0].read(table.combine_chunks().to_batches()[0]).block
     at = np.asarray(block.column(name).to_numpy())
-    # A row belongs to the step in which it arrives: the greatest time so far says when that is.
+    # A row arrives when the greatest time so far is reached.
     arrival = np.maximum.accumulate(at)
     lateness = int((arrival - at).max(initial=0))
     first, last = int(at[0]) // slide_us + 1, int(arrival[-1]) // slide_us
@@ -90,9 +90,9 @@ def measure(
         rows = int(until)
     width = max(each.extents.window.width_us or 0 for _, each in query.queries)
     tuples = len(at) * width / max(int(arrival[-1] - at[0]), 1)
-    return Measured(sizes / looks, updates / held * 1e6, scans / looks * 1e6, tuples, held / steps)
+    return SchemeMeasurement(sizes / looks, updates / held * 1e6, scans / looks * 1e6, tuples, held / steps)
 
 
-def median(found: Sequence[Measured]) -> Measured:
+def median(found: Sequence[SchemeMeasurement]) -> SchemeMeasurement:
     """The median of each figure."""
-    return Measured(*(float(np.median(each)) for each in zip(*map(astuple, found), strict=True)))
+    return SchemeMeasurement(*(float(np.median(each)) for each in zip(*map(astuple, found), strict=True)))

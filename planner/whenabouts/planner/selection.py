@@ -6,13 +6,13 @@ With ``x_j = 1`` for an eager query and ``y_g = 1`` where at least one query ove
     such that   y_g >= 1 - x_j  for each j over g,   y_g <= sum of (1 - x_j) over g
                 sum_j memory_j x_j + sum_g shared_memory_g y_g <= budget     (where a budget is given)
 
-This is the selection problem of Al-Kateb et al. 2010 (section 6.2, Theorem 1) with the cost of the shared extent put
-back: the paper leaves it out as a constant, which it is not when no query is lazy.
+This is the selection problem of Al-Kateb et al. 2010 (section 6.2, Theorem 1), with the cost of the shared extent. The
+paper omits it as a constant, but it is not constant: it is zero if no query is lazy.
 
-Without a budget the streams are independent and the optimum is known: all eager, or the shared cost plus the lesser of
-the two costs of each query. With one, the program is a knapsack with set-up costs and goes to the solver: HiGHS where
-it is installed, else the CBC that comes with PuLP. Solvers work with tolerances; so what they return is checked and
-evaluated here in exact sums, and improved by single changes until none helps.
+Without a budget the streams are independent and the optimum has a closed form: all eager, or the shared cost plus the
+smaller cost of each query. With a budget, the program is a knapsack with set-up costs and goes to the solver: HiGHS if
+it is installed, else the CBC that comes with PuLP. Solvers work with tolerances, so their result is checked and
+evaluated with exact sums, and improved by single changes until none helps.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from whenabouts.core.errors import Code, QueryError
 
 Status = Literal["optimal", "time limit"]
 
-_SCALE = 1e6  # CBC takes a solution for better only if it is so by 1e-5: costs are scaled up to where that is nothing
+_SCALE = 1e6  # CBC ignores improvements below 1e-5: costs are scaled so that this does not matter
 
-_OVER = 2.0  # budgets: as good as any number above one
-_SLACK = 1e-9  # of the budget: what rounding would exclude is let in, and what is over the budget is excluded exactly
+_OVER = 2.0  # budgets: any number above one means too much
+_SLACK = 1e-9  # of the budget: allows for rounding; selections over the budget are excluded exactly
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One query to be decided: costs of its two schemes, memory of its own extent, its stream, and a decision made."""
+    """A query to be decided: costs of both schemes, memory of its own extent, its stream, and a fixed decision."""
 
     eager: float
     lazy_scan: float
@@ -46,7 +46,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class SharedExtent:
-    """The lazy extent of one stream: what it costs and needs as soon as one query over the stream is lazy."""
+    """The lazy extent of a stream: its cost and memory if at least one query over the stream is lazy."""
 
     cost: float
     memory: float = 0.0
@@ -54,10 +54,10 @@ class SharedExtent:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """``eager[j]``: whether query j keeps its own extent. ``cost``: of the whole.
+    """``eager[j]``: whether query j keeps its own extent. ``cost``: the total cost.
 
-    ``status``: "optimal", or "time limit" where the solver was stopped; then ``gap`` bounds what a better selection
-    could save, as a part of ``cost``.
+    ``status``: "optimal", or "time limit" if the solver was stopped; ``gap`` then bounds the saving of a better
+    selection, as a fraction of ``cost``.
     """
 
     eager: tuple[bool, ...]
@@ -81,13 +81,13 @@ def select(
 
     ``eager[j]`` is the cost of query j with its own extent, ``lazy_scan[j]`` that of its scans of the shared one, which
     costs ``shared_lazy`` once if any query is lazy. ``memory[j]``, ``shared_memory`` and ``budget`` are in one unit;
-    all costs in another. ``fixed[j]`` is a decision already made (True: eager). ``time_limit`` in seconds.
+    all costs in another. ``fixed[j]`` is a fixed decision (True: eager). ``time_limit`` in seconds.
 
     Ties: lazy rather than eager, and of equal queries the first ones are eager. Cost: O(n) without a budget; with one,
     an integer program of n + 1 variables. Source: Al-Kateb et al. 2010, section 6.2; see the module's text.
 
-    Raises: QueryError WA-2071 where the budget cannot be kept (by how much is said), WA-2006 for lists of different
-    lengths, or numbers that are not finite.
+    Raises: QueryError WA-2071 if the budget cannot be kept, with the amount that is missing; WA-2006 for lists of
+    different lengths, or numbers that are not finite.
 
     >>> select([3.0, 1.0], [1.0, 4.0], 1.0)
     Selection(eager=(False, True), cost=3.0, status='optimal', gap=0.0)
@@ -158,11 +158,11 @@ class _Problem:
         return math.fsum([*own, *(extent.memory for extent in self.used(eager))])
 
     def holds(self, eager: Sequence[bool]) -> bool:
-        """Whether the decisions made already are kept."""
+        """Whether the fixed decisions are kept."""
         return all(c.fixed in (None, chosen) for c, chosen in zip(self.candidates, eager, strict=True))
 
     def leanest(self) -> list[bool]:
-        """The selection that needs the least memory (a stream is best all eager, or lazy wherever it may be)."""
+        """The selection with the least memory: each stream is all eager, or lazy wherever that is allowed."""
         eager = [candidate.fixed is True for candidate in self.candidates]
         for extent, members in self.streams():
             undecided = [j for j in members if not eager[j]]
@@ -177,7 +177,7 @@ class _Problem:
         if least > self.budget:
             raise QueryError(
                 Code.PLAN_INFEASIBLE,
-                f"the memory budget is {self.budget:g}, and no selection needs less than {least:g}",
+                f"the memory budget is {self.budget:g}, but every selection needs at least {least:g}",
                 f"raise the budget by {least - self.budget:g}, shorten windows, or unpin queries",
             )
 
@@ -193,18 +193,18 @@ def _check_numbers(candidates: Sequence[Candidate], shared: Sequence[SharedExten
         if values[-1] < 0:
             raise QueryError(Code.BAD_OPTION, f"{what} needs memory {values[-1]:g}", "memory must not be negative")
     if budget is not None and math.isnan(budget):
-        raise QueryError(Code.BAD_OPTION, "the memory budget is not a number", "give a number, or none")
+        raise QueryError(Code.BAD_OPTION, "the memory budget is not a number", "give a number or leave it out")
 
 
 def _without_budget(problem: _Problem) -> list[bool]:
-    """The optimum where memory does not bind, in closed form, stream by stream."""
+    """The optimum without a binding budget, in closed form, stream by stream."""
     eager = [False] * len(problem.candidates)
     for extent, members in problem.streams():
         of = problem.candidates
         mixed = {j: of[j].eager < of[j].lazy_scan if of[j].fixed is None else bool(of[j].fixed) for j in members}
         undecided = [j for j in members if of[j].fixed is None]
         if members and all(mixed.values()) and extent.cost < 0 and undecided:
-            # An extent that pays for itself is worth the query that loses least by it.
+            # An extent of negative cost pays for the query that loses least by being lazy.
             least = min(undecided, key=lambda j: of[j].lazy_scan - of[j].eager)
             mixed[least] = of[least].lazy_scan - of[least].eager + extent.cost > 0
         if any(not chosen for chosen in mixed.values()) and all(of[j].fixed is not False for j in members):
@@ -217,7 +217,7 @@ def _without_budget(problem: _Problem) -> list[bool]:
 
 
 def _by_program(problem: _Problem, time_limit: float | None) -> tuple[list[bool], Status, float]:
-    """The solver's selection, whether it is proved optimal, and a lower bound of the cost (its linear relaxation)."""
+    """The solver's selection, its status, and a lower bound of the cost from the linear relaxation."""
     import pulp
 
     of = problem.candidates
@@ -225,7 +225,7 @@ def _by_program(problem: _Problem, time_limit: float | None) -> tuple[list[bool]
     unit = problem.budget or max([c.memory for c in of] + [s.memory for s in problem.shared]) or 1.0
 
     def share(memory: float) -> float:
-        """Of the budget. What is over it is so by any factor, and the solver is spared numbers such as 1e38."""
+        """The fraction of the budget, capped: solvers handle numbers such as 1e38 badly."""
         return min(memory / unit, _OVER)
 
     program = pulp.LpProblem("eager_or_lazy", pulp.LpMinimize)
@@ -243,8 +243,8 @@ def _by_program(problem: _Problem, time_limit: float | None) -> tuple[list[bool]
         <= problem.budget / unit + _SLACK
     )
     for y, (_, members) in zip(any_lazy, problem.streams(), strict=True):
-        # One row for all `y >= 1 - x_j`: weaker as a linear program, but once y is branched on there is nothing left of
-        # it, and ten thousand rows cost the solver more than that.
+        # One row for all `y >= 1 - x_j` has a weaker relaxation, but branching on y removes the difference, and ten
+        # thousand rows would cost the solver more.
         eager_ones = pulp.lpSum(own[j] for j in members)
         program += len(members) * y + eager_ones >= len(members)
         program += y + eager_ones <= len(members)
@@ -257,11 +257,11 @@ def _by_program(problem: _Problem, time_limit: float | None) -> tuple[list[bool]
         eager = [x.value() is not None and round(x.value()) == 1 for x in own]
         fits = problem.memory(eager) <= problem.budget
         if program.sol_status != pulp.LpSolutionOptimal:
-            # Stopped before it had anything that fits: what needs the least memory is a selection too.
+            # Stopped before it found a feasible selection: take the one with the least memory.
             return eager if fits and problem.holds(eager) else problem.leanest(), "time limit", bound
         if fits:
             return eager, "optimal", bound
-        # Over the budget by less than the solver sees: this very selection is ruled out.
+        # Over the budget by less than the tolerance: exclude this selection.
         program += pulp.lpSum(1 - x if chosen else x for x, chosen in zip(own, eager, strict=True)) >= 1
 
 
@@ -282,15 +282,15 @@ def _solver(time_limit: float | None) -> object:
     if highs.available():
         return highs
     with warnings.catch_warnings():
-        # PuLP 3 carries CBC and says that PuLP 4 will not.
+        # PuLP 3 includes CBC and warns that PuLP 4 will not.
         warnings.simplefilter("ignore", DeprecationWarning)
         return pulp.PULP_CBC_CMD(msg=False, timeLimit=time_limit, gapRel=0, threads=1)
 
 
 def _improved(problem: _Problem, eager: list[bool]) -> list[bool]:
-    """Change single queries for as long as that costs less, or as little with one extent less, within the budget."""
+    """Change single queries while that reduces the cost, or the number of extents at equal cost, within the budget."""
     cost = problem.cost(eager)
-    if len(eager) > 1000:  # quadratic, and what a tolerance hides among so many is below any use
+    if len(eager) > 1000:  # quadratic, and the tolerance is irrelevant for so many
         return eager
     changed = True
     while changed:
@@ -307,7 +307,7 @@ def _improved(problem: _Problem, eager: list[bool]) -> list[bool]:
 
 
 def _first_of_equals(problem: _Problem, eager: list[bool]) -> list[bool]:
-    """The same number of eager ones among equal queries, but the first of them: which is chosen must not vary."""
+    """The same number of eager queries among equal ones, but always the first, so that the result is deterministic."""
     alike: dict[Candidate, list[int]] = {}
     for j, candidate in enumerate(problem.candidates):
         alike.setdefault(candidate, []).append(j)

@@ -1,10 +1,9 @@
-"""How large the state of a query will be, before it runs: from the query, the rates and the size of a step.
+"""Forecasts the state of a query before it runs, from the query, the rates and the size of a step.
 
-A row of an input stays while a row to come can need it: until the watermark has passed its `t_max` by what the query
-says (`kept_for_us`). When a step that spans `every` of event time has been taken in, the watermark in force was set by
-the step before it, `lateness` behind its last row: so rows of the last `every + lateness + kept` are held. Segments go
-as a whole, a step's rows being cut into four: on average an eighth of a step's rows stays on. With time slots a row
-counts in each bucket that holds a copy of it.
+A row is kept as long as a later row can need it: until the watermark has passed its `t_max` by `kept_for_us`. After a
+step that spans `every` of event time, the watermark in force is that of the step before, `lateness` behind its last
+row. So the rows of the last `every + lateness + kept` are held. Segments, four for each step, are deleted as a whole:
+on average an eighth of a step's rows is held longer. With time slots a row counts once for each copy.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from whenabouts.core.coalescing.operator import Coalesce
-from whenabouts.core.costs.choices import Choice, Choosing, Load, Value, ruled
+from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload, ruled
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.protocol import Query
@@ -24,10 +23,10 @@ from whenabouts.core.state.segment_codec import stored_fields
 from whenabouts.core.state.segmented_state import SEGMENTS_PER_STEP
 
 BYTES_OF_TEXT = 16
-"""Of a column whose width varies, unless the caller knows better; with it four bytes for where it ends."""
+"""Mean bytes of a column of variable width, unless the caller knows better, besides four bytes for its offset."""
 
 BYTES_PER_BUCKET = 64 << 20
-"""State of a bucket should not be more: a step loads the part of it that its rows can reach."""
+"""The most state that a bucket should have: a step loads the part that its rows can reach."""
 
 
 class StateForecast(NamedTuple):
@@ -45,7 +44,7 @@ def forecast_state(
     every: Duration,
     text: Mapping[str, float] | None = None,
 ) -> dict[str, StateForecast]:
-    """The state of a query on streams by input, at `rates` rows a second taken in `every` so often.
+    """The state of a streaming query by input, at `rates` rows per second in steps of `every`.
 
     For timing joins that are plain inner ones (other modes keep marks or notes on top of it), window joins, and lazy
     coalescing over a window of time. `text`: mean bytes of columns whose width varies (16 otherwise). Raises what
@@ -60,7 +59,9 @@ def forecast_state(
     StateForecast(rows=1600.0, bytes=25600.0)
     """
     size = row_bytes(query, schemas, text)
-    return expected_state(query, Load(rates=dict(zip(query.inputs, rates, strict=True)), every=every, row_bytes=size))
+    return expected_state(
+        query, Workload(rates=dict(zip(query.inputs, rates, strict=True)), every=every, row_bytes=size)
+    )
 
 
 def row_bytes(query: Query, schemas: Sequence[pa.Schema], text: Mapping[str, float] | None = None) -> dict[str, float]:
@@ -76,8 +77,8 @@ def row_bytes(query: Query, schemas: Sequence[pa.Schema], text: Mapping[str, flo
     }
 
 
-def expected_state(query: Query, load: Load) -> dict[str, StateForecast]:
-    """`forecast_state` by what is known; a rate that is not known is one row a second."""
+def expected_state(query: Query, load: Workload) -> dict[str, StateForecast]:
+    """`forecast_state` for a workload; an unknown rate counts as one row per second."""
     assert isinstance(query, Choosing)
     step_us = parse_duration(load.every)
     found = {}
@@ -88,12 +89,12 @@ def expected_state(query: Query, load: Load) -> dict[str, StateForecast]:
     return found
 
 
-def buckets(size: float, load: Load, *, spread: bool, pins: Mapping[str, Value] | None = None) -> Choice:
-    """Into how many buckets the keys go, for so many bytes of state: a multiple of the tasks that run at once.
+def buckets(size: float, load: Workload, *, spread: bool, pins: Mapping[str, Value] | None = None) -> Choice:
+    """The number of buckets for `size` bytes of state: a multiple of the tasks that run at once.
 
-    `spread`: whether rows can be told apart, by a key or by time slots.
+    `spread`: whether a key or time slots can spread the rows.
 
-    >>> [buckets(size, Load(parallelism=8), spread=True).value for size in (1e6, 1e9)]
+    >>> [buckets(size, Workload(parallelism=8), spread=True).value for size in (1e6, 1e9)]
     [8, 16]
     """
     if pins is not None and "buckets" in pins:
@@ -102,7 +103,7 @@ def buckets(size: float, load: Load, *, spread: bool, pins: Mapping[str, Value] 
             raise QueryError(Code.BAD_OPTION, f"buckets is {number!r}", "give one or more")
         return ruled("buckets", number, "", pinned=True)
     if not spread:
-        return ruled("buckets", 1, "there is neither a key nor a time slot by which rows could be told apart")
+        return ruled("buckets", 1, "neither a key nor time slots can spread the rows")
     rounds = max(math.ceil(size / (load.parallelism * BYTES_PER_BUCKET)), 1)
     told = "one for each task" if rounds == 1 else f"{rounds} for each task, so that none holds more than 64 MiB"
     return ruled("buckets", load.parallelism * rounds, told)

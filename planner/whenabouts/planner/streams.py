@@ -1,4 +1,4 @@
-"""What is known of the streams that queries are registered over."""
+"""Descriptions of the streams that queries are registered over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from whenabouts.core.costs.choices import Load, Source
+from whenabouts.core.costs.choices import Source, Workload
 from whenabouts.core.durations import Duration
 from whenabouts.core.hosting.schemas import arrow_schema_of
 from whenabouts.core.times.lateness import Lateness
@@ -15,12 +15,12 @@ from whenabouts.core.times.time_specs import TimeSpec
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream: its columns, how its rows say when they happened, how late they come, and how many there are.
+    """A stream: its columns, times, lateness and rate.
 
-    ``rate``: rows per second of event time; ``keys``: how many keys they have, for joins; ``source``: where the rate
-    comes from. Texts that join need ``schema``, Arrow's or an engine's (see `Registry.share`); ``time`` may be left out
-    where the columns tell (`time_of`). ``lateness`` None: nobody has said, and Spark refuses to run a query over such
-    a stream.
+    ``schema``: Arrow's or an engine's (see `Registry.share`); queries as text that join need it. ``time`` may be left
+    out if the columns determine it (`time_of`). ``lateness`` None: not declared; Spark refuses to run a query over
+    such a stream. ``rate``: rows per second of event time. ``keys``: the number of keys, for joins. ``source``: where
+    the rate comes from.
 
     Raises: QueryError WA-2072 for a rate or a number of keys that is not above 0.
     """
@@ -35,13 +35,13 @@ class Stream:
     def __post_init__(self) -> None:
         if self.schema is not None:
             object.__setattr__(self, "schema", arrow_schema_of(self.schema, "the stream"))
-        Load(rates={} if self.rate is None else {"the stream": self.rate}, keys=self.keys)
+        Workload(rates={} if self.rate is None else {"the stream": self.rate}, keys=self.keys)
 
 
-def load_over(inputs: Mapping[str, str], streams: Mapping[str, Stream], known: Load) -> Load:
-    """What is known of a query's inputs, each being over a stream: the load itself, else what the streams say.
+def load_over(inputs: Mapping[str, str], streams: Mapping[str, Stream], known: Workload) -> Workload:
+    """The workload of a query: `known`, with rates and keys of its streams (input -> stream) if it has no rates.
 
-    >>> load_over({"left": "a", "right": "a"}, {"a": Stream(rate=5.0)}, Load()).rates
+    >>> load_over({"left": "a", "right": "a"}, {"a": Stream(rate=5.0)}, Workload()).rates
     {'left': 5.0, 'right': 5.0}
     """
     mine = {input: streams[name] for input, name in inputs.items() if name in streams}
@@ -54,7 +54,7 @@ def load_over(inputs: Mapping[str, str], streams: Mapping[str, Stream], known: L
 
 
 def lateness_of_sides(left: Duration | None, right: Duration | None) -> Lateness | None:
-    """What a join of two streams says of its rows' lateness: nothing where neither stream says any.
+    """The lateness of a join of two streams; None if neither stream declares one.
 
     >>> lateness_of_sides(None, "2 s"), lateness_of_sides(None, None)
     (Lateness(left=0, right=2000000, idle_after=None), None)
@@ -63,7 +63,7 @@ def lateness_of_sides(left: Duration | None, right: Duration | None) -> Lateness
 
 
 def lateness_of_streams(by_name: Mapping[str, Duration | None]) -> dict[str, Duration] | None:
-    """The same of any number of streams.
+    """The lateness by stream; None if no stream declares one.
 
     >>> lateness_of_streams({"a": None, "b": "2 s"}), lateness_of_streams({"a": None})
     ({'b': '2 s'}, None)

@@ -1,4 +1,4 @@
-"""Durations and numbers in a query's text, with their places."""
+"""Durations and numbers in a query's text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from whenabouts.planner.query_text import Place, place_of
 def duration_us(text: str, node: Any) -> int:
     """Microseconds of ``INTERVAL '2' SECOND`` or ``'2 s'``, with a sign or without.
 
-    Raises: QueryError WA-2111 with its place for what is none; a bare number is none, since it has no unit.
+    Raises: QueryError WA-2111, with the position, for anything else; a bare number has no unit and is refused.
     """
     kind, place = type(node).__name__, place_of(text, node)
     expected = "a duration, as INTERVAL '2' SECOND or '2 s'"
     if kind == "Neg":
         return -duration_us(text, node.this)
     if kind == "Literal" and not node.is_string:
-        raise place.wrong(f"{node.this} has no unit", f"{expected}; of milliseconds INTERVAL '{node.this}' MILLISECOND")
+        raise place.wrong(
+            f"{node.this} has no unit", f"{expected}; for milliseconds INTERVAL '{node.this}' MILLISECOND"
+        )
     if kind == "Interval" and node.this is not None:
         unit = node.args.get("unit")
         return text_duration_us(f"{node.this.name} {unit.name if unit is not None else ''}".strip(), place)
@@ -29,11 +31,13 @@ def duration_us(text: str, node: Any) -> int:
 
 
 def text_duration_us(written: str, place: Place) -> int:
-    """Microseconds of a duration as text, at a place. Raises: QueryError WA-2111."""
+    """Microseconds of a duration as text. Raises: QueryError WA-2111."""
     try:
         return parse_duration(written)
     except QueryError:
-        raise place.wrong(f"{written[:200]!r} is no duration", "a number and a unit, as 2 SECOND or 24 HOUR") from None
+        raise place.wrong(
+            f"{written[:200]!r} is not a duration", "a number and a unit, as 2 SECOND or 24 HOUR"
+        ) from None
 
 
 def number_of(text: str, node: Any) -> float:

@@ -1,4 +1,4 @@
-"""What a timing join costs when it runs: CPU time of steps, rows, pairs and kernel calls, on the operator itself."""
+"""Measures a timing join: the CPU time of steps, rows, pairs and kernel calls of the operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from whenabouts.core.timing_join.query import TimingJoin
 
 RATE, KEYS, LONGEST_US = 1_000, 50, 200_000
 STEPS = {1: 300, 10: 200, 100: 100, 1_000: 40, 10_000: 12}
-"""Rows a step and side: how many steps are measured."""
+"""Rows per step and side -> number of measured steps."""
 
 WINDOWS = ("100 ms", "2 s")
 STRATEGIES = ("auto", "lazy", "lazy_lookup")
@@ -25,8 +25,8 @@ JOIN_RUNS = len(STRATEGIES) * len(STEPS) * len(WINDOWS)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """A run of a strategy: nanoseconds of CPU time, pairs and kernel calls, each a row."""
+class JoinMeasurement:
+    """One run of a strategy: nanoseconds of CPU time, pairs and kernel calls, each per row."""
 
     strategy: str
     window: str
@@ -38,10 +38,10 @@ class Pace:
 
 def measure_prices(
     repeat: int = 1, progress: Callable[[int, int], None] | None = None
-) -> tuple[TimingJoinPrices, list[Pace]]:
-    """Prices of this machine, and the runs that they follow from; the median of each run counts. Ten seconds each time.
+) -> tuple[TimingJoinPrices, list[JoinMeasurement]]:
+    """Prices of this machine, and the runs that they were computed from. Each run is the median of ``repeat`` runs.
 
-    ``progress`` is told how many of how many runs are done.
+    ``progress`` receives the number of finished runs and of all runs. Cost: ten seconds for each repetition.
     """
     runs = [(strategy, window, rows) for strategy in STRATEGIES for rows in STEPS for window in WINDOWS]
     for strategy in STRATEGIES:
@@ -55,31 +55,32 @@ def measure_prices(
     return prices_of(paces), paces
 
 
-def prices_of(paces: Sequence[Pace]) -> TimingJoinPrices:
-    """By least squares of relative errors, none below zero; what a look-up saves is left as it is.
+def prices_of(paces: Sequence[JoinMeasurement]) -> TimingJoinPrices:
+    """Prices by least squares of relative errors, none below zero. The price of a look-up keeps its default.
 
-    >>> paces = [Pace("auto", "", n, 900 / n + 5 + 3 * p + 2 * k, p, k) for n in (1, 9) for p in (0, 7) for k in (0, 4)]
-    >>> found = prices_of(paces)
+    >>> grid = [(n, p, k) for n in (1, 9) for p in (0, 7) for k in (0, 4)]
+    >>> runs = [JoinMeasurement("auto", "", n, 900 / n + 5 + 3 * p + 2 * k, p, k) for n, p, k in grid]
+    >>> found = prices_of(runs)
     >>> round(found.step), round(found.row), round(found.pair), round(found.kernel)
     (1800, 5, 3, 2)
     """
-    told = [each for each in paces if each.strategy != "lazy_lookup"]
-    equations = np.array([[0.5 / each.rows, 1.0, each.pairs, each.probed] for each in told])
-    weights = 1 / np.array([each.ns for each in told])
+    used_runs = [each for each in paces if each.strategy != "lazy_lookup"]
+    equations = np.array([[0.5 / each.rows, 1.0, each.pairs, each.probed] for each in used_runs])
+    weights = 1 / np.array([each.ns for each in used_runs])
     used = np.ones(4, bool)
     found = np.zeros(4)
     while used.any():
         weighed = equations[:, used] * weights[:, None]
-        found[:], found[used] = 0.0, np.linalg.lstsq(weighed, np.ones(len(told)), rcond=None)[0]
+        found[:], found[used] = 0.0, np.linalg.lstsq(weighed, np.ones(len(used_runs)), rcond=None)[0]
         if (found >= 0).all():
             break
-        used &= found > 0  # a price below zero stands for nothing: without it
+        used &= found > 0  # leave out prices below zero and solve again
     step, row, pair, kernel = map(float, found)
     return TimingJoinPrices(step=step, row=row, pair=pair, kernel=kernel)
 
 
-def pace(strategy: str, window: str, rows: int) -> Pace:
-    """A stream of intervals in steps of so many rows of each side."""
+def pace(strategy: str, window: str, rows: int) -> JoinMeasurement:
+    """Run a stream of intervals in steps of `rows` rows of each side."""
     spec = Interval("a", "b", max_uncertainty=f"{LONGEST_US} us")
     query = TimingJoin(
         left_time=spec, right_time=spec, condition=within(window, confidence=0.7), on="k", strategy=strategy
@@ -98,11 +99,11 @@ def pace(strategy: str, window: str, rows: int) -> Pace:
         pairs += found.metrics["matched"]
         probed += found.metrics["probed"]
     n = 2 * rows * STEPS[rows]
-    return Pace(strategy, window, rows, spent / n * 1e9, pairs / n, probed / n)
+    return JoinMeasurement(strategy, window, rows, spent / n * 1e9, pairs / n, probed / n)
 
 
 def _side(rows: int, seed: int) -> pa.RecordBatch:
-    """Intervals of up to 200 ms in order of their ends, at `RATE` a second."""
+    """Intervals of up to 200 ms, sorted by their ends, at `RATE` per second."""
     random = np.random.default_rng(seed)
     end = np.sort(random.integers(0, rows * 1_000_000 // RATE, rows))
     start = end - random.integers(0, LONGEST_US, rows)

@@ -23,7 +23,7 @@ from whenabouts.core.coalescing.extent_evaluator import Coalescing, ExtentStream
 from whenabouts.core.coalescing.output import RunOutput, runs_of_ordered_rows
 from whenabouts.core.coalescing.sliding_window import Keeps
 from whenabouts.core.coalescing.window_spec import Extents, Instant, extents_of
-from whenabouts.core.costs.choices import Choice, Load, Value, ruled
+from whenabouts.core.costs.choices import Choice, Value, Workload, ruled
 from whenabouts.core.costs.eager_lazy_cost import Statistics, eager_part, lone_scheme
 from whenabouts.core.costs.prices import SchemePrices
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
@@ -167,7 +167,7 @@ class Coalesce:
             self.lateness_us[0],
         )
 
-    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+    def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """What is chosen where the query says `auto`, and why. `pins`: decided by hand.
 
         A query with a window is decided by `costs.eager_lazy_cost`, at the statistics of which nothing else is known;
@@ -181,7 +181,7 @@ class Coalesce:
         """
         asked = (pins or {}).get("scheme", self.scheme)
         pin = None if asked == "auto" else str(asked)
-        extents, rate = self.extents, (load or Load()).rate(self.inputs[0])
+        extents, rate = self.extents, (load or Workload()).rate(self.inputs[0])
         if extents.is_history or pin not in (None, *SCHEMES):
             return [ruled("scheme", pin or "eager", _HISTORY, pinned=pin is not None)]
         width_us, rows = extents.window.width_us, self.rows

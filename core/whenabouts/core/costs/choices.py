@@ -2,8 +2,8 @@
 
 Every query has `choices(load)`: of each option that is `auto`, what is chosen, what the alternatives would cost, and
 why. The cost models stand beside their operators (`timing_join.cost`, `window_join.cost`, `coalescing.window_spec`); an
-operator that meets an `auto` asks with what its query says by itself, the planner with what it knows besides (`Load`).
-Both get the same `Choice`, so that what is explained is what runs.
+operator resolves `auto` with what its query declares, the planner with what it knows besides (`Workload`). Both get the
+same `Choice`, so that the explanation says what runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEFAULT_ROW_BYTES = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Workload:
     """What is known of a query's inputs and of where it runs.
 
     `rates`: rows per second of event time by input, of all keys together; empty: not known. `keys`: how many keys share
@@ -40,7 +40,7 @@ class Load:
 
     Raises: QueryError WA-2072 for what can be none of this.
 
-    >>> Load(rates={"left": 5.0}, keys=10).rate("left"), Load().rate("left")
+    >>> Workload(rates={"left": 5.0}, keys=10).rate("left"), Workload().rate("left")
     (5.0, None)
     """
 
@@ -157,7 +157,7 @@ class Choosing(Protocol):
     def lateness_us(self) -> tuple[int, ...]:
         """Microseconds of lateness by input."""
 
-    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+    def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """What is chosen where the query says `auto`, and why. `pins`: decided by hand.
 
         Raises: QueryError WA-2161 for a pin that breaks a rule, and what the query raises for a value that it has not.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from whenabouts.core.costs.choices import Alternative, Choice, Load, Value, cheapest, ruled
+from whenabouts.core.costs.choices import Alternative, Choice, Value, Workload, cheapest, ruled
 from whenabouts.core.costs.prices import TimingJoinPrices
 from whenabouts.core.durations import format_duration, parse_duration
 
@@ -33,16 +33,16 @@ _WHOLE_BUFFER = ("simple", "ssort")
 _UNIT = "ns a row"
 
 
-def choices(query: TimingJoinSettings, load: Load, pins: Mapping[str, Value]) -> list[Choice]:
+def choices(query: TimingJoinSettings, load: Workload, pins: Mapping[str, Value]) -> list[Choice]:
     """Strategy and block size.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.timing_join.query import TimingJoin
     >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within("1 s", confidence=1), on="k")
-    >>> [(each.what, each.value) for each in choices(query, Load(), {})]
+    >>> [(each.what, each.value) for each in choices(query, Workload(), {})]
     [('strategy', 'auto'), ('block_size', 1)]
     >>> patient = replace(query, max_latency="5 s")
-    >>> [each.value for each in choices(patient, Load(rates={"left": 300.0, "right": 100.0}), {})]
+    >>> [each.value for each in choices(patient, Workload(rates={"left": 300.0, "right": 100.0}), {})]
     ['auto', 1000]
     """
     asked = {name: pins[name] for name in ("strategy", "block_size") if name in pins}
@@ -55,16 +55,16 @@ def choices(query: TimingJoinSettings, load: Load, pins: Mapping[str, Value]) ->
 
 def block_rows(query: TimingJoinSettings) -> int:
     """How many rows the operator lets wait: the block size that follows from the query alone."""
-    return int(_block_size(query, load_of(query, Load()), TimingJoinPrices()).value)
+    return int(_block_size(query, load_of(query, Workload()), TimingJoinPrices()).value)
 
 
-def load_of(query: TimingJoinSettings, load: Load) -> Load:
+def load_of(query: TimingJoinSettings, load: Workload) -> Workload:
     """What is known, with the rates that the query declares where nobody measured them."""
     declared = dict(query.rates)
     return replace(load, rates=declared, source="declared") if declared and not load.rates else load
 
 
-def _block_size(query: TimingJoinSettings, load: Load, prices: TimingJoinPrices) -> Choice:
+def _block_size(query: TimingJoinSettings, load: Workload, prices: TimingJoinPrices) -> Choice:
     limit_us = None if query.max_latency is None else parse_duration(query.max_latency)
     given = query.block_size
     if query.strategy in (*_WHOLE_BUFFER, "eager"):
@@ -97,7 +97,7 @@ def _too_long(size: int, rate: float | None, limit_us: int | None) -> str:
     return "" if over <= 0 else f"takes {format_duration(over)} longer to fill than max_latency"
 
 
-def _strategy(query: TimingJoinSettings, load: Load, block: int, prices: TimingJoinPrices) -> Choice:
+def _strategy(query: TimingJoinSettings, load: Workload, block: int, prices: TimingJoinPrices) -> Choice:
     sizes = {"auto": block, "eager": 1, "lazy": block, "lazy_lookup": block, "ssort": 1, "simple": 1}
     weighed = [Alternative(name, row_cost(name, query, load, size, prices)) for name, size in sizes.items()]
     if query.strategy != "auto":
@@ -105,7 +105,7 @@ def _strategy(query: TimingJoinSettings, load: Load, block: int, prices: TimingJ
     return cheapest("strategy", weighed, _UNIT, why="ranges by sorted midpoints leave least to the kernel")
 
 
-def row_cost(strategy: str, query: TimingJoinSettings, load: Load, block: int, prices: TimingJoinPrices) -> float:
+def row_cost(strategy: str, query: TimingJoinSettings, load: Workload, block: int, prices: TimingJoinPrices) -> float:
     """Nanoseconds a row where so many rows of both inputs are correlated at once; a rate that is not known is one row
     a second and key."""
     per_key = [(load.rate(name) or load.keys) / load.keys for name in query.inputs]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Required, TypedDict
 
 import pyarrow as pa
 
-from whenabouts.core.costs.choices import Choice, Load, Value
+from whenabouts.core.costs.choices import Choice, Value, Workload
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.key_names import On
@@ -76,9 +76,9 @@ class TimingJoin(TimingJoinSettings):
     ('k',)
     """
 
-    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+    def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """What is chosen where the query says `auto`, and why; see `choices`. `pins`: decided by hand."""
-        return choices(self, load_of(self, load or Load()), pins or {})
+        return choices(self, load_of(self, load or Workload()), pins or {})
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TimingJoinOperator:
         """The operator for a left and a right schema.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from whenabouts.core.costs.choices import Alternative, Choice, Load, Value, cheapest, ruled
+from whenabouts.core.costs.choices import Alternative, Choice, Value, Workload, cheapest, ruled
 from whenabouts.core.window_join.graph import OPEN_US, WindowGraph
 from whenabouts.core.window_join.join_orders import ANY, Walk, walk_from
 
@@ -86,14 +86,14 @@ def choose(query: WindowJoinSettings, *, streaming: bool) -> Algorithm:
 
 
 def choices(
-    query: WindowJoinSettings, load: Load, pins: Mapping[str, Value], prices: WindowJoinPrices | None = None
+    query: WindowJoinSettings, load: Workload, pins: Mapping[str, Value], prices: WindowJoinPrices | None = None
 ) -> list[Choice]:
     """Strategy, conservative approach and method on a stream, and in which order the streams are walked.
 
     >>> from whenabouts.core import Point
     >>> from whenabouts.core.window_join.query import WindowJoin
     >>> query = WindowJoin(times=dict.fromkeys("abc", Point("t")), windows={("a", "b"): "1 s", ("b", "c"): "60 s"})
-    >>> for each in choices(query, Load(rates={"a": 20.0, "b": 20.0, "c": 20.0}), {"strategy": "backward"}):
+    >>> for each in choices(query, Workload(rates={"a": 20.0, "b": 20.0, "c": 20.0}), {"strategy": "backward"}):
     ...     print(each.what, "=", each.value)
     strategy = backward
     conservative = none

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from whenabouts.core.costs.choices import Choice, Load, Value
+from whenabouts.core.costs.choices import Choice, Value, Workload
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.protocol import Arrival
 from whenabouts.core.window_join.settings import WindowJoinSettings
@@ -57,14 +57,14 @@ class WindowJoin(WindowJoinSettings):
     needs_rows_of_all: ClassVar[bool] = True
     """An input without rows leaves the result without rows."""
 
-    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+    def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """What is chosen on a stream where the query says `auto`, and why; see `choices`. `pins`: decided by hand.
 
         `rates` of the query are of each key, those of a load of all.
         """
         from whenabouts.core.window_join.cost import choices
 
-        known = load or Load()
+        known = load or Workload()
         if self.rates and not known.rates:
             rates = {name: rate * known.keys for name, rate in self.rates}
             known = replace(known, rates=rates, source="declared")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.costs.choices import Choice, Choosing, Load, Value
+from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.tree import Expression, column, holds, values_of
 from whenabouts.core.runtime.protocol import (
@@ -78,7 +78,7 @@ class SelectProject(WrappedQuery):
         if len(set(names)) < len(names):
             raise QueryError(Code.COLUMN_CLASH, f"two output columns share a name: {', '.join(names)}", "rename one")
 
-    def choices(self, load: Load | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+    def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """Those of the query."""
         return self._inner.choices(load, pins)
 
