@@ -45,7 +45,7 @@ def test_an_exported_plan_is_kept_and_a_release_that_would_decide_otherwise_says
     run = CliRunner().invoke(main, ["plan", str(file), "--keep", str(out)])
     assert run.exit_code == 0, run.output
     assert run.stdout == "hot\teager\nwet\teager\n"
-    assert "note: the plan is of release 0.0.1, release" in run.stderr
+    assert "note: the plan was made by release 0.0.1; release" in run.stderr
     assert "would decide: hot: eager -> lazy, wet: eager -> lazy" in run.stderr
 
 

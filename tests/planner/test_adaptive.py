@@ -157,7 +157,7 @@ def test_a_budget_is_that_of_all_streams() -> None:
     [
         ({}, {"adapt_every": "0 s"}, "WA-2021: adapt_every is '0 s'"),
         ({}, {"adapt_every": "1 s", "weight": 0.0}, "WA-2072: weight is 0.0"),
-        ({"memory_budget": "1 GiB"}, {"adapt_every": "1 s"}, "WA-2006: .*nobody knows how many buckets"),
+        ({"memory_budget": "1 GiB"}, {"adapt_every": "1 s"}, "WA-2006: .*needs the number of buckets"),
         ({}, {"adapt_every": "1 s", "buckets": 0}, "WA-2006: buckets is 0"),
     ],
 )

@@ -211,7 +211,7 @@ def test_statistics_must_be_of_the_queries_kind_and_possible() -> None:
     registry = Registry()
     for name, query, statistics, what in [
         ("pairs", timing(), Statistics(), "WA-2006: a join is given Statistics"),
-        ("hot", "SELECT * FROM s [ROWS 9] COALESCE ON v", Workload(), "WA-2006: a Workload is given"),
+        ("hot", "SELECT * FROM s [ROWS 9] COALESCE ON v", Workload(), "WA-2006: a coalescing query is given a Workload"),
         ("three", timing(), None, "WA-2006: 3 streams are named for 2 inputs"),
     ]:
         with pytest.raises(QueryError, match=what):
@@ -323,3 +323,11 @@ def test_mistakes_in_streams_are_named_with_their_place(stream: str, what: str) 
 
     with pytest.raises(QueryError, match=f"WA-2075: plan: streams: s: {what}"):
         registry_of(yaml.safe_load(f"streams: {{s: {stream}}}\nqueries: []"))
+
+
+def test_the_former_name_of_workload_still_works_and_warns() -> None:
+    import whenabouts.planner
+
+    with pytest.warns(DeprecationWarning, match=r"whenabouts\.planner\.Load is deprecated: use Workload"):
+        former = whenabouts.planner.Load  # type: ignore[attr-defined]
+    assert former is Workload

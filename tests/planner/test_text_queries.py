@@ -185,7 +185,7 @@ OF_S = "SELECT * FROM s "
         ("SELECT *\nFROM seismic A, seismic B\nWHERE WINDOW(A, C) = '2 s'", "WA-2111: line 3, column 17: found 'C' ("
          "hint: expected one of the streams A, B)"),
         (TWO + "WINDOW(A, B) = 2000", "WA-2111: line 1, column 57: 2000 has no unit"),
-        (TWO + "WINDOW(A, B) = '2 furlongs'", "WA-2111: line 1, column 57: '2 furlongs' is no duration"),
+        (TWO + "WINDOW(A, B) = '2 furlongs'", "WA-2111: line 1, column 57: '2 furlongs' is not a duration"),
         (TWO + "WINDOW(A, B) = '2 s' WITH THRESHOLD many", "WA-2111: line 1, column 78: found 'many'"),
         (TWO + "WINDOW(A, B) = '2 s' WITH THRESHOLD 1.5", "WA-2001: line 1, column 68: confidence is 1.5"),
         (TWO + "(WINDOW(A, B) = '2 s' OR A.v = 1)", "WA-2111: line 1, column 43: found"),

@@ -54,6 +54,7 @@ class Registry:
     fraction by which a new plan must be cheaper than the decisions in force before `replan`, or a running query,
     adopts it.
 
+    >>> from whenabouts.planner import CoalescingQuery
     >>> registry = Registry(weights=(1, 1, 2))
     >>> hot = CoalescingQuery(("temperature",), ("region",), rows=100)
     >>> registry.register("hot", hot, Statistics(cp=0.8))

@@ -68,11 +68,15 @@ def run_files(
     def write(number: int, result: Result) -> None:
         result.tagged.write.mode("overwrite").partitionBy(TAG).parquet((folder / "result" / str(number)).as_uri())
 
-    if streaming:
-        buckets = BUCKETS_PER_CORE * usable_cores()
-        hosting = run_stream(session, query, staged(operator, inputs, folder), folder, write, buckets=buckets)
-    else:
-        hosting = run_batch(session, query, _in_place(operator, inputs, folder), write, buckets=BUCKETS)
+    try:
+        if streaming:
+            buckets = BUCKETS_PER_CORE * usable_cores()
+            hosting = run_stream(session, query, staged(operator, inputs, folder), folder, write, buckets=buckets)
+        else:
+            hosting = run_batch(session, query, _in_place(operator, inputs, folder), write, buckets=BUCKETS)
+    except BaseException:
+        holder.cleanup()
+        raise
     return OutcomeBatches(
         operator.output_schema,
         _output(holder, hosting, operator.output_schema),
