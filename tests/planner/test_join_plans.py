@@ -211,7 +211,12 @@ def test_statistics_must_be_of_the_queries_kind_and_possible() -> None:
     registry = Registry()
     for name, query, statistics, what in [
         ("pairs", timing(), Statistics(), "WA-2006: a join is given Statistics"),
-        ("hot", "SELECT * FROM s [ROWS 9] COALESCE ON v", Workload(), "WA-2006: a coalescing query is given a Workload"),
+        (
+            "hot",
+            "SELECT * FROM s [ROWS 9] COALESCE ON v",
+            Workload(),
+            "WA-2006: a coalescing query is given a Workload",
+        ),
         ("three", timing(), None, "WA-2006: 3 streams are named for 2 inputs"),
     ]:
         with pytest.raises(QueryError, match=what):
