@@ -1,4 +1,4 @@
-"""Laws of coalescing: both schemes, every window and slide, batch and stream, from scratch each time."""
+"""Laws of coalescing: both schemes, every window and slide, batch and stream."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _run(engine: Engine, query: str, variant: str) -> Outcome:
     ),
 )
 def test_oracle_coalescing(engine: Engine, query: str, variant: str) -> None:
-    """Coalesced tuples are those from scratch, whatever the scheme, window and slide; every row is accounted for."""
+    """Coalesced tuples equal those computed from scratch, for every scheme, window and slide; every row is counted."""
     expected, outcome = _answer(query), _run(engine, query, variant)
     multiset.assert_same(multiset.rows(outcome.output), expected.rows, "coalesced tuples", {"query": QUERIES[query]})
     rejects = multiset.rows(outcome.rejects, ["code", *coalescing_case_tables.readings().column_names])
@@ -64,7 +64,7 @@ def test_oracle_coalescing(engine: Engine, query: str, variant: str) -> None:
 
 @pytest.mark.parametrize(("files", "seed"), [pytest.param(1, 1, marks=similar), (8, 2)])
 def test_differential_coalescing_of_arrival_orders(engine: Engine, files: int, seed: int) -> None:
-    """Another order of arrival inside the lateness, cut into other files, gives the same extents and rejects."""
+    """Another order of arrival within the lateness, split into other files, gives the same extents and rejects."""
     for query in ("slides", "rows of each group"):
         usual, other = (
             engine.run(QUERIES[query], coalescing_case_tables.stream(*how), Variant(streaming=True))
@@ -86,7 +86,7 @@ def test_differential_coalescing_of_arrival_orders(engine: Engine, files: int, s
     ],
 )
 def test_differential_temporal_queries(engine: Engine, kind: str, variant: str) -> None:
-    """Temporal joins and aggregates give the rows of the local engine, whatever the buckets, files and restarts."""
+    """Temporal joins and aggregates give the local engine's rows, for any buckets, files and restarts."""
     query, how = TEMPORAL[kind], VARIANTS[variant]
     files = (coalescing_case_tables.stream() if how.streaming else coalescing_case_tables.finite())["events"]
     outcome = engine.run(query, dict.fromkeys(query.inputs, files), how)
@@ -97,7 +97,7 @@ def test_differential_temporal_queries(engine: Engine, kind: str, variant: str) 
 
 @pytest.mark.parametrize("query", fewer_on_slow_engines(["all", "slides", "rows"], ["slides"]))
 def test_oracle_schemes(engine: Engine, query: str) -> None:
-    """Eager holds runs and compares a tuple once; lazy holds tuples and compares them at each look."""
+    """Eager stores runs and compares a tuple once; lazy stores tuples and compares them at each evaluation."""
     how = Variant(streaming=True)
     eager, lazy = (
         engine.run(replace(QUERIES[query], scheme=scheme), coalescing_case_tables.stream(8), how).metrics
@@ -111,7 +111,7 @@ def test_oracle_schemes(engine: Engine, query: str) -> None:
 
 @pytest.mark.parametrize("query", fewer_on_slow_engines(["all", "slides", "slides, lazy"], ["slides"]))
 def test_oracle_bounded_state_of_coalescing(engine: Engine, query: str) -> None:
-    """Tuples that no extent to come holds leave the state while the stream goes on."""
+    """Tuples that no later extent can hold leave the state while the stream continues."""
     counts = engine.run(QUERIES[query], coalescing_case_tables.stream(8, 2), Variant(streaming=True)).metrics
     assert 0 < counts["rows_stored"] - counts["rows_evicted"] <= 0.6 * counts["rows_processed"]
 
@@ -130,7 +130,7 @@ def _keeps(example: Example, outcome: Outcome) -> None:
 
 
 def test_oracle_coalescing_of_any_tables(engine: Engine) -> None:
-    """For any small table, window, slide, equivalence and scheme the extents are those from scratch."""
+    """For any small table, window, slide, equivalence and scheme the extents equal those computed from scratch."""
 
     @generators.examples(engine.seconds_per_run(Variant()))
     @given(coalescings(), st.integers(1, 3))
@@ -142,7 +142,7 @@ def test_oracle_coalescing_of_any_tables(engine: Engine) -> None:
 
 
 def test_oracle_coalescing_of_any_streams(engine: Engine) -> None:
-    """For any small stream, restarted anywhere, the extents are those from scratch, and each comes out once."""
+    """For any small stream, restarted anywhere, the extents equal those computed from scratch, each emitted once."""
 
     @generators.examples(engine.seconds_per_run(Variant(streaming=True)))
     @given(st.data(), coalescings(units=(SECOND,)), st.integers(1, 3))

@@ -91,7 +91,7 @@ def _expected_of_block(query: TimingJoin) -> Counts:
     ),
 )
 def test_oracle_counters_on_streams(engine: Engine, condition: str, strategy: str) -> None:
-    """On a stream each strategy probes exactly the pairs that its paper says, and takes the others unprobed."""
+    """On a stream each strategy probes exactly the pairs that its paper says, and accepts the others unprobed."""
     query = _query(CONDITIONS[condition], strategy)
     outcome = engine.run(query, _files(), Variant(streaming=True))
     assert _counted(outcome) == _expected_of_stream(query)
@@ -122,7 +122,7 @@ def test_oracle_doubtful_times(engine: Engine) -> None:
 
 
 def test_oracle_five_strategies(engine: Engine) -> None:
-    """Five names are five strategies: bounds spare probes, blocks change who is base, the look-up has hits."""
+    """Five names are five strategies: bounds avoid probes, blocks change the base side, the look-up has hits."""
     found = {name: _counted(engine.run(_query(CONDITIONS["wide"], name), _whole())) for name in NAMED}
     keys = [table.column("k").to_pylist() for (table,) in _whole().values()]
     buffered = sum(keys[0].count(key) for key in keys[1])
@@ -139,7 +139,7 @@ def test_oracle_five_strategies(engine: Engine) -> None:
 
 @EACH_NAME
 def test_differential_counters_of_parallelism(engine: Engine, strategy: str) -> None:
-    """Keys never meet, so three buckets probe, take and match as much as one."""
+    """Rows of different keys never meet, so that three buckets probe, accept and match as much as one."""
     query = _query(CONDITIONS["wide"], strategy)
     one, many = (_counted(engine.run(query, _whole(), Variant(parallelism=n))) for n in (1, 3))
     one.correlations = many.correlations = 0  # one per bucket

@@ -1,4 +1,4 @@
-"""Laws of times that are derived from a reading: truncated clocks, polls, latencies, clocks that are off."""
+"""Laws of times that are derived from a reading: truncated clocks, polls, latencies, wrong clocks."""
 
 from __future__ import annotations
 

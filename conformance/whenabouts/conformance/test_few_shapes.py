@@ -33,7 +33,7 @@ def _left_open(dataset: str) -> int:
     [pytest.param(*case, marks=() if case in EVERYWHERE else pytest.mark.similar) for case in CASES],
 )
 def test_oracle_probes_of_few_shapes(engine: Engine, dataset: str, strategy: str) -> None:
-    """Only pairs on the very boundary, and those of narrow windows that a tail leaves open, are probed."""
+    """Only pairs on the exact boundary, and pairs in narrow windows that a tail does not decide, are probed."""
     query = case_tables.with_strategy(case_tables.dataset(dataset).query, strategy)
     outcome = engine.run(query, case_tables.finite(dataset))
     _, answer = expectations.of_dataset(dataset)
@@ -45,7 +45,7 @@ def test_oracle_probes_of_few_shapes(engine: Engine, dataset: str, strategy: str
 @pytest.mark.parametrize("strategy", ["simple", "ssort"])
 @pytest.mark.parametrize("dataset", [pytest.param("histograms", marks=pytest.mark.similar), "many templates"])
 def test_oracle_probes_without_times(engine: Engine, dataset: str, strategy: str) -> None:
-    """`simple` and `ssort` know no ranges: they probe every pair, however few shapes there are."""
+    """`simple` and `ssort` use no ranges: they probe every pair, however few shapes there are."""
     query = case_tables.with_strategy(case_tables.dataset(dataset).query, strategy)
     inputs, _ = expectations.of_dataset(dataset)
     keys = [[event.key for event in events if event.key is not None] for events in inputs.events.values()]
@@ -71,7 +71,7 @@ def test_oracle_probes_without_times(engine: Engine, dataset: str, strategy: str
     ],
 )
 def test_oracle_no_probe_on_streams(engine: Engine, dataset: str, strategy: str) -> None:
-    """On a stream too nothing is probed in a wide window, in whatever steps the rows come."""
+    """On a stream, too, nothing is probed in a wide window, in whatever steps the rows arrive."""
     query = case_tables.with_strategy(case_tables.dataset(dataset).query, strategy)
     outcome = engine.run(query, case_tables.stream(dataset), Variant(streaming=True))
     assert outcome.metrics["probed"] == 0

@@ -1,4 +1,4 @@
-"""Laws of the join modes and of `best`: who comes out, with what, and when that is settled."""
+"""Laws of the join modes and of `best`: which rows are emitted, with what, and when they are final."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ ON_MAIN = [(MAIN, mode) for mode in FEW]
     fewer_on_slow_engines([*((MAIN, m) for m in MODES), *_turns(OTHERS)], [*ON_MAIN, ("one-sided", "left_anti")]),
 )
 def test_oracle_modes(engine: Engine, dataset: str, mode: str) -> None:
-    """Each mode gives the rows of brute force on finite input: unmatched ones with nulls, the best partners only."""
+    """Each mode gives the rows of brute force on finite input: unmatched ones with nulls, only the best partners."""
     query = _query(dataset, mode)
     outcome = engine.run(query, case_tables.finite(dataset))
     _same(outcome, _expected(dataset, mode), mode, query)
@@ -121,7 +121,7 @@ def test_oracle_modes(engine: Engine, dataset: str, mode: str) -> None:
     ),
 )
 def test_oracle_modes_on_streams(engine: Engine, dataset: str, mode: str) -> None:
-    """On a stream each mode gives the same rows, and each row's event time is the instant at which it was settled."""
+    """On a stream each mode gives the same rows, and each row's event time is the instant at which it became final."""
     query = _query(dataset, mode)
     outcome = engine.run(query, case_tables.stream(dataset), STREAM)
     expected = _expected(dataset, mode)
@@ -146,7 +146,7 @@ def test_differential_modes_of_strategies(engine: Engine, strategy: str, mode: s
 
 
 def test_differential_key_names(engine: Engine) -> None:
-    """Keys that the right side calls differently join as those of one name do; both columns come out."""
+    """Keys with another name on the right side join like keys of one name; both columns are in the output."""
     others, query, files = {"case": "case_right", "k": "k_right"}, _query(MAIN, "full_outer"), case_tables.stream(MAIN)
     renamed = [
         table.rename_columns([others.get(name, name) for name in table.column_names]) for table in files["right"]
@@ -183,7 +183,7 @@ def test_differential_modes_batch_and_stream(engine: Engine, mode: str) -> None:
     ),
 )
 def test_differential_modes_of_arrival_orders(engine: Engine, files: tuple[int, int], seed: int, mode: str) -> None:
-    """Another order of arrival, cut into other files, settles the same rows at the same instants."""
+    """Another order of arrival, split into other files, makes the same rows final at the same instants."""
     query = _query(MAIN, mode)
     usual, other = (engine.run(query, case_tables.stream(MAIN, *how), STREAM) for how in ((), (files, seed)))
     told = [multiset.rows(outcome.output) for outcome in (other, usual)]
@@ -240,7 +240,7 @@ def test_oracle_probability_of_modes(engine: Engine, mode: str) -> None:
     ("empty", "mode"), fewer_on_slow_engines(_turns(("left", "right", "both")), [("both", "left_anti")])
 )
 def test_oracle_modes_of_empty_inputs(engine: Engine, empty: str, mode: str) -> None:
-    """With one side empty all rows of the other are unmatched; with both nothing comes out, in all columns."""
+    """With one side empty all rows of the other are unmatched; with both empty there are columns but no row."""
     query, whole = _query(MAIN, mode), case_tables.dataset(MAIN).tables
     tables = {side: table.slice(0, 0 if empty in (side, "both") else 60) for side, table in whole.items()}
     expected = _answer(query, tables, expectations.read(query, tables))
@@ -291,7 +291,7 @@ EDGES = {
     ),
 )
 def test_oracle_modes_of_latest_partners(engine: Engine, edge: str, mode: str) -> None:
-    """No row is called unmatched, and no partner the best, while another may come: the last ones come just in time."""
+    """No row is unmatched, and no partner the best, while another may arrive; here some arrive just in time."""
     longest = Interval("t_min", "t_max", max_uncertainty="4 s")
     query = TimingJoin(
         left_time=longest, right_time=longest, condition=EDGES[edge], on="k",
@@ -335,7 +335,7 @@ def _steady_answer(mode: str) -> list[Result]:
     ),
 )
 def test_oracle_bounded_state_of_modes(engine: Engine, mode: str) -> None:
-    """Settled rows leave the state while the stream goes on."""
+    """Final rows leave the state while the stream continues."""
     query = _steady_query(mode)
     outcome = engine.run(query, _steady_stream(), STREAM)
     _same(outcome, _steady_answer(mode), mode, query)
@@ -373,7 +373,7 @@ def test_oracle_modes_of_any_tables(engine: Engine) -> None:
 
 
 def test_oracle_modes_of_any_streams(engine: Engine) -> None:
-    """For any small streams, restarted anywhere, in any mode, rows and their instants are those of brute force."""
+    """For any small streams, restarted anywhere, in any mode, rows and their instants equal those of brute force."""
 
     @generators.examples(engine.seconds_per_run(STREAM))
     @given(st.data(), generators.joins(units=(SECOND,), finite=False))

@@ -1,4 +1,4 @@
-"""The law of payloads: records as bytes give what their columns give, and what is no record is a rejected row."""
+"""The law of payloads: records as bytes give the rows of their columns, and malformed records are rejected."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _kept(topics: Sequence[pa.Table]) -> pa.Table:
 
 @pytest.mark.parametrize("variant", ["stream, 3 buckets, restarted", pytest.param("batch", marks=pytest.mark.similar)])
 def test_oracle_payloads(engine: Engine, variant: str) -> None:
-    """Pairs are those of the columns; poison is given back as it came, whatever it stands beside."""
+    """Pairs equal those of the columns; malformed records are returned unchanged, whatever is next to them."""
     plain = {side: [_columns(side, number) for number in range(FILES)] for side in ("left", "right")}
     topics = [_topic(table, number) for number, table in enumerate(plain["left"])]
     how = VARIANTS[variant]

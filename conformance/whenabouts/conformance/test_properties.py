@@ -1,4 +1,4 @@
-"""Laws over anything that hypothesis can draw: queries and tables that shrink to the smallest that breaks a law."""
+"""Laws over queries and tables drawn by hypothesis, which shrink to the smallest that breaks a law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of rows that cannot be used: each is given back with its code, and all rows are accounted for."""
+"""Laws of rows that cannot be used: each is returned with its code, and all rows are counted."""
 
 from __future__ import annotations
 

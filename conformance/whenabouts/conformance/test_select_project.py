@@ -1,4 +1,4 @@
-"""The law of selection and projection: a query over chosen rows and columns is the query, and choosing by hand."""
+"""The law of selection and projection: inside a query they give the same rows as before and after it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUERY = SelectProject(
 
 @pytest.mark.parametrize("variant", ["stream, 3 buckets, restarted", pytest.param("batch", marks=pytest.mark.similar)])
 def test_differential_selection_and_projection(engine: Engine, variant: str) -> None:
-    """Rows chosen, columns computed and results projected inside a query are as if it had been done outside of it."""
+    """Rows selected, columns computed and results projected inside a query are as if it had been done outside."""
     how = VARIANTS[variant]
     readings = coalescing_case_tables.readings()
     files = coalescing_case_tables.stream() if how.streaming else coalescing_case_tables.finite()

@@ -1,4 +1,4 @@
-"""The law of shared extents: queries that are registered together give what each gives alone, under every scheme."""
+"""The law of shared extents: queries registered together give the same rows as each alone, under every scheme."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def check_shared(outcome: Outcome, query: SharedCoalescing) -> None:
     fewer_on_slow_engines([(s, v) for s in SCHEMES for v in VARIANTS], [("mixed", "stream, 3 buckets, restarted")]),
 )
 def test_differential_registered_together(engine: Engine, schemes: str, variant: str) -> None:
-    """Queries that share extents give what each gives alone; a row that some query rejects is rejected once."""
+    """Queries that share extents give the same rows as each alone; a row that some query rejects is rejected once."""
     how = VARIANTS[variant]
     files = coalescing_case_tables.stream(8) if how.streaming else coalescing_case_tables.finite()
     query = SharedCoalescing(queries=TOGETHER, schemes=SCHEMES[schemes])
@@ -87,7 +87,7 @@ def test_differential_registered_together(engine: Engine, schemes: str, variant:
 
 @pytest.mark.canary
 def test_differential_schemes_decided_in_the_job(engine: Engine) -> None:
-    """Schemes that a running job decides in its buckets, anew all the time, with a restart: the rows stay the same."""
+    """Schemes that a running job decides in its buckets, again and again, with a restart: the rows stay the same."""
     check_decided_in_the_job(engine, seed=0)
 
 
@@ -101,7 +101,7 @@ def check_decided_in_the_job(engine: Engine, seed: int) -> None:
 
 
 def test_differential_schemes_change(engine: Engine) -> None:
-    """Over a restart every eager query becomes lazy and every lazy one eager: nothing is lost, nothing comes twice."""
+    """At a restart every eager query becomes lazy and every lazy one eager: nothing is lost or emitted twice."""
     other = {name: "lazy" if scheme == "eager" else "eager" for name, scheme in SCHEMES["mixed"].items()}
     query, changed = (SharedCoalescing(queries=TOGETHER, schemes=schemes) for schemes in (SCHEMES["mixed"], other))
     how = Variant(streaming=True, parallelism=3, restart_after=3, restarted_as=changed)

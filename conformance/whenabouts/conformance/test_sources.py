@@ -64,7 +64,7 @@ def _stalling() -> dict[str, Files]:
 
 @pytest.mark.parametrize("buckets", [3, pytest.param(1, marks=similar)])
 def test_oracle_idle_side(engine: Engine, buckets: int) -> None:
-    """A silent side does not hold the watermark back: state is dropped meanwhile, and what it held back is late."""
+    """A silent side does not hold the watermark back: state is dropped meanwhile, and its delayed rows are late."""
     files, variant = _stalling(), Variant(streaming=True, parallelism=buckets)
     query = _query(idle_after=f"{IDLE_S} s")
     outcome = engine.run(query, files, variant)
@@ -82,7 +82,7 @@ def test_oracle_idle_side(engine: Engine, buckets: int) -> None:
 
 @similar
 def test_differential_idle_input_of_a_temporal_join(engine: Engine) -> None:
-    """Coalesced tuples are joined without waiting for a silent input either: as those of the rows that are in time."""
+    """Coalesced tuples are joined without waiting for a silent input either: the result is that of the rows in time."""
     query = TemporalJoin(
         time="t_max", group="k", values="id", on="k", window="30 s", slide="15 s",
         lateness=f"{LATE_S} s", idle_after=f"{IDLE_S} s",
@@ -97,7 +97,7 @@ def test_differential_idle_input_of_a_temporal_join(engine: Engine) -> None:
 
 @similar
 def test_oracle_no_idle_side(engine: Engine) -> None:
-    """Where nothing is said of idle sides, a silent one is waited for: no row is late."""
+    """Without `idle_after` a silent side is waited for: no row is late."""
     files, query = _stalling(), _query()
     outcome = engine.run(query, files, STREAM)
     tables = expectations.whole(files)
@@ -131,7 +131,7 @@ def _repeating() -> dict[str, Files]:
     ids=["restart", "stream", "batch"],
 )
 def test_oracle_repeats(engine: Engine, variant: Variant) -> None:
-    """Rows that are delivered again are taken in once, over a restart too; every one of them is accounted for."""
+    """Rows that are delivered again are processed once, also across a restart; every one of them is counted."""
     files = _repeating()
     if not variant.streaming:
         files = {side: (table,) for side, table in expectations.whole(files).items()}
@@ -163,7 +163,7 @@ _OTHERS: dict[str, Query] = {
 
 @pytest.mark.parametrize("kind", ["window join", *(pytest.param(kind, marks=similar) for kind in list(_OTHERS)[1:])])
 def test_differential_repeats_of_other_queries(engine: Engine, kind: str) -> None:
-    """Every kind of query takes repeats in once, and gives what it gives over the rows without them."""
+    """Every kind of query processes repeats once, and gives the rows that it gives without them."""
     query, sides = _OTHERS[kind], dict(zip(_OTHERS[kind].inputs, expectations.SIDES, strict=False))
     files = {name: _repeating()[side] for name, side in sides.items()}
     outcome = engine.run(deduplicated(query, "id"), files, Variant(streaming=True, parallelism=3, restart_after=2))

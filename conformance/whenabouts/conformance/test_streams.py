@@ -63,7 +63,7 @@ def _same(actual: Outcome, expected: Outcome, what: str) -> None:
     ),
 )
 def test_oracle_pairs_on_streams(engine: Engine, dataset: str, strategy: str) -> None:
-    """Rows out of order inside the lateness: the pairs are those of brute force, and no row is late."""
+    """With rows out of order within the lateness the pairs are those of brute force, and no row is late."""
     query = case_tables.with_strategy(case_tables.dataset(dataset).query, strategy)
     outcome = engine.run(query, case_tables.stream(dataset), STREAM)
     inputs, answer = expectations.of_dataset(dataset)
@@ -129,7 +129,7 @@ def test_differential_parallelism_on_streams(engine: Engine, dataset: str, strat
     ),
 )
 def test_differential_arrival_orders(engine: Engine, dataset: str, files: tuple[int, int], seed: int) -> None:
-    """Another order of arrival inside the lateness, cut into other files, gives the same rows."""
+    """Another order of arrival within the lateness, split into other files, gives the same rows."""
     query = case_tables.dataset(dataset).query
     usual, other = (engine.run(query, case_tables.stream(dataset, *how), STREAM) for how in ((), (files, seed)))
     _same(other, usual, f"files {files}, order {seed}")
@@ -155,7 +155,7 @@ def test_differential_arrival_orders(engine: Engine, dataset: str, files: tuple[
 def test_differential_block_sizes(
     engine: Engine, dataset: str, strategy: str, block_size: int, max_latency: str | None
 ) -> None:
-    """However many rows wait, and however long, the rows are those of `eager`, for which none waits."""
+    """However many rows wait, and however long, the output is that of `eager`, for which none waits."""
     query = case_tables.dataset(dataset).query
     lazy = case_tables.with_strategy(query, strategy, block_size=block_size, max_latency=max_latency)
     waiting = engine.run(lazy, case_tables.stream(dataset), STREAM)
@@ -184,7 +184,7 @@ def test_differential_restart(engine: Engine, dataset: str, strategy: str, step:
 
 @hosting
 def test_oracle_end_of_input(engine: Engine) -> None:
-    """When the input ends, rows that still wait for a full block are correlated."""
+    """When the input ends, rows that still wait for a full block are joined."""
     query = case_tables.with_strategy(case_tables.dataset(MAIN).query, "lazy", block_size=10**6)
     outcome = engine.run(query, case_tables.stream(MAIN), STREAM)
     multiset.assert_same(expectations.join_rows(outcome), expectations.of_dataset(MAIN)[1].rows, "pairs at the end")
@@ -275,7 +275,7 @@ def _edge_stream() -> dict[str, Files]:
     ),
 )
 def test_oracle_latest_partners(engine: Engine, edge: str, strategy: str, times: str) -> None:
-    """No row is dropped while a partner may still come: the partners here come at the last moment."""
+    """No row is dropped while a partner may still arrive; here the partners arrive at the last moment."""
     left, right = TIMES[times]
     query = TimingJoin(
         left_time=left, right_time=right, condition=_condition(EDGES[edge], times), on="k", strategy=strategy,
@@ -322,7 +322,7 @@ def _long_answer(condition: Condition, times: str) -> Counter[Row]:
     ),
 )
 def test_oracle_bounded_state(engine: Engine, strategy: str, times: str) -> None:
-    """State holds what can still match and no more, however long the stream; and dropping loses no pair.
+    """State holds only rows that can still match, however long the stream, and dropping the others loses no pair.
 
     Per side, what an engine may still hold at the end are the rows inside the reach of the condition and its slots
     (under 30 s), of the lateness (3 s), and of the last files: the watermark follows the files with a delay.

@@ -1,4 +1,4 @@
-"""Laws of time slots: rows of one key spread over buckets, each pair found once, each row accounted for once."""
+"""Laws of time slots: rows of one key spread over buckets, each pair found once, each row counted once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_oracle_time_slots(engine: Engine, mode: str, width: str) -> None:
 @pytest.mark.hosting
 @pytest.mark.parametrize(("mode", "width"), _cases([("left_outer best left", "narrow")]))
 def test_oracle_time_slots_on_streams(engine: Engine, mode: str, width: str) -> None:
-    """The same on a stream that loses a step: rows are settled at the instants of the stream without slots."""
+    """The same on a stream that loses a step: rows become final at the instants of the stream without slots."""
     query = replace(case_tables.dataset(MAIN).query, **MODES.get(mode, {}), time_slots=WIDTHS[width])
     outcome = engine.run(query, case_tables.stream(MAIN), Variant(streaming=True, parallelism=4, restart_after=1))
     if mode == "inner":
@@ -103,7 +103,7 @@ def test_oracle_time_slots_of_any_tables(engine: Engine) -> None:
 
 @pytest.mark.parametrize("mode", sorted(set(MODES) - set(SPREAD)))
 def test_oracle_time_slots_are_refused(engine: Engine, mode: str) -> None:
-    """A mode that decides about the rows of both sides cannot be spread by time, and says so."""
+    """A mode that decides about the rows of both sides cannot be spread by time, and is refused."""
     query = _query(MAIN, mode)
     with pytest.raises(QueryError) as raised:
         replace(query, time_slots="1 s")

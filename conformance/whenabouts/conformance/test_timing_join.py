@@ -133,7 +133,7 @@ def test_differential_parallelism(engine: Engine, dataset: str) -> None:
     ],
 )
 def test_differential_files(engine: Engine, dataset: str, files: int, seed: int) -> None:
-    """Rows in another order, cut into other files (some empty), give the same rows and rejects."""
+    """Rows in another order, split into other files (some empty), give the same rows and rejects."""
     query = case_tables.with_strategy(case_tables.dataset(dataset).query, "lazy_lookup")
     whole, cut = (
         engine.run(query, case_tables.finite(dataset)),

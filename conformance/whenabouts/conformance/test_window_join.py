@@ -78,7 +78,7 @@ def test_oracle_combinations(engine: Engine, dataset: str, strategy: str, conser
     ],
 )
 def test_oracle_combinations_on_streams(engine: Engine, dataset: str, strategy: str) -> None:
-    """Rows out of order inside the lateness: the combinations are those of brute force, and no row is late."""
+    """With rows out of order within the lateness the combinations are those of brute force, and no row is late."""
     query = with_options(case_tables.dataset(dataset).query, strategy=strategy)
     outcome = engine.run(query, case_tables.stream(dataset), STREAM)
     inputs, answer = case_tables.of_dataset(dataset)
@@ -123,7 +123,7 @@ def _schema(query: WindowJoin, tables: Mapping[str, pa.Table], computed: list[st
 
 @pytest.mark.parametrize("dataset", fewer_on_slow_engines(["uncertain path", "uncertain clique"], ["uncertain clique"]))
 def test_oracle_joint_probability(engine: Engine, dataset: str) -> None:
-    """The probability that all windows hold together is within 1e-6 of exact rationals, and no more than any one's."""
+    """The probability that all windows hold is within 1e-6 of exact rationals, and at most that of each window."""
     query, tables = replace(case_tables.dataset(dataset).query, joint=True), case_tables.dataset(dataset).tables
     outcome = engine.run(query, case_tables.finite(dataset))
     exact: dict[tuple[Any, ...], Fraction] = {}
@@ -144,7 +144,7 @@ def test_oracle_joint_probability(engine: Engine, dataset: str) -> None:
 
 @pytest.mark.parametrize("streaming", [pytest.param(False, marks=pytest.mark.similar), True])
 def test_oracle_pair_predicates(engine: Engine, streaming: bool) -> None:
-    """A condition in SQL on two streams' columns leaves the combinations of brute force for which it is true."""
+    """A SQL condition on two streams' columns keeps the combinations of brute force for which it is true."""
     asked = {("a", "b"): "a.id < b.id OR b.id IN (1, 2)", ("c", "a"): "c.id / 2 <> a.id - 1"}
     query = with_options(case_tables.dataset("path").query, predicates=asked)
     files = case_tables.stream("path") if streaming else case_tables.finite("path")
@@ -207,7 +207,7 @@ def _turned(name: str) -> str:
 def test_differential_arrivals_of_combinations(
     engine: Engine, dataset: str, files: tuple[int, ...], seed: int, strategy: str
 ) -> None:
-    """Another order of arrival inside the lateness, cut into other files, in three buckets: the same rows."""
+    """Another order of arrival within the lateness, split into other files, in three buckets, gives the same rows."""
     query = with_options(case_tables.dataset(dataset).query, strategy=strategy)
     usual = engine.run(query, case_tables.finite(dataset)).output
     other = engine.run(query, case_tables.stream(dataset, files, seed), Variant(streaming=True, parallelism=3)).output
@@ -253,7 +253,7 @@ def test_oracle_late_rows_of_combinations(engine: Engine, dataset: str, strategy
 
 @pytest.mark.parametrize("streaming", [False, pytest.param(True, marks=pytest.mark.similar)])
 def test_oracle_empty_streams(engine: Engine, streaming: bool) -> None:
-    """A stream without rows gives no combination but all columns; the rows of the others are processed."""
+    """An empty stream gives no combination but all columns; the rows of the others are processed."""
     query, tables = case_tables.dataset("path").query, case_tables.dataset("path").tables
     files = {name: (table.slice(0, 0) if name == "b" else table,) for name, table in tables.items()}
     outcome = engine.run(query, files, Variant(streaming=streaming))
@@ -293,7 +293,7 @@ def _expected_counts(dataset: str, *algorithm: str) -> Counts:
 def test_oracle_combination_counters(
     engine: Engine, dataset: str, strategy: str, conservative: str, method: str
 ) -> None:
-    """On finite input each algorithm looks at exactly the periods, tuples and windows that its paper says."""
+    """On finite input each algorithm tests exactly the periods, tuples and windows that its paper says."""
     query = with_options(
         case_tables.dataset(dataset).query, strategy=strategy, conservative=conservative, method=method
     )
@@ -302,7 +302,7 @@ def test_oracle_combination_counters(
 
 
 def test_oracle_algorithms_differ(engine: Engine) -> None:
-    """The names are algorithms: each spares what the paper says that it spares, and none changes the result."""
+    """The names are algorithms: each avoids the work that the paper says, and none changes the result."""
     found = {}
     for dataset in ("uniform clique", "clique"):
         for how in ALGORITHMS:
@@ -336,7 +336,7 @@ def test_oracle_algorithms_differ(engine: Engine) -> None:
 def test_oracle_time_slots_of_combinations(
     engine: Engine, dataset: str, strategy: str, streaming: bool, width: str
 ) -> None:
-    """Spread over four buckets by time, each combination is found once and each row accounted for once."""
+    """Spread over four buckets by time, each combination is found once and each row counted once."""
     query = with_options(case_tables.dataset(dataset).query, strategy=strategy, time_slots=width)
     assert query.slots is not None
     files = case_tables.stream(dataset) if streaming else case_tables.finite(dataset)
@@ -393,7 +393,7 @@ def _edge_stream() -> dict[str, Files]:
     ],
 )
 def test_oracle_latest_members(engine: Engine, edges: str, strategy: str) -> None:
-    """No row is dropped while a combination may still come: here one comes at the last moment."""
+    """No row is dropped while a combination may still arise; here one arises at the last moment."""
     spec = Interval("t_min", "t_max", max_uncertainty="2 s") if edges == "uncertain" else Point("t_max")
     query = WindowJoin(
         times=dict.fromkeys("abc", spec), windows=EDGES[edges], on="k", strategy=strategy, lateness=f"{LATE_S} s"
@@ -423,7 +423,7 @@ def _long_stream() -> dict[str, Files]:
 
 @pytest.mark.parametrize("strategy", fewer_on_slow_engines(["backward", "forward"], ["forward"]))
 def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> None:
-    """State holds what the tightened graph asks for and no more, however long the stream; and dropping loses nothing.
+    """State holds only what the tightened graph requires, however long the stream, and dropping the rest loses nothing.
 
     What may be held at the end per stream: the reach of the graph and a slot (under 20 s), the lateness (3 s), and the
     last files, since the watermark follows them with a delay.
@@ -441,7 +441,7 @@ def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> 
 
 
 def test_oracle_counters_of_arrivals(engine: Engine) -> None:
-    """On a stream backward evaluation joins each row with those that came before it, and looks at no others."""
+    """On a stream backward evaluation joins each row with earlier arrivals only, and tests no others."""
     query = replace(case_tables.dataset("clique").query, strategy="backward", lateness="1 day")
     events: dict[str, list[Event]] = {name: [] for name in query.inputs}
     files: dict[str, list[pa.Table]] = {name: [] for name in query.inputs}
