@@ -22,6 +22,8 @@ DEEPEST = 64
 _BYTES_AT_ONCE = 1 << 24
 _TOO_DEEP, _NO_OBJECT = 1, 2
 _DEPTH, _IN_TEXT, _ESCAPED, _LINE, _BEGAN = range(5)
+_TAB, _NEWLINE, _RETURN, _SPACE, _QUOTE, _BACKSLASH = b'\t\n\r "\\'
+_BRACKET, _BRACKET_END, _BRACE, _BRACE_END = b"[]{}"
 _KINDS = {bool: "a truth value", int: "a number", float: "a number", str: "text", dict: "an object", list: "a list"}
 
 
@@ -64,35 +66,35 @@ def _check_text(utf8: codecs.IncrementalDecoder, chunk: bytes, file: Path, line:
 @compiled(INT64(READ_UINT8, WRITE_INT64))
 def _scan(data, state):  # type: ignore[no-untyped-def]  # compiled
     """Follow quotes and brackets; 0, or what is wrong in the line that the state says."""
-    depth, in_text, escaped, line = state[0], state[1], state[2], state[3]
+    depth, in_text, escaped, line = state[_DEPTH], state[_IN_TEXT], state[_ESCAPED], state[_LINE]
     found = 0
     for byte in data:
-        if byte == 10:
+        if byte == _NEWLINE:
             line += 1
         if in_text:
             if escaped:
                 escaped = 0
-            elif byte == 92:  # \
+            elif byte == _BACKSLASH:
                 escaped = 1
-            elif byte == 34:  # "
+            elif byte == _QUOTE:
                 in_text = 0
         elif depth == 0:
-            if byte == 123:  # {
+            if byte == _BRACE:
                 depth = 1
-                state[4] = line
-            elif byte != 32 and byte != 10 and byte != 13 and byte != 9:
-                found = 2
+                state[_BEGAN] = line
+            elif byte != _SPACE and byte != _NEWLINE and byte != _RETURN and byte != _TAB:
+                found = _NO_OBJECT
                 break
-        elif byte == 34:
+        elif byte == _QUOTE:
             in_text = 1
-        elif byte == 123 or byte == 91:  # { [
+        elif byte in (_BRACE, _BRACKET):
             depth += 1
-            if depth > 64:
-                found = 1
+            if depth > DEEPEST:
+                found = _TOO_DEEP
                 break
-        elif byte == 125 or byte == 93:  # } ]
+        elif byte in (_BRACE_END, _BRACKET_END):
             depth -= 1
-    state[0], state[1], state[2], state[3] = depth, in_text, escaped, line
+    state[_DEPTH], state[_IN_TEXT], state[_ESCAPED], state[_LINE] = depth, in_text, escaped, line
     return found
 
 
