@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from measuring import SEPARATOR, Suite
 
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.runtime.protocol import Arrival
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.window_extent.extent import WindowExtent

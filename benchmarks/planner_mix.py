@@ -27,12 +27,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from measuring import Suite
 
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.eager_lazy_cost import maxima
 from whenabouts.core.errors import SingleBucketWarning
 from whenabouts.core.local import run_stream
-from whenabouts.core.shared_coalescing.operator import SharedCoalescing
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.planner import Plan, Registry, Sizes, Statistics, Weights
 from whenabouts.planner.calibration import Calibration, calibrate, sizes_of, stored_calibration
 from whenabouts.planner.scheme_measurements import SchemeMeasurement, measure, median

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from measuring import SEPARATOR, Suite
 
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.runtime.protocol import Arrival, Operator, Query
 from whenabouts.core.state.memory_store import DictStore
-from whenabouts.core.state.window_cache import windows
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.state.window_cache import window_cache
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 
 SECOND = 1_000_000
 EVERY, SLIDE = 30 * SECOND, 300 * SECOND
@@ -78,7 +78,7 @@ def steps_of(name: str, groups: int, hours: int, steps: int, changed: float, rem
         table = readings(groups, first_us, last_us, changed)
         blocks = [Arrival(r.input, r.read(b).block) for r in operator.readers for b in table.to_batches()]
         if not remembers:
-            windows().clear()
+            window_cache().clear()
         begun = time.process_time()
         operator.step(store, blocks, first_us)
         found = operator.step(store, [], last_us)

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         why_not,
         within,
     )
-    from whenabouts.core.coalescing.operator import Coalesce
+    from whenabouts.core.coalescing.query import Coalesce
     from whenabouts.core.errors import EmptyInputWarning
     from whenabouts.core.hosting.worker_archive import build_worker_archive
     from whenabouts.core.operations import (
@@ -86,8 +86,8 @@ if TYPE_CHECKING:
         timing_join,
         window_join,
     )
-    from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
-    from whenabouts.core.temporal_queries.join import TemporalJoin
+    from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+    from whenabouts.core.temporal_queries.join_query import TemporalJoin
     from whenabouts.core.timing_join.query import TimingJoin
     from whenabouts.core.window_join.query import WindowJoin
     from whenabouts.core.wrappers.state_limit import StateLimit

@@ -13,7 +13,7 @@ from click.testing import Result
 
 from whenabouts.conformance import multiset
 from whenabouts.conformance.coalescing_answers import answer
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.operation_costs import AtomicCosts
 from whenabouts.core.costs.prices import Sizes, TimingJoinPrices
 from whenabouts.planner.calibration import Calibration, store

@@ -9,7 +9,7 @@ import pytest
 
 from whenabouts.conformance import multiset
 from whenabouts.core import Histogram, Interval, JsonPayload, Point, QueryError, from_granularity, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.expressions.letter_case import same
 from whenabouts.core.expressions.tree import Expression, column
 from whenabouts.core.hosting.column_case import as_spelled, check_distinct
@@ -17,9 +17,9 @@ from whenabouts.core.hosting.columns_compared import columns_compared
 from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.local import run
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.shared_coalescing.operator import SharedCoalescing
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated

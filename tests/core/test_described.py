@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from whenabouts.core import Interval, Lateness, Point, QueryError, between, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.errors import Code
 from whenabouts.core.hosting.host import require_lateness
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.shared_coalescing.operator import SharedCoalescing
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated

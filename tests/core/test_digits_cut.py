@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import DigitsCutWarning, Interval, Lateness, Point, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.host import BlockPacker, Hosting
 from whenabouts.core.local import coalesce, run_stream, timing_join, window_join
 from whenabouts.core.timing_join.query import TimingJoin

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from infra.operators import CountingStore
 from whenabouts.conformance import multiset
 from whenabouts.conformance.coalescing_generators import coalescings
-from whenabouts.core.coalescing.operator import Coalesce
-from whenabouts.core.coalescing.sliding_window import MovingWindow
+from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.coalescing.sliding_window import SlidingWindow
 from whenabouts.core.errors import EngineError
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Step
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import unwrap, wrap
-from whenabouts.core.state.window_cache import MEBIBYTES, WindowMemory, windows
-from whenabouts.core.temporal_queries.aggregate import FUNCTIONS, WEIGHTED, TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.state.window_cache import MEBIBYTES, WindowCache, window_cache
+from whenabouts.core.temporal_queries.aggregate_query import FUNCTIONS, WEIGHTED, TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 
 SECOND = 1_000_000
 AGGREGATES: dict[str, Any] = {name: name for name in FUNCTIONS} | {"mean": (WEIGHTED, "w")}
@@ -33,9 +33,9 @@ AGGREGATES: dict[str, Any] = {name: name for name in FUNCTIONS} | {"mean": (WEIG
 
 @pytest.fixture(autouse=True)
 def _no_windows_of_others() -> Iterator[None]:
-    windows().clear()
+    window_cache().clear()
     yield
-    windows().clear()
+    window_cache().clear()
 
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -104,25 +104,25 @@ def test_memory_says_what_the_state_says(
             lost = blocks(operator, table.slice(at, data.draw(st.integers(0, 5))))
             operator.step(remembering.copy(), lost, watermark)
             event("lost")
-        hits = windows().nbytes
+        hits = window_cache().nbytes
         found = operator.step(remembering, arrivals, watermark)
-        held = dict(windows()._held)
+        held = dict(window_cache()._held)
         for window, _ in held.values():
-            assert isinstance(window, MovingWindow)
+            assert isinstance(window, SlidingWindow)
             window._check()
-        windows().clear()
+        window_cache().clear()
         want = operator.step(plain, arrivals, watermark)
         assert told(operator, found) == told(operator, want), query
-        windows().clear()
+        window_cache().clear()
         for key, (window, _) in held.items():
-            windows().put(key, window)
+            window_cache().put(key, window)
         event("in memory" if hits else "from state")
         at += rows
         seen = table.column("t")[min(at, table.num_rows) - 1].as_py()
         watermark = max(watermark, seen - query.lateness_us[0])
     latest = int(pc.max(table.column("t")).as_py() or NO_WATERMARK) if table.num_rows else NO_WATERMARK
     found = operator.step(remembering, [], watermark, FlushMode.END, latest)
-    windows().clear()
+    window_cache().clear()
     want = operator.step(plain, [], watermark, FlushMode.END, latest)
     assert told(operator, found)[:2] == told(operator, want)[:2]
 
@@ -142,15 +142,15 @@ def test_groups_that_come_go_and_grow() -> None:
         # Group 0 always, group 1 now and then, the others for a while each.
         rows = [(t, g, (t * (g + 3) // 7) % 3) for t in at for g in (0, 1, 2 + t // 100) if g != 1 or t % 300 < 40]
         table = pa.Table.from_pylist([dict(zip("tgv", row, strict=True)) for row in rows], schema)
-        found_in_memory += bool(windows().nbytes)
+        found_in_memory += bool(window_cache().nbytes)
         found = operator.step(remembering, blocks(operator, table), step * 20)
-        ((key, (window, _)),) = windows()._held.items()
-        assert isinstance(window, MovingWindow)
+        ((key, (window, _)),) = window_cache()._held.items()
+        assert isinstance(window, SlidingWindow)
         window._check()
-        windows().clear()
+        window_cache().clear()
         assert told(operator, found) == told(operator, operator.step(plain, blocks(operator, table), step * 20))
-        windows().clear()
-        windows().put(key, window)
+        window_cache().clear()
+        window_cache().put(key, window)
     assert found_in_memory == 59
 
 
@@ -166,10 +166,10 @@ def test_a_window_is_found_by_its_state_and_query_alone() -> None:
         for cut in (0, 10):
             step = operator.step(store, blocks(operator, table.slice(cut, 10)), 10 * SECOND if cut else NO_WATERMARK)
         given.append((operator, store))
-    assert len(windows()._held) == 2  # equal states, and a window for each query
+    assert len(window_cache()._held) == 2  # equal states, and a window for each query
     step = first.operator([table.schema], streaming=True).step(given[0][1], [], 15 * SECOND)
     assert step.metrics["compared"] == 5  # of what settles now only: another instance finds the window
-    windows().clear()
+    window_cache().clear()
     again = given[0][0].step(given[0][1], [], 18 * SECOND)
     assert again.metrics["compared"] > 3
 
@@ -223,8 +223,8 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     query = Coalesce(time="t", group="g", values="v", window="9s", slide="1s")
     table = pa.table({"t": [k * SECOND for k in range(40)], "g": [0] * 40, "v": [k // 3 for k in range(40)]})
     operator = query.operator([table.schema], streaming=True)
-    memory = WindowMemory(60_000)
-    monkeypatch.setattr("whenabouts.core.coalescing.extent_evaluator.windows", lambda: memory)
+    memory = WindowCache(60_000)
+    monkeypatch.setattr("whenabouts.core.coalescing.extent_evaluator.window_cache", lambda: memory)
     for bucket in range(8):
         shifted = table.set_column(2, "v", pc.add(table.column("v"), bucket))
         operator.step(DictStore(), blocks(operator, shifted), 30 * SECOND)
@@ -232,15 +232,15 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0 < memory.nbytes <= memory.most
     assert 1 < len(memory._held) < 8
     memory.most = 10
-    memory.put("too large", MovingWindow(operator.readers[0].schema, ("g",), ("v",), query.coalescing.equivalence))
+    memory.put("too large", SlidingWindow(operator.readers[0].schema, ("g",), ("v",), query.coalescing.equivalence))
     assert "too large" not in memory._held
 
 
 def test_a_setting_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    windows.cache_clear()
+    window_cache.cache_clear()
     monkeypatch.setenv(MEBIBYTES, "much")
     with pytest.raises(EngineError, match="WA-2151"):
-        windows()
+        window_cache()
     monkeypatch.setenv(MEBIBYTES, "0")
-    assert windows().most == 0
-    windows.cache_clear()
+    assert window_cache().most == 0
+    window_cache.cache_clear()

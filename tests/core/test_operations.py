@@ -251,7 +251,7 @@ def test_types_are_checked(tmp_path: Path) -> None:
         import whenabouts.flink_plugin as on_flink
         import whenabouts.spark_plugin as on_spark
         from whenabouts.core import Point, operations, within
-        from whenabouts.core.coalescing.operator import Coalesce
+        from whenabouts.core.coalescing.query import Coalesce
         from whenabouts.core.wrappers.state_limit import StateLimit
         class Frame: ...
         def use(frame: Frame) -> Frame:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import Interval, Lateness, Point, QueryError, WhenaboutsError, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import coalesce, run, run_stream, temporal_join, window_join
 from whenabouts.core.runtime import output_memory
 from whenabouts.core.runtime.output_memory import MEBIBYTES, free_bytes

@@ -13,9 +13,9 @@ import pytest
 import whenabouts as wa
 import whenabouts.core
 from whenabouts.core import local
-from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate, TemporalAggregateOptions
-from whenabouts.core.temporal_queries.join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.coalescing.query import Coalesce, CoalesceOptions
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_queries.join_query import TemporalJoin, TemporalJoinOptions
 from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.window_join.settings import WindowJoinOptions

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance.random_policy import RandomPolicy
 from whenabouts.core import InputError, QueryError
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival
 from whenabouts.core.shared_coalescing.catalog import PARTS
 from whenabouts.core.shared_coalescing.columns import QUERY
-from whenabouts.core.shared_coalescing.operator import SharedCoalescing
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
 from whenabouts.core.state.memory_store import DictStore
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 
 SECOND = 1_000_000
 STEPS = 24
@@ -166,5 +166,5 @@ def test_what_cannot_share_is_refused() -> None:
         "a": QUERIES["short"],
         "b": TemporalAggregate(**GIVEN, group="k", values="w", window="1 s", aggregates={"n": "avg"}),
     }
-    with pytest.raises(QueryError, match=r"WA-2009: column 'n' of query 'b' is double"):
+    with pytest.raises(QueryError, match=r"WA-2009: column 'n' is double in query 'b'"):
         SharedCoalescing(queries=clash).operator([_files(1)[0].schema], streaming=True)

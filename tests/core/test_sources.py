@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import EngineError, InputError, Interval, Lateness, Point, QueryError, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting, Packed
 from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.local import run, run_stream, timing_join

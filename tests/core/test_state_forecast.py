@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import Interval, Lateness, Point, between
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting
 from whenabouts.core.runtime.protocol import Arrival, FlushMode
 from whenabouts.core.state.memory_store import DictStore

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whenabouts.core import EngineError, Interval, Lateness, Point, QueryError, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import run_stream
 from whenabouts.core.runtime.protocol import Arrival, FlushMode, Query
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segmented_state import rows_in_state
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.state_limit import StateLimit, limited

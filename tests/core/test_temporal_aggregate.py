@@ -17,9 +17,9 @@ from whenabouts.conformance import multiset, oracle
 from whenabouts.conformance.coalescing_answers import extents
 from whenabouts.conformance.coalescing_generators import Example, arrivals, coalescings
 from whenabouts.core import InputError, QueryError
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import run, run_stream
-from whenabouts.core.temporal_queries.aggregate import FUNCTIONS, WEIGHTED, TemporalAggregate
+from whenabouts.core.temporal_queries.aggregate_query import FUNCTIONS, WEIGHTED, TemporalAggregate
 
 AGGREGATES: dict[str, Any] = {f"the {name}": name for name in FUNCTIONS} | {"mean w": (WEIGHTED, "w")}
 

@@ -16,9 +16,9 @@ from whenabouts.conformance import multiset, oracle
 from whenabouts.conformance.coalescing_generators import Example, arrivals, coalescings
 from whenabouts.conformance.coalescing_oracle import Run
 from whenabouts.core import QueryError
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import run, run_stream
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 
 HOLDS: dict[str, Any] = {
     "overlaps": lambda a, b: max(a.start, b.start) < min(a.end, b.end),

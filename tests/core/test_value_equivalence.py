@@ -25,7 +25,7 @@ from whenabouts.core.coalescing.equivalence import (
     parse_equivalence,
     relative_tolerance,
 )
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.local import coalesce, run_stream, temporal_join
 

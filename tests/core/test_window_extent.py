@@ -20,7 +20,7 @@ from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset
 from whenabouts.core import Code, InputError, QueryError, SingleBucketWarning
 from whenabouts.core.coalescing.equivalence import BOUNDED, KINDS, Equivalence, parse_equivalence
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import coalesce, temporal_aggregate, temporal_join
 from whenabouts.core.window_extent.extent import WindowExtent
 

@@ -25,9 +25,9 @@ from whenabouts.core import (
     why_not,
     within,
 )
-from whenabouts.core.coalescing.operator import Coalesce
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.payload_decoding import decoded

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import EngineError, Interval, Lateness, Point, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS
 from whenabouts.core.hosting.host import OUTPUT, PRESENT, BlockPacker, Hosting, Packed
 from whenabouts.core.metrics import state_rows

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pytest
 
 from whenabouts.core import QueryError
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
 from whenabouts.core.runtime.protocol import Arrival
 from whenabouts.core.shared_coalescing.catalog import PARTS, Catalog
 from whenabouts.core.shared_coalescing.columns import QUERY
-from whenabouts.core.shared_coalescing.scheme_policy import Stretch
+from whenabouts.core.shared_coalescing.scheme_policy import Observation
 from whenabouts.core.state.memory_store import DictStore, StorePart
 from whenabouts.planner import Adaptive, CoalescingQuery, Registry, Statistics
 
@@ -126,22 +126,22 @@ def counts(cp: float, rows: int = 100_000) -> dict[str, int]:
 
 def test_pins_and_budgets_hold_in_every_bucket() -> None:
     eager = dict.fromkeys(NAMES, "eager")
-    low = Stretch(counts(0.05), 10.0)
-    assert deciding(registry()).adapted(low, eager, {}).schemes == dict.fromkeys(NAMES, "lazy")
+    low = Observation(counts(0.05), 10.0)
+    assert deciding(registry()).decide(low, eager, {}).schemes == dict.fromkeys(NAMES, "lazy")
     pinned = registry()
     pinned.pin("b", "eager")
-    assert deciding(pinned).adapted(low, eager, {}).schemes["b"] == "eager"
+    assert deciding(pinned).decide(low, eager, {}).schemes["b"] == "eager"
     # 600,000 tuples in a window: three eager extents need 40 bytes for each, 72 MB, a shared one 60 MB.
-    high = Stretch(counts(0.5), 10.0)
+    high = Observation(counts(0.5), 10.0)
     for parts, scheme in ((4, "eager"), (10, "lazy")):
         limited = deciding(registry(memory_budget=640e6), parts)
-        assert set(limited.adapted(high, eager, {}).schemes.values()) == {scheme}
+        assert set(limited.decide(high, eager, {}).schemes.values()) == {scheme}
     # A budget that nothing keeps, and a stretch without anything to go by, leave all as it was.
     mixed = eager | {"a": "lazy"}
-    assert deciding(registry(memory_budget=640e6), 1000).adapted(high, mixed, {}).schemes == mixed
+    assert deciding(registry(memory_budget=640e6), 1000).decide(high, mixed, {}).schemes == mixed
     known = {"a": {"cp": 0.5, "oop": 0.0, "rate": 1.0, "arrived": None, "source": "measured", "step_rows": 9.0}}
-    assert deciding(registry()).adapted(Stretch({}, 10.0), mixed, {}) == (mixed, {})
-    assert deciding(registry()).adapted(Stretch({}, 10.0), mixed, known).known == known
+    assert deciding(registry()).decide(Observation({}, 10.0), mixed, {}) == (mixed, {})
+    assert deciding(registry()).decide(Observation({}, 10.0), mixed, known).known == known
 
 
 def test_a_budget_is_that_of_all_streams() -> None:

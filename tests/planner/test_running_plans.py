@@ -13,14 +13,14 @@ import pytest
 
 from whenabouts.core import Point as PointInTime
 from whenabouts.core import QueryError, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.choices import Workload, decided
 from whenabouts.core.costs.eager_lazy_cost import scheme_costs
 from whenabouts.core.costs.prices import SchemePrices, TimingJoinPrices
 from whenabouts.core.local import coalesce, run_stream
 from whenabouts.core.shared_coalescing.columns import QUERY
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.planner import AtomicCosts, CoalescingQuery, PlanChangedWarning, Registry, Statistics, parse_query
 from whenabouts.planner.calibration import (

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from whenabouts.core import Code, EngineError, InputError, Interval, Point, QueryError, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import run as run_locally
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.planner import Registry, Stream

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core import Interval, Lateness, Point, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting import host as hosting
 from whenabouts.core.hosting import out_of_core as piecemeal
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, PRESENT, REJECTS, BucketInput, Hosting, read_counts

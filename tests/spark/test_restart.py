@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
 
 from whenabouts.core import EngineError, Lateness, Point, QueryError, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.query_identity import VERSION
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.shared_coalescing.operator import SharedCoalescing
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from whenabouts.core import Interval, Lateness, Point, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import run_stream
 from whenabouts.core.runtime.protocol import Query

@@ -14,7 +14,7 @@ from whenabouts.cli.options import CommonOptions, common_options, names
 from whenabouts.cli.say import warnings_as_notes
 
 if TYPE_CHECKING:
-    from whenabouts.core.coalescing.operator import Coalesce
+    from whenabouts.core.coalescing.query import Coalesce
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
@@ -75,7 +75,7 @@ def coalesce(*, path: str, common: CommonOptions, **arguments: Any) -> None:
 
 def _query(common: CommonOptions, arguments: dict[str, Any]) -> Coalesce:
     """The query that the options describe. Errors in them are reported before any file is read."""
-    from whenabouts.core.coalescing.operator import Coalesce
+    from whenabouts.core.coalescing.query import Coalesce
 
     slide = arguments["slide"]
     by_rows = slide is not None and arguments["rows"] is not None and slide.isascii() and slide.isdigit()

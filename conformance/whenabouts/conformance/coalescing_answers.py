@@ -12,7 +12,7 @@ from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset, oracle
 from whenabouts.conformance.coalescing_oracle import Reading, Run
 from whenabouts.conformance.multiset import Row
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.coalescing.window_spec import Extents
 
 

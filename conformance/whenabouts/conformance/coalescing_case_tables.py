@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files, cut, reordered, rng
 from whenabouts.core import Point
-from whenabouts.core.coalescing.operator import Coalesce
-from whenabouts.core.temporal_queries.aggregate import FUNCTIONS, TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.temporal_queries.aggregate_query import FUNCTIONS, TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 
 LATENESS = "3 s"
 

@@ -13,7 +13,7 @@ from whenabouts.conformance import case_tables
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024
 from whenabouts.core import Point
 from whenabouts.core.coalescing.equivalence import BOUNDED, KINDS, Equivalence
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 
 GROUPS: dict[str, tuple[pa.DataType, tuple[Any, ...]]] = {
     "int": (pa.int64(), (1, 2, 7, None)),

@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whenabouts.core.shared_coalescing.scheme_policy import SchemeDecision, Stretch
+from whenabouts.core.shared_coalescing.scheme_policy import Observation, SchemeDecision
 
 
 @dataclass(frozen=True)
 class RandomPolicy:
     """Draws a scheme for each query whenever event time went on; equal seeds draw alike in each bucket.
 
-    >>> first = RandomPolicy(seed=1).adapted(Stretch({}, 1.0), {"a": "eager"}, {})
-    >>> RandomPolicy(seed=1).adapted(Stretch({}, 9.0), {"a": "lazy"}, {}) == first, first.known
+    >>> first = RandomPolicy(seed=1).decide(Observation({}, 1.0), {"a": "eager"}, {})
+    >>> RandomPolicy(seed=1).decide(Observation({}, 9.0), {"a": "lazy"}, {}) == first, first.known
     (True, {'turn': 1})
     """
 
     seed: int = 0
     every_us: int = 1
 
-    def adapted(self, past: Stretch, schemes: Mapping[str, str], known: Mapping[str, Any]) -> SchemeDecision:
+    def decide(self, past: Observation, schemes: Mapping[str, str], known: Mapping[str, Any]) -> SchemeDecision:
         """One scheme or the other for each query."""
         turn = int(known.get("turn", 0)) + 1
         draw = random.Random(f"{self.seed} {turn}")

@@ -8,7 +8,7 @@ import pytest
 
 from whenabouts.conformance import coalescing_case_tables, multiset
 from whenabouts.conformance.engine import Engine
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.expressions.tree import Expression, column
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import run

@@ -14,11 +14,11 @@ from whenabouts.conformance.coalescing_case_tables import QUERIES, TEMPORAL
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.random_policy import RandomPolicy
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome, run
 from whenabouts.core.shared_coalescing.columns import QUERY
-from whenabouts.core.shared_coalescing.operator import SharedCoalescing
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
 
 VARIANTS = {
     "batch": Variant(),

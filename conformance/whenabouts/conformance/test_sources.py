@@ -13,12 +13,12 @@ from whenabouts.conformance import case_tables, expectations, multiset
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files
 from whenabouts.conformance.engine import Engine
 from whenabouts.core import Interval, Lateness, within
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import run
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated

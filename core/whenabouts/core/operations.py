@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
-from whenabouts.core.coalescing.operator import Coalesce, CoalesceOptions
+from whenabouts.core.coalescing.query import Coalesce, CoalesceOptions
 from whenabouts.core.deprecation import takes_old_names
 from whenabouts.core.hosting.engine import Engine, engine_of
 from whenabouts.core.hosting.host_options import (
@@ -28,8 +28,8 @@ from whenabouts.core.hosting.input_checks import check_query, check_streams
 from whenabouts.core.hosting.signatures import takes_options_of
 from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate, TemporalAggregateOptions
-from whenabouts.core.temporal_queries.join import TemporalJoin, TemporalJoinOptions
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate, TemporalAggregateOptions
+from whenabouts.core.temporal_queries.join_query import TemporalJoin, TemporalJoinOptions
 from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.window_join.settings import TimesByStream, WindowJoinOptions, times_of

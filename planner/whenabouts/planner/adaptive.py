@@ -13,7 +13,7 @@ from typing import Any, cast
 from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.shared_coalescing.scheme_policy import SchemeDecision, Stretch
+from whenabouts.core.shared_coalescing.scheme_policy import Observation, SchemeDecision
 from whenabouts.planner.coalescing_plans import CoalescingEntry, PlanningInputs, plan_coalescing
 from whenabouts.planner.measured_statistics import blended, measured_statistics
 from whenabouts.planner.plans import Scheme
@@ -21,7 +21,7 @@ from whenabouts.planner.plans import Scheme
 
 @dataclass(frozen=True)
 class Adaptive:
-    """Decides eager or lazy in a bucket, by the counts of this bucket (a `scheme_policy.Adapting`).
+    """Decides eager or lazy in a bucket, by the counts of this bucket (a `scheme_policy.SchemePolicy`).
 
     Every ``every_us`` of event time the statistics are updated, with ``weight`` (see `Registry.observe_counts`), and
     all queries are planned again. A plan is adopted if it is cheaper than the decisions in force by more than
@@ -63,7 +63,7 @@ class Adaptive:
         plain = {name: replace(each, runs=None) for name, each in registered.items()}
         return cls(plain, given._replace(budget=budget, time_limit=None), hysteresis, weight, every_us)
 
-    def adapted(self, past: Stretch, schemes: Mapping[str, str], known: Mapping[str, Any]) -> SchemeDecision:
+    def decide(self, past: Observation, schemes: Mapping[str, str], known: Mapping[str, Any]) -> SchemeDecision:
         """The next schemes, with the measured statistics to be remembered."""
         before = {
             name: replace(each, statistics=Statistics(**known[name])) if name in known else each

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.operation_costs import AtomicCosts, Table, Terms
 from whenabouts.core.costs.prices import Sizes, TimingJoinPrices
 from whenabouts.core.errors import Code, InputError, QueryError

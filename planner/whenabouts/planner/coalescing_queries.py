@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.eager_lazy_cost import Statistics, eager_part
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError

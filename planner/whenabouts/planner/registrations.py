@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.choices import Value, Workload
 from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.choices import Value, Workload, decided
 from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.costs.operation_costs import AtomicCosts
@@ -16,7 +16,7 @@ from whenabouts.core.costs.prices import Sizes, TimingJoinPrices, Weights
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.schemas import arrow_schema_of
-from whenabouts.core.shared_coalescing.operator import share
+from whenabouts.core.shared_coalescing.query import share
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.adaptive import Adaptive, check_weight, observed

@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.coalescing.operator import Coalesce
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival
-from whenabouts.core.shared_coalescing.operator import SharedCoalescing
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
 from whenabouts.core.state.memory_store import DictStore
 
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from whenabouts.core.coalescing.operator import Coalesce
-from whenabouts.core.coalescing.output import COUNT, VALID_FROM, VALID_TO, WINDOW_END
+from whenabouts.core.coalescing.columns import COUNT, VALID_FROM, VALID_TO, WINDOW_END
+from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.eager_lazy_cost import eager_part
 from whenabouts.core.errors import Code
 from whenabouts.core.expressions.sql import from_sqlglot
 from whenabouts.core.expressions.tree import Expression, column, joined, rewritten
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.window_join.stream_index import SqlPredicate
 from whenabouts.core.wrappers.select_project import Named, SelectProject
 from whenabouts.planner.coalescing_queries import CoalescingQuery

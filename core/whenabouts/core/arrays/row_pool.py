@@ -1,4 +1,4 @@
-"""Rows of value columns that come and go: numbered places that are filled, read and filled again."""
+"""A pool of rows: numbered slots for values that are added, read and freed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from whenabouts.core.arrays.record_batches import one_chunk
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 
 
-class ValueRows:
-    """Columns of a schema as arrays that grow by doubling; places that were freed are used again first.
+class RowPool:
+    """The columns of a schema as arrays that grow by doubling; free slots are reused first.
 
-    Numbers, times and booleans lie there as they are, anything else as Python objects.
+    Numbers, times and booleans are stored natively, anything else as Python objects.
 
-    >>> rows = ValueRows(pa.schema({"v": pa.int32(), "s": pa.string()}))
+    >>> rows = RowPool(pa.schema({"v": pa.int32(), "s": pa.string()}))
     >>> at = rows.put(pa.table({"v": pa.array([1, None], pa.int32()), "s": ["a", "b"]}))
     >>> rows.free(at[:1]); rows.table(rows.put(rows.table(at[1:]))).to_pylist(), rows.used
     ([{'v': None, 's': 'b'}], 2)
@@ -27,45 +27,45 @@ class ValueRows:
         self.schema = schema
         self._stored = [_stored_type(field.type) for field in schema]
         self._columns: list[NDArray[Any]] = [np.zeros(0, kind or object) for kind in self._stored]
-        self._known: list[BoolArray] = [np.zeros(0, bool) for _ in schema]
+        self._valid: list[BoolArray] = [np.zeros(0, bool) for _ in schema]
         self._free = np.zeros(0, np.int64)
         self._free_count = 0
 
     @property
     def used(self) -> int:
-        """Places that hold a row."""
+        """How many slots hold a row."""
         return len(self._free) - self._free_count
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows that are held, objects counted as their references."""
+        """Bytes of the rows held; objects count as references."""
         return self.used * sum(column.itemsize + 1 for column in self._columns)
 
     @property
     def room(self) -> int:
-        """Places there are."""
+        """How many slots there are."""
         return len(self._free)
 
     @property
-    def free_places(self) -> IntArray:
-        """Places that hold nothing."""
+    def free_slots(self) -> IntArray:
+        """Indices that hold nothing."""
         return self._free[: self._free_count]
 
     def put(self, rows: pa.Table) -> IntArray:
-        """Keep rows; their places. O(rows) amortised."""
+        """Add rows; returns their slots. O(rows) amortised."""
         n = rows.num_rows
         if n > self._free_count:
             self._grow(max(n - self._free_count, len(self._free)))
         at = self._free[self._free_count - n : self._free_count][::-1].copy()
         self._free_count -= n
-        for place, column in enumerate(rows.columns):
+        for i, column in enumerate(rows.columns):
             array = one_chunk(column)
-            self._known[place][at] = np.asarray(array.is_valid()) if array.null_count else True
-            self._columns[place][at] = _as_numpy(array, self._stored[place])
+            self._valid[i][at] = np.asarray(array.is_valid()) if array.null_count else True
+            self._columns[i][at] = _as_numpy(array, self._stored[i])
         return at
 
     def free(self, at: IntArray) -> None:
-        """Give places back."""
+        """Free slots."""
         self._free[self._free_count : self._free_count + len(at)] = at
         self._free_count += len(at)
         for column in self._columns:
@@ -73,17 +73,17 @@ class ValueRows:
                 column[at] = None
 
     def table(self, at: IntArray) -> pa.Table:
-        """The rows at places."""
+        """The rows in these slots."""
         arrays = [
-            _as_arrow(column[at], known[at], field.type)
-            for column, known, field in zip(self._columns, self._known, self.schema, strict=True)
+            _as_arrow(column[at], valid[at], field.type)
+            for column, valid, field in zip(self._columns, self._valid, self.schema, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def _grow(self, more: int) -> None:
         size = len(self._free)
         self._columns = [np.concatenate([column, np.zeros(more, column.dtype)]) for column in self._columns]
-        self._known = [np.concatenate([known, np.zeros(more, bool)]) for known in self._known]
+        self._valid = [np.concatenate([valid, np.zeros(more, bool)]) for valid in self._valid]
         free = np.empty(size + more, np.int64)
         free[:more] = np.arange(size + more - 1, size - 1, -1)
         free[more : more + self._free_count] = self._free[: self._free_count]
@@ -91,7 +91,7 @@ class ValueRows:
 
 
 def _stored_type(type_: pa.DataType) -> type[np.generic] | None:
-    """The numpy type in which values lie, None for objects."""
+    """The numpy type in which values are stored, None for objects."""
     if pa.types.is_boolean(type_):
         return np.bool_
     if pa.types.is_integer(type_) or pa.types.is_float32(type_) or pa.types.is_float64(type_):
@@ -106,7 +106,7 @@ def _stored_type(type_: pa.DataType) -> type[np.generic] | None:
 def _as_numpy(array: pa.Array, stored: type[np.generic] | None) -> NDArray[Any]:
     if stored is None:
         objects = np.empty(len(array), object)
-        # Nested values stay Arrow's own: Python has no form for some times in them.
+        # Nested values stay Arrow scalars: Python cannot represent all times in them.
         objects[:] = list(array) if pa.types.is_nested(array.type) else array.to_pylist()
         return objects
     if stored is not np.bool_ and not pa.types.is_floating(array.type):
@@ -115,8 +115,8 @@ def _as_numpy(array: pa.Array, stored: type[np.generic] | None) -> NDArray[Any]:
     return np.asarray((array.fill_null(nothing) if array.null_count else array).to_numpy(zero_copy_only=False))
 
 
-def _as_arrow(values: NDArray[Any], known: BoolArray, type_: pa.DataType) -> pa.Array:
+def _as_arrow(values: NDArray[Any], valid: BoolArray, type_: pa.DataType) -> pa.Array:
     if values.dtype == object:
-        return pa.array([value if is_known else None for value, is_known in zip(values, known, strict=True)], type_)
-    array = pa.array(values, mask=None if known.all() else ~known)
+        return pa.array([value if is_valid else None for value, is_valid in zip(values, valid, strict=True)], type_)
+    array = pa.array(values, mask=None if valid.all() else ~valid)
     return array if array.type == type_ else array.view(type_)

@@ -1,7 +1,7 @@
-"""Regions of a pool of arrays, of `2**k` places: taken, given back, and taken again.
+"""A free-list allocator of blocks of `2**k` elements in a pool of arrays.
 
-`space[top]`: how far the pool is in use; `space[free + k]`: the first region of that size that was given back, or -1;
-its first place holds the next one.
+`space[top]`: how much of the pool is in use; `space[free + k]`: the first free block of `2**k` elements, or -1; the
+first element of a free block has the index of the next one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from whenabouts.core.arrays.typing import IntArray
 
 
 @compiled(INT64(WRITE_INT64, WRITE_INT64, INT64, INT64, INT64), inline=True)
-def take_region(space: IntArray, pool: IntArray, top: int, free: int, size: int) -> Any:
-    """A region of `2**size` places: one that was given back, or a new one."""
+def allocate(space: IntArray, pool: IntArray, top: int, free: int, size: int) -> Any:
+    """The index of a block of `2**size` elements: a free one, or a new one."""
     found = space[free + size]
     if found >= 0:
         space[free + size] = pool[found]
@@ -25,15 +25,15 @@ def take_region(space: IntArray, pool: IntArray, top: int, free: int, size: int)
 
 
 @compiled((WRITE_INT64, WRITE_INT64, INT64, INT64, INT64), inline=True)
-def give_back(space: IntArray, pool: IntArray, free: int, size: int, region: int) -> None:
-    """Have a region of `2**size` places taken again."""
-    pool[region] = space[free + size]
-    space[free + size] = region
+def release(space: IntArray, pool: IntArray, free: int, size: int, block: int) -> None:
+    """Add a block of `2**size` elements to the free list."""
+    pool[block] = space[free + size]
+    space[free + size] = block
 
 
 @compiled(INT64(INT64), inline=True)
 def log2(size: int) -> Any:
-    """The k for which `2**k` is the least power of two that is not below `size`."""
+    """The least k with `2**k >= size`."""
     found = 0
     while (1 << found) < size:
         found += 1

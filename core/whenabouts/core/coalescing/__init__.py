@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whenabouts.core.coalescing.operator import Coalesce
+    from whenabouts.core.coalescing.query import Coalesce
 
 __all__ = ["Coalesce"]
 
@@ -13,6 +13,6 @@ __all__ = ["Coalesce"]
 def __getattr__(name: str) -> Any:
     if name != "Coalesce":  # imported when it is first used: it loads numpy and Arrow
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from whenabouts.core.coalescing.operator import Coalesce
+    from whenabouts.core.coalescing.query import Coalesce
 
     return Coalesce

@@ -1,10 +1,10 @@
-"""When a tuple's values go on those of the previous tuple of its group: the test by which tuples are coalesced.
+"""When a tuple is equivalent to the previous tuple of its group: the test by which tuples are coalesced.
 
-Al-Kateb 2010, Appendix B ("general coalescing"). Every equivalence here is one between neighbours in time, so that it
-depends neither on the window nor on the order of arrival. All value columns must agree.
+Al-Kateb 2010, Appendix B ("general coalescing"). Every equivalence compares neighbours in time, so it depends neither
+on the window nor on the order of arrival. All value columns must agree.
 
-Nothing is decided by rounding: integers are never turned into floats, and the difference of two floats is compared with
-its bound as the exact number that it is.
+Rounding decides nothing: integers are never converted to floats, and the exact difference of two floats is compared
+with the bound.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.record_batches import one_chunk
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.deprecation import warn_of_old
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.expressions.row_predicates import call_predicate
 
-Places = NDArray[np.int32] | NDArray[np.int64]
+Indices = NDArray[np.int32] | NDArray[np.int64]
 
 Predicate: TypeAlias = Callable[[pa.Table, pa.Table], Any]
-"""Takes the value columns of as many previous rows as of these rows, aligned; gives a boolean array: whether each of
-these rows continues the run of the one before it.
+"""Takes two aligned tables of value columns, the previous rows and the current rows, and returns a boolean array:
+whether each current row extends the run of its predecessor. Null is false.
 
-It is called once for each block, and a pair is put to it in whatever block it happens to lie, possibly twice: so the
-answer for a pair may depend on the two rows of that pair alone, not on the others in the tables, on their number or on
-earlier calls. Null in the answer is false. Before the run it is called with two empty tables.
+It is called once per block, and a pair may be in any block, or in two. So the answer for a pair may depend only on the
+two rows of that pair, not on other rows in the tables, on their number or on earlier calls. Before the query runs it is
+called with two empty tables.
 """
 
 TRENDS = ("increasing", "non_decreasing", "decreasing", "non_increasing")
 TOLERANCES = {"absolute_tolerance": "within_value", "relative_tolerance": "within_relative"}
-"""How users call the kinds that have a bound. Checkpoints hold the kinds, and so these keep their names."""
+"""The public names of the kinds that have a bound. Checkpoints hold the kinds, so these names must not change."""
 
 BOUNDED = tuple(TOLERANCES.values())
 KINDS = ("equal", *BOUNDED, *TRENDS)
@@ -52,7 +53,7 @@ _TOP = np.int64(-(2**63))
 class Equivalence:
     """A test of neighbours; made by `absolute_tolerance`, `relative_tolerance`, `parse_equivalence`.
 
-    Null and NaN are equal to themselves and to nothing else, an infinite value is within no bound but of itself.
+    Null and NaN equal only themselves. An infinite value is within a bound only of itself.
     """
 
     kind: str
@@ -69,7 +70,7 @@ class Equivalence:
 
     @property
     def needs_all_values(self) -> bool:
-        """Whether a run's first value does not tell those of its other tuples."""
+        """Whether the values of a run can differ, so that its first tuple's values do not represent the others."""
         return self.kind != "equal"
 
 
@@ -85,7 +86,7 @@ def absolute_tolerance(bound: float) -> Equivalence:
 
 
 def relative_tolerance(bound: float) -> Equivalence:
-    """Values at most a part of the previous one away from it: |cur - prev| <= bound * |prev|.
+    """Values within a fraction of the previous one: |cur - prev| <= bound * |prev|.
 
     Raises QueryError WA-2022 as `absolute_tolerance`.
 
@@ -99,7 +100,7 @@ def parse_equivalence(value: str | Equivalence | Predicate) -> Equivalence:
     """An equivalence as users write it: a name, `absolute_tolerance:E`, `relative_tolerance:R`, an Equivalence, or a
     predicate.
 
-    A predicate gets two tables and gives a boolean array: see `Predicate`. Raises QueryError WA-2022.
+    A predicate takes two tables and returns a boolean array: see `Predicate`. Raises QueryError WA-2022.
 
     >>> parse_equivalence("absolute_tolerance:0.5") == absolute_tolerance(0.5), parse_equivalence("increasing").kind
     (True, 'increasing')
@@ -126,8 +127,8 @@ def parse_equivalence(value: str | Equivalence | Predicate) -> Equivalence:
 def check_comparable(equivalence: Equivalence, schema: pa.Schema, values: Sequence[str]) -> None:
     """Refuse columns whose type the equivalence cannot compare (InputError WA-1023).
 
-    A predicate is tried on two empty tables: one of a wrong form is refused before the run (QueryError WA-2022). That
-    it cannot do without rows (`np.vectorize` cannot) is no fault.
+    A predicate is tried on two empty tables, so that an invalid one is refused before the query runs (QueryError
+    WA-2022). A predicate that only fails for lack of rows, as `np.vectorize` does, is accepted.
     """
     if equivalence.predicate is not None:
         empty = schema.empty_table().select(list(values))
@@ -149,33 +150,29 @@ def check_comparable(equivalence: Equivalence, schema: pa.Schema, values: Sequen
 
 
 class Comparable(NamedTuple):
-    """A value column as an array that is compared; `values` is float64, or int64 in the order of the values.
+    """A value column as a comparable array; `values` is float64, or int64 in the order of the values.
 
-    `zero`: what stands for 0 among integers. `null`: None where there is none.
+    `zero`: what represents 0 among integers. `null`: which values are null; None if no value is.
     """
 
     values: NDArray[Any]
     null: BoolArray | None
     zero: int = 0
 
-    def take(self, at: Places) -> Comparable:
-        """The values at places."""
+    def take(self, at: Indices) -> Comparable:
+        """The values at these indices."""
         return Comparable(self.values[at], None if self.null is None else self.null[at], self.zero)
 
     def slice(self, start: int, stop: int | None) -> Comparable:
-        """The values in between."""
+        """The values `[start, stop)`."""
         cut = slice(start, stop)
         return Comparable(self.values[cut], None if self.null is None else self.null[cut], self.zero)
 
 
 def comparable(column: pa.Array | pa.ChunkedArray) -> Comparable:
-    """The array form of a column. O(n); O(n log n) for text, decimals and nested types, which are ranked."""
+    """A column as a comparable array. O(n); O(n log n) for text, decimals and nested types, which are ranked."""
     if isinstance(column, pa.ChunkedArray):
-        column = (
-            column.chunk(0)
-            if column.num_chunks == 1
-            else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-        )
+        column = one_chunk(column)
     type_ = column.type
     null = np.asarray(column.is_null()) if column.null_count else None
     if pa.types.is_floating(type_):
@@ -193,8 +190,8 @@ def comparable(column: pa.Array | pa.ChunkedArray) -> Comparable:
     return Comparable(ranks_of_rows(pa.table({"v": column})), null)
 
 
-def neighbours_linked(rows: pa.Table, equivalence: Equivalence, before: Places, after: Places) -> BoolArray:
-    """Whether the rows at the places `after` go on those at `before`, over all columns. O(rows + pairs)."""
+def neighbours_linked(rows: pa.Table, equivalence: Equivalence, before: Indices, after: Indices) -> BoolArray:
+    """Whether the rows at the indices `after` extend those at `before`, over all columns. O(rows + pairs)."""
     if not len(after):
         return np.zeros(0, bool)
     if equivalence.predicate is not None:
@@ -203,8 +200,8 @@ def neighbours_linked(rows: pa.Table, equivalence: Equivalence, before: Places, 
     return linked([c.take(before) for c in columns], [c.take(after) for c in columns], equivalence)
 
 
-def same_bits(rows: pa.Table, before: Places, after: Places) -> BoolArray:
-    """Whether equal rows may stand for each other: 0.0 equals -0.0, and looks different.
+def same_bits(rows: pa.Table, before: Indices, after: Indices) -> BoolArray:
+    """Whether equal rows are also shown alike: 0.0 equals -0.0, but has different bits.
 
     >>> same_bits(pa.table({"v": [0.0, -0.0, 0.0]}), np.array([0, 0]), np.array([1, 2])).tolist()
     [False, True]
@@ -218,7 +215,7 @@ def same_bits(rows: pa.Table, before: Places, after: Places) -> BoolArray:
 
 
 def linked(before: Sequence[Comparable], after: Sequence[Comparable], equivalence: Equivalence) -> BoolArray:
-    """Whether the values `after` go on those `before`, over all columns. No predicates. O(values).
+    """Whether the values `after` extend those `before`, over all columns. Not for predicates. O(values).
 
     >>> linked([comparable(pa.array([1, 1]))], [comparable(pa.array([1, 2]))], parse_equivalence("equal")).tolist()
     [True, False]
@@ -229,8 +226,8 @@ def linked(before: Sequence[Comparable], after: Sequence[Comparable], equivalenc
     return found
 
 
-def linked_by_predicate(rows: pa.Table, predicate: Predicate, before: Places, after: Places) -> BoolArray:
-    """The same where the user's predicate decides: one call for all pairs. Raises QueryError WA-2022."""
+def linked_by_predicate(rows: pa.Table, predicate: Predicate, before: Indices, after: Indices) -> BoolArray:
+    """As `linked`, by the user's predicate: one call for all pairs. Raises QueryError WA-2022."""
     earlier, later = (rows.take(pa.array(at)).combine_chunks() for at in (before, after))
     return _asked(predicate, earlier, later)
 
@@ -241,7 +238,7 @@ def _asked(predicate: Predicate, earlier: pa.Table, later: pa.Table) -> BoolArra
         predicate, earlier, later,
         code=Code.BAD_EQUIVALENCE,
         what=f"the equivalence function {name}",
-        hint="it is called once with two tables, the previous rows and these rows, and gives a boolean array: "
+        hint="it is called with two tables, the previous rows and the current rows, and returns a boolean array: "
         'lambda prev, cur: pc.less(pc.abs(pc.subtract(cur["v"], prev["v"])), 1)',
     )  # fmt: skip
 
@@ -274,32 +271,32 @@ def _agree(before: Comparable, after: Comparable, equivalence: Equivalence) -> B
 
 
 def _near_floats(before: NDArray[np.float64], after: NDArray[np.float64], equivalence: Equivalence) -> BoolArray:
-    """|after - before| <= limit, exactly: where the rounded sides tie, by what rounding took from them."""
+    """|after - before| <= limit, exactly: if the rounded sides are equal, the rounding errors decide."""
     bound = float(equivalence.bound or 0.0)
     difference = after - before
     distance = np.abs(difference)
     if equivalence.kind == "within_value":
         limit: Any = bound
-        rest = _lost(after, before, difference) * np.sign(difference)
+        rest = _rounding_error(after, before, difference) * np.sign(difference)
         near = (distance < limit) | ((distance == limit) & (rest <= 0))
     else:
         limit = bound * np.abs(before)
         near = distance < limit
-        for place in np.flatnonzero((distance == limit) & np.isfinite(distance)):
-            exact = abs(Fraction(after[place]) - Fraction(before[place]))
-            near[place] = exact <= Fraction(bound) * abs(Fraction(before[place]))
+        for i in np.flatnonzero((distance == limit) & np.isfinite(distance)):
+            exact = abs(Fraction(after[i]) - Fraction(before[i]))
+            near[i] = exact <= Fraction(bound) * abs(Fraction(before[i]))
     infinite = np.isinf(before) | np.isinf(after)
     return np.where(infinite, before == after, near | (before == after))
 
 
-def _lost(after: NDArray[np.float64], before: NDArray[np.float64], difference: NDArray[np.float64]) -> Any:
+def _rounding_error(after: NDArray[np.float64], before: NDArray[np.float64], difference: NDArray[np.float64]) -> Any:
     """after - before - difference, exactly (Knuth's TwoSum)."""
     part = difference - after
     return (after - (difference - part)) - (before + part)
 
 
 def _near_integers(before: Comparable, after: Comparable, equivalence: Equivalence) -> BoolArray:
-    """|after - before| <= limit in 64-bit arithmetic without a sign, which cannot overflow."""
+    """|after - before| <= limit in unsigned 64-bit arithmetic, which cannot overflow."""
     bound = Fraction(equivalence.bound or 0)
     distance = _distance(before.values, after.values)
     if equivalence.kind == "within_value":
@@ -309,8 +306,8 @@ def _near_integers(before: Comparable, after: Comparable, equivalence: Equivalen
     limit = float(bound) * size.astype(np.float64)
     near = distance.astype(np.float64) < limit
     close = np.abs(distance.astype(np.float64) - limit) <= 1e-12 * limit
-    for place in np.flatnonzero(close):
-        near[place] = int(distance[place]) <= bound * int(size[place])
+    for i in np.flatnonzero(close):
+        near[i] = int(distance[i]) <= bound * int(size[i])
     return near
 
 
@@ -325,7 +322,7 @@ def _filled(column: pa.Array, nothing: float) -> NDArray[Any]:
 
 
 def _bound(bound: float) -> float:
-    given: object = bound  # it may have any type
+    given: object = bound  # callers may pass any type
     if (
         isinstance(given, bool)
         or not isinstance(given, int | float)
@@ -342,6 +339,6 @@ def _bad_equivalence(value: object) -> QueryError:
     return QueryError(
         Code.BAD_EQUIVALENCE,
         f"equivalence is {value!r}",
-        f"choose of equal, absolute_tolerance:E, relative_tolerance:R, {', '.join(TRENDS)}, or give a function of two "
-        "tables (the previous rows and these rows) to a boolean array",
+        f"choose one of equal, absolute_tolerance:E, relative_tolerance:R, {', '.join(TRENDS)}, or give a function "
+        "that takes two tables (the previous rows and the current rows) and returns a boolean array",
     )

@@ -1,7 +1,7 @@
-"""Kernels of coalescing: one pass over rows in order of time, and grouping and sorting where they are not.
+"""Kernels of coalescing: one pass over rows in time order; grouping and sorting of other rows.
 
-All take group codes `low .. low + groups - 1` (or 0-based where there is no `low`), times in microseconds, and write to
-arrays that the caller made.
+All take group codes `low .. low + groups - 1` (0-based if there is no `low`) and times in microseconds, and write to
+arrays that the caller allocated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from whenabouts.core.arrays.typing import IntArray, Positions
 _RADIX_BITS = 11
 _RADIX = 1 << _RADIX_BITS
 _SMALL = 64
-"""Shorter stretches are sorted by insertion."""
+"""Groups of up to this size are sorted by insertion."""
 
 READ_INT32 = types.Array(types.int32, 1, "C", readonly=True)
 READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
@@ -36,7 +36,7 @@ WRITE_BOOL = types.Array(types.boolean, 1, "C")
 
 @compiled(TWO_INT64(READ_INT64))
 def least_and_greatest(values: IntArray) -> Any:
-    """Both ends in one pass; (0, -1) of nothing.
+    """The least and the greatest value in one pass; (0, -1) for an empty array.
 
     >>> least_and_greatest(np.array([3, 1, 2]))
     (1, 3)
@@ -61,10 +61,10 @@ def _runs_in_order(
     end: IntArray,
     n: IntArray,
 ) -> Any:
-    """Runs of equal values in one pass over rows whose times rise strictly within each group.
+    """Runs of equal values in one pass over rows whose times strictly increase within each group.
 
-    Writes for each run, in the order of their beginnings, its first row, `[start, end)`, and the number of its rows.
-    Returns how many runs there are; -1 if the rows are not in that order. No nulls.
+    Writes for each run, in the order of first rows, its first row, `[start, end)`, and its row count. Returns the
+    number of runs, or -1 if the rows are not in that order. No nulls.
     """
     last_time = np.empty(groups, np.int64)
     last_run = np.full(groups, -1, np.int64)
@@ -105,7 +105,7 @@ runs_in_order_of_floats = compiled(INT64(*_SHAPE[0], READ_FLOAT64, *_SHAPE[1]))(
 
 @compiled((READ_INT64, INT64, INT64, WRITE_INT32, WRITE_INT64))
 def group_rows(codes: IntArray, low: int, groups: int, order: Positions, starts: IntArray) -> None:
-    """Row positions group by group, each in the order of rows; group g lies in `order[starts[g] : starts[g + 1]]`.
+    """Row indices by group, ascending within each; group g is `order[starts[g] : starts[g + 1]]`.
 
     >>> order, starts = np.empty(3, np.int32), np.empty(3, np.int64)
     >>> group_rows(np.array([6, 5, 6]), 5, 2, order, starts)
@@ -117,19 +117,19 @@ def group_rows(codes: IntArray, low: int, groups: int, order: Positions, starts:
         starts[code - low + 1] += 1
     for group in range(groups):
         starts[group + 1] += starts[group]
-    place = starts[:groups].copy()
+    free = starts[:groups].copy()
     for row in range(len(codes)):
         group = codes[row] - low
-        order[place[group]] = row
-        place[group] += 1
+        order[free[group]] = row
+        free[group] += 1
 
 
 @compiled(BOOL(READ_INT64, READ_INT64, WRITE_INT32, WRITE_INT64))
 def sort_by_time(times: IntArray, starts: IntArray, order: Positions, sorted_times: IntArray) -> Any:
-    """Sort each group's rows by time, stably, and write their times beside them; groups in order stay untouched.
+    """Sort each group's rows by time, stably, and write their times to `sorted_times`; sorted groups are not moved.
 
-    A group is sorted by its own digits (LSD radix sort, 11 bits each), so that it stays in the cache. Returns whether
-    two rows of a group have the same time.
+    Each group is sorted separately (LSD radix sort, 11 bits a digit), so that it stays in the CPU cache. Returns
+    whether two rows of a group have the same time.
     """
     most = 0
     for group in range(len(starts) - 1):
@@ -137,7 +137,7 @@ def sort_by_time(times: IntArray, starts: IntArray, order: Positions, sorted_tim
     key_a, key_b = np.empty(most, np.int64), np.empty(most, np.int64)
     row_a, row_b = np.empty(most, np.int32), np.empty(most, np.int32)
     counts = np.empty(_RADIX, np.int64)
-    twins = False
+    has_ties = False
     for group in range(len(starts) - 1):
         begin, size = starts[group], starts[group + 1] - starts[group]
         rises = True
@@ -190,8 +190,8 @@ def sort_by_time(times: IntArray, starts: IntArray, order: Positions, sorted_tim
                 sorted_times[begin + i] = key_a[i] + low
                 order[begin + i] = row_a[i]
         for i in range(1, size):
-            twins |= sorted_times[begin + i] == sorted_times[begin + i - 1]
-    return twins
+            has_ties |= sorted_times[begin + i] == sorted_times[begin + i - 1]
+    return has_ties
 
 
 @compiled(INT64(READ_INT64, READ_BOOL, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64))
@@ -205,10 +205,10 @@ def runs_of_ranges(
     end: IntArray,
     n: IntArray,
 ) -> Any:
-    """The runs of each range `[lows[r], highs[r])` of sorted tuples of one group: what an extent holds of it.
+    """The runs of each range `[lows[r], highs[r])` of sorted tuples of one group.
 
-    `linked[i]`: tuple i goes on tuple i - 1. A range begins a run wherever it begins, and its last run ends with its
-    last tuple. Returns how many runs there are.
+    `linked[i]`: tuple i extends tuple i - 1. The first tuple of a range always begins a run, and the last run ends with
+    the last tuple. Returns the number of runs.
     """
     found = 0
     for r in range(len(lows)):
@@ -228,7 +228,7 @@ def runs_of_ranges(
 
 @compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
 def first_from(times: IntArray, low: int, high: int, us: int) -> Any:
-    """The first place in `[low, high)` whose time is not before `us`, or `high`."""
+    """The first index in `[low, high)` whose time is at or after `us`, or `high`."""
     while low < high:
         middle = (low + high) // 2
         if times[middle] < us:
@@ -248,10 +248,10 @@ def ranges_between(
     lows: IntArray,
     highs: IntArray,
 ) -> None:
-    """Where the tuples with `least[k] <= key <= greatest[k]` of each group lie; keys rise, and both bounds with k.
+    """The index ranges of the tuples with `least[k] <= key <= greatest[k]` of each group.
 
-    The tuples of a group are `[starts[g], stops[g])`, the range is `group * len(least) + k`. O(groups log tuples +
-    tuples that come and go + ranges).
+    Keys increase within a group, and both bounds with k. Group g is `[starts[g], stops[g])`; its range k is number
+    `g * len(least) + k`. O(groups log tuples + tuples that enter or leave a range + ranges).
     """
     instants = len(least)
     for group in range(len(starts) if instants > 0 else 0):
@@ -284,12 +284,11 @@ def sliding_ranges(
     lows: IntArray,
     highs: IntArray,
 ) -> Any:
-    """Non-empty ranges of tuples with `k * slide - reach <= time <= k * slide`, for `first <= k <= last`.
+    """The non-empty ranges of tuples with `k * slide - reach <= time <= k * slide`, for `first <= k <= last`.
 
-    The tuples of a group are `[starts[g], stops[g])`, in order of time. Instants without tuples cost nothing, however
-    many there are, and tuples that the first instant holds or leaves out a binary search. Called with empty outputs it
-    only counts. Returns how many ranges there are. O(groups log tuples + tuples that come and go + ranges); to count,
-    O(groups log tuples + tuples).
+    Group g is `[starts[g], stops[g])`, in time order. Instants without tuples cost nothing, and all tuples up to the
+    first instant cost one binary search. With empty output arrays it only counts. Returns the number of ranges.
+    O(groups log tuples + tuples that enter or leave a range + ranges); to count, O(groups log tuples + tuples).
     """
     counting = len(lows) == 0
     found = 0
@@ -300,7 +299,7 @@ def sliding_ranges(
             high = first_from(times, low, stop, first * slide + 1)
             low = first_from(times, low, high, first * slide - reach)
         k = first
-        if counting:  # by tuples: an instant has a range if it lies at most `reach` after one
+        if counting:  # tuple by tuple: an instant has a range if it lies at most `reach` after a tuple
             for i in range(low, stop):
                 begin = max(k, -(-times[i] // slide))
                 end = min(last, (times[i] + reach) // slide)

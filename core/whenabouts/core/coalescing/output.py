@@ -8,30 +8,23 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.record_batches import one_chunk
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.coalescing.columns import COUNT, VALID_FROM, VALID_TO, WINDOW_END, time_array, window_end_type
 from whenabouts.core.coalescing.equivalence import comparable
-from whenabouts.core.coalescing.extent_evaluator import Coalescing, Look, Runs
+from whenabouts.core.coalescing.extents import FinalExtents, Runs
+from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.tuples import groups_of
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.event_reader import times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.output_memory import least_width
 
-WINDOW_END = "window_end"
-VALID_FROM = "valid_from"
-VALID_TO = "valid_to"
-COUNT = "n"
-
-
-_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-
 
 class RunOutput:
-    """Builds output rows. Raises QueryError WA-2009 where a column has the name of a computed one."""
+    """Builds output rows. Raises QueryError WA-2009 if a column has the name of a computed one."""
 
-    def __init__(self, schema: pa.Schema, how: Coalescing, time: pa.DataType) -> None:
-        self._names = (*how.group, *how.values)
-        self._slides = how.extents.slides
+    def __init__(self, schema: pa.Schema, spec: CoalescingSpec, time: pa.DataType) -> None:
+        self._names = (*spec.group, *spec.values)
+        self._slides = spec.extents.slides
         self._time = pa.int64() if pa.types.is_null(time) else time
         fields = [pa.field(WINDOW_END, window_end_type(self._time))] if self._slides else []
         fields += [schema.field(name).remove_metadata() for name in self._names]
@@ -44,14 +37,14 @@ class RunOutput:
                 f"{WINDOW_END}, {VALID_FROM}, {VALID_TO} and {COUNT} are computed: rename yours",
             )
 
-    def of_look(self, look: Look) -> pa.RecordBatch:
-        """The rows of all extents of a look."""
-        runs = look.runs(least_width(self.schema))
-        ends = [time_array(look.ranges.at_us[runs.range], self.schema.field(WINDOW_END).type)] if self._slides else []
-        return self._batch([*ends, *look.tuples.taken(runs.first, self._names)], runs)
+    def of_extents(self, extents: FinalExtents) -> pa.RecordBatch:
+        """The rows of all final extents."""
+        runs, at_us = extents.runs(least_width(self.schema)), extents.ranges.at_us
+        ends = [time_array(at_us[runs.range], self.schema.field(WINDOW_END).type)] if self._slides else []
+        return self._batch([*ends, *extents.tuples.taken(runs.first, self._names)], runs)
 
     def of_rows(self, table: pa.Table, runs: Runs) -> pa.RecordBatch:
-        """The rows of runs whose `first` is a row of a table."""
+        """The rows of runs whose `first` is a row index of a table."""
         first = pa.array(runs.first)
         return self._batch([one_chunk(table.column(name)).take(first) for name in self._names], runs)
 
@@ -60,34 +53,11 @@ class RunOutput:
         return pa.RecordBatch.from_arrays([*columns, *periods, pa.array(runs.n)], schema=self.schema)
 
 
-def window_end_type(time: pa.DataType) -> pa.DataType:
-    """The type of `window_end` beside a time column: a slide lies at a whole microsecond, in whatever unit rows have
-    their times, and perhaps after the last time that there is in nanoseconds (2262).
-
-    >>> window_end_type(pa.timestamp("ns", "UTC")), window_end_type(pa.int64())
-    (TimestampType(timestamp[us, tz=UTC]), DataType(int64))
-    """
-    return pa.timestamp("us", time.tz) if pa.types.is_timestamp(time) else time
-
-
-def time_array(us: IntArray, type_: pa.DataType) -> pa.Array:
-    """Microseconds in the type of a time column.
-
-    >>> time_array(np.array([2_000_000]), pa.timestamp("s")).cast(pa.int64()).to_pylist()
-    [2]
-    """
-    if not pa.types.is_timestamp(type_):
-        return pa.array(us)
-    per_second = _PER_SECOND[type_.unit]
-    ticks = us * 1000 if per_second > 1_000_000 else us if per_second == 1_000_000 else us // (1_000_000 // per_second)
-    return pa.array(ticks).view(type_)
-
-
 def runs_of_ordered_rows(table: pa.Table, keys: Keys, values: Sequence[str]) -> Runs | None:
-    """Runs of equal values in one pass over rows whose times rise in each group; None where one pass will not do.
+    """Runs of equal values in one pass over rows whose times increase in each group; None if one pass is not enough.
 
-    That is: rows out of order, rows of one group at the same time, groups that are null, several value columns, or
-    nulls or other than numbers in it. O(n).
+    It is not enough for rows out of order, several rows of a group at one time, null groups, several value columns, and
+    a value column that has nulls or is not numeric. O(n).
     """
     from whenabouts.core.coalescing.kernels import runs_in_order_of_floats, runs_in_order_of_integers
 

@@ -1,6 +1,6 @@
-"""From rows as they arrive to tuples as they hold: rows wait until the watermark has passed them.
+"""The reorder buffer: rows wait until the watermark has passed them, and leave in order as settled tuples.
 
-A tuple is settled once no row of its instant can come any more: which of several rows it is has then been decided.
+A tuple is settled once no more row of its instant can arrive. Which of several rows it is has then been decided.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, order_of, without_rivals
+from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, order_of, without_duplicates
 from whenabouts.core.errors import Code
 from whenabouts.core.runtime.event_reader import EventReader, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Rejected, SegmentStore, Step
-from whenabouts.core.state.segmented_state import Layout, SegmentedState
+from whenabouts.core.state.segment_layout import Layout
+from whenabouts.core.state.segmented_state import SegmentedState
 
 LEAST_SLOT_US = 250_000
 
 
-class TupleStream:
-    """The rows of one input that wait in the store, and those that come out of it as tuples."""
+class ReorderBuffer:
+    """The rows of one input that wait in the store until the watermark has passed them."""
 
     def __init__(self, reader: EventReader, group: tuple[str, ...], lateness_us: int) -> None:
         self.reader = reader
@@ -33,9 +34,9 @@ class TupleStream:
     def settle(
         self, store: SegmentStore, blocks: Sequence[pa.RecordBatch], until_us: int, step: Step
     ) -> tuple[TemporalTuples, int | None]:
-        """The tuples before `until_us`, which no row can change any more, and the time of the first row that waits.
+        """The tuples before `until_us`, which no later row can change, and the time of the first row that still waits.
 
-        Rows that lose against another one of their group and instant are rejected (WA-1022), equal ones counted as
+        Of several different rows of one group and instant all but one are rejected (WA-1022); equal rows count as
         replayed. At `END_OF_TIME` nothing is written. O(rows that arrive or settle).
         """
         waiting = SegmentedState(store, self._layout, slot_us=self._slot_us)
@@ -49,16 +50,16 @@ class TupleStream:
             waiting.save()
             metrics.held(step.gauges, self.reader.name, waiting.rows_held, waiting.bytes_held)
         table = pa.Table.from_batches(rows, self.reader.block_schema).combine_chunks()
-        return self._without_rivals(table, step), waiting.first_open_us(0)
+        return self._tuples(table, step), waiting.first_open_us(0)
 
-    def _without_rivals(self, table: pa.Table, step: Step) -> TemporalTuples:
+    def _tuples(self, table: pa.Table, step: Step) -> TemporalTuples:
         order = order_of(times(table)[0], groups_of(self.keys, table))
         tuples = TemporalTuples(table, order.at, order.times, order.starts)
-        if order.twins:
-            tuples, rivals = without_rivals(tuples, self.reader.schema.names)
-            for batch in table.take(pa.array(rivals.losers)).to_batches():
+        if order.has_ties:
+            tuples, duplicates = without_duplicates(tuples, self.reader.schema.names)
+            for batch in table.take(pa.array(duplicates.rejected)).to_batches():
                 self._reject(Code.DUPLICATE_TIMESTAMP, batch, step)
-            step.metrics[metrics.REPLAYED] += rivals.replayed
+            step.metrics[metrics.REPLAYED] += duplicates.replayed
         step.metrics[metrics.PROCESSED] += len(tuples)
         return tuples
 
@@ -69,7 +70,7 @@ class TupleStream:
 
 
 def _split(rows: pa.RecordBatch, until_us: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The rows whose time lies before an instant, and the others."""
+    """The rows before an instant, and the others."""
     early = times(rows)[1] < until_us
     if early.all():
         return rows, rows.slice(0, 0)

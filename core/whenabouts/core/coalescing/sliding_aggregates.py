@@ -1,9 +1,9 @@
 """Kernels of temporal aggregates over ranges of tuples that slide forward within each group.
 
-What a group's last range held is kept in a row of numbers and in three arrays beside the tuples, so that the next range
-costs what came and went, in the same call or in a later one: the runs *inside* a range, neither its first nor its last
-one, have durations that no longer change. Their number and sum are counted, greatest and least come from monotone
-queues, and for medians they lie in order.
+The runs *inside* a range, that is all but its first and last one, have final durations. Their count and sum are
+maintained, their greatest and least durations in monotone queues, and for medians the durations are kept sorted. This
+is stored per group, in a row of numbers and in three arrays parallel to the tuples. So a range costs the tuples that
+were added and dropped since the range before, whether that was in the same call or in an earlier one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from whenabouts.core.coalescing.kernels import first_from
 READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 
 BASE, ROOM, BEGIN, END, SCANNED, HEAD, NEXT, INSIDE, SUM, HIGH_FROM, HIGH_TO, LOW_FROM, LOW_TO, COUNTED = range(14)
-"""Of a group: the places that are its own, and its tuples among them; up to where (exclusive) tuples were looked at,
-the last head before that, the first head behind the first tuple of the last range; how many runs are inside and their
-durations' sum; the monotone queues, as rings (the number of places is a power of two); how many tuples it has had."""
+"""The columns of a group's row of numbers. BASE, ROOM: its block of indices; BEGIN, END: its tuples in it. SCANNED: the
+first index not scanned yet; HEAD: the last head before it; NEXT: the first head after the first tuple of the last
+range. INSIDE, SUM: the number of runs inside, and the sum of their durations. HIGH_*, LOW_*: the monotone queues, as
+rings over the block, whose size is a power of two. COUNTED: how many tuples the group has had so far."""
 WIDTH = 14
 
 _ONE = np.uint64(1)
-"""Places without a sign are not looked at for being negative, so that durations move many at once."""
+"""numba does not test unsigned indices for being negative, so that the moves of durations can be vectorised."""
 
 _QUEUES = (WRITE_INT64,) * 3
 
@@ -52,7 +53,7 @@ def _enter(
     extremes: bool,
     median: bool,
 ) -> None:
-    """A run of this duration is inside from now on."""
+    """Add a run of this duration to the runs inside."""
     base, room, inside = groups[of, BASE], groups[of, ROOM], groups[of, INSIDE]
     if extremes:
         first, to = groups[of, HIGH_FROM], groups[of, HIGH_TO]
@@ -67,10 +68,10 @@ def _enter(
         groups[of, LOW_TO] = to + 1
     if median:
         at = np.uint64(first_from(ordered, base, base + inside, duration))
-        place = np.uint64(base + inside)
-        while place > at:
-            ordered[place] = ordered[place - _ONE]
-            place -= _ONE
+        i = np.uint64(base + inside)
+        while i > at:
+            ordered[i] = ordered[i - _ONE]
+            i -= _ONE
         ordered[at] = duration
     groups[of, INSIDE] = inside + 1
     groups[of, SUM] += duration
@@ -87,7 +88,7 @@ def _leave(
     extremes: bool,
     median: bool,
 ) -> None:
-    """The oldest run inside, of this duration, is so no more."""
+    """Remove the oldest run inside, which has this duration."""
     base, room, inside = groups[of, BASE], groups[of, ROOM], groups[of, INSIDE]
     if extremes:
         if high[base + (groups[of, HIGH_FROM] & (room - 1))] == duration:
@@ -95,10 +96,10 @@ def _leave(
         if low[base + (groups[of, LOW_FROM] & (room - 1))] == duration:
             groups[of, LOW_FROM] += 1
     if median:
-        place, last = np.uint64(first_from(ordered, base, base + inside, duration)), np.uint64(base + inside - 1)
-        while place < last:
-            ordered[place] = ordered[place + _ONE]
-            place += _ONE
+        i, last = np.uint64(first_from(ordered, base, base + inside, duration)), np.uint64(base + inside - 1)
+        while i < last:
+            ordered[i] = ordered[i + _ONE]
+            i += _ONE
     groups[of, INSIDE] = inside - 1
     groups[of, SUM] -= duration
 
@@ -120,7 +121,7 @@ def _begin_at(
     extremes: bool,
     median: bool,
 ) -> None:
-    """The next range begins with the tuple `first`: runs that begin at it or before it are not inside any more."""
+    """The next range begins at index `first`: remove the runs that begin at or before it."""
     scanned = groups[of, SCANNED]
     head = groups[of, NEXT]
     while head <= first and head < scanned:
@@ -147,7 +148,7 @@ def _scan_up_to(
     extremes: bool,
     median: bool,
 ) -> None:
-    """The next range ends before the tuple `stop`: a run that another one follows there is inside."""
+    """The next range ends before index `stop`: add the runs that another one follows in it."""
     for at in range(groups[of, SCANNED], stop):
         if linked[at]:
             if groups[of, NEXT] == at:
@@ -162,9 +163,9 @@ def _scan_up_to(
 
 @compiled(INT64(WRITE_INT64, INT64, INT64, INT64, INT64, INT64, INT64), inline=True)
 def _smallest(ordered: IntArray, base: int, n: int, k: int, extra: int, one: Any, other: Any) -> Any:
-    """The k-th smallest (from 1) of `n` durations in order and `extra` more, at most two: `one <= other`."""
+    """The k-th smallest (from 1) of `n` sorted durations and `extra` more ones, at most two: `one <= other`."""
     for before in range(extra + 1):
-        inner = k - before  # as many of the extra ones come before it as are not larger
+        inner = k - before  # `before` of the extra ones come before it
         if 1 <= inner <= n:
             found = ordered[base + inner - 1]
             below = before == 0 or (one if before == 1 else other) <= found
@@ -203,14 +204,14 @@ def aggregate_ranges(
 ) -> None:
     """Count, sum, greatest, least and (twice the) median duration of the coalesced tuples of each range.
 
-    Ranges `[lows[r], highs[r])` of group `of_range[r]` are not empty; those of a group follow each other, and their
-    ends do not go back, nor behind those of earlier calls. A run counts if the tuple that begins it in the range
-    passes. Amortised O(tuples that came and went + ranges); with `median` also a binary search for each run that came
-    or went, and a move of at most 8 bytes for each run of the group inside.
+    Ranges `[lows[r], highs[r])` of group `of_range[r]` are not empty. The ends of a group's ranges never decrease, also
+    between calls. A run counts if its first tuple in the range passes the filter. Amortised O(tuples added and dropped
+    + ranges); with `median` each run added or dropped also costs a binary search and moves up to 8 bytes for each run
+    of the group inside.
     """
     for r in range(len(lows)):
         of, first, stop = of_range[r], lows[r], highs[r]
-        if groups[of, SCANNED] <= first:  # nothing in common with the range before
+        if groups[of, SCANNED] <= first:  # no overlap with the range before
             groups[of, INSIDE] = groups[of, SUM] = 0
             groups[of, HIGH_FROM] = groups[of, HIGH_TO] = groups[of, LOW_FROM] = groups[of, LOW_TO] = 0
             groups[of, HEAD] = first
@@ -219,7 +220,7 @@ def aggregate_ranges(
         _scan_up_to(groups, times, linked, passes, high, low, ordered, of, stop, extremes, median)
         base, room, n = groups[of, BASE], groups[of, ROOM], groups[of, INSIDE]
         following, last = groups[of, NEXT], groups[of, HEAD]
-        ends = 0  # runs at the ends of the range that count
+        ends = 0  # how many of the first and last run count
         one = other = np.int64(0)
         if passes[first]:
             one = (times[following] if following < stop else times[stop - 1]) - times[first]
@@ -255,14 +256,17 @@ def leave_before(
     high: IntArray,
     low: IntArray,
     ordered: IntArray,
-    which: IntArray,
-    stays: IntArray,
+    ids: IntArray,
+    kept_from: IntArray,
     extremes: bool,
     median: bool,
 ) -> None:
-    """Tuples before the places `stays[i]` are about to go: no later range holds them. Amortised O(these + groups)."""
-    for i in range(len(which)):
-        of, first = which[i], stays[i]
+    """Prepare for dropping the tuples before the indices `kept_from[i]`: no later range has them.
+
+    Amortised O(these tuples + groups).
+    """
+    for i in range(len(ids)):
+        of, first = ids[i], kept_from[i]
         if first < groups[of, SCANNED]:
             _begin_at(groups, times, linked, passes, high, low, ordered, of, first, extremes, median)
             groups[of, HEAD] = max(groups[of, HEAD], first)
@@ -283,7 +287,7 @@ def weigh_ranges(
 ) -> None:
     """Sums of value times duration, and of durations, over the runs of each range that count.
 
-    Summed anew in each range, in order of time: differences of running sums of floats would depend on what went before.
+    Each range is summed from scratch, in time order: differences of running float sums would depend on earlier tuples.
     O(tuples in ranges).
     """
     for r in range(len(lows)):

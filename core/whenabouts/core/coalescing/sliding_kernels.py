@@ -1,7 +1,7 @@
-"""Kernels of tuples that come at one end of their group and go at the other; each group has places of its own.
+"""Kernels for tuples that are appended at one end of their group and dropped at the other; each group has its block.
 
-A group's tuples lie side by side. Where its places are used up they move to the front of them, or to twice as many:
-O(1) amortised for each tuple. What aggregates keep of a group (`coalescing.sliding_aggregates`) moves along.
+A group's tuples are contiguous. When its block is full they move to the block's front, or to a block of twice the size:
+O(1) amortised per tuple. What aggregates maintain for the group (`coalescing.sliding_aggregates`) moves along.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
-from whenabouts.core.arrays.slab_pool import give_back, log2, take_region
+from whenabouts.core.arrays.slab_pool import allocate, log2, release
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.kernels import first_from
 from whenabouts.core.coalescing.sliding_aggregates import (
@@ -38,7 +38,7 @@ from whenabouts.core.coalescing.sliding_aggregates import (
 )
 
 LEAST = 16
-"""Places of the smallest region, and hence of all regions a multiple."""
+"""The size of the smallest block; all block sizes are multiples of it."""
 TOP, FREE = 0, 1
 SPACE = 64
 
@@ -68,16 +68,16 @@ def make_room(
     high: IntArray,
     low: IntArray,
     ordered: IntArray,
-    which: IntArray,
+    ids: IntArray,
     more: IntArray,
     done: int,
 ) -> Any:
-    """Let groups have room for `more[i]` tuples behind their last one; `owners` tells whose each `LEAST` places are.
+    """Give groups room for `more[i]` tuples after their last one; `owners` has the owner of every `LEAST` indices.
 
-    Returns how many groups are ready; fewer than all where the arrays must grow first.
+    Returns how many groups are done; if fewer than all, the arrays must grow first.
     """
-    for i in range(done, len(which)):
-        of = which[i]
+    for i in range(done, len(ids)):
+        of = ids[i]
         base, room, begin = groups[of, BASE], groups[of, ROOM], groups[of, BEGIN]
         held = groups[of, END] - begin
         if begin + held + more[i] <= base + room:
@@ -87,9 +87,9 @@ def make_room(
             size = 1 << log2(max(2 * (held + more[i]), LEAST))
             if space[TOP] + size > len(times):
                 return i
-            to = take_region(space, times, TOP, FREE, log2(size))
-            for place in range(to // LEAST, (to + size) // LEAST):
-                owners[place] = of
+            to = allocate(space, times, TOP, FREE, log2(size))
+            for unit in range(to // LEAST, (to + size) // LEAST):
+                owners[unit] = of
         for at in range(held):
             times[to + at], data[to + at] = times[begin + at], data[begin + at]
             linked[to + at], passes[to + at] = linked[begin + at], passes[begin + at]
@@ -101,7 +101,7 @@ def make_room(
                 _move_ring(low, base, room, to, size, groups[of, LOW_FROM], groups[of, LOW_TO])
             if len(ordered) > 0:
                 _move_ring(ordered, base, room, to, size, 0, groups[of, INSIDE])
-            give_back(space, times, FREE, log2(room), base)
+            release(space, times, FREE, log2(room), base)
         if groups[of, SCANNED] > begin:
             for moved in (SCANNED, HEAD, NEXT):
                 groups[of, moved] += to - begin
@@ -109,7 +109,7 @@ def make_room(
             groups[of, SCANNED] = 0
         groups[of, BASE], groups[of, ROOM] = to, size
         groups[of, BEGIN], groups[of, END] = to, to + held
-    return len(which)
+    return len(ids)
 
 
 @compiled((
@@ -123,7 +123,7 @@ def append(
     order: IntArray,
     linked: BoolArray,
     passes: BoolArray,
-    which: IntArray,
+    ids: IntArray,
     starts: IntArray,
     new_times: IntArray,
     new_data: IntArray,
@@ -131,9 +131,9 @@ def append(
     new_linked: BoolArray,
     new_passes: BoolArray,
 ) -> None:
-    """Tuples `[starts[i], starts[i + 1])` go behind the last one of group `which[i]`, where there is room."""
-    for i in range(len(which)):
-        end = groups[which[i], END]
+    """Append the tuples `[starts[i], starts[i + 1])` to group `ids[i]`, which has room for them."""
+    for i in range(len(ids)):
+        end = groups[ids[i], END]
         for at in range(starts[i], starts[i + 1]):
             times[end], data[end], linked[end], passes[end] = (
                 new_times[at],
@@ -144,22 +144,22 @@ def append(
             if len(order) > 0:
                 order[end] = new_order[at]
             end += 1
-        groups[which[i], END] = end
-        groups[which[i], COUNTED] += starts[i + 1] - starts[i]
+        groups[ids[i], END] = end
+        groups[ids[i], COUNTED] += starts[i + 1] - starts[i]
 
 
 @compiled((WRITE_INT64_2D, READ_INT64, READ_INT64, INT64, INT64, WRITE_INT64))
-def places_that_stay(groups: IntArray, keys: IntArray, which: IntArray, least: int, most: int, stays: IntArray) -> None:
-    """From where on tuples stay: the first whose key is not below `least`, and of which there are no more than `most`.
+def first_kept(groups: IntArray, keys: IntArray, ids: IntArray, least: int, most: int, kept_from: IntArray) -> None:
+    """The first index of each group to keep: at most `most` tuples, none with a key below `least`.
 
-    Amortised O(tuples that go + groups).
+    Amortised O(tuples to drop + groups).
     """
-    for i in range(len(which)):
-        first, stop = groups[which[i], BEGIN], groups[which[i], END]
+    for i in range(len(ids)):
+        first, stop = groups[ids[i], BEGIN], groups[ids[i], END]
         first = max(first, stop - most)
         while first < stop and keys[first] < least:
             first += 1
-        stays[i] = first
+        kept_from[i] = first
 
 
 @compiled(TWO_INT64(
@@ -171,27 +171,28 @@ def drop_before(
     times: IntArray,
     data: IntArray,
     linked: BoolArray,
-    which: IntArray,
-    stays: IntArray,
+    ids: IntArray,
+    kept_from: IntArray,
     freed: IntArray,
     dropped: IntArray,
 ) -> Any:
-    """Drop the tuples before the places `stays[i]`.
+    """Drop the tuples of each group before the index `kept_from[i]`.
 
-    Writes the data that no tuple has any more (those of a datum lie side by side), and to `dropped` how many tuples and
-    how many links went, that of a group's first tuple included: it stays to tell that a run lost its beginning, and
-    counts no more. Returns how many data, and how many groups with none left; these give their places back.
+    Writes to `freed` the data slots that no tuple uses any more (tuples that share one are adjacent), and to `dropped`
+    how many tuples and links are gone. The link of a group's new first tuple counts as gone, but stays set: it shows
+    that the run lost its beginning. Returns how many slots were freed, and how many groups are now empty; their blocks
+    are released.
     """
     count = empty = 0
-    for i in range(len(which)):
-        of = which[i]
+    for i in range(len(ids)):
+        of = ids[i]
         first, stop = groups[of, BEGIN], groups[of, END]
-        for at in range(first, stays[i]):
+        for at in range(first, kept_from[i]):
             dropped[1] += linked[at] and at > first
             if at + 1 == stop or data[at + 1] != data[at]:
                 freed[count] = data[at]
                 count += 1
-        at = stays[i]
+        at = kept_from[i]
         dropped[0] += at - first
         groups[of, BEGIN] = at
         if at < stop:
@@ -199,35 +200,36 @@ def drop_before(
             continue
         empty += 1
         if groups[of, ROOM] > 0:
-            give_back(space, times, FREE, log2(groups[of, ROOM]), groups[of, BASE])
+            release(space, times, FREE, log2(groups[of, ROOM]), groups[of, BASE])
         groups[of, :] = 0
     return count, empty
 
 
 @compiled((WRITE_INT64_2D, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64))
-def places_at(groups: IntArray, times: IntArray, which: IntArray, us: IntArray, places: IntArray) -> None:
-    """Where the tuples of groups at times lie, which are there."""
-    for i in range(len(which)):
-        places[i] = first_from(times, groups[which[i], BEGIN], groups[which[i], END], us[i])
+def indices_at(groups: IntArray, times: IntArray, ids: IntArray, us: IntArray, indices: IntArray) -> None:
+    """The indices of the tuples of groups `ids[i]` at times `us[i]`; these tuples must exist."""
+    for i in range(len(ids)):
+        indices[i] = first_from(times, groups[ids[i], BEGIN], groups[ids[i], END], us[i])
 
 
 @compiled(INT64(WRITE_INT64_2D, READ_INT64, READ_INT64, INT64, WRITE_INT64, WRITE_INT64))
-def places_from(
-    groups: IntArray, times: IntArray, which: IntArray, from_us: int, starts: IntArray, places: IntArray
+def indices_from(
+    groups: IntArray, times: IntArray, ids: IntArray, from_us: int, starts: IntArray, indices: IntArray
 ) -> Any:
-    """Where the tuples at or after a time lie, group by group; with no `places` only how many they are.
+    """The indices of the tuples at or after a time, group by group; returns their number, and only that if `indices` is
+    empty.
 
     O(groups + these tuples).
     """
     count = 0
-    for i in range(len(which)):
+    for i in range(len(ids)):
         starts[i] = count
-        first = stop = groups[which[i], END]
-        while first > groups[which[i], BEGIN] and times[first - 1] >= from_us:
+        first = stop = groups[ids[i], END]
+        while first > groups[ids[i], BEGIN] and times[first - 1] >= from_us:
             first -= 1
-        if len(places) > 0:
+        if len(indices) > 0:
             for at in range(first, stop):
-                places[count + at - first] = at
+                indices[count + at - first] = at
         count += stop - first
-    starts[len(which)] = count
+    starts[len(ids)] = count
     return count

@@ -1,77 +1,43 @@
-"""The tuples of one bucket's sliding window in memory, from step to step: settled ones come, the oldest ones go.
+"""One bucket's sliding window in memory: settled tuples are appended, and the oldest ones are dropped.
 
-Settled tuples come in order of time, so that each group is a stretch of arrays that grows at one end and is cut at the
-other (`coalescing.sliding_kernels`). What a step costs follows the tuples that come and go, and what it gives out; a
-lazy window compares all of its tuples at each look beside. The window stands in for the kept tuples of the state
-(`coalescing.window_log`), of which it is made where a process has none (`state.window_cache`). Which of them an extent
-holds: `coalescing.sliding_ranges`.
+Settled tuples arrive in time order, so each group is a contiguous part of the arrays that grows at one end and shrinks
+at the other (`coalescing.sliding_kernels`). A step costs the tuples added and dropped, and its output; a lazy window
+also compares all its tuples in each evaluation. The window is a copy of the tuples in the state
+(`coalescing.window_log`), and is rebuilt from it if the cache (`state.window_cache`) does not have it.
+`coalescing.sliding_ranges` says which tuples an extent contains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.group_ids import GroupNumbers
-from whenabouts.core.arrays.row_pool import ValueRows
+from whenabouts.core.arrays.group_ids import GroupIds
+from whenabouts.core.arrays.row_pool import RowPool
 from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.coalescing.aggregate_needs import AggregateNeeds
 from whenabouts.core.coalescing.equivalence import Equivalence, neighbours_linked, same_bits
-from whenabouts.core.coalescing.tuples import TemporalTuples, links_behind
-from whenabouts.core.expressions.tree import Expression, holds
-from whenabouts.core.runtime.event_reader import PREFIX
-from whenabouts.core.state.window_cache import InMemory
+from whenabouts.core.coalescing.tuples import TemporalTuples, links_to_predecessors
+from whenabouts.core.state.window_cache import Cacheable
 
 _NOTHING = np.zeros(0, np.int64)
 _ALL = 2**62
-"""More tuples than there are, and later than all times."""
+"""More than any number of tuples, and later than any time."""
 
 
-@dataclass(frozen=True)
-class Keeps:
-    """What a window keeps beside its tuples for aggregates of durations: what tells greatest and least ones, what
-    tells medians, and which tuples pass a filter."""
+class SlidingWindow:
+    """Tuples by group: those of a group are contiguous in `times`, with gaps between groups.
 
-    extremes: bool = False
-    median: bool = False
-    where: pc.Expression | Expression | None = None
-
-    def same(self, other: Keeps) -> bool:
-        """Whether both keep the same."""
-        one, another = self.where, other.where
-        if isinstance(one, pc.Expression) and isinstance(another, pc.Expression):
-            same = bool(one.equals(another))
-        else:
-            same = type(one) is type(another) and one == another
-        return same and (self.extremes, self.median) == (other.extremes, other.median)
-
-    def passing(self, tuples: pa.Table) -> BoolArray:
-        """Which tuples pass the filter, by their group and value columns."""
-        if self.where is None:
-            return np.ones(tuples.num_rows, bool)
-        if isinstance(self.where, Expression):
-            return holds(self.where, tuples)
-        place = PREFIX + "place"
-        found = np.zeros(tuples.num_rows, bool)
-        passed = tuples.append_column(place, pa.array(np.arange(len(found)))).filter(self.where)
-        found[passed.column(place).to_numpy()] = True
-        return found
-
-
-class MovingWindow:
-    """Tuples of groups, those of a group side by side in `times`, with gaps between groups.
-
-    `linked[i]`: tuple i goes on tuple i - 1; `passes[i]`: it passes the filter of `keeps`. `numbers[i]`: which tuple of
-    the stream it is, in order of (time, group) and from 1, where the window is `numbered` (else there are none). Where
-    equal values make a run its tuples share a row of values, as far as they look the same. `eager`: tuples are compared
-    as they come, once; else by `compare`, and each has its own row of values. `last_instant`: what a join leaves to the
-    next step.
+    `linked[i]`: tuple i extends tuple i - 1; `passes[i]`: it passes the filter of `needs`. `numbers[i]`: its number in
+    the stream, in (time, group) order from 1, if the window is `numbered` (otherwise empty). Under the equivalence
+    `equal` the tuples of a run share one row of values, as long as their bits are the same. `eager`: tuples are
+    compared once, when they are appended; otherwise by `compare`, and each has its own row of values. `last_instant`:
+    what a join carries over to the next step.
     """
 
     def __init__(
@@ -80,7 +46,7 @@ class MovingWindow:
         group: Sequence[str],
         values: Sequence[str],
         equivalence: Equivalence,
-        keeps: Keeps | None = None,
+        needs: AggregateNeeds | None = None,
         *,
         eager: bool = True,
         numbered: bool = False,
@@ -90,37 +56,37 @@ class MovingWindow:
 
         self.group, self.values, self._equivalence = tuple(group), tuple(values), equivalence
         self.eager = eager
-        self.keeps = keeps = Keeps() if keeps is None else keeps
+        self.needs = needs = AggregateNeeds() if needs is None else needs
         plain = {name: schema.field(name).remove_metadata() for name in (*group, *values)}
-        # Groups of 0.0 and -0.0 are one and look different: then each tuple has a look of its own.
-        looks = [name for name in group if pa.types.is_floating(plain[name].type)]
-        self.groups = GroupNumbers(pa.schema([plain[name] for name in group]))
-        self._rows = ValueRows(pa.schema([plain[name] for name in (*looks, *values)]))
+        # 0.0 and -0.0 are the same group but are shown differently: float groups are stored with every tuple.
+        shown = [name for name in group if pa.types.is_floating(plain[name].type)]
+        self.groups = GroupIds(pa.schema([plain[name] for name in group]))
+        self._rows = RowPool(pa.schema([plain[name] for name in (*shown, *values)]))
         self._space = np.full(SPACE, -1, np.int64)
         self._space[TOP] = 0
         self.state = np.zeros((0, WIDTH), np.int64)
         self._least = LEAST
         self._owners = np.zeros(64, np.int64)
         self.times, self._data, self._high, self._low, self._ordered = (
-            np.zeros(64 * LEAST * wanted, np.int64) for wanted in (1, 1, keeps.extremes, keeps.extremes, keeps.median)
+            np.zeros(64 * LEAST * wanted, np.int64) for wanted in (1, 1, needs.extremes, needs.extremes, needs.median)
         )
         self.numbers = np.zeros(64 * LEAST * numbered, np.int64)
         self.linked, self.passes = np.zeros(64 * LEAST, bool), np.ones(64 * LEAST, bool)
-        self._held = np.zeros(2, np.int64)  # tuples, and links among them
-        self.last_instant: InMemory | None = None
+        self._held = np.zeros(2, np.int64)  # tuples, and links between them
+        self.last_instant: Cacheable | None = None
 
     def __len__(self) -> int:
         return int(self._held[0])
 
     @property
     def coalesced(self) -> int:
-        """Tuples that go on the one before them."""
+        """How many tuples extend their predecessor."""
         return int(self._held[1])
 
     @property
     def first_us(self) -> int:
-        """The first time of all tuples. O(groups)."""
-        begins = self.stretches()[1][0]
+        """The least time of all tuples. O(groups)."""
+        begins = self.spans()[1][0]
         return int(self.times[begins].min(initial=_ALL))
 
     @property
@@ -133,109 +99,108 @@ class MovingWindow:
 
     @property
     def queues(self) -> tuple[IntArray, IntArray, IntArray]:
-        """What `coalescing.sliding_aggregates` keeps beside the tuples."""
+        """What `coalescing.sliding_aggregates` maintains in addition to the tuples."""
         return self._high, self._low, self._ordered
 
     def append(
         self, new: TemporalTuples, linked: BoolArray | None = None, numbers: IntArray | None = None
     ) -> tuple[BoolArray, int]:
-        """Take in tuples that come behind all that are here: which go on the one before, and comparisons made.
+        """Append tuples that are later than all tuples held; returns which extend their predecessor, and comparisons.
 
-        `linked`: which of them go on the ones before them, where it is known; `numbers`: theirs in the stream. O(tuples
-        and groups that come).
+        `linked`: which do, if that is known; `numbers`: their numbers in the stream. O(new tuples and their groups).
         """
         from whenabouts.core.coalescing.sliding_kernels import append
 
         if not len(new):
             return np.zeros(0, bool), 0
         held = np.flatnonzero(np.diff(new.starts))
-        which = self._numbers(new, held)
+        ids = self._ids_of(new, held)
         starts, size = new.starts[held], np.diff(new.starts)[held]
         if linked is None and not self.eager:
             linked = np.zeros(len(new), bool)
-        behind = self._behind(new, starts, which, linked)
-        data = self._put(behind, starts)
-        self._make_room(which, size)
+        added = self._continuation(new, starts, ids, linked)
+        data = self._put(added)
+        self._make_room(ids, size)
         names = [*self.group, *self.values]
         passes = np.ones(len(new), bool)
-        if self.keeps.where is not None:
-            passes = self.keeps.passing(pa.table(new.taken(np.arange(len(new)), names), names=names))
+        if self.needs.where is not None:
+            passes = self.needs.passing(pa.table(new.taken(np.arange(len(new)), names), names=names))
         append(
-            self.state, self.times, self._data, self.numbers, self.linked, self.passes, which,
-            np.append(starts, len(new)), new.times, data, _NOTHING if numbers is None else numbers, behind.linked,
+            self.state, self.times, self._data, self.numbers, self.linked, self.passes, ids,
+            np.append(starts, len(new)), new.times, data, _NOTHING if numbers is None else numbers, added.linked,
             passes,
         )  # fmt: skip
-        self._held += len(new), int(behind.linked.sum())
-        return behind.linked, behind.compared
+        self._held += len(new), int(added.linked.sum())
+        return added.linked, added.compared
 
     def compare(self) -> int:
-        """Find out anew which tuples go on the one before them; the comparisons that it took. O(tuples)."""
-        _, (begins, ends) = self.stretches()
-        places = _side_by_side(begins, ends)
-        later = np.ones(len(places), bool)
+        """Compare all tuples with their predecessors again; returns the number of comparisons. O(tuples)."""
+        _, (begins, ends) = self.spans()
+        indices = _concatenated(begins, ends)
+        later = np.ones(len(indices), bool)
         later[np.cumsum(ends - begins)[:-1]] = False
         later[:1] = False
         later = np.flatnonzero(later)
-        rows = self._rows.table(self._data[places]).select(self.values)
+        rows = self._rows.table(self._data[indices]).select(self.values)
         found = neighbours_linked(rows, self._equivalence, later - 1, later)
-        self.linked[places[later]] = found
+        self.linked[indices[later]] = found
         self._held[1] = int(found.sum())
         return len(later)
 
     def drop_before(self, us: int) -> None:
-        """Drop tuples before a time, and groups of which none is left. O(groups + tuples that go)."""
+        """Drop tuples before a time, and groups that are then empty. O(groups + tuples dropped)."""
         self._drop(self.times, us, _ALL)
 
     def drop_below(self, number: int) -> None:
-        """Drop tuples of lower numbers, and groups of which none is left. O(groups + tuples that go)."""
+        """Drop tuples with lower numbers, and groups that are then empty. O(groups + tuples dropped)."""
         self._drop(self.numbers, number, _ALL)
 
-    def drop_but(self, most: int) -> None:
-        """Drop all but the last tuples of each group. O(groups + tuples that go)."""
+    def drop_all_but(self, most: int) -> None:
+        """Drop all but the last `most` tuples of each group. O(groups + tuples dropped)."""
         self._drop(self.times, -_ALL, most)
 
     def _drop(self, keys: IntArray, least: int, most: int) -> None:
         from whenabouts.core.coalescing.sliding_aggregates import BEGIN, END, leave_before
-        from whenabouts.core.coalescing.sliding_kernels import drop_before, places_that_stay
+        from whenabouts.core.coalescing.sliding_kernels import drop_before, first_kept
 
-        which = self.groups.numbers
-        stays = np.empty(len(which), np.int64)
-        places_that_stay(self.state, keys, which, least, most, stays)
-        if self.keeps.extremes or self.keeps.median:
+        ids = self.groups.ids
+        kept_from = np.empty(len(ids), np.int64)
+        first_kept(self.state, keys, ids, least, most, kept_from)
+        if self.needs.extremes or self.needs.median:
             tuples = self.times, self.linked, self.passes
-            leave_before(self.state, *tuples, *self.queues, which, stays, self.keeps.extremes, self.keeps.median)
+            leave_before(self.state, *tuples, *self.queues, ids, kept_from, self.needs.extremes, self.needs.median)
         freed, dropped = np.empty(len(self), np.int64), np.zeros(2, np.int64)
         count, empty = drop_before(
-            self._space, self.state, self.times, self._data, self.linked, which, stays, freed, dropped
+            self._space, self.state, self.times, self._data, self.linked, ids, kept_from, freed, dropped
         )
         self._rows.free(freed[:count])
         self._held -= dropped
         if empty:
-            self.groups.drop(which[self.state[which, BEGIN] == self.state[which, END]])
+            self.groups.drop(ids[self.state[ids, BEGIN] == self.state[ids, END]])
 
-    def stretches(self) -> tuple[IntArray, tuple[IntArray, IntArray]]:
-        """The numbers of all groups, and where the tuples of each begin and end."""
+    def spans(self) -> tuple[IntArray, tuple[IntArray, IntArray]]:
+        """The ids of all groups, and the indices at which the tuples of each begin and end."""
         from whenabouts.core.coalescing.sliding_aggregates import BEGIN, END
 
-        which = self.groups.numbers
-        begins, ends = (np.ascontiguousarray(self.state[which, end]) for end in (BEGIN, END))
-        return which, (begins, ends)
+        ids = self.groups.ids
+        begins, ends = (np.ascontiguousarray(self.state[ids, end]) for end in (BEGIN, END))
+        return ids, (begins, ends)
 
     def counted(self) -> tuple[pa.Table, IntArray]:
-        """The group columns of all groups, and how many tuples each has had."""
+        """The group columns of all groups, and how many tuples each has had so far."""
         from whenabouts.core.coalescing.sliding_aggregates import COUNTED
 
-        which = self.groups.numbers
-        return self.groups.table(which), self.state[which, COUNTED]
+        ids = self.groups.ids
+        return self.groups.table(ids), self.state[ids, COUNTED]
 
     def count_from(self, groups: pa.Table, counts: IntArray) -> None:
-        """So many tuples have groups had by now, all of which are here."""
+        """Set how many tuples groups have had so far. All these groups have tuples in the window."""
         from whenabouts.core.coalescing.sliding_aggregates import COUNTED
 
-        self.state[self.groups.numbers_of(groups, len(counts))[0], COUNTED] = counts
+        self.state[self.groups.ids_of(groups, len(counts))[0], COUNTED] = counts
 
     def taken(self, at: IntArray, names: Sequence[str]) -> list[pa.Array]:
-        """The columns of the tuples at places."""
+        """Columns of the tuples at these indices."""
         rows = self._rows.table(self._data[at]).combine_chunks()
         found = {name: rows.column(name).chunk(0) if len(at) else rows.column(name) for name in rows.column_names}
         missing = [name for name in names if name not in found]
@@ -246,85 +211,87 @@ class MovingWindow:
         return [c if isinstance(c, pa.Array) else pa.concat_arrays(c.chunks or [pa.array([], c.type)]) for c in columns]
 
     def owner(self, at: IntArray) -> IntArray:
-        """The numbers of the groups of the tuples at places."""
+        """The group ids of the tuples at these indices."""
         return np.asarray(self._owners[at // self._least])
 
-    def rows_of(self, numbers: IntArray, us: IntArray) -> pa.Table:
-        """The group and value columns of the tuples of groups at times. O(these log tuples)."""
-        from whenabouts.core.coalescing.sliding_kernels import places_at
+    def rows_of(self, ids: IntArray, us: IntArray) -> pa.Table:
+        """The group and value columns of the tuples of groups at given times. O(these log tuples)."""
+        from whenabouts.core.coalescing.sliding_kernels import indices_at
 
-        places = np.empty(len(us), np.int64)
-        places_at(self.state, self.times, numbers, us, places)
+        indices = np.empty(len(us), np.int64)
+        indices_at(self.state, self.times, ids, us, indices)
         names = [*self.group, *self.values]
-        return pa.table(self.taken(places, names), names=names)
+        return pa.table(self.taken(indices, names), names=names)
 
     def since(self, us: int) -> tuple[TemporalTuples, BoolArray]:
-        """The tuples at or after a time, and which of them go on one of these. O(groups + these tuples)."""
-        from whenabouts.core.coalescing.sliding_kernels import places_from
+        """The tuples at or after a time, and which of them extend another one of these. O(groups + these tuples)."""
+        from whenabouts.core.coalescing.sliding_kernels import indices_from
 
-        which = self.groups.numbers
-        starts = np.empty(len(which) + 1, np.int64)
-        places = np.empty(places_from(self.state, self.times, which, us, starts, _NOTHING), np.int64)
-        places_from(self.state, self.times, which, us, starts, places)
+        ids = self.groups.ids
+        starts = np.empty(len(ids) + 1, np.int64)
+        indices = np.empty(indices_from(self.state, self.times, ids, us, starts, _NOTHING), np.int64)
+        indices_from(self.state, self.times, ids, us, starts, indices)
         names = [*self.group, *self.values]
-        table = pa.table(self.taken(places, names), names=names)
-        tuples = TemporalTuples(table, np.arange(len(places), dtype=np.int32), self.times[places], starts)
-        return tuples, self.linked[places] & ~tuples.heads
+        table = pa.table(self.taken(indices, names), names=names)
+        tuples = TemporalTuples(table, np.arange(len(indices), dtype=np.int32), self.times[indices], starts)
+        return tuples, self.linked[indices] & ~tuples.heads
 
-    def _numbers(self, new: TemporalTuples, held: IntArray) -> IntArray:
-        """The numbers of groups of tuples."""
+    def _ids_of(self, new: TemporalTuples, held: IntArray) -> IntArray:
+        """The ids of the groups that have tuples."""
         heads = pa.Table.from_arrays(new.taken(new.starts[held], self.group), schema=self.groups.schema)
-        numbers, _ = self.groups.numbers_of(heads, len(held))
-        most = int(numbers.max(initial=-1)) + 1
+        ids, _ = self.groups.ids_of(heads, len(held))
+        most = int(ids.max(initial=-1)) + 1
         if most > len(self.state):
             more = max(most - len(self.state), len(self.state) // 2)
             self.state = np.concatenate([self.state, np.zeros((more, self.state.shape[1]), np.int64)])
-        return numbers
+        return ids
 
-    def _behind(self, new: TemporalTuples, starts: IntArray, numbers: IntArray, linked: BoolArray | None) -> _Behind:
+    def _continuation(
+        self, new: TemporalTuples, starts: IntArray, ids: IntArray, linked: BoolArray | None
+    ) -> _Continuation:
         from whenabouts.core.coalescing.sliding_aggregates import BEGIN, END
 
-        known = self.state[numbers, BEGIN] < self.state[numbers, END]
-        last = self._data[self.state[numbers[known], END] - 1]
+        known = self.state[ids, BEGIN] < self.state[ids, END]
+        last = self._data[self.state[ids[known], END] - 1]
         names = self._rows.schema.names
         rows = pa.Table.from_arrays(new.taken(np.arange(len(new)), names), schema=self._rows.schema)
         if linked is None:
-            found = links_behind(
+            found = links_to_predecessors(
                 self._rows.table(last).select(self.values), rows.select(self.values), new.heads, starts[known],
                 self._equivalence,
             )  # fmt: skip
-            return _Behind(rows, last, starts[known], found.linked, found.compared)
-        return _Behind(rows, last, starts[known], linked, 0)
+            return _Continuation(rows, last, starts[known], found.linked, found.compared)
+        return _Continuation(rows, last, starts[known], linked, 0)
 
-    def _put(self, behind: _Behind, starts: IntArray) -> IntArray:
-        """The row of values of each new tuple: one of its own, or that of the tuple before it."""
+    def _put(self, added: _Continuation) -> IntArray:
+        """The slot in the row pool of each new tuple's values: its own, or that of its predecessor."""
         if self._equivalence.needs_all_values or not self.eager:
-            return self._rows.put(behind.rows)
-        size, held = behind.rows.num_rows, len(behind.last)
-        both = pa.concat_tables([self._rows.table(behind.last), behind.rows])
+            return self._rows.put(added.rows)
+        size, held = added.rows.num_rows, len(added.last)
+        both = pa.concat_tables([self._rows.table(added.last), added.rows])
         earlier = np.arange(held - 1, held + size - 1)
-        earlier[behind.goes_back] = np.arange(held)
-        later = np.flatnonzero(behind.linked)
+        earlier[added.continued] = np.arange(held)
+        later = np.flatnonzero(added.linked)
         own = np.ones(size, bool)
         own[later] = ~same_bits(both, earlier[later], held + later)
         row = np.empty(size, np.int64)
-        row[own] = self._rows.put(behind.rows.filter(pa.array(own)))
-        joins = ~own[behind.goes_back]
-        row[behind.goes_back[joins]] = behind.last[joins]
-        own[behind.goes_back[joins]] = True
+        row[own] = self._rows.put(added.rows.filter(pa.array(own)))
+        shared = ~own[added.continued]
+        row[added.continued[shared]] = added.last[shared]
+        own[added.continued[shared]] = True
         data: IntArray = row[np.maximum.accumulate(np.where(own, np.arange(size), 0))]
         return data
 
-    def _make_room(self, numbers: IntArray, more: IntArray) -> None:
+    def _make_room(self, ids: IntArray, more: IntArray) -> None:
         from whenabouts.core.coalescing.sliding_kernels import make_room
 
         done = 0
         while True:
             done = make_room(
                 self._space, self.state, self._owners, self.times, self._data, self.numbers, self.linked, self.passes,
-                *self.queues, numbers, more, done,
+                *self.queues, ids, more, done,
             )  # fmt: skip
-            if done == len(numbers):
+            if done == len(ids):
                 return
             (
                 self.times, self._data, self.numbers, self._high, self._low, self._ordered, self.linked, self.passes,
@@ -337,35 +304,35 @@ class MovingWindow:
             )  # fmt: skip
 
     def _check(self) -> None:
-        """Assert every invariant, from scratch. O(all)."""
+        """Raise AssertionError unless all invariants hold, recomputed from scratch. O(all)."""
         from whenabouts.core.coalescing.sliding_aggregates import BASE, BEGIN, END, ROOM
 
-        which = self.groups.numbers
-        held = [np.arange(*self.state[of, [BEGIN, END]]) for of in which]
-        for of, places in zip(which, held, strict=True):
+        ids = self.groups.ids
+        held = [np.arange(*self.state[of, [BEGIN, END]]) for of in ids]
+        for of, indices in zip(ids, held, strict=True):
             base, room = self.state[of, [BASE, ROOM]]
-            assert len(places), "a group without tuples"
-            assert base <= places[0] <= places[-1] < base + room, "tuples outside of their group's places"
-            assert (self.owner(places) == of).all(), "places of another group"
-            assert (np.diff(self.times[places]) > 0).all(), "a group out of order"
-            rows = self._rows.table(self._data[places]).select(self.values)
-            later = np.arange(1, len(places))
-            goes_on = neighbours_linked(rows, self._equivalence, later - 1, later)
-            known = self.linked[places[1:]]  # a lazy window has not compared new ones
-            assert (known == goes_on if self.eager else known <= goes_on).all(), "a run is parted or joined wrongly"
+            assert len(indices), "a group without tuples"
+            assert base <= indices[0] <= indices[-1] < base + room, "tuples outside of their group's block"
+            assert (self.owner(indices) == of).all(), "a block has the wrong owner"
+            assert (np.diff(self.times[indices]) > 0).all(), "a group is not sorted by time"
+            rows = self._rows.table(self._data[indices]).select(self.values)
+            later = np.arange(1, len(indices))
+            extends = neighbours_linked(rows, self._equivalence, later - 1, later)
+            known = self.linked[indices[1:]]  # a lazy window has not compared new tuples yet
+            assert (known == extends if self.eager else known <= extends).all(), "a wrong link"
             if len(self.numbers):
-                assert (np.diff(self.numbers[places]) > 0).all(), "numbers out of order"
-            self._check_inside(self.state[of], places)
+                assert (np.diff(self.numbers[indices]) > 0).all(), "numbers do not increase"
+            self._check_inside(self.state[of], indices)
         every = np.concatenate([*held, _NOTHING])
-        assert self._held.tolist() == [len(every), sum(int(self.linked[places[1:]].sum()) for places in held)], (
-            "tuples or links are miscounted"
+        assert self._held.tolist() == [len(every), sum(int(self.linked[indices[1:]].sum()) for indices in held)], (
+            "the counts of tuples or links are wrong"
         )
         used = set(self._data[every].tolist())
-        assert len(used) == self._rows.used, "rows of values are lost, or free ones in use"
-        assert not used & set(self._rows.free_places.tolist()), "a row is both free and in use"
+        assert len(used) == self._rows.used, "a row of values is lost, or a free one is in use"
+        assert not used & set(self._rows.free_slots.tolist()), "a row is both free and in use"
 
-    def _check_inside(self, state: IntArray, places: IntArray) -> None:
-        """Of one group, what aggregates keep of the runs inside its last range."""
+    def _check_inside(self, state: IntArray, indices: IntArray) -> None:
+        """Check what aggregates maintain for one group: the runs inside its last range."""
         from whenabouts.core.coalescing.sliding_aggregates import (
             BASE,
             HEAD,
@@ -378,20 +345,20 @@ class MovingWindow:
             SUM,
         )
 
-        if state[SCANNED] <= places[0]:
+        if state[SCANNED] <= indices[0]:
             return
         heads = [at for at in range(state[NEXT], state[SCANNED]) if not self.linked[at]]
-        assert (heads[-1] if heads else state[HEAD]) == state[HEAD], "the last head is another one"
+        assert (heads[-1] if heads else state[HEAD]) == state[HEAD], "the last head is wrong"
         found = [int(self.times[b] - self.times[a]) for a, b in pairwise(heads) if self.passes[a]]
-        assert (len(found), sum(found)) == (state[INSIDE], state[SUM]), "runs inside are miscounted"
-        if self.keeps.median:
-            assert self._ordered[state[BASE] : state[BASE] + len(found)].tolist() == sorted(found), "out of order"
-        if self.keeps.extremes and found:
+        assert (len(found), sum(found)) == (state[INSIDE], state[SUM]), "the count or sum of runs inside is wrong"
+        if self.needs.median:
+            assert self._ordered[state[BASE] : state[BASE] + len(found)].tolist() == sorted(found), "not sorted"
+        if self.needs.extremes and found:
             ends = [
                 queue[state[BASE] + state[at] % state[ROOM]]
                 for queue, at in zip(self.queues[:2], (HIGH_FROM, LOW_FROM), strict=True)
             ]
-            assert ends == [max(found), min(found)], "a queue has lost its greatest or least"
+            assert ends == [max(found), min(found)], "a queue lost its greatest or least value"
 
 
 def _doubled(array: NDArray[Any]) -> NDArray[Any]:
@@ -400,22 +367,26 @@ def _doubled(array: NDArray[Any]) -> NDArray[Any]:
     return grown
 
 
-def _side_by_side(begins: IntArray, ends: IntArray) -> IntArray:
-    """All places of stretches, one stretch after the other.
+def _concatenated(begins: IntArray, ends: IntArray) -> IntArray:
+    """The indices of all spans `[begins[i], ends[i])`, one span after the other.
 
-    >>> _side_by_side(np.array([5, 2]), np.array([7, 3])).tolist()
+    >>> _concatenated(np.array([5, 2]), np.array([7, 3])).tolist()
     [5, 6, 2]
     """
     size = ends - begins
     return np.asarray(np.arange(int(size.sum())) + np.repeat(begins - np.cumsum(size) + size, size))
 
 
-class _Behind(NamedTuple):
-    """New tuples' rows of values, the rows of the last tuples of groups that are there, and the new ones behind these;
-    which new ones go on what is before them, and comparisons made."""
+class _Continuation(NamedTuple):
+    """New tuples after those held.
+
+    `rows`: their values; `last`: the slots of the values of the last tuple of each group held; `continued`: the indices
+    of the new tuples that directly follow these; `linked`: which new tuples extend their predecessor; `compared`:
+    comparisons made.
+    """
 
     rows: pa.Table
     last: IntArray
-    goes_back: IntArray
+    continued: IntArray
     linked: BoolArray
     compared: int

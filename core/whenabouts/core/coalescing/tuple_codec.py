@@ -1,8 +1,8 @@
-"""The form in which settled tuples are kept: plain rows (lazy), or runs with their vectors of timestamps (eager).
+"""How settled tuples are stored: as plain rows (lazy), or as runs with their timestamp vectors (eager).
 
-Al-Kateb 2010, section 4.2: a run holds the timestamps of all its tuples, so that it can lose its oldest ones. Where
-equal values make a run it holds one of each; for every other equivalence it also holds its tuples' values, since these
-differ. A run that goes on beyond its segment is kept in pieces.
+Al-Kateb 2010, section 4.2: a run holds the timestamps of all its tuples, so that its oldest tuples can expire. Under
+the equivalence `equal` a run holds its values once; under every other equivalence it holds the values of each tuple,
+since these differ. A run that spans several segments is stored in pieces.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from whenabouts.core.coalescing.tuples import TemporalTuples
 from whenabouts.core.runtime.event_reader import PREFIX, T_MAX, T_MIN
 
 MORE = PREFIX + "more"
-"""Timestamps of a run's tuples behind the first one: the paper's vector v."""
+"""Timestamps of a run's tuples after the first one: the paper's vector v."""
 WEIGHT = PREFIX + "weight"
-"""For how many tuples each timestamp of a run stands, where those in the middle have been left out."""
+"""How many tuples each timestamp of a run represents, if those in the middle have been left out."""
 
 COUNTED = PREFIX + "counted"
 
 
 @dataclass(frozen=True, slots=True)
-class Unordered:
-    """Tuples as they were found: tuple i is row `rows[i]` of `table` at `times[i]`; see `TemporalTuples`."""
+class DecodedTuples:
+    """Tuples in storage order: tuple i is row `rows[i]` of `table` at `times[i]`; see `TemporalTuples`."""
 
     table: pa.Table
     rows: NDArray[np.int32]
@@ -41,8 +41,8 @@ class Unordered:
 
 
 @dataclass(frozen=True)
-class TupleForm:
-    """`eager`: as runs, `all_values`: with the values of every tuple, `weighted`: with tuples left out in between."""
+class TupleCodec:
+    """`eager`: runs; `all_values`: with the values of every tuple; `weighted`: with tuples in the middle left out."""
 
     schema: pa.Schema
     group: tuple[str, ...]
@@ -63,7 +63,7 @@ class TupleForm:
 
     @cached_property
     def stored(self) -> pa.Schema:
-        """Schema of what is kept."""
+        """Schema of the stored rows."""
         fields = [pa.field(T_MIN, pa.int64()), pa.field(T_MAX, pa.int64())]
         fields += [self.schema.field(name) for name in self.group]
         for name in self.values:
@@ -75,15 +75,16 @@ class TupleForm:
 
     @cached_property
     def counted(self) -> pa.Schema:
-        """Schema of how many tuples each group has had."""
+        """Schema of the tuple counts of groups."""
         return pa.schema([*(self.schema.field(name) for name in self.group), (COUNTED, pa.int64())])
 
     def encode(
         self, tuples: TemporalTuples, at: IntArray, new: BoolArray, weight: IntArray | None = None
     ) -> pa.RecordBatch:
-        """The tuples at these places, in order, as they are kept; `new[i]`: the i-th begins a run. O(tuples).
+        """The tuples at these indices, in order, as stored rows; `new[i]`: the i-th begins a run. O(tuples).
 
-        A run whose tuples look different, 0.0 and -0.0, is kept in pieces: each may be the first that is left.
+        A run with equal values of different bits, 0.0 and -0.0, is stored in pieces: after expiry any of its tuples may
+        be the first one, whose values are shown.
         """
         times = tuples.times[at]
         if not self.eager:
@@ -91,9 +92,9 @@ class TupleForm:
             return pa.RecordBatch.from_arrays(columns, schema=self.stored)
         once = self.group if self.all_values else self.names
         shown = [name for name in once if pa.types.is_floating(self.schema.field(name).type)]
-        place = np.arange(len(at))
-        looks = pa.Table.from_arrays(tuples.taken(at, shown), names=shown)
-        new = new | ~np.append(True, same_bits(looks, place[:-1], place[1:]))[: len(at)]
+        index = np.arange(len(at))
+        floats = pa.Table.from_arrays(tuples.taken(at, shown), names=shown)
+        new = new | ~np.append(True, same_bits(floats, index[:-1], index[1:]))[: len(at)]
         heads = np.flatnonzero(new)
         ends = np.append(heads, len(at))[1:]
         columns = [pa.array(times[heads]), pa.array(times[ends - 1]), *tuples.taken(at[heads], self.group)]
@@ -107,8 +108,8 @@ class TupleForm:
             columns.append(_lists(pa.array(weight), offsets))
         return pa.RecordBatch.from_arrays(columns, schema=self.stored)
 
-    def decode(self, batches: Sequence[pa.RecordBatch], from_us: int) -> Unordered:
-        """The tuples at or after `from_us`, with what is known of their neighbours. O(tuples)."""
+    def decode(self, batches: Sequence[pa.RecordBatch], from_us: int) -> DecodedTuples:
+        """The tuples at or after `from_us`, with the links that are known. O(tuples)."""
         table = pa.Table.from_batches(batches, self.stored).combine_chunks()
         first = np.asarray(table.column(T_MIN).to_numpy())
         weight = None if not self.weighted else _flat(table.column(WEIGHT)).astype(np.int64)
@@ -132,11 +133,11 @@ class TupleForm:
                 rows = np.arange(len(joined))
         keep = times >= from_us
         if not keep.all():
-            # A tuple whose predecessor is gone goes on nothing: that is found out by comparing neighbours again.
+            # A tuple whose predecessor was dropped is no longer known to extend one.
             joined = joined & np.concatenate([[False], keep[:-1]]) if len(keep) else joined
             rows, times, joined = rows[keep], times[keep], joined[keep]
             weight = None if weight is None else weight[keep]
-        return Unordered(plain, rows.astype(np.int32), times, joined, weight)
+        return DecodedTuples(plain, rows.astype(np.int32), times, joined, weight)
 
 
 def _flat(lists: pa.ChunkedArray) -> IntArray:

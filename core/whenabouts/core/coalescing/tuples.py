@@ -1,4 +1,4 @@
-"""Tuples of all groups in order of group and time, one for each instant: what every coalescing begins with."""
+"""Tuples sorted by group and time, one for each instant: the input of every coalescing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.coalescing.equivalence import Equivalence, comparable, linked, neighbours_linked
 from whenabouts.core.runtime.keys import Keys
 
-_NO_ROWS = np.empty(0, np.int64)
-
 
 class Groups(NamedTuple):
-    """The group of each row, as a code `low <= code < low + size`."""
+    """The group of each row as a code, `low <= code < low + size`."""
 
     codes: IntArray
     low: int
@@ -27,7 +25,7 @@ class Groups(NamedTuple):
 
 
 def groups_of(keys: Keys, table: pa.Table) -> Groups:
-    """The groups of rows; without group columns all are one. Integers that lie close are their own codes."""
+    """The groups of rows; without group columns there is one. Integers in a small range are their own codes."""
     from whenabouts.core.coalescing.kernels import least_and_greatest  # numba: imported when first needed
 
     if not keys.names:
@@ -43,10 +41,10 @@ def groups_of(keys: Keys, table: pa.Table) -> Groups:
 
 @dataclass(frozen=True, slots=True)
 class TemporalTuples:
-    """Tuples by (group, time): tuple i is row `rows[i]` of `table` and begins at `times[i]`.
+    """Tuples sorted by (group, time): tuple i is row `rows[i]` of `table` and begins at `times[i]`.
 
-    Group g is `[starts[g], starts[g + 1])`. `joined[i]`: known to go on tuple i - 1, since it did when both were
-    stored (eager); None where nothing is known.
+    Group g is `[starts[g], starts[g + 1])`. `joined[i]`: tuple i is known to extend tuple i - 1, because it did when
+    both were stored (eager); None if nothing is known.
     """
 
     table: pa.Table
@@ -59,7 +57,7 @@ class TemporalTuples:
         return len(self.times)
 
     def taken(self, at: IntArray, names: Sequence[str]) -> list[pa.Array]:
-        """The columns of the tuples at places."""
+        """Columns of the tuples at these indices."""
         rows = pa.array(self.rows[at])
         return [one_chunk(self.table.column(name)).take(rows) for name in names]
 
@@ -71,24 +69,24 @@ class TemporalTuples:
         return found
 
 
-class Rivals(NamedTuple):
-    """What became of rows of a group with the same time: who lost (row positions), and how many were repetitions."""
+class Duplicates(NamedTuple):
+    """Rows of a group that share their time with another one: the indices of rejected rows, and a count of repeats."""
 
-    losers: IntArray
+    rejected: IntArray
     replayed: int
 
 
 class Order(NamedTuple):
-    """Rows by group and time: their positions, their times, where groups start; whether two of a group are at once."""
+    """Rows by group and time: their indices, their times, where groups start; whether a group has two equal times."""
 
     at: Positions
     times: IntArray
     starts: IntArray
-    twins: bool
+    has_ties: bool
 
 
 def order_of(times: IntArray, groups: Groups) -> Order:
-    """O(n) where times rise within groups, else a radix sort of the groups in disorder; stable."""
+    """Sorts rows by group and time, stably. O(n) if times increase within groups, else a radix sort of the others."""
     from whenabouts.core.coalescing.kernels import group_rows, sort_by_time
 
     at, ordered = np.empty(len(times), np.int32), np.empty(len(times), np.int64)
@@ -97,41 +95,38 @@ def order_of(times: IntArray, groups: Groups) -> Order:
     return Order(at, ordered, starts, bool(sort_by_time(times, starts, at, ordered)))
 
 
-def without_rivals(tuples: TemporalTuples, columns: Sequence[str]) -> tuple[TemporalTuples, Rivals]:
-    """One tuple for each group and time: the smallest row in the order of `columns`. Nothing may be `joined` yet.
+def without_duplicates(tuples: TemporalTuples, columns: Sequence[str]) -> tuple[TemporalTuples, Duplicates]:
+    """One tuple for each group and time: the smallest row in the order of `columns`. `joined` must be None.
 
-    A row that equals one that was seen is a repetition; the other losers are given back. O(n + rivals log rivals).
+    Rows equal to another one are repeats; the other rows that are dropped are rejected. O(n + ties log ties).
     """
     same = np.zeros(len(tuples), bool)
     same[1:] = (np.diff(tuples.times) == 0) & ~tuples.heads[1:]
-    among = same.copy()
-    among[:-1] |= same[1:]
-    at = np.flatnonzero(among)
-    contest = np.cumsum(~same[at])  # rivals of one instant share a number
+    tied = same.copy()
+    tied[:-1] |= same[1:]
+    at = np.flatnonzero(tied)
+    tie = np.cumsum(~same[at])  # the number of the tie that a row is in
     ranks = ranks_of_rows(tuples.table.select(columns).take(pa.array(tuples.rows[at])))
-    order = np.lexsort((ranks, contest))
-    contest, ranks, at = contest[order], ranks[order], at[order]
-    winner = np.diff(contest, prepend=-1) != 0
-    repeated = ~winner & (np.diff(ranks, prepend=-1) == 0)
+    order = np.lexsort((ranks, tie))
+    tie, ranks, at = tie[order], ranks[order], at[order]
+    smallest = np.diff(tie, prepend=-1) != 0
+    repeated = ~smallest & (np.diff(ranks, prepend=-1) == 0)
     keep = np.ones(len(tuples), bool)
-    keep[at[~winner]] = False
-    losers = tuples.rows[at[~winner & ~repeated]].astype(np.int64)
+    keep[at[~smallest]] = False
+    rejected = tuples.rows[at[~smallest & ~repeated]].astype(np.int64)
     before = np.concatenate([[0], np.cumsum(keep)])
     kept = TemporalTuples(tuples.table, tuples.rows[keep], tuples.times[keep], before[tuples.starts])
-    return kept, Rivals(losers, int(repeated.sum()))
-
-
-NO_RIVALS = Rivals(_NO_ROWS, 0)
+    return kept, Duplicates(rejected, int(repeated.sum()))
 
 
 def links_of(tuples: TemporalTuples, values: Sequence[str], equivalence: Equivalence) -> tuple[BoolArray, int]:
-    """Whether each tuple goes on the one before it, and how many comparisons it took. O(n).
+    """Whether each tuple extends the run of its predecessor, and how many comparisons that took. O(n).
 
-    The first tuple of a group goes on nothing; what is known already is not compared again.
+    The first tuple of a group extends nothing. Known links are not compared again.
     """
     heads = tuples.heads
     if tuples.joined is None and equivalence.predicate is None and len(tuples):
-        # Of all neighbours none is known: each value is fetched once, and whole columns are compared.
+        # No link is known: fetch each value once, and compare whole columns.
         columns = [comparable(tuples.table.column(name)).take(tuples.rows) for name in values]
         found = np.empty(len(tuples), bool)
         found[1:] = linked([c.slice(0, -1) for c in columns], [c.slice(1, None) for c in columns], equivalence)
@@ -147,8 +142,11 @@ def links_of(tuples: TemporalTuples, values: Sequence[str], equivalence: Equival
 
 
 class PredecessorLinks(NamedTuple):
-    """New tuples behind those that are there: `rows` of values, first the last ones there and then the new ones; the
-    row `earlier[i]` of the tuple before new tuple i; whether it goes on that one; how many comparisons it took."""
+    """How new tuples continue the tuples already held.
+
+    `rows`: values of the last tuples held, followed by those of the new tuples. `earlier[i]`: the index in `rows` of
+    the predecessor of new tuple i. `linked[i]`: whether it extends that one. `compared`: comparisons made.
+    """
 
     rows: pa.Table
     earlier: IntArray
@@ -156,29 +154,30 @@ class PredecessorLinks(NamedTuple):
     compared: int
 
 
-def links_behind(
-    last: pa.Table, new: pa.Table, begins: BoolArray, goes_back: IntArray, equivalence: Equivalence
+def links_to_predecessors(
+    last: pa.Table, new: pa.Table, begins: BoolArray, continued: IntArray, equivalence: Equivalence
 ) -> PredecessorLinks:
-    """Which new tuples go on the ones before them, where they come list by list behind all that are there. O(new).
+    """Which new tuples extend their predecessor, if they come group by group and after all tuples held. O(new).
 
-    `begins`: the first ones of their lists; those of them at the places `goes_back` come behind the rows of `last`.
+    `begins`: the first new tuple of each group; `continued`: the indices of those whose group has a last tuple, which
+    is a row of `last`.
     """
     rows, held = pa.concat_tables([last, new]), last.num_rows
     earlier = np.arange(held - 1, held + new.num_rows - 1)
-    earlier[goes_back] = np.arange(held)
+    earlier[continued] = np.arange(held)
     known = ~begins
-    known[goes_back] = True
+    known[continued] = True
     found = np.zeros(new.num_rows, bool)
     if equivalence.predicate is not None:
         later = np.flatnonzero(known)
         found[later] = neighbours_linked(rows, equivalence, earlier[later], held + later)
     elif len(found):
-        # Most stand behind their neighbour in the columns: these are compared as a whole.
+        # Most tuples directly follow their predecessor: compare whole columns.
         columns = [comparable(column) for column in rows.columns]
         found[1:] = linked(
             [c.slice(held, -1) for c in columns], [c.slice(held + 1, None) for c in columns], equivalence
         )
-        back = [c.take(earlier[goes_back]) for c in columns], [c.take(held + goes_back) for c in columns]
+        pairs = [c.take(earlier[continued]) for c in columns], [c.take(held + continued) for c in columns]
         found[begins] = False
-        found[goes_back] = linked(*back, equivalence)
+        found[continued] = linked(*pairs, equivalence)
     return PredecessorLinks(rows, earlier, found, int(known.sum()))

@@ -1,10 +1,10 @@
-"""Settled tuples that an extent to come can still hold, kept in the form of a scheme from step to step.
+"""Settled tuples that a later extent can still contain, stored between steps in the format of a scheme.
 
-Those of a window are a log in order of time: a step writes the tuples that it settled behind the others, as one
-segment, and puts small segments at the end together, so that there are few and a run is in few pieces; each tuple is
-written O(log tuples) times. Of a time-based window whole segments are dropped. Of a tuple-based one it hangs on what
-comes which tuples go: the log is written anew once it holds twice what it did then, O(1) amortised a tuple. Where there
-is no window, the last run of each group is kept, and rewritten.
+The tuples of a window form a log in time order. A step appends the tuples it settled as one segment, and merges small
+segments at the end, so that segments are few and a run is in few pieces; each tuple is written O(log tuples) times. A
+time-based window drops whole segments. In a row-count window, later arrivals decide which tuples expire: the log is
+rewritten when it has doubled since the last time, O(1) amortised per tuple. Without a window, the last run of each
+group is kept, and rewritten in each step.
 """
 
 from __future__ import annotations
@@ -18,67 +18,60 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import BoolArray, IntArray
-from whenabouts.core.coalescing.tuple_codec import COUNTED, TupleForm
+from whenabouts.core.coalescing.schedule import FIRST, Progress
+from whenabouts.core.coalescing.tuple_codec import COUNTED, TupleCodec
 from whenabouts.core.coalescing.tuples import Groups, TemporalTuples, groups_of, order_of
-from whenabouts.core.coalescing.window_ranges import places_of
+from whenabouts.core.coalescing.window_ranges import stream_positions
 from whenabouts.core.coalescing.window_spec import Extents
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.keys import Keys
-from whenabouts.core.runtime.protocol import NO_WATERMARK, SegmentStore, Step
-from whenabouts.core.state.memory_store import StampedStore, StorePart
+from whenabouts.core.runtime.protocol import SegmentStore, Step
+from whenabouts.core.state.memory_store import StampedStore
 from whenabouts.core.state.segment_codec import decode, encode, unwrap, wrap
-from whenabouts.core.state.segmented_state import Layout, SegmentedState, rows_in_state
-
-FIRST = NO_WATERMARK + 1
-"""Before all times."""
+from whenabouts.core.state.segment_layout import Layout
+from whenabouts.core.state.segmented_state import SegmentedState
 
 LEAST_BYTES = 1 << 12
-"""Segments up to this size are put together in any case."""
+"""Segments up to this size are always merged."""
 LEAST_TUPLES = 256
-"""So many tuples more than twice those of a tuple-based window may lie in its log."""
+"""The log of a row-count window may hold this many tuples more than twice its window."""
 
-Since = Callable[[int], tuple[TemporalTuples, BoolArray]]
-"""All tuples at or after a time, kept and new, and which of them go on the one before."""
-
-
-class Progress(NamedTuple):
-    """Up to where time has come: all tuples before `until` are settled; the greatest time seen; tuples counted."""
-
-    until: int = NO_WATERMARK
-    latest: int = NO_WATERMARK
-    counted: int = 0
+TuplesSince = Callable[[int], tuple[TemporalTuples, BoolArray]]
+"""Gives all tuples at or after a time, kept and new, and which of them extend their predecessor."""
 
 
 class Merged(NamedTuple):
-    """Kept and new tuples in order, and for how many tuples each one stands."""
+    """Kept and new tuples in order, and how many tuples each one represents."""
 
     tuples: TemporalTuples
     weight: IntArray | None
 
 
-class KeptTuples:
+class WindowLog:
     """The settled tuples of one bucket and input during one step.
 
-    Raises EngineError WA-3003 for state of another form.
+    `stamp` identifies the stored state. `progress`: how far event time had advanced when it was saved. Raises
+    EngineError WA-3003 for state in another format.
     """
 
-    def __init__(self, store: SegmentStore, form: TupleForm, keys: Keys, extents: Extents) -> None:
-        self._form, self._keys, self._window = form, keys, extents.window
-        layout = Layout([form.stored], purpose=f"eager {form.eager}")
-        self._written = StampedStore(StorePart(store, 0, 2))
-        self._state = SegmentedState(self._written, layout, slot_us=1)  # segments end where their tuples do
-        self._book = StorePart(store, 1, 2)
-        found = self._book.get(0, 0)
-        told = {} if found is None else json.loads(bytes(unwrap(found)))
-        if not isinstance(told, dict):
+    def __init__(
+        self, segments: SegmentStore, directory: SegmentStore, codec: TupleCodec, keys: Keys, extents: Extents
+    ) -> None:
+        self._codec, self._keys, self._window = codec, keys, extents.window
+        layout = Layout([codec.stored], purpose=f"eager {codec.eager}")
+        self._segments, self._directory = StampedStore(segments), directory
+        self._state = SegmentedState(self._segments, layout, slot_us=1)  # segments end exactly at their tuples
+        found = directory.get(0, 0)
+        saved = {} if found is None else json.loads(bytes(unwrap(found)))
+        if not isinstance(saved, dict):
             raise EngineError(
                 Code.STATE_FORMAT,
-                "the state was written by an earlier release, which kept tuples in another form",
+                "the state was written by an earlier release, which kept tuples in another format",
                 "restart from a new checkpoint, or with the release that wrote it",
             )
-        self.clock = Progress(*told.get("clock", ()))
-        self.stamp: str = told.get("stamp", "")
-        self._logged, self._rewritten = told.get("log", (0, 0))
+        self.progress = Progress(*saved.get("clock", ()))
+        self.stamp: str = saved.get("stamp", "")
+        self._logged, self._rewritten = saved.get("log", (0, 0))
         self._rows_before = self._state.rows_held
 
     @property
@@ -92,13 +85,13 @@ class KeptTuples:
         return self._state.bytes_held
 
     def merged(self, new: TemporalTuples, from_us: int) -> Merged:
-        """New tuples behind those kept at or after `from_us`. O(both)."""
+        """The tuples kept at or after `from_us`, followed by the new ones. O(both)."""
         batches = self._state.load(0, from_us, 2**62)
         if not batches:
             return Merged(new, None)
-        old = self._form.decode(batches, from_us)
-        tables = [old.table, new.table.select(self._form.names)]
-        table = pa.concat_tables([part.cast(self._form.plain) for part in tables]).combine_chunks()
+        old = self._codec.decode(batches, from_us)
+        tables = [old.table, new.table.select(self._codec.names)]
+        table = pa.concat_tables([part.cast(self._codec.plain) for part in tables]).combine_chunks()
         rows = np.concatenate([old.rows, new.rows + old.table.num_rows]).astype(np.int32)
         codes = groups_of(self._keys, table)
         order = order_of(np.concatenate([old.times, new.times]), Groups(codes.codes[rows], codes.low, codes.size))
@@ -110,70 +103,73 @@ class KeptTuples:
 
     def all_from(self, from_us: int) -> TemporalTuples:
         """All kept tuples at or after a time."""
-        none = pa.Table.from_batches([], self._form.plain)
-        nothing = TemporalTuples(none, np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(1, np.int64))
-        return self.merged(nothing, from_us).tuples
+        empty = pa.Table.from_batches([], self._codec.plain)
+        none = TemporalTuples(empty, np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(1, np.int64))
+        return self.merged(none, from_us).tuples
 
-    def keep(self, since: Since, new: TemporalTuples, linked: BoolArray | None, floor_us: int, step: Step) -> None:
-        """Keep new tuples, which are later than all that are kept; those before `floor_us` count no more.
+    def append(
+        self, since: TuplesSince, new: TemporalTuples, linked: BoolArray | None, floor_us: int, step: Step
+    ) -> None:
+        """Append new tuples, which are later than all in the log, and evict those before `floor_us`.
 
-        `linked`: which new ones go on the one before among them, where that is known.
+        `linked`: which new tuples extend a new predecessor, if known.
         """
         if len(new):
             self._logged += len(new)
             if self._window.rows is not None and self._logged > 2 * self._rewritten + LEAST_TUPLES:
-                self._write_anew(since)
+                self._rewrite(since)
             else:
-                self._add(since, new, linked, floor_us)
+                self._append(since, new, linked, floor_us)
         self._state.evict(0, floor_us)
         self._count(step)
 
-    def _add(self, since: Since, new: TemporalTuples, linked: BoolArray | None, floor_us: int) -> None:
+    def _append(self, since: TuplesSince, new: TemporalTuples, linked: BoolArray | None, floor_us: int) -> None:
         new_from_us = int(new.times.min())
         if linked is None or floor_us > new_from_us:
             new, linked = since(max(new_from_us, floor_us))
         rows = self._rows(new, linked)
-        before_us = self._end_of_rest(rows.nbytes, new_from_us)
-        if before_us < new_from_us:
-            rows = self._rows(*since(max(before_us, floor_us)))
-        self._state.put_behind(0, before_us, rows)
+        from_us = self._first_to_merge(rows.nbytes, new_from_us)
+        if from_us < new_from_us:
+            rows = self._rows(*since(max(from_us, floor_us)))
+        self._state.replace_from(0, from_us, rows)
 
-    def _end_of_rest(self, size: int, new_from_us: int) -> int:
-        """Where the segments end that new rows of a size are not put together with.
+    def _first_to_merge(self, size: int, new_from_us: int) -> int:
+        """The time from which on stored segments are merged with new rows of this size.
 
-        Smaller ones are, unless they are a sixteenth of all: what is one segment is dropped as one.
+        Segments no larger than the new rows are merged, unless they would exceed a sixteenth of the log: a segment is
+        only dropped as a whole.
         """
-        before_us, most = new_from_us, self._state.bytes_held // 16
+        from_us, most = new_from_us, self._state.bytes_held // 16
         for end_us, held in self._state.latest(0):
             if held > max(LEAST_BYTES, min(size, most)):
-                return end_us if before_us == FIRST else new_from_us
-            before_us, size = FIRST, size + held
-        return before_us
+                return end_us if from_us == FIRST else new_from_us
+            from_us, size = FIRST, size + held
+        return from_us
 
-    def _write_anew(self, since: Since) -> None:
-        """Have a log of the tuples alone that a tuple-based window holds now."""
+    def _rewrite(self, since: TuplesSince) -> None:
+        """Rewrite the log so that it has only the tuples that the row-count window contains now."""
         tuples, linked = since(FIRST)
         assert self._window.rows is not None
         if self._window.per_group:
             ends = np.repeat(tuples.starts[1:], np.diff(tuples.starts))
             at = np.flatnonzero(np.arange(len(tuples)) >= ends - self._window.rows)
         else:
-            at = np.flatnonzero(places_of(tuples, self._form.group) >= len(tuples) - self._window.rows)
+            at = np.flatnonzero(stream_positions(tuples, self._codec.group) >= len(tuples) - self._window.rows)
         self._logged = self._rewritten = len(at)
         begins = ~linked[at] | (np.diff(at, prepend=-2) != 1)
-        self._state.put_behind(0, FIRST, self._form.encode(tuples, at, begins))
+        self._state.replace_from(0, FIRST, self._codec.encode(tuples, at, begins))
 
     def _rows(self, tuples: TemporalTuples, linked: BoolArray) -> pa.RecordBatch:
-        return self._form.encode(tuples, np.arange(len(tuples)), ~linked)
+        return self._codec.encode(tuples, np.arange(len(tuples)), ~linked)
 
     def keep_last_runs(self, merged: Merged, linked: BoolArray, step: Step) -> None:
-        """Keep the last run of each group, which may go on; the eager scheme only its two ends."""
+        """Keep only the last run of each group, which later tuples may extend; the eager scheme keeps its two ends."""
         tuples = merged.tuples
         runs = np.cumsum(~linked)
         last = np.concatenate([runs, [0]])[tuples.starts[1:] - 1]
         mine = runs == np.repeat(last, np.diff(tuples.starts))
         weight = np.ones(len(tuples), np.int64) if merged.weight is None else merged.weight
-        if self._form.eager:
+        if self._codec.eager:
             ends = np.zeros(len(tuples), bool)
             ends[tuples.starts[1:][np.diff(tuples.starts) > 0] - 1] = True
             total = np.bincount(runs[mine], weight[mine], minlength=int(runs.max(initial=0)) + 1).astype(np.int64)
@@ -181,44 +177,40 @@ class KeptTuples:
             weight = np.where(heads & ~ends, total[runs] - 1, np.where(heads, total[runs], 1))
             mine &= ends | heads
         at = np.flatnonzero(mine)
-        rows = self._form.encode(tuples, at, ~linked[at], weight[at] if self._form.weighted else None)
-        self._state.put_behind(0, FIRST, rows)
+        rows = self._codec.encode(tuples, at, ~linked[at], weight[at] if self._codec.weighted else None)
+        self._state.replace_from(0, FIRST, rows)
         self._count(step)
 
-    def forget(self, step: Step) -> None:
-        """Keep nothing."""
-        self._state.put_behind(0, FIRST, _empty(self._form.stored))
+    def clear(self, step: Step) -> None:
+        """Drop all tuples."""
+        self._state.replace_from(0, FIRST, _empty(self._codec.stored))
         self._count(step)
 
-    def save(self, clock: Progress) -> str:
-        """Write the directory, the clock, and the stamp that tells this state from all others; gives the stamp."""
+    def save(self, progress: Progress) -> str:
+        """Write the directory with the progress and a stamp that identifies this state; returns the stamp."""
         self._state.save()
-        if clock != self.clock:
+        if progress != self.progress:
             log = self._logged, self._rewritten
-            self.stamp = self._written.stamp(f"{self.stamp} {clock} {log}")
-            self._book.put(0, 0, wrap(json.dumps({"clock": clock, "log": log, "stamp": self.stamp}).encode()))
+            self.stamp = self._segments.stamp(f"{self.stamp} {progress} {log}")
+            saved = {"clock": progress, "log": log, "stamp": self.stamp}
+            self._directory.put(0, 0, wrap(json.dumps(saved).encode()))
         return self.stamp
 
     def counts(self) -> pa.Table | None:
-        """The group columns of all groups and, last, how many tuples each has had, as `count` left them."""
-        found = self._book.get(0, 1)
-        return None if found is None else pa.Table.from_batches([decode(found, self._form.counted)])
+        """The group columns and, last, how many tuples each group has had so far, as `save_counts` stored them."""
+        found = self._directory.get(0, 1)
+        return None if found is None else pa.Table.from_batches([decode(found, self._codec.counted)])
 
-    def count(self, groups: pa.Table, counts: IntArray) -> None:
-        """Remember how many tuples groups have had by now."""
+    def save_counts(self, groups: pa.Table, counts: IntArray) -> None:
+        """Store how many tuples each group has had so far."""
         rows = groups.append_column(COUNTED, pa.array(counts)).combine_chunks().to_batches()
         if rows:
-            self._book.put(0, 1, encode(rows[0]))
+            self._directory.put(0, 1, encode(rows[0]))
 
     def _count(self, step: Step) -> None:
         change = self._state.rows_held - self._rows_before
         step.metrics[metrics.STORED if change > 0 else metrics.EVICTED] += abs(change)
         self._rows_before = self._state.rows_held
-
-
-def rows_kept(store: SegmentStore) -> int:
-    """Rows in the store of a bucket's `KeptTuples`."""
-    return rows_in_state(StorePart(store, 0, 2), 1)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

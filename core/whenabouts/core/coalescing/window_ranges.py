@@ -1,7 +1,7 @@
-"""Which tuples lie in a window's extents: for each instant and group, a range of the tuples in order.
+"""Which tuples a window's extents contain: for each instant and group, a range of the sorted tuples.
 
-A time-based window of width w holds at the instant T the tuples with `T - w <= time <= T`, both ends included as in
-Al-Kateb 2010, section 2.1 (`closed="right"`: `T - w < time`); a tuple-based one the n tuples with the largest
+At the instant T a time-based window of width w contains the tuples with `T - w <= time <= T`, both ends included as in
+Al-Kateb 2010, section 2.1 (`closed="right"`: `T - w < time`). A row-count window contains the n tuples with the largest
 (time, group) up to T, of the whole stream or of each group.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.tuples import TemporalTuples
 from whenabouts.core.runtime.output_memory import require_room
 
@@ -24,7 +24,7 @@ EXTENTS = "extents of a window and a group"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Its width in microseconds or its number of `rows`; neither means all of the past."""
+    """Its width in microseconds or its number of `rows`; neither means the whole history."""
 
     width_us: int | None = None
     rows: int | None = None
@@ -33,40 +33,55 @@ class Window:
 
     @property
     def reach_us(self) -> int:
-        """How far before T a tuple of a time-based window may lie."""
+        """How far before T a tuple in a time-based window may lie."""
         assert self.width_us is not None
         return self.width_us - (self.closed == "right")
 
     @property
+    def is_time_based(self) -> bool:
+        """Whether it is a period of time, not a number of rows."""
+        return self.width_us is not None
+
+    @property
     def over_all_groups(self) -> bool:
-        """Whether which tuples of a group it holds depends on the other groups."""
+        """Whether the tuples that it contains of one group depend on the other groups."""
         return self.rows is not None and not self.per_group
 
 
 class Ranges(NamedTuple):
     """Range r is tuples `[lows[r], highs[r])` of one group at the instant `at_us[r]`; ranges may be empty.
 
-    `mark[r]`: at which tuple, where instants are those of tuples (two tuples can share a time). `group[r]`: the number
-    of the group, where it is known.
+    `end[r]`: the number of the tuple at which the window ends, if windows slide by rows (two tuples can share a time).
+    `group[r]`: the id of the group, if it is known.
     """
 
     at_us: IntArray
     lows: IntArray
     highs: IntArray
-    mark: IntArray | None = None
+    end: IntArray | None = None
     group: IntArray | None = None
 
     @property
     def instants(self) -> IntArray:
-        """What tells extents apart: their marks, or their times."""
-        return self.at_us if self.mark is None else self.mark
+        """What identifies an extent: the tuple at which it ends, or its time."""
+        return self.at_us if self.end is None else self.end
 
 
-class Marks(NamedTuple):
-    """Tuples at which windows of rows end, in order of (time, group): their times, and their group columns."""
+class WindowEnds(NamedTuple):
+    """The tuples at which row-count windows end, in order of (time, group): their times and group columns."""
 
     times: IntArray
     groups: pa.Table
+
+    def merged_with(self, times: IntArray, groups: list[pa.Array]) -> tuple[IntArray, BoolArray]:
+        """Tuples and these ends in the order of (time, group), tuples first among equals; and which are ends."""
+        size = len(times)
+        ranks = np.zeros(size + len(self.times), np.int64)
+        if groups:
+            own = pa.Table.from_arrays(groups, schema=self.groups.schema)
+            ranks = ranks_of_rows(pa.concat_tables([own, self.groups]).combine_chunks())
+        is_end = np.arange(len(ranks)) >= size
+        return np.lexsort((is_end, ranks, np.concatenate([times, self.times]))), is_end
 
 
 def whole_groups(tuples: TemporalTuples) -> Ranges:
@@ -75,12 +90,12 @@ def whole_groups(tuples: TemporalTuples) -> Ranges:
 
 
 def ranges_at(tuples: TemporalTuples, window: Window, instants: IntArray, group_names: tuple[str, ...] = ()) -> Ranges:
-    """The extents at the given instants, which rise. O(tuples + groups * instants), and a sort for stream-wide rows."""
+    """The extents at ascending instants. O(tuples + groups * instants), plus a sort for stream-wide rows."""
     keys, least, greatest = tuples.times, np.full(len(instants), -(2**63)), instants
     if window.width_us is not None:
         least = instants - window.reach_us
     elif window.over_all_groups and window.rows is not None:
-        keys = places_of(tuples, group_names)
+        keys = stream_positions(tuples, group_names)
         greatest = np.searchsorted(np.sort(tuples.times), instants, side="right") - 1
         least = greatest - window.rows + 1
     lows, highs = _between(tuples, keys, least, greatest)
@@ -90,14 +105,14 @@ def ranges_at(tuples: TemporalTuples, window: Window, instants: IntArray, group_
 
 
 def ranges_of_slides(tuples: TemporalTuples, window: Window, slide_us: int, first: int, last: int) -> Ranges:
-    """The extents of a time-based window at `k * slide_us`, `first <= k <= last`, none of them empty."""
+    """The non-empty extents of a time-based window at `k * slide_us`, `first <= k <= last`."""
     return sliding(tuples.times, tuples.starts[:-1], tuples.starts[1:], slide_us, window.reach_us, first, last)
 
 
 def sliding(
     times: IntArray, starts: IntArray, stops: IntArray, slide_us: int, reach_us: int, first: int, last: int
 ) -> Ranges:
-    """As `ranges_of_slides`, of groups that are the tuples `[starts[g], stops[g])`."""
+    """As `ranges_of_slides`, where group g is the tuples `[starts[g], stops[g])`."""
     from whenabouts.core.coalescing.kernels import sliding_ranges
 
     nothing = np.empty(0, np.int64)
@@ -113,9 +128,9 @@ def sliding(
 def ranges_of_row_slides(
     tuples: TemporalTuples, window: Window, every: int, group_names: tuple[str, ...] = ()
 ) -> Ranges:
-    """The extents of a tuple-based window at each tuple whose number is a multiple of `every`.
+    """The extents of a row-count window at each tuple whose number is a multiple of `every`.
 
-    Tuples are numbered from 1 in the order of (time, group), of the stream or of each group. O(tuples + ranges).
+    Tuples are numbered from 1 in the order of (time, group), over the stream or per group. O(tuples + ranges).
     """
     assert window.rows is not None
     if window.per_group:
@@ -124,52 +139,49 @@ def ranges_of_row_slides(
         lows = np.maximum(tuples.starts[group[ends]], ends + 1 - window.rows)
         return Ranges(tuples.times[ends], lows, ends + 1)
     ends = np.arange(every - 1, len(tuples), every)
-    lows, highs = _between(tuples, places_of(tuples, group_names), ends - window.rows + 1, ends)
+    lows, highs = _between(tuples, stream_positions(tuples, group_names), ends - window.rows + 1, ends)
     groups = len(tuples.starts) - 1
     return Ranges(np.tile(np.sort(tuples.times)[ends], groups), lows, highs, np.tile(np.arange(len(ends)), groups))
 
 
-def marks_of(times: IntArray, order: IntArray, ranges: Ranges, groups: Callable[[IntArray], pa.Table]) -> Marks:
-    """The tuples at which the ranges of a window of rows of the whole stream end.
+def window_ends_of(
+    times: IntArray, order: IntArray, ranges: Ranges, groups: Callable[[IntArray], pa.Table]
+) -> WindowEnds:
+    """The tuples at which the ranges of a stream-wide row-count window end.
 
-    `times`, and `order` by (time, group), of all tuples; `groups`: the group columns of tuples at places.
+    `times`, and `order` by (time, group), of all tuples; `groups`: gives the group columns of tuples by index.
     """
-    assert ranges.mark is not None
-    count = int(ranges.mark.max(initial=-1)) + 1
+    assert ranges.end is not None
+    count = int(ranges.end.max(initial=-1)) + 1
     held = np.flatnonzero(ranges.highs > ranges.lows)
     last = ranges.highs[held] - 1
-    by_mark = np.lexsort((order[last], ranges.mark[held]))
+    by_end = np.lexsort((order[last], ranges.end[held]))
     ends = np.zeros(count, np.int64)
-    ends[ranges.mark[held][by_mark]] = last[by_mark]  # of a mark's ranges, the one that holds its last tuple comes last
-    return Marks(times[ends], groups(ends))
+    ends[ranges.end[held][by_end]] = last[by_end]  # the last assignment wins: the range with the latest tuple
+    return WindowEnds(times[ends], groups(ends))
 
 
-def ranges_up_to(tuples: TemporalTuples, window: Window, marks: Marks, group_names: tuple[str, ...]) -> Ranges:
-    """The extents of a window of rows that end at, or before, the tuples of another stream."""
+def ranges_up_to(tuples: TemporalTuples, window: Window, ends: WindowEnds, group_names: tuple[str, ...]) -> Ranges:
+    """The extents of a row-count window that end at, or before, the tuples of another stream."""
     assert window.rows is not None
     size, groups = len(tuples), len(tuples.starts) - 1
-    ranks = np.zeros(size + len(marks.times), np.int64)
-    if group_names:
-        own = pa.Table.from_arrays(tuples.taken(np.arange(size), group_names), schema=marks.groups.schema)
-        ranks = ranks_of_rows(pa.concat_tables([own, marks.groups]).combine_chunks())
-    is_mark = np.repeat([0, 1], [size, len(marks.times)])
-    order = np.lexsort((is_mark, ranks, np.concatenate([tuples.times, marks.times])))
-    before = np.cumsum(1 - is_mark[order])
+    own = tuples.taken(np.arange(size), group_names)
+    order, is_end = ends.merged_with(tuples.times, own)
     last = np.empty(len(order), np.int64)
-    last[order] = before - 1
-    ends = last[size:]
-    lows, highs = _between(tuples, last[:size], ends - window.rows + 1, ends)
-    return Ranges(np.tile(marks.times, groups), lows, highs, np.tile(np.arange(len(ends)), groups))
+    last[order] = np.cumsum(~is_end[order]) - 1
+    stops = last[size:]
+    lows, highs = _between(tuples, last[:size], stops - window.rows + 1, stops)
+    return Ranges(np.tile(ends.times, groups), lows, highs, np.tile(np.arange(len(stops)), groups))
 
 
 def _between(tuples: TemporalTuples, keys: IntArray, least: IntArray, greatest: IntArray) -> tuple[IntArray, IntArray]:
-    return stretches_between(keys, tuples.starts[:-1], tuples.starts[1:], least, greatest)
+    return spans_between(keys, tuples.starts[:-1], tuples.starts[1:], least, greatest)
 
 
-def stretches_between(
+def spans_between(
     keys: IntArray, starts: IntArray, stops: IntArray, least: IntArray, greatest: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Where the tuples with `least[k] <= key <= greatest[k]` of each group lie, groups being `[starts, stops)`."""
+    """The index ranges of the tuples with `least[k] <= key <= greatest[k]`, by group; group g is `[starts, stops)`."""
     from whenabouts.core.coalescing.kernels import ranges_between
 
     require_room(len(starts) * len(least), 3 * 8, EXTENTS)
@@ -178,8 +190,8 @@ def stretches_between(
     return lows, highs
 
 
-def places_of(tuples: TemporalTuples, group_names: tuple[str, ...]) -> IntArray:
-    """The place of each tuple in the order of (time, group), from 0."""
+def stream_positions(tuples: TemporalTuples, group_names: tuple[str, ...]) -> IntArray:
+    """The position of each tuple in the stream's order of (time, group), from 0."""
     held = np.flatnonzero(tuples.starts[1:] > tuples.starts[:-1])
     heads = tuples.taken(tuples.starts[:-1][held], group_names)
     if not heads:
@@ -187,6 +199,6 @@ def places_of(tuples: TemporalTuples, group_names: tuple[str, ...]) -> IntArray:
     rank = np.zeros(len(tuples.starts) - 1, np.int64)
     rank[held] = ranks_of_rows(pa.table(heads, names=list(map(str, range(len(heads))))))
     of_tuple = np.repeat(rank, np.diff(tuples.starts))
-    places = np.empty(len(tuples), np.int64)
-    places[np.lexsort((of_tuple, tuples.times))] = np.arange(len(tuples))
-    return places
+    positions = np.empty(len(tuples), np.int64)
+    positions[np.lexsort((of_tuple, tuples.times))] = np.arange(len(tuples))
+    return positions

@@ -1,4 +1,4 @@
-"""Which extents a query asks for: its window, and when it is looked at. Checked here, in one place for all queries."""
+"""Which extents a query asks for: its window, and when that is evaluated; the checks of these options."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """A window, looked at every `slide_us` from 1970, at every `slide_rows`-th tuple, once at `at_us`, or at the end.
+    """A window, evaluated at multiples of `slide_us` since 1970, at every `slide_rows`-th tuple, at `at_us`, or at the
+    end of the input.
 
-    Without a window all of the past is one extent, given run by run.
+    Without a window the whole history is one extent, whose runs are emitted one by one.
     """
 
     window: Window
@@ -31,12 +32,12 @@ class Extents:
 
     @property
     def is_history(self) -> bool:
-        """No window: runs come out one by one, as they become final."""
+        """Whether there is no window: runs are emitted one by one, as they become final."""
         return self.window.width_us is None and self.window.rows is None
 
     @property
     def described(self) -> str:
-        """Window, slide or instant, each after a comma; empty where there is no window."""
+        """Window, slide or instant as text, each after a comma; empty without a window."""
         window = self.window
         width = None if window.width_us is None else format_duration(window.width_us)
         slide = self.slide_rows if self.slide_us is None else format_duration(self.slide_us)
@@ -46,7 +47,7 @@ class Extents:
 
     @property
     def slides(self) -> bool:
-        """Whether there are many extents, told apart by `window_end`."""
+        """Whether there are many extents, which `window_end` identifies."""
         return self.slide_us is not None or self.slide_rows is not None
 
 
@@ -58,11 +59,11 @@ def extents_of(
     at: Instant | None,
     closed: str,
 ) -> Extents:
-    """What the options ask for.
+    """The extents that the options ask for.
 
-    `slide` of a window of rows is a number of tuples where it is an int, and a duration else. Raises QueryError WA-2021
+    `slide` of a window of rows is a number of tuples if it is an int, otherwise a duration. Raises QueryError WA-2021
     for a window or slide of zero or less, WA-2006 for options that exclude each other. Warns (`LossyQueryWarning`) of
-    a slide longer than the window: what lies between two extents is in none.
+    a slide longer than the window: no extent contains the tuples in between.
     """
     one_of("closed", closed, CLOSED)
     if window is not None and rows is not None:
@@ -76,7 +77,7 @@ def extents_of(
     if slide is not None and window is None and rows is None:
         raise QueryError(Code.BAD_OPTION, "slide is given without a window", "give window= or rows=")
     width_us = None if window is None else _positive(parse_duration(window, name="window"), "window", window)
-    number: object = rows  # it may have any type
+    number: object = rows  # callers may pass any type
     if rows is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
         raise QueryError(Code.BAD_WINDOW, f"rows is {rows!r}", "give a number of tuples, one or more")
     by_rows = rows is not None and isinstance(slide, int) and not isinstance(slide, bool)
@@ -86,7 +87,7 @@ def extents_of(
         if step is not None and size is not None and step > size:
             warnings.warn(
                 f"{Code.SLIDE_OVER_WINDOW}: the slide {slide!r} is longer than the window: "
-                "tuples between two extents are in none",
+                "no extent contains the tuples in between",
                 LossyQueryWarning,
                 stacklevel=4,
             )
@@ -96,9 +97,9 @@ def extents_of(
 
 
 def instant_us(at: Instant) -> int:
-    """Microseconds since the epoch of an instant: an int already, ISO 8601 text or a datetime (naive ones are UTC).
+    """Microseconds since the epoch, from an int (unchanged), ISO 8601 text or a datetime (naive ones are in UTC).
 
-    Raises QueryError WA-2006 for text that is none.
+    Raises QueryError WA-2006 for anything else.
 
     >>> instant_us("1970-01-01T00:00:01Z"), instant_us(5)
     (1000000, 5)

@@ -178,7 +178,7 @@ _OPTIONS = ("strategy", "block_size", "conservative", "method", "scheme")
 def decided(query: Query, found: Iterable[Choice]) -> Query:
     """The query with what was chosen in place of `auto`: what runs is then what was explained.
 
-    >>> from whenabouts.core.coalescing.operator import Coalesce
+    >>> from whenabouts.core.coalescing.query import Coalesce
     >>> query = Coalesce(time="t", values="v")
     >>> decided(query, query.choices()).scheme
     'eager'

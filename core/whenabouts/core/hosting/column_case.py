@@ -13,15 +13,15 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from whenabouts.core.coalescing.operator import Coalesce, column_names
+from whenabouts.core.coalescing.query import Coalesce, column_names
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.letter_case import folded, same
 from whenabouts.core.expressions.tree import Expression, rewritten
 from whenabouts.core.runtime.key_names import Key, of_input
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.shared_coalescing.operator import SharedCoalescing
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
-from whenabouts.core.temporal_queries.join import TemporalJoin
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whenabouts.core.coalescing.operator import Coalesce, column_names
+from whenabouts.core.coalescing.query import Coalesce, column_names
 from whenabouts.core.expressions.tree import Expression
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.core.shared_coalescing.operator import SharedCoalescing
-from whenabouts.core.temporal_queries.aggregate import TemporalAggregate
+from whenabouts.core.shared_coalescing.query import SharedCoalescing
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin

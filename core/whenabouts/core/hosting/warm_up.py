@@ -22,7 +22,8 @@ KERNELS = (
     "timing_join.first_partners",
     "timing_join.pair_decision",
     "timing_join.pair_fill",
-    "window_extent.sorted_lists",
+    "window_extent.sorted_list_kernels",
+    "window_extent.sorted_list_runs",
     "window_join.expansion",
 )
 """The modules of `whenabouts.core` that hold it."""

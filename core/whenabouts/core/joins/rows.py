@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.state.segmented_state import SegmentRows
+from whenabouts.core.state.segment_layout import SegmentRows
 
 
 class SideRows(NamedTuple):

@@ -15,11 +15,17 @@ from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival,
 
 
 def drop_late(
-    readers: Sequence[EventReader], arrivals: Sequence[Arrival], watermark_us: int, step: Step
+    readers: Sequence[EventReader],
+    arrivals: Sequence[Arrival],
+    watermark_us: int,
+    step: Step,
+    *,
+    count_processed: bool = True,
 ) -> list[Arrival]:
     """The arrivals without late rows; these go to `step.rejected` (WA-1010), and the rows are counted.
 
     Every operator begins a step with it, so that rows in = processed + rejected holds for all of them.
+    `count_processed`: whether the other rows count as processed now; an operator that reorders rows counts them later.
     """
     kept = []
     for arrival in arrivals:
@@ -35,7 +41,7 @@ def drop_late(
                 step.metrics[metrics.REJECTED] += rows.num_rows
             if late.any():
                 block = block.filter(pa.array(~late))
-        if counted:
+        if counted and count_processed:
             step.metrics[metrics.PROCESSED] += block.num_rows
         if block.num_rows:
             kept.append(Arrival(arrival.input, block))

@@ -1,24 +1,30 @@
-"""What a shared operator remembers of its queries: schemes, timers, and the segments of their own operators."""
+"""What a shared operator stores about its queries: schemes, timers, and the segments of their own operators."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
 
-from whenabouts.core.coalescing.window_log import Progress
+from whenabouts.core.coalescing.schedule import Progress
 from whenabouts.core.runtime.protocol import NO_WATERMARK, SegmentStore
 from whenabouts.core.shared_coalescing.scheme_policy import Observed
 from whenabouts.core.state.segment_codec import unwrap, wrap
 
+EAGER, LAZY = "eager", "lazy"
+
 FIRST_OWN = 2
 PARTS = 4096
-"""Parts of a shared operator's store: the book, the shared extent, and from `FIRST_OWN` on one for each query."""
+"""Parts of a shared operator's store: the catalog, the shared extent, and from `FIRST_OWN` on one for each query."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """One query: the part of the store that is its own, its scheme, what it is; when its own operator wants to be
-    called, the segments that this one has, and how many rows they hold. `wish`: the scheme that was decided here."""
+    """One query. Checkpoints hold the fields under their names.
+
+    `number`: its part of the store; `definition`: identifies the query; `timer_us`, `segments` and `rows`: when its own
+    operator wants to be called, the segments of that operator, and their row count; `wish`: the scheme that the policy
+    decided.
+    """
 
     number: int
     scheme: str
@@ -31,11 +37,14 @@ class Entry:
 
 @dataclass(slots=True)
 class Catalog:
-    """The book of one bucket. `covered_us`: from there on the shared extent has every row. `shared`: it is in use.
-    `observed`: what schemes are decided from, where they are."""
+    """The catalog of one bucket.
+
+    `covered_us`: the shared extent has every row from this time on. `shared`: whether the shared extent is in use.
+    `observed`: what a policy decides from.
+    """
 
     store: SegmentStore
-    clock: Progress = field(default_factory=Progress)
+    progress: Progress = field(default_factory=Progress)
     covered_us: int = NO_WATERMARK
     shared: bool = False
     queries: dict[str, Entry] = field(default_factory=dict)
@@ -43,28 +52,28 @@ class Catalog:
 
     @classmethod
     def read(cls, store: SegmentStore) -> Catalog:
-        """The book as the last step left it, or an empty one."""
+        """The catalog as the last step saved it, or an empty one."""
         data = store.get(0, 0)
         if data is None:
             return cls(store)
         found = json.loads(bytes(unwrap(data)))
         queries = {name: Entry(**entry) for name, entry in found.pop("queries").items()}
-        observed = Observed(**found.pop("observed", {}))  # a book of an older release has none
+        observed = Observed(**found.pop("observed", {}))  # older releases wrote none
         return cls(store, Progress(*found.pop("clock")), queries=queries, observed=observed, **found)
 
     def write(self) -> None:
-        """Leave it for the next step."""
-        told = {
-            "clock": self.clock,
+        """Save it for the next step."""
+        saved = {
+            "clock": self.progress,
             "covered_us": self.covered_us,
             "shared": self.shared,
             "queries": {name: asdict(entry) for name, entry in self.queries.items()},
             "observed": asdict(self.observed),
         }
-        self.store.put(0, 0, wrap(json.dumps(told).encode()))
+        self.store.put(0, 0, wrap(json.dumps(saved).encode()))
 
     def add(self, name: str, scheme: str, definition: str) -> Entry:
-        """A query that is new, in the first part of the store that is free."""
+        """Add a new query, in the first free part of the store."""
         taken = {entry.number for entry in self.queries.values()}
         free = next(number for number in range(FIRST_OWN, PARTS) if number not in taken)
         self.queries[name] = Entry(free, scheme, definition)
@@ -72,7 +81,7 @@ class Catalog:
 
 
 class TrackedStore:
-    """A store that knows its segments, so that all of them can be deleted.
+    """A store that lists its segments, so that all of them can be deleted.
 
     >>> from whenabouts.core.state.memory_store import DictStore
     >>> whole, segments = DictStore(), []

@@ -1,4 +1,4 @@
-"""What queries over one stream have in common: their group and output columns; rows without a group or out of order."""
+"""Columns that queries over one stream share, and rows that have no group or are out of order."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.event_reader import times
 
 QUERY = "query"
-"""The output column that says which query a row is of."""
+"""The output column with the name of the query that a row belongs to."""
 
 
 def common_groups(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The columns that all groupings have."""
+    """The group columns that all queries have."""
     first, *others = groups
     return tuple(name for name in first if all(name in other for other in others))
 
 
 def without_group(rows: pa.RecordBatch | pa.Table, names: Iterable[str]) -> BoolArray:
-    """Which rows have no group, as a column of it is null."""
-    none = np.zeros(rows.num_rows, bool)
+    """Which rows have a null in one of these group columns."""
+    null = np.zeros(rows.num_rows, bool)
     for name in names:
         column = rows.column(name)
         if column.null_count:
-            none |= np.asarray(column.is_null())
-    return none
+            null |= np.asarray(column.is_null())
+    return null
 
 
 def out_of_order(blocks: Sequence[pa.RecordBatch], latest: int) -> int:
-    """How many rows lie behind one that came before them."""
+    """How many rows are earlier than a row that arrived before them."""
     found = 0
     for block in blocks:
         t = times(block)[1]
@@ -43,7 +43,7 @@ def out_of_order(blocks: Sequence[pa.RecordBatch], latest: int) -> int:
 
 
 def union_schema(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
-    """The columns of all queries behind the one that says which query a row is of."""
+    """The name of the query, followed by the columns of all queries."""
     fields: dict[str, pa.Field] = {QUERY: pa.field(QUERY, pa.string())}
     for name, schema in schemas.items():
         for field in schema:
@@ -51,7 +51,7 @@ def union_schema(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
             if known.type != field.type or field.name == QUERY:
                 raise QueryError(
                     Code.COLUMN_CLASH,
-                    f"column {field.name!r} of query {name!r} is {field.type}, another one of that name {known.type}",
-                    "rename one: queries that share an operator share their result's columns",
+                    f"column {field.name!r} is {field.type} in query {name!r}, and {known.type} in another one",
+                    "rename one: queries that share an extent have common output columns",
                 )
     return pa.schema(list(fields.values()))

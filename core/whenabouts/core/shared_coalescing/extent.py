@@ -1,4 +1,4 @@
-"""The rows of a stream, kept once for all queries that coalesce lazily: what each of them sees of them."""
+"""The rows of a stream, kept once for all lazy queries, and the view that each grouping has of them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import BoolArray
-from whenabouts.core.coalescing.extent_evaluator import Coalescing
-from whenabouts.core.coalescing.reorder_buffer import LEAST_SLOT_US
-from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, links_of, order_of, without_rivals
+from whenabouts.core.coalescing.settings import CoalescingSpec
+from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, links_of, order_of, without_duplicates
 from whenabouts.core.runtime.event_reader import T_MAX, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
-from whenabouts.core.state.segmented_state import Layout, SegmentedState
+from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout
+from whenabouts.core.state.segmented_state import SegmentedState
 
 
 class SharedExtent:
-    """The shared rows of one bucket during one step; queries of one grouping share the order, too."""
+    """The shared rows of one bucket during one step. Queries with the same groups also share the sorted tuples."""
 
     def __init__(self, store: SegmentStore, schema: pa.Schema, slot_us: int, time: str) -> None:
         self._schema = schema
@@ -31,12 +31,12 @@ class SharedExtent:
         self._linked: dict[tuple[int, tuple[str, ...], object], tuple[BoolArray, int]] = {}
 
     def append(self, blocks: Sequence[pa.RecordBatch]) -> None:
-        """Take in rows that are not late. O(rows)."""
+        """Add rows that are not late. O(rows)."""
         for block in blocks:
             self._state.append(0, block)
 
     def rows(self, from_us: int, until_us: int) -> pa.Table:
-        """The rows from a time up to and without another one."""
+        """The rows with `from_us <= time < until_us`."""
         last = until_us if until_us == END_OF_TIME else until_us - 1
         table = pa.Table.from_batches(self._state.load(0, from_us, last), self._schema)
         t = times(table)[1]
@@ -45,35 +45,35 @@ class SharedExtent:
         return table.combine_chunks()
 
     def tuples(self, group: tuple[str, ...], from_us: int, until_us: int, columns: Sequence[str]) -> TemporalTuples:
-        """The rows as a grouping sees them: by group and time, those without a group left out, one for each instant."""
-        asked = group, from_us, until_us
-        if asked not in self._ordered:
-            found = self._by_group(group, self.rows(from_us, until_us))
-            self._ordered[asked] = found[0] if not found[1] else without_rivals(found[0], columns)[0]
-        return self._ordered[asked]
+        """The rows sorted by group and time, one for each instant; rows without a group are left out."""
+        key = group, from_us, until_us
+        if key not in self._ordered:
+            tuples, has_ties = self._by_group(group, self.rows(from_us, until_us))
+            self._ordered[key] = without_duplicates(tuples, columns)[0] if has_ties else tuples
+        return self._ordered[key]
 
-    def losers(
+    def duplicates(
         self, group: tuple[str, ...], from_us: int, until_us: int, columns: Sequence[str]
     ) -> pa.RecordBatch | None:
-        """The rows settled between two watermarks that lose against another one of their group and instant."""
+        """The rows settled between two watermarks that are rejected as duplicates of their group and instant."""
         if until_us == NO_WATERMARK:
             return None
-        tuples, twins = self._by_group(group, self.rows(from_us, until_us))
-        rivals = without_rivals(tuples, columns)[1].losers if twins else np.empty(0, np.int64)
-        if not len(rivals):
+        tuples, has_ties = self._by_group(group, self.rows(from_us, until_us))
+        rejected = without_duplicates(tuples, columns)[1].rejected if has_ties else np.empty(0, np.int64)
+        if not len(rejected):
             return None
-        return tuples.table.take(pa.array(rivals)).combine_chunks().to_batches()[0]
+        return tuples.table.take(pa.array(rejected)).combine_chunks().to_batches()[0]
 
-    def links(self, tuples: TemporalTuples, how: Coalescing) -> tuple[BoolArray, int]:
-        """Which tuples go on their predecessors, and how many comparisons that took; once for equal queries."""
-        asked = id(tuples), how.values, how.equivalence
-        if asked not in self._linked:
-            self._linked[asked] = links_of(tuples, how.values, how.equivalence)
-            return self._linked[asked]
-        return self._linked[asked][0], 0
+    def links(self, tuples: TemporalTuples, spec: CoalescingSpec) -> tuple[BoolArray, int]:
+        """Which tuples extend their predecessor, and the comparisons made; queries that compare alike share them."""
+        key = id(tuples), spec.values, spec.equivalence
+        if key not in self._linked:
+            self._linked[key] = links_of(tuples, spec.values, spec.equivalence)
+            return self._linked[key]
+        return self._linked[key][0], 0
 
     def keep_from(self, floor_us: int, covered_us: int, step: Step) -> int:
-        """Drop the rows before a time; gives from where on every row is here."""
+        """Drop the rows before a time; returns the time from which on all rows are held."""
         self._state.evict(0, floor_us)
         change = self._state.rows_held - self._rows_before
         step.metrics[metrics.STORED if change > 0 else metrics.EVICTED] += abs(change)
@@ -81,7 +81,7 @@ class SharedExtent:
 
     @property
     def first_row_us(self) -> int | None:
-        """No row lies before this; None where there is none."""
+        """A lower bound of the times of all rows; None if there are no rows."""
         return self._state.first_from_us(0, NO_WATERMARK)
 
     def save(self) -> None:
@@ -94,4 +94,4 @@ class SharedExtent:
                 table = table.filter(pa.array(np.asarray(table.column(name).is_valid()))).combine_chunks()
         keys = Keys(group, [table.schema], ("events",))
         order = order_of(np.asarray(table.column(T_MAX).to_numpy()), groups_of(keys, table))
-        return TemporalTuples(table, order.at, order.times, order.starts), order.twins
+        return TemporalTuples(table, order.at, order.times, order.starts), order.has_ties

@@ -1,192 +1,70 @@
-"""Many coalescing queries over one stream as one operator: one lazy extent for all lazy queries, one per eager query.
+"""Runs a `SharedCoalescing` over the blocks and the state of one bucket.
 
-Al-Kateb, Kunta, Lee 2010, section 6.2. The shared extent holds the stream's rows as they came, once, for as long as the
-lazy query with the longest reach needs them; each lazy query groups and coalesces them when it looks. An eager query,
-and one whose window is counted in rows, has an operator of its own inside. Each query gives what it gives alone.
+The shared extent (`shared_coalescing.extent`) holds the stream's rows as they arrived, once, as long as the lazy query
+with the longest reach needs them; each lazy query groups and coalesces them when one of its extents becomes final. An
+eager query, or one whose window counts rows, has its own operator. Each query gives the same result as alone.
 
-Which scheme a query runs under may change from step to step. Lazy becomes eager at once: its extent is built from the
-shared rows. Eager becomes lazy when the shared extent reaches back as far as its window: until then, at most a window's
-length, it goes on as it was. Nothing is lost and nothing comes twice. Schemes change with the query (`schemes`), or are
-decided in each bucket as it runs (`shared_coalescing.scheme_policy`).
+The scheme of a query may change from step to step. Lazy becomes eager at once: the extent is built from the shared
+rows. Eager becomes lazy when the shared extent reaches back as far as the query's window; until then, for at most one
+window length, the query stays eager. Nothing is lost or emitted twice.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
-from whenabouts.core.coalescing.extent_evaluator import Look
-from whenabouts.core.coalescing.operator import Coalesce, CoalesceOperator
-from whenabouts.core.coalescing.window_log import FIRST, Progress
+from whenabouts.core.coalescing.extents import FinalExtents
+from whenabouts.core.coalescing.operator import CoalesceOperator
+from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.coalescing.schedule import FIRST, Progress, floor_of, is_due, next_due, slides_between
 from whenabouts.core.coalescing.window_ranges import ranges_at, ranges_of_slides
-from whenabouts.core.errors import Code, QueryError, SingleBucketWarning
-from whenabouts.core.expressions.tree import Expression
+from whenabouts.core.coalescing.window_spec import Extents
+from whenabouts.core.errors import Code, SingleBucketWarning
 from whenabouts.core.runtime.event_reader import EventReader, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, Rejected, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late
-from whenabouts.core.shared_coalescing.catalog import FIRST_OWN, PARTS, Catalog, Entry, TrackedStore
+from whenabouts.core.shared_coalescing.catalog import EAGER, LAZY, PARTS, Catalog, Entry, TrackedStore
 from whenabouts.core.shared_coalescing.columns import common_groups, out_of_order, union_schema, without_group
 from whenabouts.core.shared_coalescing.extent import SharedExtent
-from whenabouts.core.shared_coalescing.schedule import floor_of, is_due, is_shareable, next_due, slides_between
-from whenabouts.core.shared_coalescing.scheme_policy import Adapting
+from whenabouts.core.shared_coalescing.scheme_policy import SchemePolicy
 from whenabouts.core.state.memory_store import StorePart
 from whenabouts.core.state.segment_codec import fingerprint
 from whenabouts.core.state.segmented_state import rows_in_state
-from whenabouts.core.temporal_queries.join import TemporalJoin
-from whenabouts.core.wrappers.select_project import SelectProject, finished
-
-EAGER, LAZY = "eager", "lazy"
+from whenabouts.core.wrappers.select_project import finished
 
 
-@dataclass(frozen=True, kw_only=True)
-class SharedCoalescing:
-    """Several coalescing queries (`Coalesce`, `TemporalAggregate`) over one stream, validated.
+class SharedSettings(Protocol):
+    """The validated settings of a `SharedCoalescing`."""
 
-    `queries`: name -> query; all have one time column and one lateness. `schemes`: name -> `eager` or `lazy`; queries
-    that are not named run under their own scheme (`auto` is eager). What comes out has the column `query` and the
-    columns of all queries, null where a query has no such column: `columns_of` tells which are whose.
+    @property
+    def queries(self) -> Any:
+        """Names and queries."""
 
-    `results`: name -> (condition on its rows or None, columns or None), as `SelectProject` has them; see `share`.
+    @property
+    def results(self) -> Any:
+        """Names, with conditions and columns of the output."""
 
-    `schemes` and the set of queries may change while it runs: a query that is added, or means something else under its
-    name, begins with the next instant; one that is left out is forgotten.
-
-    `shared_coalescing.scheme_policy`: decides in each bucket, while it runs, under which schemes its queries go on
-    (`shared_coalescing.scheme_policy.Adapting`; the planner's `Registry.share` gives one). `schemes` are then those
-    with which a bucket begins.
-
-    A row is rejected once if any of the queries rejects it alone (it has no group there, or loses against another row
-    of its instant). Where groupings differ, the input ends with its last row for all queries, also for one in which
-    this row has no group.
-
-    Raises QueryError: WA-2006 for what is no mapping of names to such queries, for different times or latenesses, an
-    unknown scheme or name, and for `lazy` where the window is not one of time alone and the query is not lazy itself.
-
-    >>> queries = {name: Coalesce(time="t", values=name, window=10, slide=5) for name in ("a", "b")}
-    >>> SharedCoalescing(queries=queries, schemes={"b": "lazy"}).scheme_of("b")
-    'lazy'
-    """
-
-    queries: Any
-    schemes: Any = ()
-    results: Any = ()
-    adapting: Adapting | None = None
-
-    changeable: ClassVar[frozenset[str]] = frozenset({"queries", "schemes", "results", "adapting"})
-
-    def __post_init__(self) -> None:
-        queries = dict(self.queries)
-        for name, query in queries.items():
-            if not isinstance(query, Coalesce) or isinstance(query, TemporalJoin):
-                raise _bad(f"query {name!r} is {query!r}", "one input each: Coalesce or TemporalAggregate")
-        if not 0 < len(queries) <= PARTS - FIRST_OWN:
-            raise _bad(f"{len(queries) or 'no'} queries are given", f"give from one to {PARTS - FIRST_OWN}")
-        for what in ("time", "lateness_us"):
-            found = {repr(getattr(query, what)) for query in queries.values()}
-            if len(found) > 1:
-                raise _bad(f"the queries differ in {what}: {', '.join(sorted(found))}", "they share one stream")
-        object.__setattr__(self, "queries", tuple(queries.items()))
-        schemes = dict(self.schemes)
-        for name, scheme in schemes.items():
-            if name not in queries or scheme not in (EAGER, LAZY):
-                raise _bad(f"scheme of {name!r} is {scheme!r}", f"eager or lazy, of {', '.join(queries)}")
-            if scheme == LAZY and queries[name].scheme == EAGER and not is_shareable(queries[name].extents):
-                raise _bad(f"query {name!r} counts rows and shares no extent", "give it scheme='lazy' of its own")
-        object.__setattr__(self, "schemes", tuple(schemes.items()))
-        object.__setattr__(self, "results", tuple(dict(self.results).items()))
+    @property
+    def adapting(self) -> SchemePolicy | None:
+        """What changes the schemes while the queries run."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """One input."""
-        return ("events",)
-
-    @property
-    def lateness_us(self) -> tuple[int, ...]:
-        """That of all queries."""
-        first: Coalesce = self.queries[0][1]
-        return first.lateness_us
-
-    @property
-    def says_lateness(self) -> bool:
-        """Whether all queries do."""
-        return all(query.says_lateness for _, query in self.queries)
-
-    @property
-    def described(self) -> str:
-        """The queries by name."""
-        return "; ".join(f"{name}: {query.described}" for name, query in self.queries)
-
-    @property
-    def idle_after_us(self) -> int | None:
-        """A silent input is waited for."""
-        return None
 
     def scheme_of(self, name: str) -> str:
-        """Under which scheme a query is to run."""
-        own: Coalesce = dict(self.queries)[name]
-        return str(dict(self.schemes).get(name, LAZY if own.scheme == LAZY else EAGER))
-
-    def columns_of(self, name: str, schema: pa.Schema) -> list[str]:
-        """The output columns of one query over a stream of this schema."""
-        operator: CoalesceOperator = dict(self.queries)[name].operator([schema], streaming=False)
-        names: list[str] = self.result_schema(name, operator.output_schema).names
-        return names
+        """The scheme of a query."""
 
     def result_schema(self, name: str, schema: pa.Schema) -> pa.Schema:
-        """What comes of a query's rows."""
-        having, columns = dict(self.results).get(name, (None, None))
-        return finished(_no_rows(schema), having, columns).schema
-
-    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> SharedOperator:
-        """The operator for a schema.
-
-        Raises what the queries raise, and WA-2009 for output columns of two types. Warns (`SingleBucketWarning`) of a
-        stream that one bucket must hold, since the queries have no group column in common.
-        """
-        return SharedOperator(self, schemas[0], streaming=streaming)
-
-
-def share(
-    queries: Mapping[str, Any], schemes: Mapping[str, str] | None = None, adapting: Adapting | None = None
-) -> SelectProject:
-    """Coalescing queries, also those that were made from text (`SelectProject`), as one query over their stream.
-
-    Raises QueryError: as `SharedCoalescing`, WA-2009 where two queries compute different columns of one name.
-
-    >>> share({"a": Coalesce(time="t", values="a"), "b": Coalesce(time="t", values="b")}).inputs
-    ('events',)
-    """
-    plain: dict[str, Any] = {}
-    results: dict[str, Any] = {}
-    derived: dict[str, Expression] = {}
-    for name, query in queries.items():
-        plain[name] = query.query if isinstance(query, SelectProject) else query
-        if not isinstance(query, SelectProject):
-            continue
-        if query.where:
-            raise _bad(f"query {name!r} chooses rows", "queries that share an extent see all rows of their stream")
-        results[name] = query.having, query.columns
-        for column, expression in dict(query.derived).get("events", ()):
-            if derived.setdefault(column, expression) != expression:
-                raise QueryError(Code.COLUMN_CLASH, f"two queries compute {column!r} in two ways", "rename one")
-    shared = SharedCoalescing(queries=plain, schemes=schemes or {}, results=results, adapting=adapting)
-    return SelectProject(query=shared, derived={"events": tuple(derived.items())} if derived else ())
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-
-
-def _bad(problem: str, hint: str) -> QueryError:
-    return QueryError(Code.BAD_OPTION, problem, hint)
+        """The output columns of a query."""
 
 
 class SharedOperator:
@@ -195,7 +73,7 @@ class SharedOperator:
     needs_latest = True
     event_time = None
 
-    def __init__(self, query: SharedCoalescing, schema: pa.Schema, *, streaming: bool) -> None:
+    def __init__(self, query: SharedSettings, schema: pa.Schema, *, streaming: bool) -> None:
         self.query = query
         self.operators: dict[str, CoalesceOperator] = {
             name: each.operator([schema], streaming=streaming) for name, each in query.queries
@@ -203,16 +81,16 @@ class SharedOperator:
         first: Coalesce = query.queries[0][1]
         self._time = first.point.t
         self._groups = {name: each.coalescing.group for name, each in query.queries}
-        # A row without a common group is of no use to anybody.
+        # A row with a null in a common group column is useless to every query.
         self.readers = (
             EventReader(0, query.inputs[0], schema, first.point, groups=common_groups(self._groups.values())),
         )
-        spread = [operator.keys.of(0) for operator in self.operators.values()]
-        common = common_groups(spread)
-        if streaming and any(spread) and not common:
+        partitioned_by = [operator.keys.of(0) for operator in self.operators.values()]
+        common = common_groups(partitioned_by)
+        if streaming and any(partitioned_by) and not common:
             warnings.warn(
-                f"{Code.SINGLE_BUCKET}: the queries group by nothing in common, so that one bucket, and one core, gets "
-                "the whole stream: share extents among queries that have a group column in common",
+                f"{Code.SINGLE_BUCKET}: the queries have no group column in common, so one bucket, and one core, "
+                "processes the whole stream; share extents among queries with a common group column",
                 SingleBucketWarning,
                 stacklevel=4,
             )
@@ -221,7 +99,7 @@ class SharedOperator:
             {n: query.result_schema(n, each.output_schema) for n, each in self.operators.items()}
         )
         self._results = dict(query.results)
-        # Counts that follow from rows and state alone; how much is compared hangs on what is in memory, too.
+        # Only counts that depend on rows and state; the number of comparisons also depends on the cache.
         self._observed = [metrics.PROCESSED, metrics.OUT_OF_ORDER, metrics.STEPS]
         self._observed += [of(name) for name, _ in query.queries for of in (metrics.coalesced, metrics.neighbours)]
         self._width_us = max([e.extents.window.width_us or 0 for _, e in query.queries])
@@ -234,12 +112,15 @@ class SharedOperator:
         demand: FlushMode = FlushMode.NOTHING,
         latest_us: int = NO_WATERMARK,
     ) -> Step:
-        """One step of `protocol.Operator`. Cost: the steps of the eager queries; the rows that arrive, once; and
-        where a lazy query looks, the rows of its window."""
+        """One step of `protocol.Operator`.
+
+        Cost: the steps of the eager queries; the rows that arrive, once; for each lazy query with a final extent, the
+        rows of its window.
+        """
         step = Step()
-        book = Catalog.read(StorePart(store, 0, PARTS))
+        catalog = Catalog.read(StorePart(store, 0, PARTS))
         blocks = [arrival.block for arrival in drop_late(self.readers, arrivals, watermark_us, step)]
-        was = book.clock
+        was = catalog.progress
         until = END_OF_TIME if demand is FlushMode.END else max(watermark_us, was.until)
         latest = max([was.latest, latest_us, *(int(times(block)[1].max(initial=FIRST)) for block in blocks)])
         now = Progress(until, latest, 0)
@@ -248,154 +129,160 @@ class SharedOperator:
         shared = SharedExtent(
             StorePart(store, 1, PARTS), self.readers[0].block_schema, self._width_us // 16, self._time
         )
-        refused: list[pa.RecordBatch] = []
-        self._settle_schemes(store, book, shared, was, step)
-        lazy = [name for name, entry in book.queries.items() if entry.scheme == LAZY]
-        kept_for = [name for name, entry in book.queries.items() if LAZY in (entry.scheme, self._wishes(name, entry))]
+        duplicates: list[pa.RecordBatch] = []
+        self._update_schemes(store, catalog, shared, was, step)
+        lazy = [name for name, entry in catalog.queries.items() if entry.scheme == LAZY]
+        kept_for = self._lazy_now_or_soon(catalog)
         if kept_for:
             shared.append(blocks)
-        for name, entry in book.queries.items():
-            # All settle under the same watermarks, so that a row which several of them reject is seen in one step.
+        for name, entry in catalog.queries.items():
+            # All queries settle under the same watermarks, so a row that several of them reject shows up in one step.
             if entry.scheme == EAGER and (blocks or until > was.until):
-                mine, inner = self._of_query(name, blocks), _own_store(store, entry)
-                found = self.operators[name].step(inner, mine, watermark_us, demand, latest)
+                own_rows, own_store = self._of_query(name, blocks), _own_store(store, entry)
+                found = self.operators[name].step(own_store, own_rows, watermark_us, demand, latest)
                 entry.timer_us = found.timer_us
                 _count_rows(entry, found, step)
-                self._take(name, found, step, refused)
-        self._look(lazy, shared, was, now, step, refused)
-        self._reject(blocks, refused, step)
+                self._add_eager(name, found, step, duplicates)
+        self._evaluate_lazy(lazy, shared, was, now, step, duplicates)
+        self._reject(blocks, duplicates, step)
         if demand is not FlushMode.END:
-            self._adapt(book, now, step)
-            self._leave(book, shared, kept_for, now, step)
+            self._decide_schemes(catalog, now, step)
+            self._save(catalog, shared, kept_for, now, step)
         return step
 
-    def _adapt(self, book: Catalog, now: Progress, step: Step) -> None:
-        """Decide anew where it is time to: the next step acts on it."""
-        adapting = self.query.adapting
-        if adapting is None or now.latest <= FIRST:
+    def _decide_schemes(self, catalog: Catalog, now: Progress, step: Step) -> None:
+        """Let the policy decide if it is time to; the next step applies the decision."""
+        policy = self.query.adapting
+        if policy is None or now.latest <= FIRST:
             return
         counts = {name: step.metrics[name] for name in self._observed if step.metrics[name]}
-        book.observed.count(counts, now.latest)
-        past = book.observed.stretch(now.latest, adapting.every_us)
+        catalog.observed.count(counts, now.latest)
+        past = catalog.observed.observation(now.latest, policy.every_us)
         if past is not None:
-            in_force = {name: self._wishes(name, entry) for name, entry in book.queries.items()}
-            schemes, book.observed.known = adapting.adapted(past, in_force, book.observed.known)
-            for name, entry in book.queries.items():
+            in_force = {name: self._target(name, entry) for name, entry in catalog.queries.items()}
+            schemes, catalog.observed.known = policy.decide(past, in_force, catalog.observed.known)
+            for name, entry in catalog.queries.items():
                 entry.wish = schemes.get(name, in_force[name])
 
-    def _leave(self, book: Catalog, shared: SharedExtent, kept_for: list[str], now: Progress, step: Step) -> None:
-        """Drop what no query needs any more, and write what the next step has to know."""
-        if kept_for or book.shared:
-            reaches = [self._floor(name, now) for name in kept_for]
-            book.covered_us = shared.keep_from(min(reaches, default=now.latest + 1), book.covered_us, step)
+    def _save(self, catalog: Catalog, shared: SharedExtent, kept_for: list[str], now: Progress, step: Step) -> None:
+        """Drop rows that no query needs any more, and write the state for the next step."""
+        if kept_for or catalog.shared:
+            floors = [self._floor(name, now) for name in kept_for]
+            catalog.covered_us = shared.keep_from(min(floors, default=now.latest + 1), catalog.covered_us, step)
             shared.save()
-        book.clock, book.shared = now, bool(kept_for)
-        book.write()
+        catalog.progress, catalog.shared = now, bool(kept_for)
+        catalog.write()
         first_row = shared.first_row_us
         timers = [
             entry.timer_us if entry.scheme == EAGER else next_due(self._extents(name), now, first_row)
-            for name, entry in book.queries.items()
+            for name, entry in catalog.queries.items()
         ]
         step.timer_us = min((timer for timer in timers if timer is not None), default=None)
 
     def rows_held(self, store: SegmentStore) -> int:
-        """Rows of the shared extent, and rows and runs of the eager queries."""
+        """Rows of the shared extent, plus rows and runs of the eager queries."""
         own = sum(entry.rows for entry in Catalog.read(StorePart(store, 0, PARTS)).queries.values())
         return own + rows_in_state(StorePart(store, 1, PARTS), 1)
 
-    def _extents(self, name: str) -> Any:
+    def _extents(self, name: str) -> Extents:
         return self.operators[name].query.extents
 
-    def _floor(self, name: str, clock: Progress) -> int:
-        return floor_of(self._extents(name), clock)
+    def _floor(self, name: str, progress: Progress) -> int:
+        return floor_of(self._extents(name), progress)
 
-    def _wishes(self, name: str, entry: Entry | None = None) -> str:
-        """The scheme that a query is to have; one whose rows are counted is looked after by its own operator."""
+    def _target(self, name: str, entry: Entry | None = None) -> str:
+        """The scheme that a query should have. A query with row-count windows always has its own operator."""
         decided = entry.wish if entry is not None and self.query.adapting is not None else None
-        return decided or self.query.scheme_of(name) if is_shareable(self._extents(name)) else EAGER
+        return decided or self.query.scheme_of(name) if self._extents(name).window.is_time_based else EAGER
 
-    def _settle_schemes(
-        self, store: SegmentStore, book: Catalog, shared: SharedExtent, was: Progress, step: Step
+    def _lazy_now_or_soon(self, catalog: Catalog) -> list[str]:
+        """The queries for which rows are kept in the shared extent: those that are lazy, and those that should be."""
+        return [name for name, entry in catalog.queries.items() if LAZY in (entry.scheme, self._target(name, entry))]
+
+    def _update_schemes(
+        self, store: SegmentStore, catalog: Catalog, shared: SharedExtent, was: Progress, step: Step
     ) -> None:
-        """Queries that came and went, and those whose scheme is to change and can."""
+        """Add new queries, remove old ones, and switch the schemes that should and can be switched."""
         definitions = {name: _definition(query) for name, query in self.query.queries}
-        for name, entry in list(book.queries.items()):
+        for name, entry in list(catalog.queries.items()):
             if entry.definition != definitions.get(name):
-                _forget(store, book.queries.pop(name), step)
+                _clear(store, catalog.queries.pop(name), step)
         for name, definition in definitions.items():
-            entry = book.queries.get(name) or book.add(name, self._wishes(name), definition)
-            wish = self._wishes(name, entry)
-            if entry.scheme == LAZY and wish == EAGER:
-                self._build(name, store, entry, shared, was, step)
-            elif entry.scheme == EAGER and wish == LAZY and book.shared and book.covered_us <= self._floor(name, was):
-                _forget(store, entry, step)
+            entry = catalog.queries.get(name) or catalog.add(name, self._target(name), definition)
+            target = self._target(name, entry)
+            if entry.scheme == LAZY and target == EAGER:
+                self._make_eager(name, store, entry, shared, was, step)
+            elif entry.scheme == EAGER and target == LAZY and self._is_covered(name, catalog, was):
+                _clear(store, entry, step)
                 entry.scheme = LAZY
                 step.metrics[metrics.SWITCHED] += 1
-        wanted = any(LAZY in (entry.scheme, self._wishes(name, entry)) for name, entry in book.queries.items())
-        if wanted and not book.shared:
-            book.covered_us = FIRST if was.latest <= FIRST else was.latest + 1
+        if self._lazy_now_or_soon(catalog) and not catalog.shared:
+            catalog.covered_us = FIRST if was.latest <= FIRST else was.latest + 1
 
-    def _build(
+    def _is_covered(self, name: str, catalog: Catalog, was: Progress) -> bool:
+        """Whether the shared extent has every row that a query still needs."""
+        return catalog.shared and catalog.covered_us <= self._floor(name, was)
+
+    def _make_eager(
         self, name: str, store: SegmentStore, entry: Entry, shared: SharedExtent, was: Progress, step: Step
     ) -> None:
-        """An eager extent from the shared rows; what its operator gives meanwhile has been given already."""
+        """Build an eager extent from the shared rows. The output of these steps is ignored: it was emitted before."""
         rows = shared.rows(self._floor(name, was), END_OF_TIME)
-        mine = self._of_query(name, rows.to_batches())
-        inner, operator = _own_store(store, entry), self.operators[name]
-        found = [operator.step(inner, mine, NO_WATERMARK, FlushMode.NOTHING, was.latest)]
+        own_rows = self._of_query(name, rows.to_batches())
+        own_store, operator = _own_store(store, entry), self.operators[name]
+        found = [operator.step(own_store, own_rows, NO_WATERMARK, FlushMode.NOTHING, was.latest)]
         if was.until != NO_WATERMARK:
-            found.append(operator.step(inner, [], was.until))
+            found.append(operator.step(own_store, [], was.until))
         for each in found:
             _count_rows(entry, each, step)
         entry.scheme, entry.timer_us = EAGER, found[-1].timer_us
         step.metrics[metrics.SWITCHED] += 1
 
     def _of_query(self, name: str, blocks: Sequence[pa.RecordBatch]) -> list[Arrival]:
-        """The rows that have a group in a query."""
+        """The rows whose group columns in a query are not null."""
         found = []
         for block in blocks:
-            none = without_group(block, self._groups[name])
-            found.append(Arrival(0, block.filter(pa.array(~none)) if none.any() else block))
+            null = without_group(block, self._groups[name])
+            found.append(Arrival(0, block.filter(pa.array(~null)) if null.any() else block))
         return [arrival for arrival in found if arrival.block.num_rows]
 
-    def _look(
+    def _evaluate_lazy(
         self,
         lazy: list[str],
         shared: SharedExtent,
         was: Progress,
         now: Progress,
         step: Step,
-        refused: list[pa.RecordBatch],
+        duplicates: list[pa.RecordBatch],
     ) -> None:
-        """What the lazy queries see of the shared rows."""
+        """Emit the extents of lazy queries that are final, and collect rows that are duplicates for some grouping."""
         for group in dict.fromkeys(self._groups[name] for name in lazy):
-            losers = shared.losers(group, was.until, now.until, self.readers[0].schema.names)
-            if losers is not None:
-                refused.append(self.readers[0].raw(losers))
+            found = shared.duplicates(group, was.until, now.until, self.readers[0].schema.names)
+            if found is not None:
+                duplicates.append(self.readers[0].raw(found))
         for name in lazy:
             operator, extents = self.operators[name], self._extents(name)
             if not is_due(extents, was, now):
                 continue
-            how = operator.query.coalescing
+            spec = operator.query.coalescing
             floor = floor_of(extents, was)
-            tuples = shared.tuples(how.group, floor, now.until, self.readers[0].schema.names)
-            linked, compared = shared.links(tuples, how)
+            tuples = shared.tuples(spec.group, floor, now.until, self.readers[0].schema.names)
+            linked, compared = shared.links(tuples, spec)
             step.metrics[metrics.COMPARED] += compared
             if extents.slide_us is not None:
                 ranges = ranges_of_slides(tuples, extents.window, extents.slide_us, *slides_between(extents, was, now))
             else:
                 at = now.latest if extents.at_us is None else extents.at_us
-                ranges = ranges_at(tuples, extents.window, np.array([at]), how.group)
-            look = Look(tuples, linked, ranges)
-            self._emit(name, operator.rows_of(look), step)
+                ranges = ranges_at(tuples, extents.window, np.array([at]), spec.group)
+            self._emit(name, operator.rows_of(FinalExtents(tuples, linked, ranges)), step)
             step.metrics[metrics.coalesced(name)] += int(linked.sum())
             step.metrics[metrics.neighbours(name)] += len(tuples) - int(tuples.heads.sum())
 
-    def _take(self, name: str, found: Step, step: Step, refused: list[pa.RecordBatch]) -> None:
-        """What an eager query's own operator gave."""
+    def _add_eager(self, name: str, found: Step, step: Step, duplicates: list[pa.RecordBatch]) -> None:
+        """Add the results of an eager query's own operator."""
         for rows in found.output:
             self._emit(name, rows, step)
-        refused += [rejected.rows for rejected in found.rejected]
+        duplicates += [rejected.rows for rejected in found.rejected]
         step.metrics[metrics.COMPARED] += found.metrics[metrics.COMPARED]
         step.metrics[metrics.coalesced(name)] += found.metrics[metrics.COALESCED]
         step.metrics[metrics.neighbours(name)] += found.metrics[metrics.NEIGHBOURS]
@@ -411,21 +298,21 @@ class SharedOperator:
         step.output.append(pa.RecordBatch.from_arrays(columns, schema=self.output_schema))
         step.metrics[metrics.MATCHED] += rows.num_rows
 
-    def _reject(self, blocks: Sequence[pa.RecordBatch], losers: Sequence[pa.RecordBatch], step: Step) -> None:
-        """Rows that some query cannot use, each once: those without a group there, and those that lost there."""
+    def _reject(self, blocks: Sequence[pa.RecordBatch], duplicates: Sequence[pa.RecordBatch], step: Step) -> None:
+        """Reject, once each, the rows that some query cannot use: null groups, and duplicates of an instant."""
         every = dict.fromkeys(name for group in self._groups.values() for name in group)
         reader = self.readers[0]
         for block in blocks:
-            none = without_group(block, every)
-            self._refuse(Code.NULL_GROUP, reader.raw(block.filter(pa.array(none))), step)
-        if losers:
-            rows = pa.Table.from_batches(losers, reader.schema).combine_chunks()
-            known = ~without_group(rows, every)
+            null = without_group(block, every)
+            self._reject_rows(Code.NULL_GROUP, reader.raw(block.filter(pa.array(null))), step)
+        if duplicates:
+            rows = pa.Table.from_batches(duplicates, reader.schema).combine_chunks()
+            has_group = ~without_group(rows, every)
             first = np.unique(ranks_of_rows(rows), return_index=True)[1]
-            for batch in rows.take(pa.array(first[known[first]])).to_batches():
-                self._refuse(Code.DUPLICATE_TIMESTAMP, batch, step)
+            for batch in rows.take(pa.array(first[has_group[first]])).to_batches():
+                self._reject_rows(Code.DUPLICATE_TIMESTAMP, batch, step)
 
-    def _refuse(self, code: Code, rows: pa.RecordBatch, step: Step) -> None:
+    def _reject_rows(self, code: Code, rows: pa.RecordBatch, step: Step) -> None:
         if rows.num_rows:
             step.rejected.append(Rejected(0, code, rows))
             step.metrics[metrics.REJECTED] += rows.num_rows
@@ -433,7 +320,7 @@ class SharedOperator:
 
 
 def _definition(query: Coalesce) -> str:
-    """What a query's state is bound to."""
+    """Identifies what a query's state depends on."""
     return fingerprint(query.group, query.values, query.extents, query.equivalence, query.point)
 
 
@@ -442,14 +329,14 @@ def _own_store(store: SegmentStore, entry: Entry) -> TrackedStore:
 
 
 def _count_rows(entry: Entry, found: Step, step: Step) -> None:
-    """Rows that an eager query's own operator wrote and dropped."""
+    """Count the rows that an eager query's own operator wrote and dropped."""
     for count in (metrics.STORED, metrics.EVICTED):
         step.metrics[count] += found.metrics[count]
     entry.rows += found.metrics[metrics.STORED] - found.metrics[metrics.EVICTED]
 
 
-def _forget(store: SegmentStore, entry: Entry, step: Step) -> None:
-    """Drop all that an eager query's own operator left."""
+def _clear(store: SegmentStore, entry: Entry, step: Step) -> None:
+    """Drop the state of an eager query's own operator."""
     _own_store(store, entry).clear()
     step.metrics[metrics.EVICTED] += entry.rows
     entry.rows, entry.timer_us = 0, None

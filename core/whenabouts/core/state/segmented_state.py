@@ -269,7 +269,7 @@ class SegmentedState:
         segments = sorted(self._segments[input].values(), reverse=True)
         return [(segment.stop * self.slot_us, segment.size) for segment in segments]
 
-    def put_behind(self, input: int, before_us: int, block: pa.RecordBatch) -> None:
+    def replace_from(self, input: int, before_us: int, block: pa.RecordBatch) -> None:
         """Hold a block as one segment, in place of all that end behind a time; its rows lie at that time or behind."""
         for first in [first for first, held in self._segments[input].items() if held.stop * self.slot_us > before_us]:
             self._drop(input, first)

@@ -1,11 +1,11 @@
 """Temporal predicates and functions on periods `[start, end)`, over whole Arrow arrays.
 
-The thirteen relations of Allen (1983), and OVERLAPS, CONTAINS, VALID, BEGIN, END, DURATION, INTERSECT and UNION as
-Al-Kateb 2010 takes them from TSQL2. Ends are int64, or timestamps of one type. Where an end is null the result is null.
+The thirteen relations of Allen (1983), and OVERLAPS, CONTAINS, VALID, BEGIN, END, DURATION, INTERSECT and UNION, which
+Al-Kateb 2010 adopts from TSQL2. Ends are int64, or timestamps of one type. If an end is null the result is null.
 
-A period of no duration, `[t, t)`, as the last tuple of a group has until the next one arrives, holds no instant: it
-overlaps nothing and has no intersection. Among the thirteen it is placed by its ends like any other, and ends that are
-equal count first: `[5, 5)` starts `[5, 8)` and finishes `[2, 5)`. So exactly one of the thirteen holds for any two.
+An empty period `[t, t)`, which the last tuple of a group has until the next one arrives, contains no instant: it
+overlaps nothing and has no intersection. Allen's relations compare its ends like those of other periods, and equal ends
+take precedence: `[5, 5)` starts `[5, 8)` and finishes `[2, 5)`. So exactly one of the thirteen holds for any two.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from whenabouts.core.coalescing.output import VALID_FROM, VALID_TO
+from whenabouts.core.coalescing.columns import VALID_FROM, VALID_TO
 
 Ends: TypeAlias = pa.Array | pa.ChunkedArray
 Booleans: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 class Period(NamedTuple):
-    """Periods `[start[i], end[i])`; `start <= end` is taken for granted."""
+    """Periods `[start[i], end[i])`; `start <= end` is assumed."""
 
     start: Ends
     end: Ends
@@ -33,7 +33,7 @@ Relation: TypeAlias = Callable[[Period, Period], Booleans]
 
 
 def valid(rows: pa.Table | pa.RecordBatch) -> Period:
-    """VALID: when coalesced tuples hold, from their columns `valid_from` and `valid_to`."""
+    """VALID: the periods of coalesced tuples, from their columns `valid_from` and `valid_to`."""
     return Period(rows.column(VALID_FROM), rows.column(VALID_TO))
 
 
@@ -43,7 +43,7 @@ def begin(period: Period) -> Ends:
 
 
 def end(period: Period) -> Ends:
-    """END: the instant behind the last one."""
+    """END: the instant after the last one."""
     return period.end
 
 
@@ -57,7 +57,7 @@ def duration(period: Period) -> Ends:
 
 
 def intersect(a: Period, b: Period) -> Period:
-    """INTERSECT: the instants of both; null where there is none.
+    """INTERSECT: the instants in both; null if there is none.
 
     >>> [ends.to_pylist() for ends in intersect(Period(pa.array([1, 1]), pa.array([5, 3])),
     ...                                         Period(pa.array([3, 3]), pa.array([9, 9])))]
@@ -67,7 +67,7 @@ def intersect(a: Period, b: Period) -> Period:
 
 
 def union(a: Period, b: Period) -> Period:
-    """UNION of periods that meet or overlap: from the first begin to the last end; null where a gap parts them."""
+    """UNION of periods that meet or overlap: from the first begin to the last end; null if there is a gap."""
     joined = pc.and_(pc.less_equal(a.start, b.end), pc.less_equal(b.start, a.end))
     return _where(joined, _sooner(a.start, b.start), _later(a.end, b.end))
 
@@ -78,7 +78,7 @@ def overlaps(a: Period, b: Period) -> Booleans:
 
 
 def contains(a: Period, b: Period) -> Booleans:
-    """CONTAINS: b lies in a, ends included."""
+    """CONTAINS: b is within a, equal ends included."""
     return pc.and_(pc.less_equal(a.start, b.start), pc.less_equal(b.end, a.end))
 
 

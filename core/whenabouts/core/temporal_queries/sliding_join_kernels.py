@@ -1,4 +1,4 @@
-"""Kernels of a join of two windows in memory: which coalesced tuples an instant changes, and which they touch."""
+"""Kernels of a join of two windows in memory: which runs change at an instant, and which runs a period touches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WRITE_BOOL = types.Array(types.boolean, 1, "C")
 
 @compiled(TWO_INT64(READ_INT64, _READ_BOOL, INT64, INT64), inline=True)
 def _run_at(times: IntArray, linked: BoolArray, head: int, high: int) -> Any:
-    """The place behind a run that begins at `head`, and the time at which it ends, in a range up to `high`."""
+    """The index after the run that begins at `head`, and the run's end, in a range up to `high`."""
     at = head + 1
     while at < high and linked[at]:
         at += 1
@@ -41,11 +41,11 @@ def changed_runs(
     ends: IntArray,
     is_open: BoolArray,
 ) -> Any:
-    """Runs of ranges `[lows[i], highs[i])` that were not in those before, whose tuples lay in `[first[i], last[i]]`.
+    """The new runs of ranges `[lows[i], highs[i])`, whose tuples at the last instant were in `[first[i], last[i]]`.
 
-    New are those from `new_from[i]` on (what came, and the run that it came behind), and the first one where its
-    beginning was cut off. Writes of which range a run is, where it begins, when it ends, and whether it is its range's
-    last; with no `heads` only counts. O(ranges log tuples + these runs).
+    New are the runs from `new_from[i]` on (new tuples, and the run that they may extend), and the first run if its
+    beginning was cut off. Writes for each run its range, the index of its head, its end, and whether it is the last of
+    its range; if `heads` is empty it only counts. O(ranges log tuples + new runs).
     """
     counting = len(heads) == 0
     found = 0
@@ -83,17 +83,17 @@ def touching_runs(
     range_keys: IntArray,
     new_from: IntArray,
     cut: BoolArray,
-    new_too: bool,
+    include_new: bool,
     base: IntArray,
     of: IntArray,
     heads: IntArray,
     ends: IntArray,
     is_open: BoolArray,
 ) -> Any:
-    """For each period `[starts[x], stops[x]]` the runs of ranges of its key that share an instant with it or meet it.
+    """For each period `[starts[x], stops[x]]` the runs with its key that share an instant with it or meet it.
 
-    Without `new_too` those that `changed_runs` gave are left out. Writes as `changed_runs`, with the period's number as
-    `base`. O(periods * ranges of their key * log tuples + runs found).
+    Without `include_new` the runs that `changed_runs` found are left out. Writes as `changed_runs`, plus the period's
+    index to `base`. O(periods * ranges of their key * log tuples + runs found).
     """
     counting = len(heads) == 0
     found = 0
@@ -111,7 +111,7 @@ def touching_runs(
                 head = at
                 at, end = _run_at(times, linked, head, high)
                 is_new = head >= new_from[i] or (head == low and cut[i])
-                if end < starts[x] or (is_new and not new_too):
+                if end < starts[x] or (is_new and not include_new):
                     continue
                 if not counting:
                     base[found], of[found], heads[found], ends[found], is_open[found] = x, i, head, end, at == high

@@ -29,7 +29,8 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.event_reader import PREFIX, T_MAX, T_MIN, times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Step
-from whenabouts.core.state.segmented_state import Layout, SegmentedState, SegmentRows
+from whenabouts.core.state.segment_layout import Layout, SegmentRows
+from whenabouts.core.state.segmented_state import SegmentedState
 from whenabouts.core.timing_join.best_match_order import NOBODY, BestPartners
 from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode
 from whenabouts.core.timing_join.outer_rows import Crossed, first_final

@@ -28,7 +28,8 @@ from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.runtime.output_memory import FEW_ROWS, Growing, bytes_per_row, require_room
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late
-from whenabouts.core.state.segmented_state import LEAST_SLOT_US, Layout, SegmentedState, SegmentRows, rows_in_state
+from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout, SegmentRows
+from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
 from whenabouts.core.timing_join.cost import block_rows
 from whenabouts.core.timing_join.finalizer import finalizer_of, keep_marks
 from whenabouts.core.timing_join.modes import LEFT, RIGHT

@@ -16,7 +16,8 @@ from whenabouts.core.arrays.record_batches import table_of
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.event_reader import PREFIX, times
 from whenabouts.core.runtime.protocol import Step
-from whenabouts.core.state.segmented_state import Layout, SegmentedState, SegmentRows
+from whenabouts.core.state.segment_layout import Layout, SegmentRows
+from whenabouts.core.state.segmented_state import SegmentedState
 from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode
 from whenabouts.core.timing_join.output import FinalTimes, JoinOutput
 

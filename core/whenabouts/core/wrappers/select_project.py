@@ -49,7 +49,7 @@ class SelectProject(WrappedQuery):
     it becomes an operator what the query raises, and WA-2092, WA-2093 for expressions over columns that there are not,
     or of other types.
 
-    >>> from whenabouts.core.coalescing.operator import Coalesce
+    >>> from whenabouts.core.coalescing.query import Coalesce
     >>> from whenabouts.core.local import run
     >>> hot = (("hot", Expression("gt", (column("v"), Expression("literal", value=3)))),)
     >>> query = SelectProject(query=Coalesce(time="t", values="hot"), derived={"events": hot}, having=column("hot"),

@@ -1,0 +1,40 @@
+"""The columns that queries over coalesced tuples add to their output: when a window ends, when a tuple is valid."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from whenabouts.core.arrays.typing import IntArray
+
+WINDOW_END = "window_end"
+VALID_FROM = "valid_from"
+VALID_TO = "valid_to"
+COUNT = "n"
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def window_end_type(time: pa.DataType) -> pa.DataType:
+    """The type of `window_end` for a time column of this type.
+
+    It is in microseconds whatever the unit of the time column: slides fall on whole microseconds, and may lie after the
+    last time that nanoseconds can hold (the year 2262).
+
+    >>> window_end_type(pa.timestamp("ns", "UTC")), window_end_type(pa.int64())
+    (TimestampType(timestamp[us, tz=UTC]), DataType(int64))
+    """
+    return pa.timestamp("us", time.tz) if pa.types.is_timestamp(time) else time
+
+
+def time_array(us: IntArray, type_: pa.DataType) -> pa.Array:
+    """Microseconds converted to the type of a time column.
+
+    >>> import numpy as np
+    >>> time_array(np.array([2_000_000]), pa.timestamp("s")).cast(pa.int64()).to_pylist()
+    [2]
+    """
+    if not pa.types.is_timestamp(type_):
+        return pa.array(us)
+    per_second = _PER_SECOND[type_.unit]
+    ticks = us * 1000 if per_second > 1_000_000 else us if per_second == 1_000_000 else us // (1_000_000 // per_second)
+    return pa.array(ticks).view(type_)

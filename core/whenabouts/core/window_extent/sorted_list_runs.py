@@ -1,0 +1,170 @@
+"""Kernels of the runs in sorted lists: reading them, and linking elements to their neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from whenabouts.core.arrays.jit import INT64, READ_INT64, WRITE_INT64, compiled
+from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.window_extent.sorted_list_kernels import (
+    ARRAYS,
+    AT,
+    BEGIN,
+    DIRECTORY,
+    END,
+    FIRST,
+    HEADS,
+    SIZE,
+    STOP,
+    element,
+    find,
+)
+
+_READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
+_WRITE_BOOL = types.Array(types.boolean, 1, "C")
+
+
+@compiled((*ARRAYS, _WRITE_BOOL, READ_INT64, WRITE_INT64, WRITE_INT64, _WRITE_BOOL, WRITE_INT64))
+def read(
+    lists: IntArray,
+    chunks: IntArray,
+    dirs: IntArray,
+    times: IntArray,
+    data: IntArray,
+    heads: BoolArray,
+    of_list: IntArray,
+    out_times: IntArray,
+    out_data: IntArray,
+    out_heads: BoolArray,
+    starts: IntArray,
+) -> None:
+    """The elements of lists, one list after the other; list i is `starts[i] : starts[i + 1]`. O(elements)."""
+    count = 0
+    for i in range(len(of_list)):
+        starts[i] = count
+        of = of_list[i]
+        for entry in range(lists[of, FIRST], lists[of, STOP]):
+            chunk = dirs[lists[of, DIRECTORY] + entry]
+            for at in range(chunks[chunk, AT] + chunks[chunk, BEGIN], chunks[chunk, AT] + chunks[chunk, END]):
+                out_times[count], out_data[count], out_heads[count] = times[at], data[at], heads[at]
+                count += 1
+    starts[len(of_list)] = count
+
+
+@compiled(INT64(*ARRAYS, _WRITE_BOOL, READ_INT64, *(WRITE_INT64,) * 5))
+def read_runs(
+    lists: IntArray,
+    chunks: IntArray,
+    dirs: IntArray,
+    times: IntArray,
+    data: IntArray,
+    heads: BoolArray,
+    of_list: IntArray,
+    run_list: IntArray,
+    first: IntArray,
+    start: IntArray,
+    end: IntArray,
+    n: IntArray,
+) -> Any:
+    """The runs of lists, each of which begins with a head: list, data of the head, `[start, end)`, element count.
+
+    A run ends where the next one begins; the last run of a list ends at its last element. O(elements).
+    """
+    run = -1
+    for i in range(len(of_list)):
+        of = of_list[i]
+        time = 0
+        for entry in range(lists[of, FIRST], lists[of, STOP]):
+            chunk = dirs[lists[of, DIRECTORY] + entry]
+            for at in range(chunks[chunk, AT] + chunks[chunk, BEGIN], chunks[chunk, AT] + chunks[chunk, END]):
+                time = times[at]
+                if heads[at]:
+                    if run >= 0 and run_list[run] == of:
+                        end[run] = time
+                    run += 1
+                    run_list[run], first[run], start[run], n[run] = of, data[at], time, 0
+                n[run] += 1
+        if lists[of, SIZE] > 0:
+            end[run] = time
+    return run + 1
+
+
+@compiled(
+    INT64(
+        *ARRAYS, _WRITE_BOOL, READ_INT64, READ_INT64, _READ_BOOL, _READ_BOOL, _READ_BOOL, _READ_BOOL,
+        WRITE_INT64, WRITE_INT64,
+    )
+)  # fmt: skip
+def link_neighbours(
+    lists: IntArray,
+    chunks: IntArray,
+    dirs: IntArray,
+    times: IntArray,
+    data: IntArray,
+    heads: BoolArray,
+    of_list: IntArray,
+    wanted: IntArray,
+    extends: BoolArray,
+    is_extended: BoolArray,
+    same_before: BoolArray,
+    same_after: BoolArray,
+    uses: IntArray,
+    freed: IntArray,
+) -> Any:
+    """Set whether elements extend their predecessors (`extends`), and their successors extend them (`is_extended`).
+
+    The elements exist, and ascend in each list. If `same_before` (`same_after`) is also true, an element shares the
+    data of its predecessor (its successor, and the rest of that run, share its data). `uses` counts the elements of a
+    datum; data without uses are written to `freed`. Returns their number.
+    """
+    count = 0
+    for i in range(len(wanted)):
+        of = of_list[i]
+        entry, at = find(lists, chunks, dirs, times, data, times[:0], of, wanted[i], 0)
+        previous, here = element(lists, chunks, dirs, of, entry, at - 1), element(lists, chunks, dirs, of, entry, at)
+        following = element(lists, chunks, dirs, of, entry, at + 1)
+        lists[of, HEADS] += (not extends[i]) - heads[here]
+        heads[here] = not extends[i]
+        if following >= 0:
+            lists[of, HEADS] += (not is_extended[i]) - heads[following]
+            heads[following] = not is_extended[i]
+        mine = data[here]
+        if extends[i] and same_before[i]:
+            data[here] = data[previous]
+            uses[data[here]] += 1
+            uses[mine] -= 1
+            if uses[mine] == 0:
+                freed[count] = mine
+                count += 1
+            mine = data[here]
+        if following >= 0 and is_extended[i] and same_after[i]:
+            other = data[following]
+            at += 1
+            while following >= 0 and data[following] == other and other != mine:
+                data[following] = mine
+                uses[mine] += 1
+                uses[other] -= 1
+                if uses[other] == 0:
+                    freed[count] = other
+                    count += 1
+                chunk = dirs[lists[of, DIRECTORY] + entry]
+                if at >= chunks[chunk, END]:
+                    entry += 1
+                    at = chunks[dirs[lists[of, DIRECTORY] + entry], BEGIN]
+                at += 1
+                following = element(lists, chunks, dirs, of, entry, at)
+    return count
+
+
+@compiled(INT64(WRITE_INT64, READ_INT64, INT64, WRITE_INT64))
+def count_uses(uses: IntArray, data: IntArray, change: int, freed: IntArray) -> Any:
+    """Add `change` to the uses of each datum; writes those that are now unused, and returns their number."""
+    count = 0
+    for datum in data:
+        uses[datum] += change
+        if uses[datum] == 0:
+            freed[count] = datum
+            count += 1
+    return count
