@@ -177,11 +177,11 @@ __all__ = [
 _PARTS = ("flink_plugin", "planner", "spark_plugin")
 
 _ELSEWHERE = {
-    "Coalesce": "whenabouts.core.coalescing.operator",
+    "Coalesce": "whenabouts.core.coalescing.query",
     "EmptyInputWarning": "whenabouts.core.errors",
     "StateLimit": "whenabouts.core.wrappers.state_limit",
-    "TemporalAggregate": "whenabouts.core.temporal_queries.aggregate",
-    "TemporalJoin": "whenabouts.core.temporal_queries.join",
+    "TemporalAggregate": "whenabouts.core.temporal_queries.aggregate_query",
+    "TemporalJoin": "whenabouts.core.temporal_queries.join_query",
     "TimingJoin": "whenabouts.core.timing_join.query",
     "WindowJoin": "whenabouts.core.window_join.query",
     "build_worker_archive": "whenabouts.core.hosting.worker_archive",
