@@ -16,10 +16,8 @@ from whenabouts.core.errors import Code
 from whenabouts.core.runtime.event_reader import EventReader, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Rejected, SegmentStore, Step
-from whenabouts.core.state.segment_layout import Layout
+from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout
 from whenabouts.core.state.segmented_state import SegmentedState
-
-LEAST_SLOT_US = 250_000
 
 
 class ReorderBuffer:
@@ -43,7 +41,7 @@ class ReorderBuffer:
         if until_us == END_OF_TIME:
             rows = [*waiting.load(0, NO_WATERMARK, END_OF_TIME), *blocks]
         else:
-            parts = [_split(batch, until_us) for batch in waiting.take(0, until_us)]
+            parts = [_split(batch, until_us) for batch in waiting.take_before(0, until_us)]
             rows, rest = [early for early, _ in parts], [late for _, late in parts if late.num_rows]
             for block in [*rest, *blocks]:
                 waiting.append(0, block)

@@ -140,7 +140,7 @@ class WindowLog:
         only dropped as a whole.
         """
         from_us, most = new_from_us, self._state.bytes_held // 16
-        for end_us, held in self._state.latest(0):
+        for end_us, held in self._state.segment_ends(0):
             if held > max(LEAST_BYTES, min(size, most)):
                 return end_us if from_us == FIRST else new_from_us
             from_us, size = FIRST, size + held

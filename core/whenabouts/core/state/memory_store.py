@@ -1,4 +1,4 @@
-"""The in-process segment store: a dict. Also what tests snapshot to restart an operator in the middle."""
+"""Segment stores: a dict in memory, a part of another store, and a store that records a digest of what is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from whenabouts.core.runtime.protocol import SegmentStore
 
 
 class DictStore:
-    """Segments in a dict; keeps the protocol of `SegmentStore`.
+    """Segments in a dict; implements `SegmentStore`.
 
     >>> store = DictStore(); store.put(0, 7, b"rows"); store.get(0, 7), store.get(0, 8)
     (b'rows', None)
@@ -30,7 +30,7 @@ class DictStore:
         self._segments.pop((input, slot), None)
 
     def copy(self) -> DictStore:
-        """An independent store with the same segments: what a checkpoint is to an engine."""
+        """An independent store with the same segments, like an engine's checkpoint."""
         return DictStore(dict(self._segments))
 
     @property
@@ -40,7 +40,7 @@ class DictStore:
 
 
 class StorePart:
-    """One of several stores inside a store: part `number` of `parts`, each with all inputs to itself.
+    """One of several independent stores inside a store: part `number` of `parts`.
 
     >>> whole = DictStore(); one, other = StorePart(whole, 0, 2), StorePart(whole, 1, 2)
     >>> one.put(-1, 0, b"one"); other.put(-1, 0, b"other"); one.get(-1, 0), other.get(-1, 0)
@@ -64,7 +64,7 @@ class StorePart:
 
 
 class StampedStore:
-    """A store that makes a digest of all that is written to it, in order.
+    """A store that computes a digest of everything written to it, in order.
 
     >>> one, other = (StampedStore(DictStore()) for _ in range(2))
     >>> one.put(0, 7, b"rows"); other.put(0, 7, b"rows"); one.stamp("") == other.stamp("") != one.stamp("before")
@@ -91,5 +91,5 @@ class StampedStore:
         self._store.delete(input, slot)
 
     def stamp(self, before: str) -> str:
-        """What tells the state now, if `before` told it when this store was made."""
+        """Identifies the current state, if `before` identified the state when this store was created."""
         return hashlib.blake2b(before.encode() + self._written.digest(), digest_size=16).hexdigest()

@@ -1,10 +1,10 @@
-"""Segment bytes: one record batch of a known schema behind a format version. Never pickle.
+"""Segment bytes: a format version, followed by one record batch of a known schema. Never pickle.
 
-The schema is not repeated in every segment; the operator knows it, and keeps its fingerprint in its directory so that
-a restart with other columns is refused instead of misread. A column that repeats another one (a user's `TIMESTAMP`
-beside the microseconds read from it) is left out and put back, without a copy, when the segment is read.
+The schema is not repeated in every segment. The operator knows it, and stores its fingerprint in its directory, so that
+a restart with other columns is refused and never misread. A column with the same bytes as another one (a user's
+`TIMESTAMP`, and the microseconds read from it) is omitted, and restored without a copy when the segment is read.
 
-Version 1 held every column; it is still read.
+Version 1 held every column; it can still be read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PREFIX = _MAGIC + bytes([FORMAT_VERSION])
 
 
 def encode(rows: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
-    """The bytes of a segment. `schema` is the one that it will be read with, that of `rows` by default.
+    """The bytes of a segment. `schema`: the one that it will be read with, by default that of `rows`.
 
     >>> from whenabouts.core.arrays.record_batches import copy_of
     >>> schema = pa.schema([pa.field("us", pa.int64()), copy_of(pa.field("t", pa.timestamp("us")), "us")])
@@ -34,28 +34,28 @@ def encode(rows: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
     """
     form = _form_of(rows.schema) if schema is None else _form(schema)
     if form.columns is not None:
-        rows = pa.RecordBatch.from_arrays([rows.column(place) for place in form.kept], schema=form.stored)
-    return b"".join((_PREFIX, rows.serialize()))  # copied once
+        rows = pa.RecordBatch.from_arrays([rows.column(i) for i in form.kept], schema=form.stored)
+    return b"".join((_PREFIX, rows.serialize()))  # copies the bytes only once
 
 
 def decode(data: bytes | pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of a segment written by `encode`, in its memory. Raises EngineError WA-3003 for another version."""
+    """The rows of a segment written by `encode`, without a copy. Raises EngineError WA-3003 for another version."""
     message = pa.py_buffer(unwrap(data))
     form = _form(schema)
     if data[2] == 1 or form.columns is None:
         return pa.ipc.read_record_batch(message, schema)
     stored = pa.ipc.read_record_batch(message, form.stored).columns
-    arrays = [stored[place] if type_ is None else stored[place].view(type_) for place, type_ in form.columns]
+    arrays = [stored[i] if type_ is None else stored[i].view(type_) for i, type_ in form.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def wrap(data: bytes) -> bytes:
-    """Put the format version in front of book-keeping bytes."""
+    """Prefix metadata with the format version."""
     return _PREFIX + data
 
 
 def unwrap(data: bytes | pa.Buffer) -> memoryview:
-    """What stands behind the format version. Raises EngineError WA-3003 for another version."""
+    """The bytes after the format version. Raises EngineError WA-3003 for another version."""
     whole = memoryview(data).cast("B")
     ours = whole[: len(_MAGIC)] == _MAGIC and len(whole) > len(_MAGIC)
     if not ours or whole[len(_MAGIC)] not in _READ:
@@ -69,7 +69,7 @@ def unwrap(data: bytes | pa.Buffer) -> memoryview:
 
 
 def fingerprint(*parts: object) -> str:
-    """A short digest of what state depends on (schemas, slot width): equal text, equal digest.
+    """A short digest of what the state depends on (schemas, slot width): equal texts have equal digests.
 
     >>> fingerprint("a", 1) == fingerprint("a", 1), fingerprint("a", 1) == fingerprint("a", 2)
     (True, False)
@@ -85,8 +85,8 @@ def stored_fields(schema: pa.Schema) -> list[pa.Field]:
 class _Form(NamedTuple):
     """How rows of a schema are stored: which columns, under which schema.
 
-    `columns`: for every column of the schema the place of the stored one, and the type in which its bytes are seen if
-    they are another column's; None where every column is stored.
+    `columns`: for every column of the schema the index of the stored column, and the type to view it as if it is
+    another column's; None if every column is stored.
     """
 
     schema: pa.Schema
@@ -96,16 +96,16 @@ class _Form(NamedTuple):
 
 
 _forms: dict[int, _Form] = {}
-"""Forms of the schemas that operators work with, by identity: working one out costs more than writing a small segment.
+"""A cache by the identity of schemas: computing a form costs more than writing a small segment.
 
-A form holds its schema, so that no other takes its identity.
+A form refers to its schema, so that no other schema can get the same identity.
 """
 
 MOST_FORMS = 1024
 
 
 def _form(schema: pa.Schema) -> _Form:
-    """The form of a schema object that is used again and again."""
+    """The cached form of a schema object."""
     form = _forms.get(id(schema))
     if form is None:
         if len(_forms) >= MOST_FORMS:
@@ -116,10 +116,10 @@ def _form(schema: pa.Schema) -> _Form:
 
 def _form_of(schema: pa.Schema) -> _Form:
     sources = [_source(schema, field) for field in schema]
-    kept = [place for place, source in enumerate(sources) if source is None]
+    kept = [i for i, source in enumerate(sources) if source is None]
     if len(kept) == len(schema):
         return _Form(schema, kept, schema, None)
-    stored = pa.schema([schema.field(place) for place in kept])
+    stored = pa.schema([schema.field(i) for i in kept])
     columns = [
         (stored.get_field_index(field.name), None) if source is None else (stored.get_field_index(source), field.type)
         for field, source in zip(schema, sources, strict=True)
@@ -128,6 +128,6 @@ def _form_of(schema: pa.Schema) -> _Form:
 
 
 def _source(schema: pa.Schema, field: pa.Field) -> str | None:
-    """The column that a field repeats, None where it stands for itself."""
+    """The column that a field repeats, None if it repeats none."""
     name = (field.metadata or {}).get(_COPY_OF, b"").decode()
     return name if name in schema.names else None

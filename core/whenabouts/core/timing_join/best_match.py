@@ -172,7 +172,7 @@ class BestPairs:
     ) -> _Decided:
         """Rows whose decision falls due; those that are final and not due begin to wait."""
         schema = self._sides.rows(input)
-        leaving = state.crossing(input, finality.before(input, until_us))
+        leaving = state.expiring(input, finality.before(input, until_us))
         rows = table_of([*crossed, *leaving], schema)
         due_us = self._due_us(input, rows, finality)
         if input not in self._sides.waiting:
@@ -183,7 +183,7 @@ class BestPairs:
             state.append(WAITING_FOR_PARTNER + input, with_due.filter(pa.array(~now)))
             step.metrics[metrics.STORED] += int((~now).sum())
         before_us = min(until_us + 1, END_OF_TIME) if until_us != NO_WATERMARK else NO_WATERMARK
-        waited = state.crossing(WAITING_FOR_PARTNER + input, before_us)
+        waited = state.expiring(WAITING_FOR_PARTNER + input, before_us)
         step.metrics[metrics.EVICTED] += state.evict(WAITING_FOR_PARTNER + input, before_us)
         both = table_of([with_due.filter(pa.array(now)), *waited], with_due.schema)
         return _Decided(both.drop_columns(DUE), _ints(both, DUE))

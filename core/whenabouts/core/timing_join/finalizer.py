@@ -18,7 +18,7 @@ from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.event_reader import times
 from whenabouts.core.runtime.protocol import Step
 from whenabouts.core.state.segment_layout import Layout, SegmentRows
-from whenabouts.core.state.segmented_state import SegmentedState, beside
+from whenabouts.core.state.segmented_state import SegmentedState, with_columns_of
 from whenabouts.core.timing_join.best_match import BestPairs
 from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode
 from whenabouts.core.timing_join.outer_rows import UnmatchedRows
@@ -107,6 +107,6 @@ def keep_marks(
             if changed[start:stop].any():
                 state.mark(held, marks.slice(start, stop - start))
             start = stop
-        new = beside(new, marks.slice(start))
+        new = with_columns_of(new, marks.slice(start))
     final = times(new)[1] < before_us
     return new.filter(pa.array(~final & state.needed(input, new))), new.filter(pa.array(final))

@@ -119,7 +119,7 @@ class TimingJoinOperator:
         step = Step()
         state = SegmentedState(store, self._layout, slot_us=self._slot_us())
         if demand is not FlushMode.END:
-            state.keep([self.obsolete_before(input, 0) for input in (LEFT, RIGHT)])
+            state.set_retention([self.obsolete_before(input, 0) for input in (LEFT, RIGHT)])
         fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step), step)
         crossed: list[list[pa.RecordBatch]] = [[], []]
         if self._may_wait(state, fresh, watermark_us, demand):
@@ -133,7 +133,7 @@ class TimingJoinOperator:
             keep = demand is not FlushMode.END
             step.output += self._settler.settle(state, crossed, self._finality(), until_us, keep, step)
         if demand is not FlushMode.END:
-            step.metrics[metrics.EVICTED] += state.thin()
+            step.metrics[metrics.EVICTED] += state.drop_unneeded()
             self._evict(state, watermark_us, step)
             state.save()
             step.gauges = state.gauges(self.query.inputs)
@@ -211,7 +211,7 @@ class TimingJoinOperator:
         """The rows of `input` that this step's correlations can need, in one chunk a column."""
         schema = self._layout.schemas[input]
         others = [arrival.block for arrival in arrivals if arrival.input != input]
-        held: list[SegmentRows] = state.held(input, *self._reach(input, others)) if others else []
+        held: list[SegmentRows] = state.load_marked(input, *self._reach(input, others)) if others else []
         if self._settler is not None:
             held = [self._settler.wanted(each) for each in held]
         stored = [each.rows.select(schema.names) for each in held]

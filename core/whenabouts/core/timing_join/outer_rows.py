@@ -63,7 +63,7 @@ class UnmatchedRows:
     ) -> Iterator[pa.RecordBatch]:
         """Rows that are final at the watermark `until_us` and have no partner."""
         for input in self._mode.preserved:
-            leaving = state.crossing(input, finality.before(input, until_us))
+            leaving = state.expiring(input, finality.before(input, until_us))
             schema = pa.schema([*self.layout.schemas[input], *_MARKS])
             rows = table_of([*crossed[input], *leaving], schema)
             alone = _is_open(rows)

@@ -90,7 +90,7 @@ class WindowJoinOperator:
         graph, ended = self.query.graph(), demand is FlushMode.END
         state = SegmentedState(store, self._layout, slot_us=self._slot_us(graph))
         if not ended and self._streaming:
-            state.keep([-self._horizon_us(graph, input) for input in range(len(self.readers))])
+            state.set_retention([-self._horizon_us(graph, input) for input in range(len(self.readers))])
         fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step))
         if not self._streaming:
             self._join_all(fresh, step)

@@ -33,10 +33,9 @@ from whenabouts.core.runtime.protocol import (
     Step,
 )
 from whenabouts.core.state.memory_store import StorePart
+from whenabouts.core.state.segment_layout import LEAST_SLOT_US
 from whenabouts.core.state.segmented_state import SegmentedState
 from whenabouts.core.wrappers.base import WrappedOperator, WrappedQuery
-
-LEAST_SLOT_US = 250_000
 
 Identifying = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Column(s) of every input, or of inputs by name."""

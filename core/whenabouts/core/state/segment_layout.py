@@ -1,0 +1,125 @@
+"""How a bucket's segments are laid out: the keys of the store, the rows of each kind, and the slots that segments span.
+
+Event time is divided into slots. A segment spans a range of slots, and its key is the first one. The number of slots
+follows the rows that arrive together: single rows are kept slot by slot, a micro-batch of an hour in a few segments,
+because every segment costs its host a round trip. A directory segment lists them, so that a step never has to list the
+store, and eviction needs no read. The keys of the store are (input, slot):
+
+    (i, first slot)          rows of input i whose t_max is in the slots of the segment
+    (MARKS - i, first slot)  marks of these rows, row by row: small, and rewritten when they change
+    (WAITING - i, number)    a block of input i that waits to be correlated
+    (DIRECTORY, 0)           JSON: fingerprint, slot width, segments (end, rows, first open row), waiting blocks,
+                             floors, how long rows are kept, rows numbered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.runtime.protocol import END_OF_TIME
+
+DIRECTORY = -1
+WAITING = -2
+MARKS = -16
+LEAST_SLOT_US = 250_000
+"""The least width of a slot, however short the condition: a segment should hold many rows."""
+
+SEGMENTS_PER_STEP = 4
+"""About how many new segments of an input hold rows that arrive together: a segment is only dropped as a whole."""
+
+NONE_OPEN = END_OF_TIME
+"""The time of the first open row of a segment without open rows."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an operator keeps.
+
+    `schemas`: of the rows of every input; the operator's own inputs follow those of the query. `marks`: by input, the
+    schema of the marks of its rows. `axes`: by input, the column by which its rows are ordered, by default `T_MAX`.
+    `opens`: by input, which rows (with marks) are open, that is, the operator has to emit something when they expire;
+    other inputs have none. `needed`: by input, which rows (with marks) are still needed; of other inputs all are.
+    `purpose`: further text that the state depends on.
+    """
+
+    schemas: Sequence[pa.Schema]
+    marks: dict[int, pa.Schema] = field(default_factory=dict)
+    axes: dict[int, str] = field(default_factory=dict)
+    opens: dict[int, Callable[[pa.RecordBatch], NDArray[np.bool_]]] = field(default_factory=dict)
+    purpose: str = ""
+    needed: dict[int, Callable[[pa.RecordBatch], NDArray[np.bool_]]] = field(default_factory=dict)
+
+
+class SegmentRows(NamedTuple):
+    """Rows of one segment with their marks, and their indices in it."""
+
+    input: int
+    first: int
+    at: IntArray
+    rows: pa.RecordBatch
+
+
+class Segment(NamedTuple):
+    """Slots `[first, stop)` of an input, disjoint from its other segments; `open_us`: the time of its first open row.
+
+    `size`: bytes of the rows, 0 if an earlier release wrote them. The directory holds the fields in this order.
+    """
+
+    first: int
+    stop: int
+    rows: int
+    open_us: int = NONE_OPEN
+    size: int = 0
+
+
+def segments_for(held: Sequence[Segment], slots: IntArray) -> Iterator[tuple[int, int, IntArray]]:
+    """The segments that rows in these slots go to: (first slot, stop, row indices), of existing segments and new ones.
+
+    `held`: the existing segments in order. Rows between two segments stay between them, so segments never overlap.
+    """
+    if len(slots) and (not held or held[-1].stop <= slots[0]) and bool((slots[1:] >= slots[:-1]).all()):
+        yield from _after_all(slots)
+        return
+    firsts = np.array([segment.first for segment in held], np.int64)
+    stops = np.array([segment.stop for segment in held], np.int64)
+    before = np.searchsorted(firsts, slots, side="right")  # how many segments begin at or before the slot
+    inside = (before > 0) & (slots < np.append(stops, 0)[before - 1])
+    for count in _distinct(before[inside]):
+        yield held[count - 1].first, held[count - 1].stop, np.flatnonzero(inside & (before == count))
+    outside = np.flatnonzero(~inside)
+    if not len(outside):
+        return
+    low, high = int(slots[outside].min()), int(slots[outside].max())
+    width = _width(low, high)
+    new = (slots[outside] - low) // width * (len(held) + 1) + before[outside]
+    for number in _distinct(new):
+        at = outside[new == number]
+        yield int(slots[at].min()), int(slots[at].max()) + 1, at
+
+
+def _after_all(slots: IntArray) -> Iterator[tuple[int, int, IntArray]]:
+    """New segments for rows with ascending slots, after all existing segments."""
+    low, high = int(slots[0]), int(slots[-1])
+    edges = np.searchsorted(slots, low + _width(low, high) * np.arange(SEGMENTS_PER_STEP + 1)).tolist()
+    for begin, end in pairwise(edges):
+        if begin < end:
+            yield int(slots[begin]), int(slots[end - 1]) + 1, np.arange(begin, end)
+
+
+def _width(low: int, high: int) -> int:
+    """How many slots each of the new segments from `low` to `high` spans."""
+    return -(-(high - low + 1) // SEGMENTS_PER_STEP)
+
+
+def _distinct(numbers: IntArray) -> list[int]:
+    """The distinct values of small numbers, ascending. O(numbers)."""
+    found: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
+    return found
