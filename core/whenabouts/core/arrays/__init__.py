@@ -1,1 +1,1 @@
-"""Tools for arrays that know nothing of time: compiled kernels, gathering, group numbers, row order, memory pools."""
+"""Tools for arrays that know nothing of time: compiled kernels, gathering, group ids, row order, memory pools."""

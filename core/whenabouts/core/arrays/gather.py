@@ -1,4 +1,4 @@
-"""The copy of a column's values to the places of pairs: most of the bytes that a join writes."""
+"""Gathers the values of a column by index: this writes most of the bytes of a join's output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from whenabouts.core.arrays.jit import READ_INT32, READ_INT64, WRITE_INT64, comp
 
 @compiled((READ_INT64, READ_INT32, WRITE_INT64))
 def gather(values: NDArray[np.int64], at: NDArray[np.int32], out: NDArray[np.int64]) -> None:
-    """`out[i] = values[at[i]]`; positions must lie inside `values`, nothing is tested.
+    """`out[i] = values[at[i]]`; the indices must be valid, they are not checked.
 
     >>> out = np.empty(3, np.int64)
     >>> gather(np.array([7, 8]), np.array([1, 0, 1], np.int32), out)
@@ -18,4 +18,4 @@ def gather(values: NDArray[np.int64], at: NDArray[np.int32], out: NDArray[np.int
     [8, 7, 8]
     """
     for i in range(at.size):
-        out[i] = values[np.uint32(at[i])]  # unsigned: no test for negative positions
+        out[i] = values[np.uint32(at[i])]  # unsigned: numba omits the test for negative indices

@@ -1,14 +1,13 @@
-"""The one place that touches numba: a typed decorator and the array types of the kernels.
+"""The typed decorator for kernels and their array types; other modules use numba only through it.
 
-Importing numba costs about half a second, so nothing that ``import whenabouts.core`` loads may import this
-module; the modules with kernels are imported when a query first needs them. Kernels have explicit signatures,
-compiled once per machine and then read from numba's disk cache. Arrays that a kernel only reads are declared
-read-only: numba passes a writable array for a read-only one but not the other way round, and buffers that
-come from Arrow are read-only.
+Importing numba takes about half a second, so no module that ``import whenabouts.core`` loads may import this one.
+Modules with kernels are imported when a query first needs them. Kernels have explicit signatures; they are compiled
+once per machine and then read from numba's disk cache. Arrays that a kernel only reads are declared read-only: numba
+accepts a writable array for a read-only parameter but not the reverse, and Arrow buffers are read-only.
 
-Files of the cache are checked before they are used (`kernel_cache`). The cache looks at the source file of the
-kernel itself, not of the kernels it calls: after an edit of ``satisfaction_probability`` delete the ``*.nbi``
-files, or callers keep the old code.
+Cache files are checked before use (`kernel_cache`). The cache depends on the source file of the kernel itself, not on
+those of the kernels it calls: after editing ``satisfaction_probability`` delete the ``*.nbi`` files, or callers keep
+the old code.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ FOUR_INT64 = types.Tuple((types.int64,) * 4)  # type: ignore[no-untyped-call]  #
 
 
 def compiled(signature: Any, *, inline: bool = False) -> Callable[[Kernel], Kernel]:
-    """Compile a kernel for ``signature`` (IEEE arithmetic: no fast-math, so every form of a kernel gives the
-    same bits).
+    """Compile a kernel for ``signature``, with IEEE arithmetic: without fast-math every variant of a kernel gives the
+    same bits.
 
-    ``inline`` forces LLVM to inline it: a call that passes arrays otherwise counts references, some 30 ns.
+    ``inline`` forces LLVM to inline it. Otherwise each call updates the reference counts of its arrays, about 30 ns.
 
     >>> @compiled(INT64(INT64))
     ... def double(x):
@@ -78,7 +77,7 @@ def compiled(signature: Any, *, inline: bool = False) -> Callable[[Kernel], Kern
             kernel.disable_compile()
             return cast(Kernel, kernel)
 
-        # A kernel typed into a terminal (or a doctest) has no file, hence nowhere to cache.
+        # A kernel from a terminal or a doctest has no source file, so it cannot be cached.
         if function.__code__.co_filename.startswith("<"):
             return compile_(function, cache=False)
         for placed in (_as_it_is, _in_temporary_file):
@@ -97,12 +96,12 @@ def _as_it_is(function: Kernel) -> Kernel:
 
 
 def _in_temporary_file(function: Kernel) -> Kernel:
-    """The function as if its module lay in a file of ours among the temporary files.
+    """The function, as if its module were in a private temporary file.
 
-    numba keeps its cache beside the source, or in the user's cache folder. Workers of a cluster may have neither: the
-    package may be read from an archive (`--py-files`), and the user may have no home. The copy's name tells what is in
-    it, so that other releases have other copies, and its folder is refused unless it is ours alone: what is in a cache
-    is run.
+    numba keeps its cache next to the source, or in the user's cache folder. Workers of a cluster may have neither: the
+    package may be imported from an archive (`--py-files`), and the user may have no home. The name of the copy is a
+    digest of its contents, so each release has its own. The folder is refused if others can write to it, because the
+    contents of a cache are executed.
     """
     folder = Path(tempfile.gettempdir()) / f"whenabouts-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -112,7 +111,7 @@ def _in_temporary_file(function: Kernel) -> Kernel:
     source = inspect.getsource(sys.modules[function.__module__])
     digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
     path = folder / f"{function.__module__.rpartition('.')[2]}_{digest}.py"
-    if not path.exists():  # others may be writing it too: each its own, and whoever is last replaces it by the same
+    if not path.exists():  # several processes may write it at once, all the same: the last one replaces it
         with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8", delete=False) as file:
             file.write(source)
         os.replace(file.name, path)

@@ -1,6 +1,6 @@
-"""numba's cache of compiled kernels, checked: what a full disk or a power cut left of a file is compiled again.
+"""numba's cache of compiled kernels with checksums: a file damaged by a full disk or a power cut is compiled again.
 
-numba unpickles whatever stands in its files and hands it to LLVM, and code with a hole in it ends the process.
+numba unpickles its cache files without a check and passes the code to LLVM, so a damaged file would crash the process.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _DIGEST_BYTES = 16
 
 
 class CheckedCacheFile(IndexDataCacheFile):
-    """Files with a digest at their end; one without its digest holds nothing."""
+    """Cache files that end with a digest of their contents; a file whose digest is wrong is ignored."""
 
     @classmethod
     def check(cls, dispatcher: Any) -> None:
-        """Let a dispatcher, of which nothing has been compiled yet, use checked files in place of numba's own."""
+        """Make a dispatcher use checked files instead of numba's; call it before anything is compiled."""
         dispatcher._cache._cache_file.__class__ = cls
 
     def _dump(self, obj: Any) -> bytes:
@@ -27,7 +27,7 @@ class CheckedCacheFile(IndexDataCacheFile):
         return data + _digest(data)
 
     def _load_index(self) -> dict[Any, str]:
-        """Data files by signature: none where the index is damaged, of another numba, or of another source."""
+        """Data files by signature; empty if the index is damaged, or is from another numba or another source."""
         try:
             with open(self._index_path, "rb") as file:
                 content = file.read()
@@ -41,7 +41,7 @@ class CheckedCacheFile(IndexDataCacheFile):
         return dict(overloads) if stamp == self._source_stamp else {}
 
     def _load_data(self, name: str) -> Any:
-        """Compiled code. Raises: OSError, upon which numba compiles again."""
+        """Compiled code. Raises OSError for a damaged file; numba then compiles again."""
         path = self._data_path(name)  # type: ignore[no-untyped-call]  # as above
         with open(path, "rb") as file:
             data = _checked(file.read())
@@ -55,6 +55,6 @@ def _digest(data: bytes) -> bytes:
 
 
 def _checked(content: bytes) -> bytes | None:
-    """What a digest stands behind; None where it is another's."""
+    """The data before the digest; None if the digest does not match."""
     data = content[:-_DIGEST_BYTES]
     return data if content[-_DIGEST_BYTES:] == _digest(data) else None

@@ -1,8 +1,8 @@
-"""Rows of a block grouped by key and ordered along one time axis: what every strategy joins.
+"""Rows of a block grouped by key and sorted along one time axis: the input of every strategy.
 
-Blocks usually arrive almost in time order. So the order is found by the cheapest means that works: nothing at
-all when it already holds, a counting sort by key (stable, linear) and an insertion sort inside each key where
-rows are nearly in place, and a full sort only for shuffled input.
+Blocks usually arrive almost in time order. So the cheapest sufficient method is used: nothing if the rows are sorted, a
+counting sort by key (stable, linear) and an insertion sort within each key if they are nearly sorted, and a full sort
+only for shuffled input.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from whenabouts.core.arrays.jit import (
 Axis = Literal["arrival", "t_max", "midpoint", "shifted"]
 
 _MOVES_PER_ROW = 24  # beyond this a full sort is cheaper than insertion
-_MOVES_AHEAD = 1 << 16  # what the first rows may cost beyond that
+_MOVES_AHEAD = 1 << 16  # an initial allowance, for blocks whose first rows are unsorted
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The times of n rows and the codes of their keys; a row's identity is its position.
+    """The times of n rows and the codes of their keys; a row is identified by its index.
 
     ``t_min``, ``t_max``: int64 microseconds [n], ``t_min <= t_max``. ``key``: int64 codes >= 0 [n], dense
-    (work and memory grow with the greatest code), shared by the two sides of a join; None puts all rows under
-    one key. ``template``: int32 numbers of the rows' templates [n]; None: rows are uniform between their ends.
+    (time and memory grow with the greatest code), shared by both sides of a join; None: all rows have the same
+    key. ``template``: int32 numbers of the rows' templates [n]; None: rows are uniform between their ends.
     """
 
     t_min: NDArray[np.int64]
@@ -47,11 +47,10 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class OrderedRows:
-    """Rows grouped by key: those of key k are at ``starts[k] : starts[k + 1]``, ordered along ``axis``
-    within.
+    """Rows grouped by key: those of key k are ``starts[k] : starts[k + 1]``, sorted along ``axis``.
 
-    ``position`` says where a row stood in the input; ``axis`` holds the values searched for (t_max or twice
-    the midpoint).
+    ``position``: the index of each row in the input. ``axis``: the values that searches compare (t_max or twice the
+    midpoint).
     """
 
     t_min: NDArray[np.int64]
@@ -92,11 +91,11 @@ def _group_by_key(
     # Counting sort, stable: rows of a key keep their order.
     free = starts.copy()
     for i in range(key.size):
-        place = free[key[i]]
-        free[key[i]] = place + 1
-        out_axis[place] = axis[i]
-        out_min[place] = t_min[i]
-        out_position[place] = i
+        to = free[key[i]]
+        free[key[i]] = to + 1
+        out_axis[to] = axis[i]
+        out_min[to] = t_min[i]
+        out_position[to] = i
 
 
 @compiled(BOOL(READ_INT64, READ_INT64))
@@ -115,7 +114,7 @@ def _insertion_sort(
     position: NDArray[np.int32],
     starts: NDArray[np.int64],
 ) -> bool:
-    # Stable, inside each key. False as soon as the rows prove too far from their places; they are then half sorted.
+    # Stable, within each key. Returns False, leaving the rows partly sorted, if they need too many moves.
     budget = _MOVES_AHEAD
     for k in range(starts.size - 1):
         first = starts[k]
@@ -137,7 +136,7 @@ def _insertion_sort(
 
 
 def nearly_in_order(values: NDArray[np.int64]) -> bool:
-    """Whether rows stand roughly where sorting would put them, by a sample: rows a sixteenth of the block apart.
+    """Whether rows are nearly sorted, judged by a sample of pairs that are a sixteenth of the block apart.
 
     >>> nearly_in_order(np.arange(1000) ^ 7), nearly_in_order(np.arange(1000)[::-1])
     (True, False)
@@ -149,35 +148,35 @@ def nearly_in_order(values: NDArray[np.int64]) -> bool:
 
 
 def sorted_positions(values: NDArray[np.int64], key: NDArray[np.int64] | None, keys: int) -> NDArray[np.int64]:
-    """Positions by key (codes below ``keys``), then value, then position.
+    """Indices sorted by key (codes below ``keys``), then value, then index.
 
-    Where 63 bits do not hold all three, the lowest bits of the value are left out, and rows that only these tell apart
-    stand as they arrived.
+    If all three need more than 63 bits, the lowest bits of the value are ignored: rows that differ only in these stay
+    in their order of arrival.
 
     numpy's vectorised sort of one packed number is four to ten times faster than any argsort.
     """
     least = int(values.min())
-    place_bits, key_bits = max(len(values) - 1, 1).bit_length(), (keys - 1).bit_length()
+    index_bits, key_bits = max(len(values) - 1, 1).bit_length(), (keys - 1).bit_length()
     value_bits = (int(values.max()) - least).bit_length()
-    cut = max(value_bits + place_bits + key_bits - 63, 0)
+    cut = max(value_bits + index_bits + key_bits - 63, 0)
     packed = values - least
     packed >>= min(cut, value_bits)
     if key is not None:
         packed |= key << max(value_bits - cut, 0)
-    packed <<= place_bits
+    packed <<= index_bits
     packed |= np.arange(len(values))
     packed.sort()
-    packed &= (1 << place_bits) - 1
+    packed &= (1 << index_bits) - 1
     return packed
 
 
 def order_rows(times: Times, axis: Axis, keys: int, shift: NDArray[np.int64] | None = None) -> OrderedRows:
-    """Group ``times`` by key and order each key's rows along ``axis``: "arrival" keeps the order of arrival, "shifted"
+    """Group ``times`` by key and sort each key's rows along ``axis``: "arrival" keeps the order of arrival, "shifted"
     is ``t_max + shift``.
 
-    ``keys`` is one more than the greatest code of either side (1 without keys). The arrays of ``times`` must
-    be contiguous int64 and the codes within range; they are returned as they are when nothing has to move.
-    O(n + keys) for rows nearly in order, O(n log n) otherwise; stable.
+    ``keys`` is one more than the greatest code of either side (1 without keys). The arrays of ``times`` must be
+    contiguous int64, and the codes within range; sorted input is returned without a copy. O(n + keys) for nearly sorted
+    rows, O(n log n) otherwise; stable.
 
     >>> rows = order_rows(Times(np.array([5, 1, 3]), np.array([6, 9, 4]), np.array([1, 0, 1])), "t_max", 2)
     >>> rows.position.tolist(), rows.axis.tolist(), rows.starts.tolist()
@@ -185,7 +184,7 @@ def order_rows(times: Times, axis: Axis, keys: int, shift: NDArray[np.int64] | N
     """
     position = np.arange(len(times), dtype=np.int32)
     starts = np.array([0] * keys + [len(times)])
-    # A row is (axis, t_min, position) while it moves: t_max is the axis or follows from it.
+    # Only (axis, t_min, position) of a row are moved: t_max is the axis or can be computed from it.
     values, t_min = times.t_min + times.t_max if axis == "midpoint" else times.t_max, times.t_min
     if shift is not None:
         values = times.t_max + shift
@@ -206,7 +205,7 @@ def order_rows(times: Times, axis: Axis, keys: int, shift: NDArray[np.int64] | N
         in_place = axis == "arrival" or _insertion_sort(*moved, starts)
     if not in_place:
         moved = _taken(values, t_min, sorted_positions(values, key, keys))
-        if not _insertion_sort(*moved, starts):  # too much was left out of the packed integer
+        if not _insertion_sort(*moved, starts):  # too many bits of the values were ignored
             moved = _taken(values, t_min, np.lexsort((values,) if key is None else (values, key)))
     values, t_min, position = moved
     t_max = values - t_min if axis == "midpoint" else values if shift is None else times.t_max[position]
@@ -216,5 +215,5 @@ def order_rows(times: Times, axis: Axis, keys: int, shift: NDArray[np.int64] | N
 def _taken(
     values: NDArray[np.int64], t_min: NDArray[np.int64], order: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    # mode="clip" only spares the test of every index: `order` is a permutation.
+    # mode="clip" only avoids checking every index: `order` is a permutation.
     return values.take(order, mode="clip"), t_min.take(order, mode="clip"), order.astype(np.int32)

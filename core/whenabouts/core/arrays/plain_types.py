@@ -1,8 +1,8 @@
-"""Columns as Arrow's compute functions take them, whatever layout another library has chosen for them.
+"""Converts columns to the layouts that Arrow's compute functions support, whatever layout another library chose.
 
-Dictionaries and run ends become their values, `string_view` `string`, `binary_view` `binary`, list views lists, and
-extension types their storage, in structs, lists and maps too. State and other processes share no dictionaries, and
-pyarrow 16 takes no rows of the others.
+Dictionary and run-end encoded columns become their values, `string_view` becomes `string`, `binary_view` `binary`, list
+views lists, and extension types their storage, also within structs, lists and maps. State and other processes do not
+share dictionaries, and pyarrow 16 cannot take rows of the other layouts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_binary_view(type_):
         return pa.binary()
     if pa.types.is_struct(type_):
-        return pa.struct([_plain_field(type_.field(place)) for place in range(type_.num_fields)])
+        return pa.struct([_plain_field(type_.field(i)) for i in range(type_.num_fields)])
     if pa.types.is_map(type_):
         return pa.map_(_plain_field(type_.key_field), _plain_field(type_.item_field), keys_sorted=type_.keys_sorted)
     if pa.types.is_fixed_size_list(type_):
@@ -44,7 +44,7 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """The same values in the `plain_type` of the column; the column itself where that is its type. O(values)."""
+    """The same values in the column's `plain_type`; the column itself if it has that type. O(values)."""
     type_, wanted = column.type, plain_type(column.type)
     if type_ == wanted:
         return column
@@ -53,10 +53,10 @@ def plain(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(type_):
         return plain(column.dictionary).take(column.indices)
     if pa.types.is_run_end_encoded(type_):
-        places = column.offset + np.arange(len(column))
-        return plain(column.values).take(pa.array(np.searchsorted(np.asarray(column.run_ends), places, side="right")))
+        indices = column.offset + np.arange(len(column))
+        return plain(column.values).take(pa.array(np.searchsorted(np.asarray(column.run_ends), indices, side="right")))
     if pa.types.is_struct(type_):
-        children = [plain(column.field(place)) for place in range(type_.num_fields)]
+        children = [plain(column.field(i)) for i in range(type_.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=column.is_null())
     if pa.types.is_fixed_size_list(type_):
         values = column.values.slice(column.offset * type_.list_size, len(column) * type_.list_size)
@@ -77,12 +77,12 @@ def plain(column: pa.Array) -> pa.Array:
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """All columns plain."""
-    for place, field in enumerate(table.schema):
+    """A table with all columns converted by `plain`."""
+    for i, field in enumerate(table.schema):
         wanted = plain_type(field.type)
         if wanted != field.type:
-            chunks = [plain(chunk) for chunk in table.column(place).chunks]
-            table = table.set_column(place, field.with_type(wanted), pa.chunked_array(chunks, wanted))
+            chunks = [plain(chunk) for chunk in table.column(i).chunks]
+            table = table.set_column(i, field.with_type(wanted), pa.chunked_array(chunks, wanted))
     return table
 
 
@@ -91,7 +91,7 @@ def _plain_field(field: pa.Field) -> pa.Field:
 
 
 def _list_of_views(column: Any, wanted: pa.DataType) -> pa.Array:
-    """Views may overlap and lie in any order: each list gets values of its own."""
+    """Views may overlap and be in any order, so each list gets its own copy of its values."""
     null = np.asarray(column.is_null())
     sizes = np.where(null, 0, np.asarray(column.sizes)).astype(np.int64)
     ends = np.cumsum(sizes)
@@ -102,7 +102,7 @@ def _list_of_views(column: Any, wanted: pa.DataType) -> pa.Array:
 
 
 def _rebased(column: Any) -> tuple[pa.Array, tuple[int, int]]:
-    """Offsets of lists from 0 on, null where a list is, and where their values begin, and how many there are."""
+    """Offsets of lists, starting at 0 and null for null lists; the index of their first value, and their number."""
     offsets = np.asarray(column.offsets, np.int64)
     if not len(column):
         return _with_nulls(np.zeros(1, np.int64), np.zeros(0, bool), column.type), (0, 0)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The values of a column in one array, without a copy where they are (`combine_chunks` always copies)."""
+    """The values of a column as one array, without a copy if it has one chunk (`combine_chunks` always copies)."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
 def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Batches of one schema as a table of one chunk a column (none where there is no row)."""
+    """Batches of one schema as a table with one chunk per column (none if there are no rows)."""
     return pa.Table.from_batches(list(batches), schema).combine_chunks()
 
 
@@ -36,13 +36,13 @@ _EMPTY = np.empty(0, np.int64)
 
 
 def pieces(rows: int, size: int) -> Iterator[slice]:
-    """Stretches of `size` rows."""
+    """Consecutive slices of `size` rows."""
     for start in range(0, rows, size):
         yield slice(start, min(start + size, rows))
 
 
 def take_rows(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:
-    """The column's values at these places, which must lie inside it. O(places)."""
+    """The column's values at these indices, which must be valid. O(indices)."""
     if column.num_chunks == 1 and column.null_count == 0 and _is_8_bytes(column.type):
         return _gather(column.chunk(0), at)
     taken = pc.take(column.chunk(0) if column.num_chunks == 1 else column, pa.array(at), boundscheck=False)
@@ -56,7 +56,7 @@ def _is_8_bytes(type_: pa.DataType) -> bool:
 
 
 def _gather(column: pa.Array, at: NDArray[np.int32]) -> pa.Array:
-    """`column.take(at)` for plain numbers and times, which are most of what a join puts out: in a third of the time."""
+    """`column.take(at)` in a third of the time, for plain numbers and times: most of a join's output."""
     from whenabouts.core.arrays.gather import gather  # numba: imported when first needed
 
     out = np.empty(len(at), np.int64)
@@ -69,5 +69,5 @@ _COPY_OF = b"whenabouts.copy_of"
 
 
 def copy_of(field: pa.Field, other: str) -> pa.Field:
-    """The field, marked to hold the same 8 bytes in every row as the field `other` of its schema, and never a null."""
+    """The field, marked as having the same 8 bytes in every row as the field `other` of its schema, and no nulls."""
     return field.with_metadata({_COPY_OF: other.encode()})

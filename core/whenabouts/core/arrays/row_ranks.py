@@ -1,9 +1,9 @@
-"""One total order of rows by all their columns, so that a choice among equals never depends on who came first.
+"""A total order of rows by all their columns, so that a choice between rows never depends on their order of arrival.
 
-Values compare as their type does: numbers, times and dates by size, text and binary by their bytes, false before true.
-Nulls come first. Rows that differ in any bit differ in rank: -0.0 comes before 0.0, and NaN (of any payload) behind all
-numbers. Types without an order of their own get one here: structs compare field by field, lists and maps element by
-element as in a dictionary (a prefix first), anything else by its text in Python.
+Values compare by type: numbers, times and dates by size, text and binary by their bytes, false before true. Nulls come
+first. Rows that differ in any bit differ in rank: -0.0 comes before 0.0, and NaN (of any payload) after all numbers.
+Types without an order get one here: structs compare field by field, lists and maps lexicographically (a prefix first),
+anything else by its text in Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST = np.iinfo(np.int64).max
 
 
 def ranks_of_rows(rows: pa.Table) -> IntArray:
-    """Dense ranks of the rows of a table: equal rows share one, and a lesser rank comes first. O(n log n) a column.
+    """Dense ranks of the rows of a table: equal rows have equal ranks. O(n log n) per column.
 
     >>> ranks_of_rows(pa.table({"a": [2, None, 2], "b": [[1], [0], [0, 5]]})).tolist()
     [2, 0, 1]
@@ -34,7 +34,7 @@ def ranks_of_rows(rows: pa.Table) -> IntArray:
 
 
 def _refined(ranks: IntArray, further: IntArray) -> IntArray:
-    """Ranks by the first, then by the second."""
+    """Ranks by the first argument, and among equals by the second."""
     order = np.lexsort((further, ranks))
     new = np.zeros(len(order), bool)
     new[1:] = (np.diff(ranks[order]) != 0) | (np.diff(further[order]) != 0)
@@ -82,8 +82,8 @@ def _ranks_of_lists(column: pa.Array) -> IntArray:
     elements = _ranks(pc.list_flatten(column))
     ends = np.searchsorted(parents, np.arange(len(column) + 1))
     lists = [tuple(elements[start:end].tolist()) for start, end in pairwise(ends)]
-    place = {value: rank for rank, value in enumerate(sorted(set(lists)))}
-    return np.array([place[value] for value in lists], np.int64)
+    ranks = {value: rank for rank, value in enumerate(sorted(set(lists)))}
+    return np.array([ranks[value] for value in lists], np.int64)
 
 
 def _ranks_of_values(column: pa.Array) -> IntArray:

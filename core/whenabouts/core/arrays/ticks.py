@@ -1,7 +1,7 @@
-"""Times of any type as the whole numbers that they are stored as.
+"""Times of any type as the integers in which they are stored.
 
-Python has no time outside the years 1 to 9999, no duration over 999,999,999 days, and none finer than a microsecond
-(for which pyarrow asks pandas). What only compares values, or keeps them, takes the numbers.
+Python has no time outside the years 1 to 9999, no duration over 999,999,999 days, and nothing finer than a microsecond
+(for which pyarrow needs pandas). Code that only compares or stores values uses the integers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _A = TypeVar("_A", pa.Array, pa.ChunkedArray)
 
 
 def as_ticks(column: _A) -> _A:
-    """A column whose type is temporal as int32 or int64, any other as it is; no value is looked at.
+    """A temporal column as int32 or int64, without a copy; any other column unchanged.
 
     >>> as_ticks(pa.array([2**62]).view(pa.timestamp("s"))).to_pylist(), as_ticks(pa.array(["a"])).to_pylist()
     ([4611686018427387904], ['a'])

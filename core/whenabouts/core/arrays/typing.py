@@ -1,4 +1,4 @@
-"""Types of arrays, as annotations name them."""
+"""Array types for annotations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IntArray: TypeAlias = NDArray[np.int64]
 """Microseconds, codes, counts."""
 
 BoolArray: TypeAlias = NDArray[np.bool_]
-"""Which rows."""
+"""Masks: which rows."""
 
 FloatArray: TypeAlias = NDArray[np.float64]
 """Probabilities, masses."""

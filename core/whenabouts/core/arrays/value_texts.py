@@ -1,7 +1,7 @@
-"""Values of every Arrow type as text: ISO 8601 for times, JSON for the rest; of any size, and without pandas.
+"""Values of every Arrow type as text: ISO 8601 for times, JSON for nested values; of any size, and without pandas.
 
-Python's own times end with the years 1 and 9999 and at a microsecond, and pyarrow hands finer ones to pandas. Here a
-time outside these years is written all the same, its year with a sign: `+55840-11-08T22:13:20.000000Z`.
+Python's times are limited to the years 1 to 9999 and to microseconds, and pyarrow needs pandas for finer ones. Here
+times outside these years can be written too, with a signed year: `+55840-11-08T22:13:20.000000Z`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
 def iso_texts(times: pa.Array) -> pa.Array:
-    """Timestamps, dates and times of day as ISO 8601: instants in UTC with a `Z`, with the digits that the unit has.
+    """Timestamps, dates and times of day as ISO 8601: instants in UTC with a `Z`, and with the digits of their unit.
 
     >>> iso_texts(pa.array([1, 1_700_000_000_000_000_000], pa.timestamp("us", "Europe/Paris"))).to_pylist()
     ['1970-01-01T00:00:00.000001Z', '+55840-11-08T22:13:20.000000Z']
@@ -43,7 +43,7 @@ def iso_texts(times: pa.Array) -> pa.Array:
 
 
 def in_calendar(times: pa.Array) -> bool:
-    """Whether all times lie in the years 1 to 9999, dates are whole days, and times of day inside the day."""
+    """Whether all times are in the years 1 to 9999, dates are whole days, and times of day are within a day."""
     return not _parts(times)[0].any()
 
 
@@ -62,7 +62,7 @@ def _parts(times: pa.Array) -> tuple[NDArray[np.bool_], IntArray, IntArray, int]
 
 
 def duration_texts(durations: pa.Array) -> list[str | None]:
-    """Durations in microseconds, as decimal numbers, exactly.
+    """Durations as exact decimal numbers of microseconds.
 
     >>> duration_texts(pa.array([1500, None], pa.duration("ms"))), duration_texts(pa.array([1500], pa.duration("ns")))
     (['1500000', None], ['1.5'])
@@ -80,7 +80,7 @@ def duration_texts(durations: pa.Array) -> list[str | None]:
 
 
 def texts(column: pa.Array) -> list[str | None]:
-    """Values as people read them, None for null: text as it is, times as ISO 8601, bytes in hexadecimal, lists and
+    """Values in readable form, None for null: text unchanged, times as ISO 8601, bytes in hexadecimal, lists and
     structs as JSON.
 
     >>> texts(pa.array([b"a", None])), texts(pa.array([[1, None]]))
@@ -97,7 +97,7 @@ def texts(column: pa.Array) -> list[str | None]:
 
 
 def json_texts(column: pa.Array) -> list[str]:
-    """Values as JSON: what is not finite is null, durations are numbers of microseconds, and maps lists of pairs."""
+    """Values as JSON: non-finite numbers are null, durations are numbers of microseconds, maps are lists of pairs."""
     column = plain(column)
     type_ = column.type
     for is_it, write in _JSON:
@@ -125,7 +125,7 @@ def _objects(names: Iterable[str], columns: list[list[str]], rows: int) -> list[
 
 
 def _plain_texts(column: pa.Array) -> list[str | None]:
-    """Of what is neither nested nor a float nor an interval."""
+    """Texts of values that are neither nested nor floats nor intervals."""
     type_ = column.type
     if pa.types.is_duration(type_):
         return duration_texts(column)
@@ -136,7 +136,7 @@ def _plain_texts(column: pa.Array) -> list[str | None]:
     if any(is_it(type_) for is_it in binary):
         return [None if value is None else value.hex() for value in column.to_pylist()]
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        # Files of other programs hold text that is not UTF-8.
+        # Files written by other programs may have text that is not UTF-8.
         raw = column.cast(pa.large_binary() if pa.types.is_large_string(type_) else pa.binary()).to_pylist()
         return [None if value is None else value.decode(errors="backslashreplace") for value in raw]
     return (
@@ -176,7 +176,7 @@ def _times_of_day(days: IntArray, ticks: IntArray, per_second: int, type_: pa.Da
 
 
 def _date(day: int) -> str:
-    """A day of the proleptic Gregorian calendar, by the eras of 400 years in which it repeats."""
+    """A day in the proleptic Gregorian calendar, which repeats every 400 years (an era)."""
     eras, day = divmod(day + 719_468, 146_097)  # eras begin on a 1st of March
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100
@@ -197,8 +197,8 @@ def _json_floats(column: pa.Array) -> list[str]:
 
 
 def _json_struct(column: Any) -> list[str]:
-    children = [json_texts(column.field(place)) for place in range(column.type.num_fields)]
-    names = [column.type.field(place).name for place in range(column.type.num_fields)]
+    children = [json_texts(column.field(i)) for i in range(column.type.num_fields)]
+    names = [column.type.field(i).name for i in range(column.type.num_fields)]
     objects = _objects(names, children, len(column))
     return [text if known else "null" for text, known in zip(objects, column.is_valid().to_pylist(), strict=True)]
 
@@ -228,12 +228,12 @@ def _lists(column: pa.Array, ends: IntArray, elements: Callable[[int, int], list
 
 
 def _json_union(column: Any) -> list[str]:
-    column = column.take(pa.array(np.arange(len(column))))  # one that is cut
-    children = [json_texts(column.field(place)) for place in range(column.type.num_fields)]
-    places = {code: place for place, code in enumerate(column.type.type_codes)}
+    column = column.take(pa.array(np.arange(len(column))))  # the column may be a slice
+    children = [json_texts(column.field(i)) for i in range(column.type.num_fields)]
+    child_of = {code: i for i, code in enumerate(column.type.type_codes)}
     codes = np.asarray(column.type_codes).tolist()
     rows = range(len(column)) if column.type.mode == "sparse" else np.asarray(column.offsets).tolist()
-    return [children[places[code]][row] for code, row in zip(codes, rows, strict=True)]
+    return [children[child_of[code]][row] for code, row in zip(codes, rows, strict=True)]
 
 
 def _json_interval(column: pa.Array) -> list[str]:
@@ -251,4 +251,4 @@ _JSON: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], list[str]]], .
     (pa.types.is_union, _json_union),
     (pa.types.is_nested, _json_list),
 )
-"""How types are written as JSON; others are text in quotes."""
+"""The writers of types as JSON; values of other types are quoted text."""

@@ -1,1 +1,1 @@
-"""What `auto` weighs: prices of operations, choices, and the eager and lazy cost of coalescing."""
+"""What `auto` compares: prices of operations, choices, and the eager and lazy cost of coalescing."""

@@ -1,9 +1,9 @@
-"""What a query leaves open and what is chosen for it: one form for every choice, of operators and of the planner.
+"""Choices for the options that a query leaves open, in one form for operators and the planner.
 
-Every query has `choices(load)`: of each option that is `auto`, what is chosen, what the alternatives would cost, and
-why. The cost models stand beside their operators (`timing_join.cost`, `window_join.cost`, `coalescing.window_spec`); an
-operator resolves `auto` with what its query declares, the planner with what it knows besides (`Workload`). Both get the
-same `Choice`, so that the explanation says what runs.
+Every query has `choices(load)`: for each option that is `auto` the value chosen, the cost of the alternatives, and the
+reason. The cost models are next to their operators (`timing_join.cost`, `window_join.cost`, `coalescing.query`). An
+operator asks with only what its query says; the planner adds what it knows about the streams (`Workload`). Both get the
+same `Choice`, so that the explanation matches what runs.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from whenabouts.core.costs.prices import SchemePrices, TimingJoinPrices
 
 Value: TypeAlias = str | int
-"""What an option is set to."""
+"""The value of an option."""
 
 Source = Literal["measured", "declared", "default"]
-"""Where a figure comes from."""
+"""The source of a figure."""
 
 DEFAULT_ROW_BYTES = 100.0
-"""Of a row of which nobody knows the columns."""
+"""The assumed bytes of a row with unknown columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is known of a query's inputs and of where it runs.
+    """What is known about a query's inputs and the machine it runs on.
 
-    `rates`: rows per second of event time by input, of all keys together; empty: not known. `keys`: how many keys share
-    them. `every`: how much event time is taken in at a time (a micro-batch); 0: each row when it comes. `parallelism`:
-    how many tasks run at once. `row_bytes`: bytes of a stored row by input. `source`: where the rates come from.
-    `timing_prices` and `scheme_prices`: what a timing join and coalescing cost here (`whenabouts calibrate`).
+    `rates`: rows per second of event time by input, of all keys together; empty: unknown. `keys`: the number of keys.
+    `every`: the event time that one micro-batch covers; 0: each row is processed when it arrives. `parallelism`: how
+    many tasks run at once. `row_bytes`: bytes of a stored row by input. `source`: the source of the rates.
+    `timing_prices` and `scheme_prices`: the prices of a timing join and of coalescing (`whenabouts calibrate`).
 
-    Raises: QueryError WA-2072 for what can be none of this.
+    Raises: QueryError WA-2072 for invalid numbers.
 
     >>> Workload(rates={"left": 5.0}, keys=10).rate("left"), Workload().rate("left")
     (5.0, None)
@@ -62,7 +62,7 @@ class Workload:
         object.__setattr__(self, "every", parse_non_negative(self.every, name="every"))
 
     def rate(self, input: str) -> float | None:
-        """Rows per second of an input, None where it is not known."""
+        """Rows per second of an input, None if unknown."""
         return self.rates.get(input)
 
     def bytes_of(self, input: str) -> float:
@@ -72,8 +72,8 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One value that an option could have, its cost in the unit of the choice (None: nobody knows), and the rule that
-    it breaks, if any."""
+    """A possible value of an option, its cost in the unit of the choice (None: unknown), and the rule that it breaks,
+    if any."""
 
     value: Value
     cost: float | None = None
@@ -82,7 +82,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What an option is set to, and why. `pinned`: the user said so. `alternatives` include what was chosen.
+    """The chosen value of an option, and why. `pinned`: the user chose it. `alternatives` include the chosen value.
 
     >>> print(cheapest("strategy", [Alternative("forward", 20.0), Alternative("backward", 10.0)], "ns a row"))
     strategy = backward: least cost, ns a row: forward 20, backward 10
@@ -97,7 +97,7 @@ class Choice:
 
     @property
     def cost(self) -> float | None:
-        """What the chosen value costs, None where nothing was weighed."""
+        """The cost of the chosen value, None if no costs were compared."""
         return next((each.cost for each in self.alternatives if each.value == self.value), None)
 
     @property
@@ -106,11 +106,11 @@ class Choice:
         return tuple(each for each in self.alternatives if each.value != self.value)
 
     def __str__(self) -> str:
-        weighed = ", ".join(_told(each) for each in self.alternatives)
+        weighed = ", ".join(_described(each) for each in self.alternatives)
         return f"{self.what} = {self.value}: {self.why}" + (f", {self.unit}: {weighed}" if weighed else "")
 
 
-def _told(alternative: Alternative) -> str:
+def _described(alternative: Alternative) -> str:
     known = alternative.cost
     cost = "" if known is None else f" {known:,.0f}" if abs(known) >= 1000 else f" {known:.4g}"
     return f"{alternative.value}{cost}" + (f" ({alternative.refused})" if alternative.refused else "")
@@ -119,9 +119,9 @@ def _told(alternative: Alternative) -> str:
 def cheapest(
     what: str, alternatives: Iterable[Alternative], unit: str, *, pin: Value | None = None, why: str = "least cost"
 ) -> Choice:
-    """The cheapest of the alternatives that break no rule, the first of equals; with a pin, that one.
+    """The cheapest alternative that breaks no rule, the first among equals; or the pinned one.
 
-    Raises: QueryError WA-2161 where none is left, or the pinned one breaks a rule: which one is said.
+    Raises: QueryError WA-2161 if all alternatives, or the pinned one, break a rule; the message names the rules.
 
     >>> cheapest("size", [Alternative(1, 9.0), Alternative(9, 1.0, "waits too long")], "us").value
     1
@@ -134,20 +134,20 @@ def cheapest(
         return Choice(what, pin, "as the query says", unit, every, pinned=True)
     open_ones = [each for each in every if not each.refused]
     if not open_ones:
-        told = "; ".join(f"{each.value} {each.refused}" for each in every)
-        raise QueryError(Code.CHOICE_REFUSED, f"no {what} is left: {told}", "allow more")
+        refusals = "; ".join(f"{each.value} {each.refused}" for each in every)
+        raise QueryError(Code.CHOICE_REFUSED, f"no {what} is left: {refusals}", "allow more")
     best = min(open_ones, key=lambda each: math.inf if each.cost is None else each.cost)
     return Choice(what, best.value, why, unit, every)
 
 
 def ruled(what: str, value: Value, why: str, *, pinned: bool = False) -> Choice:
-    """What follows from a rule, without costs."""
+    """A choice that follows from a rule, without costs."""
     return Choice(what, value, "as the query says" if pinned else why, pinned=pinned)
 
 
 @runtime_checkable
 class Choosing(Protocol):
-    """A query that says what is chosen for it, and for how long it keeps rows."""
+    """A query whose open options can be chosen, and that knows how long it keeps rows."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -158,13 +158,13 @@ class Choosing(Protocol):
         """Microseconds of lateness by input."""
 
     def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
-        """What is chosen where the query says `auto`, and why. `pins`: decided by hand.
+        """The choices for the options that are `auto`. `pins`: values chosen by the user.
 
-        Raises: QueryError WA-2161 for a pin that breaks a rule, and what the query raises for a value that it has not.
+        Raises: QueryError WA-2161 for a pin that breaks a rule, and what the query raises for an invalid value.
         """
 
     def kept_for_us(self, input: int) -> int:
-        """How far behind the watermark a row's `t_max` is when it is needed no longer."""
+        """How far behind the watermark a row's `t_max` is when the row is no longer needed."""
 
     def copies(self, input: int) -> float:
         """How many buckets hold a row of an input on average: more than one with time slots."""
@@ -176,14 +176,14 @@ _OPTIONS = ("strategy", "block_size", "conservative", "method", "scheme")
 
 
 def decided(query: Query, found: Iterable[Choice]) -> Query:
-    """The query with what was chosen in place of `auto`: what runs is then what was explained.
+    """The query with the chosen values in place of `auto`, so that what runs is what was explained.
 
     >>> from whenabouts.core.coalescing.query import Coalesce
     >>> query = Coalesce(time="t", values="v")
     >>> decided(query, query.choices()).scheme
     'eager'
     """
-    inner: Any = getattr(query, "query", query)  # of a selection around it
+    inner: Any = getattr(query, "query", query)  # the query inside a SelectProject
     known = {each.what: each.value for each in found if each.what in _OPTIONS and hasattr(inner, each.what)}
     changed = replace(inner, **known)
     return changed if inner is query else replace(query, query=changed)  # type: ignore[type-var]  # a SelectProject

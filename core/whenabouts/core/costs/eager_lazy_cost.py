@@ -1,7 +1,7 @@
-"""What a window extent costs under either scheme: memory, update and scan, normalised and weighted.
+"""The cost of a window extent under both schemes: memory, update and scan, normalised and weighted.
 
-Equations 1-10 of Al-Kateb et al. 2010, section 6, with their slips mended. For a query whose tuples coalesce with
-probability ``cp`` and arrive out of order with probability ``oop``, over an extent of n tuples that is full:
+Equations 1-10 of Al-Kateb et al. 2010, section 6, with their slips corrected. For a query whose tuples coalesce with
+probability ``cp`` and arrive out of order with probability ``oop``, over a full extent of n tuples:
 
     memory   eager  n (cp m + (1 - cp) r_eager)                        lazy  n r_lazy
     update   eager  (1 - cp) insert + cp merge + oop (1 - cp) split
@@ -10,12 +10,12 @@ probability ``cp`` and arrive out of order with probability ``oop``, over an ext
     scan     eager  (read n (cp m / r_eager + 1 - cp) + expand n) part + eager_step
                                               lazy  n (read + cp coalesce + order r_lazy / sharing)
 
-Mended: equations 1 and 3 took expired tuples away before there were any; the last term of 3 read ``1 - cp delete``; 4
-was per tuple and 3 cumulative; 6 summed over all tuples ever seen. Expiry costs nothing while the extent still fills.
-``U_max`` is ``merge(1, 1) + detach``, as the paper has it, so a normalised update cost may exceed 1. What the paper
-leaves out is ours, and nought by default: ``expand`` (an eager scan that looks at every timestamp of a run may cost
-more than ``S_max``), ``keep``, ``order`` (shared by as many lazy queries as there are of a grouping), and the prices of
-a step of so many rows. They are part of the maxima.
+Corrected: equations 1 and 3 subtracted expired tuples before there were any; the last term of 3 read ``1 - cp delete``;
+4 was per tuple and 3 cumulative; 6 summed over all tuples ever seen. Expiry costs nothing while the extent still fills.
+``U_max`` is ``merge(1, 1) + detach``, as in the paper, so a normalised update cost may exceed 1. Some prices are not in
+the paper, and zero by default: ``expand`` (an eager scan that reads every timestamp of a run may cost more than
+``S_max``), ``keep``, ``order`` (shared by the lazy queries with the same grouping), and the prices of a step. They are
+included in the maxima.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ from whenabouts.core.costs.prices import SchemePrices, Sizes, Weights
 from whenabouts.core.errors import Code, QueryError
 
 STEP_ROWS = 1000.0
-"""Rows of a step where nobody knows how many."""
+"""The assumed number of rows in a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What is known of a query's stream: coalescing and out-of-order probability, and tuples per second.
+    """What is known about a query's stream: coalescing and out-of-order probability, and tuples per second.
 
-    ``arrived``: how many tuples there were so far; None: enough for the extent to be full. ``step_rows``: how many
-    tuples a step takes in.
+    ``arrived``: the number of tuples so far; None: enough to fill the extent. ``step_rows``: the tuples in a step.
 
     Raises: QueryError WA-2072 for a probability outside [0, 1], or a rate or step that is not positive.
     """
@@ -60,8 +59,8 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class ExtentCost:
-    """Memory in bytes, mean update per arrival and time of one scan in the unit of the atomic costs; and each as a part
-    of its maximum."""
+    """Memory in bytes, and the mean update per arrival and one scan in the unit of the atomic costs; ``normalised``:
+    each as a fraction of its maximum."""
 
     memory: float
     update: float
@@ -75,7 +74,7 @@ class ExtentCost:
 
 @dataclass(frozen=True, slots=True)
 class SchemeCosts:
-    """Both schemes for one query. Memory and update of ``lazy`` are those of the extent that all lazy queries share."""
+    """Both schemes of one query. Memory and update of ``lazy`` belong to the extent that all lazy queries share."""
 
     eager: ExtentCost
     lazy: ExtentCost
@@ -93,9 +92,9 @@ def scheme_costs(
 ) -> SchemeCosts:
     """Costs of an extent of ``tuples`` tuples under both schemes; normalised by an extent of ``largest`` tuples.
 
-    ``largest`` is the largest window over the stream, so that costs of queries with different windows add up.
-    ``sharing``: how many queries over the stream have this grouping, as if all were lazy. ``part``: of the extent,
-    through which an eager scan goes; less than all where what is computed of the extent is kept from one to the next.
+    ``largest`` is the largest window over the stream, so that the costs of queries with different windows can be added.
+    ``sharing``: how many queries over the stream have this grouping, counted as if all were lazy. ``part``: the
+    fraction of the extent that an eager scan reads; below 1 if results are maintained from one extent to the next.
 
     >>> both = scheme_costs(100, Statistics(cp=0.8), AtomicCosts(), Sizes())
     >>> round(both.eager.weighted(Weights()), 4), round(both.lazy.weighted(Weights(0, 0, 2)), 4)
@@ -124,18 +123,18 @@ def scheme_costs(
 
 
 def maxima(tuples: float, statistics: Statistics, costs: AtomicCosts, sizes: Sizes) -> tuple[float, float, float]:
-    """What memory, update and scan are parts of, for an extent of so many tuples (M_max, U_max, S_max).
+    """The maxima by which memory, update and scan are normalised, for an extent of this size (M_max, U_max, S_max).
 
-    Of a scan it is what a lazy one costs where all tuples coalesce and come as far out of order as they do.
+    S_max is the cost of a lazy scan if all tuples coalesce, at the given out-of-order probability.
     """
-    every, looked = costs.at(1.0, 1.0), costs.at(1.0, statistics.oop)
+    every, scanned = costs.at(1.0, 1.0), costs.at(1.0, statistics.oop)
     update = (
         every["merge"] + every["detach"] + every["keep"] + every["eager_step"] / (statistics.step_rows or STEP_ROWS)
     )
     return (
         tuples * sizes.lazy_row,
         update,
-        tuples * (looked["read"] + looked["coalesce"] + looked["order"] * sizes.lazy_row),
+        tuples * (scanned["read"] + scanned["coalesce"] + scanned["order"] * sizes.lazy_row),
     )
 
 
@@ -145,7 +144,7 @@ def _extent_cost(cost: tuple[float, float, float], maxima: tuple[float, float, f
 
 
 def eager_part(width_us: int | None, slide_us: int | None, *, aggregated: bool) -> float:
-    """The part of an extent that comes or goes in a slide, where aggregates of a window in time are kept; else all.
+    """The fraction of an extent that a slide adds or drops, if a time-based window maintains its aggregates; else 1.
 
     >>> eager_part(24, 1, aggregated=True), eager_part(24, 1, aggregated=False), eager_part(24, None, aggregated=True)
     (0.08333333333333333, 1.0, 1.0)
@@ -161,7 +160,7 @@ UNIT = "part of the maximum, weighted"
 def lone_scheme(
     tuples: float, known: Statistics, prices: SchemePrices, *, part: float = 1.0, pin: str | None = None
 ) -> Choice:
-    """Eager or lazy for a query that shares its extent with nobody. Raises: QueryError WA-2161 for an unknown pin.
+    """Eager or lazy, for a query that does not share its extent. Raises: QueryError WA-2161 for an unknown pin.
 
     >>> print(lone_scheme(100, Statistics(cp=0.5), SchemePrices()))
     scheme = eager: least cost of an extent that nobody shares, part of the maximum, weighted: eager 1.43, lazy 2.532

@@ -1,8 +1,8 @@
-"""What one operation on a window extent costs: a number, or something that depends on the stream's probabilities.
+"""The costs of single operations on a window extent, which may depend on the stream's probabilities.
 
-Al-Kateb et al. 2010 (section 7.2) observe that merging costs more with ``cp * oop`` (longer timestamp vectors, searched
-further back) and splitting with ``oop / cp``. A cost is therefore a number, a sum of such terms, a table over (cp,
-oop), or any function of the two. Unit: microseconds where they were calibrated; only ratios matter for a decision.
+Al-Kateb et al. 2010 (section 7.2) observe that the cost of a merge grows with ``cp * oop`` (longer timestamp vectors,
+searched further back) and that of a split with ``oop / cp``. So a cost is a number, a sum of such terms, a table over
+(cp, oop), or any function of the two. The unit is microseconds if calibrated; only ratios matter for decisions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Costs measured on a grid, bilinear in between and level outside: ``values[i][j]`` at ``(cp[i], oop[j])``.
+    """Costs measured on a grid, ``values[i][j]`` at ``(cp[i], oop[j])``: bilinear inside, constant outside.
 
     >>> Table((0.0, 1.0), (0.0, 1.0), ((0.0, 1.0), (2.0, 3.0)))(0.5, 0.5)
     1.5
@@ -68,15 +68,15 @@ Cost: TypeAlias = float | Callable[[float, float], float]
 class AtomicCosts:
     """Costs of single operations on an extent, named as in Table 4 of the paper.
 
-    ``read`` a tuple; ``insert`` one at its place; ``delete`` the oldest; ``merge`` a timestamp into a run, finding it
-    included; ``split`` a run in two likewise; ``detach`` the first timestamp of the oldest run; ``coalesce`` two tuples
-    while scanning a lazy extent; ``expand`` a timestamp of a run while scanning an eager one, which the paper takes to
-    cost nothing. So it does three more: ``keep``, what an arriving tuple costs in an eager extent besides; ``order``,
-    to bring a byte of the shared extent into the order of a grouping, once for all its lazy queries that look;
-    ``eager_step`` and ``lazy_step``, what a step of such an extent costs however few rows it has.
+    ``read`` a tuple; ``insert`` one in order; ``delete`` the oldest; ``merge`` a timestamp into a run, including the
+    search for it; ``split`` a run in two, likewise; ``detach`` the first timestamp of the oldest run; ``coalesce`` two
+    tuples while scanning a lazy extent. The paper assumes that the others are zero: ``expand``, a timestamp of a run
+    while scanning an eager extent; ``keep``, further costs of an arriving tuple in an eager extent; ``order``,
+    sorting a byte of the shared extent for a grouping, once for all its lazy queries; ``eager_step`` and ``lazy_step``,
+    the fixed cost of a step of such an extent.
 
-    The defaults are made up so that, with the default sizes, all ten decisions of the paper's Tables 5 and 6 come out;
-    calibrate them for your machine.
+    The defaults are chosen such that, with the default sizes, they reproduce all ten decisions of the paper's Tables 5
+    and 6; calibrate them for your machine.
     """
 
     read: Cost = 1.0
@@ -95,7 +95,7 @@ class AtomicCosts:
     def at(self, cp: float, oop: float) -> dict[str, float]:
         """Every cost as a number.
 
-        Raises: QueryError WA-2006 for one that is negative or no number.
+        Raises: QueryError WA-2006 for a cost that is negative or not a number.
         """
         numbers = {}
         for field in fields(self):
@@ -105,7 +105,7 @@ class AtomicCosts:
                 raise QueryError(
                     Code.BAD_OPTION,
                     f"the cost of {field.name} is {numbers[field.name]} at cp {cp:g}, oop {oop:g}",
-                    "costs are numbers, not negative",
+                    "costs are numbers of zero or more",
                 )
         return numbers
 
@@ -113,7 +113,7 @@ class AtomicCosts:
 def read_costs(text: Mapping[str, Any]) -> AtomicCosts:
     """Costs from a plan file: a number, ``{constant, cp_oop, oop_per_cp}`` or ``{cp: […], oop: […], values: [[…]]}``.
 
-    ``attach`` is taken and not used: a timestamp is attached by ``merge``. Costs that are not named keep their default.
+    ``attach`` is accepted and ignored: ``merge`` attaches a timestamp. Costs that are not named keep their default.
 
     Raises: QueryError WA-2075 for an unknown name or form.
 

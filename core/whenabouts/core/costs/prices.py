@@ -1,4 +1,4 @@
-"""What operations cost, in nanoseconds or weighted parts: defaults, or as `whenabouts calibrate` measured."""
+"""Prices of operations, in nanoseconds or normalised and weighted: defaults, or measured by `whenabouts calibrate`."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from whenabouts.core.errors import Code, QueryError
 
 @dataclass(frozen=True, slots=True)
 class TimingJoinPrices:
-    """Nanoseconds, rounded from runs on two idle cores; `whenabouts calibrate` measures them where it runs.
+    """Nanoseconds, rounded from runs on two idle cores; `whenabouts calibrate` measures them on your machine.
 
-    What is chosen depends on their order of magnitude: a step costs as much as thousands of rows.
+    Choices depend only on their order of magnitude: a step costs as much as thousands of rows.
 
-    `probed`: the part of the rows within reach of uncertainty that the ranges leave to the kernel.
+    `probed_by_midpoints`, `probed_by_ends`: the fraction of the rows within reach of the uncertainty for which the
+    ranges of that strategy leave the decision to the kernel.
     """
 
     step: float = 760_000.0
-    """A step: its segments are read and written, and a correlation begins."""
+    """A step: reading and writing its segments, and starting a correlation."""
     row: float = 125.0
-    """A row: put in order, and its ranges found."""
+    """A row: sorting it, and finding its ranges."""
     pair: float = 40.0
-    """A pair that comes out."""
+    """An output pair."""
     kernel: float = 140.0
-    """A pair for which the kernel decides."""
+    """A pair that the kernel decides."""
     looked_up: float = 0.65
-    """What is left of that where a table answers a third of the questions (`benchmarks/lookup_hits.py`)."""
+    """The fraction of `kernel` that remains if a table decides a third of the pairs (`benchmarks/lookup_hits.py`)."""
     probed_by_midpoints: float = 0.35
     probed_by_ends: float = 0.55
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of memory, update and scan, each a part of its maximum (the paper's lambdas).
+    """Weights of memory, update and scan, each normalised by its maximum (the paper's lambdas).
 
     Raises: QueryError WA-2006 for a negative weight or three zeros.
     """
@@ -54,7 +55,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes: a tuple in an eager extent (the query's columns) and in a lazy one (all columns), a timestamp."""
+    """Bytes of a tuple in an eager extent (the query's columns) and in a lazy one (all columns), and of a timestamp."""
 
     eager_row: float = 60.0
     lazy_row: float = 100.0
@@ -63,7 +64,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class SchemePrices:
-    """What coalescing costs, and what counts how much: made up, or calibrated."""
+    """The prices of coalescing, and the weights of memory, update and scan: defaults, or calibrated."""
 
     costs: AtomicCosts = field(default_factory=AtomicCosts)
     sizes: Sizes = field(default_factory=Sizes)

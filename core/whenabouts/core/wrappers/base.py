@@ -1,4 +1,4 @@
-"""A query around another one, and its operator around the other's: to a host they are like any other."""
+"""Base classes of queries that wrap another query; hosts treat them like any other query."""
 
 from __future__ import annotations
 
@@ -11,70 +11,70 @@ if TYPE_CHECKING:
 
 
 class WrappedQuery:
-    """All that a host asks of a query, but for `operator`, as the one inside has it."""
+    """Delegates everything except `operator` to the wrapped query."""
 
     query: Query
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Those of the query."""
+        """As the wrapped query."""
         return self.query.inputs
 
     @property
     def lateness_us(self) -> tuple[int, ...]:
-        """Those of the query."""
+        """As the wrapped query."""
         return self.query.lateness_us
 
     @property
     def says_lateness(self) -> bool:
-        """As the query."""
+        """As the wrapped query."""
         return self.query.says_lateness
 
     @property
     def idle_after_us(self) -> int | None:
-        """That of the query."""
+        """As the wrapped query."""
         return self.query.idle_after_us
 
     @property
     def described(self) -> str:
-        """As the query."""
+        """As the wrapped query."""
         return self.query.described
 
     @property
     def needs_rows_of_all(self) -> bool:
-        """As the query."""
+        """As the wrapped query."""
         return bool(getattr(self.query, "needs_rows_of_all", False))
 
 
 class WrappedOperator:
-    """All that a host asks of an operator, but for `step`, as the one inside has it."""
+    """Delegates everything except `step` to the wrapped operator."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
 
     @property
     def readers(self) -> tuple[Reader, ...]:
-        """Those of the operator."""
+        """As the wrapped operator."""
         return self._operator.readers
 
     @property
     def keys(self) -> Placement:
-        """Those of the operator."""
+        """As the wrapped operator."""
         return self._operator.keys
 
     @property
     def output_schema(self) -> pa.Schema:
-        """That of the operator."""
+        """As the wrapped operator."""
         return self._operator.output_schema
 
     @property
     def event_time(self) -> str | None:
-        """That of the operator."""
+        """As the wrapped operator."""
         return self._operator.event_time
 
     @property
     def needs_latest(self) -> bool:
-        """That of the operator."""
+        """As the wrapped operator."""
         return self._operator.needs_latest
 
     def rows_held(self, store: SegmentStore) -> int:

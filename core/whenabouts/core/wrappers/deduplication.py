@@ -1,11 +1,11 @@
-"""At-least-once sources: rows that are delivered again are taken in once.
+"""At-least-once sources: rows that are delivered again are processed once.
 
-A source that promises no more than at-least-once repeats rows after a failure. A repeat is the same event: equal in the
-columns that identify it, in its times and in the key. It is found among the rows that the watermark has not passed yet;
-later the same row is late, whether it is a repeat or not. So the state is the identities of rows that are not late.
+A source that only guarantees at-least-once delivery repeats rows after a failure. A repeat is the same event: equal in
+the columns that identify it, in its times and in the key. It is recognised among the rows that the watermark has not
+passed yet; after that it is late, like any other row of that time. So the state holds the identities of rows that are
+not late.
 
-`Deduplicated` is a query around any other one, and its operator an operator around the other's: engines see no
-difference.
+`Deduplicated` wraps any other query; engines see no difference.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Identifying = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 
 
 def deduplicated(query: Query, by: Identifying | None) -> Query:
-    """The query over rows of which each is taken in once: `by` names the columns that identify a row of an input.
+    """The query, processing each row once: `by` names the columns that identify a row of an input.
 
     Repeats are counted as `rows_replayed`: rows in = processed + rejected + replayed. Rows with a null in `by` are
-    never taken for repeats. None: the query itself. Raises QueryError WA-2101 for an input that the query does not
-    have, or for no column at all.
+    never repeats. With None the query itself is returned. Raises QueryError WA-2101 for an input that the query does
+    not have, or if no column is named.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.local import run
@@ -64,26 +64,26 @@ def deduplicated(query: Query, by: Identifying | None) -> Query:
         if name not in query.inputs or not given:
             raise QueryError(
                 Code.BAD_IDENTITY,
-                f"repeats of {name!r} are to be told by the columns {given}",
-                f"name a column or more of {', '.join(query.inputs)}",
+                f"rows of {name!r} are to be identified by the columns {given}",
+                f"name one or more columns of {', '.join(query.inputs)}",
             )
     return Deduplicated(query, tuple(columns.get(name, ()) for name in query.inputs))
 
 
 @dataclass(frozen=True)
 class Deduplicated(WrappedQuery):
-    """A query whose rows are taken in once; `by`: for each input the columns that identify a row, none for no check."""
+    """A query that processes each row once; `by`: for each input the columns that identify a row, none: no check."""
 
     query: Query
     by: tuple[tuple[str, ...], ...]
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> DeduplicatingOperator:
-        """The query's operator behind the check. Raises InputError WA-1001 and WA-1002 for columns besides its own."""
+        """The query's operator, with the check in front. Also raises InputError WA-1001 and WA-1002 for `by`."""
         return DeduplicatingOperator(self.query.operator(schemas, streaming=streaming), self)
 
 
 class DeduplicatingOperator(WrappedOperator):
-    """Takes repeats out of what arrives at an operator."""
+    """Removes repeats from the rows that arrive at an operator."""
 
     def __init__(self, operator: Operator, query: Deduplicated) -> None:
         super().__init__(operator)
@@ -102,7 +102,7 @@ class DeduplicatingOperator(WrappedOperator):
         demand: FlushMode = FlushMode.NOTHING,
         latest_us: int = NO_WATERMARK,
     ) -> Step:
-        """One step of `protocol.Operator`. Cost besides: the segments of identities that the rows touch."""
+        """One step of `protocol.Operator`. Additional cost: the segments of identities that the rows touch."""
         seen = SegmentedState(StorePart(store, 0, 2), self._schemas, slot_us=self._slot_us)
         replayed, fresh = 0, []
         for arrival in arrivals:
@@ -125,7 +125,7 @@ class DeduplicatingOperator(WrappedOperator):
         return super().rows_held(StorePart(store, 1, 2))
 
     def _first_seen(self, seen: SegmentedState, arrival: Arrival, watermark_us: int) -> NDArray[np.bool_]:
-        """Which rows of a block are no repeats; those that are not late are noted as seen."""
+        """Which rows of a block are not repeats; those that are not late are recorded as seen."""
         input, block = arrival.input, arrival.block
         keep = np.ones(block.num_rows, bool)
         known = times(block)[1] >= watermark_us
@@ -147,7 +147,7 @@ class DeduplicatingOperator(WrappedOperator):
 
 
 def _first_of_each(table: pa.Table) -> NDArray[np.bool_]:
-    """Which rows are the first of all that equal them; nulls are equal, and so are NaNs. O(rows)."""
+    """Which rows are the first among equal rows; nulls are equal, and so are NaNs. O(rows)."""
     numbered = table.append_column("_row", pa.array(np.arange(table.num_rows)))
     first = np.zeros(table.num_rows, bool)
     first[numbered.group_by(table.schema.names).aggregate([("_row", "min")]).column("_row_min").to_numpy()] = True
@@ -155,13 +155,13 @@ def _first_of_each(table: pa.Table) -> NDArray[np.bool_]:
 
 
 def _identity(reader: Reader, names: Sequence[str]) -> pa.Schema:
-    """What is kept of a row: its times, its template's number, and these columns, dictionaries as their values."""
+    """What is stored of a row: its times, its template's number, and these columns, with dictionaries decoded."""
     block = reader.block_schema
-    fields = [block.field(place) for place in range(len(block) - len(reader.schema))]
+    fields = [block.field(i) for i in range(len(block) - len(reader.schema))]
     for name in dict.fromkeys(names):
         if name not in reader.schema.names:
-            told = ", ".join(reader.schema.names)
-            raise InputError(Code.MISSING_COLUMN, f"the {reader.name} input has no column {name!r}", f"it has {told}")
+            known = ", ".join(reader.schema.names)
+            raise InputError(Code.MISSING_COLUMN, f"the {reader.name} input has no column {name!r}", f"it has {known}")
         kind = reader.schema.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if pa.types.is_nested(kind):

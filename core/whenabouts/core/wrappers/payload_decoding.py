@@ -1,7 +1,7 @@
-"""Queries over payloads: records are read where rows enter, and what is no record is rejected like any other bad row.
+"""Queries over payloads: records are decoded when rows are read, and invalid ones are rejected like other bad rows.
 
-`Decoded` is a query around any other one, which sees the decoded columns; engines see a query over the payloads. So a
-message that nobody can read costs one rejected row, and not the job.
+`Decoded` wraps any other query. The query sees the decoded columns, engines see a query over the payloads. So an
+unreadable message costs one rejected row, not the job.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from whenabouts.core.wrappers.base import WrappedOperator, WrappedQuery
 from whenabouts.core.wrappers.payloads import Payload, a_payload
 
 Payloads = Payload | Mapping[str, Payload]
-"""Of every input, or of inputs by name."""
+"""One for every input, or by input name."""
 
 
 def decoded(query: Query, payloads: Payloads | None) -> Query:
-    """The query over inputs whose rows hold records as bytes; inputs that `payloads` does not name are as they are.
+    """The query over inputs whose rows hold records as bytes; inputs that `payloads` does not name are unchanged.
 
-    Rows whose payload is no record are rejected (WA-1051), those too far ahead of their time of receipt as WA-1052; the
-    payload stands in the rejects beside the columns. None: the query itself. Raises QueryError WA-2171 for an input
-    that the query does not have.
+    Rows whose payload is not a record are rejected (WA-1051), and rows too far ahead of their receipt (WA-1052);
+    the rejects have the payload as a further column. With None the query itself is returned. Raises QueryError WA-2171
+    for an input that the query does not have.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.local import run
@@ -67,14 +67,14 @@ def decoded(query: Query, payloads: Payloads | None) -> Query:
 
 @dataclass(frozen=True)
 class Decoded(WrappedQuery):
-    """A query over payloads; `payloads`: for each input how they are read, None where its rows are columns already."""
+    """A query over payloads; `payloads`: for each input how to decode them, None if its rows are not encoded."""
 
     query: Query
     payloads: tuple[Payload | None, ...]
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> DecodingOperator:
-        """The query's operator behind its readers. Raises InputError WA-1001 and WA-1002 for columns of the input,
-        QueryError WA-2009 for two of one name."""
+        """The query's operator, with readers that decode. Raises InputError WA-1001 and WA-1002 for columns of the
+        input, QueryError WA-2009 for two columns of one name."""
         return DecodingOperator(self, schemas, streaming=streaming)
 
 
@@ -94,7 +94,7 @@ class DecodingOperator(WrappedOperator):
 
     @property
     def readers(self) -> tuple[Reader, ...]:
-        """Those of the operator, which decode first."""
+        """The readers of the operator, which decode first."""
         return self._readers
 
     def step(
@@ -116,7 +116,7 @@ class DecodingOperator(WrappedOperator):
 
 
 class DecodingReader:
-    """A reader of payloads; `schema` has the decoded columns and, for those that cannot be read, the payload."""
+    """A reader of payloads; `schema` has the decoded columns, and the payload for rows that cannot be decoded."""
 
     def __init__(self, inner: Reader, given: pa.Schema, payload: Payload) -> None:
         self.input, self.name, self.time, self.units = inner.input, inner.name, inner.time, inner.units
@@ -125,7 +125,7 @@ class DecodingReader:
         self._inner, self._payload, self._decode = inner, payload, payload.decoder()
 
     def read(self, rows: pa.RecordBatch) -> Events:
-        """As `Reader.read`, of a batch with payloads."""
+        """As `Reader.read`, for a batch with payloads."""
         payloads = rows.column(self._payload.column).cast(pa.binary())
         columns, good = self._decode(payloads.to_pylist())
         kept = [rows.column(name) for name in self._payload.keep]
@@ -144,18 +144,18 @@ class DecodingReader:
         return self._inner.ends(rows)
 
     def raw(self, block: pa.RecordBatch) -> pa.RecordBatch:
-        """The decoded columns of a block; its payloads could be read and are not kept."""
+        """The decoded columns of a block; its payloads are not kept."""
         return self._widened(self._inner.raw(block))
 
     def as_given(self, rejected: Rejected) -> Rejected:
-        """Rows that the query rejected, in this reader's columns."""
+        """Rows that the query rejected, with this reader's columns."""
         return rejected._replace(rows=self._widened(rejected.rows))
 
     def _widened(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([*rows.columns, pa.nulls(rows.num_rows, pa.binary())], schema=self.schema)
 
     def _in_time(self, wide: pa.RecordBatch, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which rows are not too far ahead of when they were received; one without such a time is not."""
+        """Which rows are not too far ahead of their time of receipt; rows without that time are not."""
         most_us = self._payload.max_ahead_us
         if most_us is None:
             return np.ones(rows.num_rows, bool)
@@ -168,8 +168,8 @@ def decoded_schema(given: pa.Schema, payload: Payload, input: str) -> pa.Schema:
     """The columns that the query sees of an input."""
     for name in (payload.column, *payload.keep):
         if name not in given.names:
-            told = f"it has {', '.join(given.names)}"
-            raise InputError(Code.MISSING_COLUMN, f"the {input} input has no column {name!r}", told)
+            known = f"it has {', '.join(given.names)}"
+            raise InputError(Code.MISSING_COLUMN, f"the {input} input has no column {name!r}", known)
     kind = given.field(payload.column).type
     if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
         raise InputError(

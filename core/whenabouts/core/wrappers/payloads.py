@@ -1,8 +1,8 @@
-"""Payloads: one record per row as bytes, as a message broker hands them out, and the columns that they hold.
+"""Payloads: one encoded record per row, as a message broker delivers them, and the columns that they contain.
 
-What is in a topic was written by somebody else, so every payload is read by itself and strictly: one that is no record
-of the declared columns is refused, and no payload can spoil the one beside it. Reading is a library's business (msgspec
-for JSON, fastavro for Avro: extra `payloads`); `wrappers.payload_decoding` puts it in front of any query.
+Other programs write to a topic, so every payload is decoded separately and strictly: a payload that is not a record of
+the declared columns is rejected, and cannot affect other rows. Libraries decode (msgspec for JSON, fastavro for Avro:
+extra `payloads`); `wrappers.payload_decoding` adds this to any query.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Record = Sequence[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Payload(ABC):
-    """Where an input has its payloads, and what else of its rows counts; `JsonPayload` and `AvroPayload` say the form.
+    """Which columns of an input have the payloads and other data; `JsonPayload` and `AvroPayload` are the formats.
 
-    `column`: that of the payloads, bytes or text. `skip`: bytes in front of each record (5 for those of Confluent's
-    serialisers). `keep`: other columns of the input that are kept beside the decoded ones. `received`: the column that
-    says when the record was taken in, and `max_ahead` how far its `t_max` may be ahead of that; a row further ahead is
-    rejected (WA-1052), for it would make all others late. Raises QueryError WA-2171 for one without the other.
+    `column`: the column of the payloads, bytes or text. `skip`: bytes in front of each record (5 for Confluent's
+    serialisers). `keep`: other columns of the input to keep next to the decoded ones. `received`: the column with the
+    time of receipt, and `max_ahead`: how far a row's `t_max` may be ahead of that; a row further ahead is rejected
+    (WA-1052), because it would make all others late. Raises QueryError WA-2171 for one without the other.
     """
 
     column: str = "value"
@@ -53,11 +53,11 @@ class Payload(ABC):
                 f"received is {self.received!r} and max_ahead {self.max_ahead!r}",
                 'give both, as received="timestamp", max_ahead="1 day", or none',
             )
-        skip: object = self.skip  # it may have any type
+        skip: object = self.skip  # callers may pass any type
         if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
             raise QueryError(Code.BAD_PAYLOAD, f"skip is {shown(skip)}", "give how many bytes are in front of a record")
         object.__setattr__(self, "keep", columns_of("keep", self.keep, Code.BAD_PAYLOAD))
-        assert self.max_ahead_us is None or self.max_ahead_us >= 0  # refuses what is no duration
+        assert self.max_ahead_us is None or self.max_ahead_us >= 0  # raises for an invalid duration
 
     @property
     @abstractmethod
@@ -70,12 +70,12 @@ class Payload(ABC):
         return None if self.max_ahead is None else parse_non_negative(self.max_ahead, name="max_ahead")
 
     def decoder(self) -> Decoder:
-        """What reads them; to be made once, where they are read."""
+        """A decoder of these payloads. Create it once, in the process that decodes."""
         return Decoder(self.schema, self.skip, self._reader())
 
     @abstractmethod
     def _reader(self) -> Callable[[bytes], Record]:
-        """Reads one payload, and raises for one that is no record."""
+        """A function that decodes one payload, and raises if it is not a record."""
 
 
 def _names(columns: Any) -> Any:
@@ -83,21 +83,21 @@ def _names(columns: Any) -> Any:
 
 
 def a_payload(name: str, value: Any) -> None:
-    """Raise QueryError WA-2171 for an object that is no description of payloads."""
+    """Raise QueryError WA-2171 for anything but a description of payloads."""
     if not isinstance(value, Payload):
         raise refused(name, value, 'give JsonPayload({"t": "int64"}) or AvroPayload(...)', Code.BAD_PAYLOAD)
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """Payloads to columns."""
+    """Decodes payloads to columns."""
 
     schema: pa.Schema
     skip: int
     read: Callable[[bytes], Record]
 
     def __call__(self, payloads: Sequence[bytes | None]) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-        """The columns of `schema`, and which payloads could be read; the rows of others are null.
+        """The columns of `schema`, and which payloads could be decoded; the rows of others are null.
 
         Cost: some tenths of a microsecond per value.
         """
@@ -107,7 +107,7 @@ class Decoder:
         rows = [nothing if record is None else record for record in records]
         try:
             batch = _batch(rows, self.schema)
-        except (pa.ArrowException, OverflowError):  # a value is none of its column's type
+        except (pa.ArrowException, OverflowError):  # a value does not have its column's type
             good &= np.array([_fits(row, self.schema) for row in rows], bool)
             batch = _batch([row if fine else nothing for row, fine in zip(rows, good, strict=True)], self.schema)
         return batch, good
@@ -115,7 +115,7 @@ class Decoder:
     def _record(self, payload: bytes) -> Record | None:
         try:
             return self.read(payload[self.skip :])
-        except Exception:  # of any kind: what is in a topic may be anything
+        except Exception:  # any kind: a topic may contain anything
             return None
 
 
@@ -123,10 +123,10 @@ class Decoder:
 class JsonPayload(Payload):
     """Payloads that are JSON objects.
 
-    `columns`: the type of each column, as pyarrow has them or calls them. Numbers must be numbers and text text;
-    `timestamp("us")` is text like `2024-05-01T12:00:00.25`, with an offset where the type has a time zone; bytes are
-    base64. A member that is null or absent is null, others are passed over. Raises QueryError WA-2171 for a type that
-    JSON has no form for, WA-2007 without msgspec.
+    `columns`: the type of each column, as a pyarrow type or its name. Numbers must be numbers and text must be text;
+    `timestamp("us")` is text like `2024-05-01T12:00:00.25`, with an offset if the type has a time zone; bytes are
+    base64. A null or missing member is null; members without a column are ignored. Raises QueryError WA-2171 for a type
+    that JSON cannot represent, WA-2007 without msgspec.
 
     >>> payload = JsonPayload({"id": "int64", "t": "int64"})
     >>> batch, good = payload.decoder()([b'{"id": 1, "t": 9, "more": []}', b'{"id": "1"}', b"", b'{"t": 3}'])
@@ -154,8 +154,8 @@ class JsonPayload(Payload):
     def _reader(self) -> Callable[[bytes], Record]:
         msgspec = _library("msgspec")
         names = self.schema.names
-        members = [(f"c{place}", _json_type(each) | None, None) for place, each in enumerate(self.schema)]
-        renamed = {f"c{place}": name for place, name in enumerate(names)}
+        members = [(f"c{i}", _json_type(each) | None, None) for i, each in enumerate(self.schema)]
+        renamed = {f"c{i}": name for i, name in enumerate(names)}
         record = msgspec.defstruct("Record", members, rename=renamed)
         decode, values = msgspec.json.Decoder(record).decode, msgspec.structs.astuple
         return lambda payload: values(decode(payload))
@@ -163,12 +163,12 @@ class JsonPayload(Payload):
 
 @dataclass(frozen=True)
 class AvroPayload(Payload):
-    """Payloads that are Avro records without a file around them, all written with one schema.
+    """Payloads that are single Avro records without a file header, all written with one schema.
 
-    `record`: the schema, as JSON text or what that stands for. Columns are those of its fields, which may be numbers,
-    text, bytes, enums, times (`timestamp-micros`, `timestamp-millis`, `local-timestamp-…`), dates, and unions of one
-    of them with null. A payload with bytes behind the record is unreadable. Raises QueryError WA-2171 for another
-    schema, WA-2007 without fastavro.
+    `record`: the schema, as JSON text or as parsed JSON. Its fields are the columns; they may be numbers, text, bytes,
+    enums, times (`timestamp-micros`, `timestamp-millis`, `local-timestamp-…`), dates, and unions of one of them with
+    null. A payload with further bytes after the record is invalid. Raises QueryError WA-2171 for another schema,
+    WA-2007 without fastavro.
 
     >>> record = {"type": "record", "name": "event", "fields": [{"name": "t", "type": "long"}]}
     >>> batch, good = AvroPayload(record).decoder()([bytes([18]), bytes([18, 18]), b""])
@@ -182,16 +182,16 @@ class AvroPayload(Payload):
         super().__post_init__()
         if not isinstance(self.record, str):
             object.__setattr__(self, "record", json.dumps(self.record))
-        assert self.schema is not None  # refuses what it does not know
+        assert self.schema is not None  # raises for an unsupported schema
 
     @cached_property
     def _described(self) -> dict[str, Any]:
         try:
             described = json.loads(str(self.record))
         except ValueError as error:
-            raise QueryError(Code.BAD_PAYLOAD, f"the Avro schema is no JSON: {error}") from error
+            raise QueryError(Code.BAD_PAYLOAD, f"the Avro schema is not JSON: {error}") from error
         if not isinstance(described, dict) or described.get("type") != "record":
-            raise QueryError(Code.BAD_PAYLOAD, "the Avro schema is none of a record", 'give {"type": "record", ...}')
+            raise QueryError(Code.BAD_PAYLOAD, "the Avro schema is not of a record", 'give {"type": "record", ...}')
         return described
 
     @property
@@ -233,12 +233,12 @@ def _arrow(type_: Any) -> pa.DataType:
     try:
         return pa.type_for_alias(type_)
     except (ValueError, AttributeError, TypeError) as error:
-        hint = "name one of pyarrow's, as int64, string"
-        raise QueryError(Code.BAD_PAYLOAD, f"{type_!r} is no type", hint) from error
+        hint = "name a pyarrow type, such as int64 or string"
+        raise QueryError(Code.BAD_PAYLOAD, f"{type_!r} is not a type", hint) from error
 
 
 def _json_type(column: pa.Field) -> Any:
-    """What msgspec is to find in a member."""
+    """The type that msgspec checks a member against."""
     kind = column.type
     if pa.types.is_signed_integer(kind):
         limit = 1 << (kind.bit_width - 1)
@@ -254,7 +254,7 @@ def _json_type(column: pa.Field) -> Any:
     raise QueryError(
         Code.BAD_PAYLOAD,
         f"column {column.name!r} of a JSON payload is {kind}",
-        "take signed integers, floats, bool, string, binary, date32 or timestamp[us]",
+        "use signed integers, floats, bool, string, binary, date32 or timestamp[us]",
     )
 
 
@@ -269,7 +269,7 @@ _AVRO_TIMES = {
 
 
 def _avro_type(given: Any, name: str) -> pa.DataType:
-    """The column of an Avro field."""
+    """The column type of an Avro field."""
     if isinstance(given, list):
         others = [each for each in given if each != "null"]
         if len(others) == 1:
@@ -285,7 +285,7 @@ def _avro_type(given: Any, name: str) -> pa.DataType:
     raise QueryError(
         Code.BAD_PAYLOAD,
         f"field {name!r} of an Avro record is {given}",
-        f"take {', '.join([*_AVRO, *_AVRO_TIMES])}, or a union of one with null",
+        f"use {', '.join([*_AVRO, *_AVRO_TIMES])}, or a union of one with null",
     )
 
 

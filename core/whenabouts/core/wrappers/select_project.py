@@ -1,8 +1,8 @@
-"""Selection and projection around another query: which rows take part, what is computed, and which columns come out.
+"""Selection and projection around another query: the rows that it uses, computed columns, and the output columns.
 
-A query over chosen rows is itself a query of the protocol, so it runs wherever queries run. Computed columns are added
-where rows are read; rows that do not take part are dropped at the head of a step, where they can be accounted for as
-processed; conditions on the result and the columns that were asked for are applied to what the step gives.
+The result is itself a query of the protocol, so it runs on every host. Computed columns are added when rows are read.
+Rows that are not selected are dropped at the start of a step, where they can be counted as processed. Conditions on the
+result and the output columns are applied to the step's output.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from whenabouts.core.runtime.protocol import (
 from whenabouts.core.wrappers.base import WrappedOperator, WrappedQuery
 
 Named = tuple[tuple[str, Expression], ...]
-"""Names with what they stand for, in order."""
+"""Names and their expressions, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +42,11 @@ class SelectProject(WrappedQuery):
     """A query with selections and projections.
 
     `where`: input name -> a condition on its rows. `derived`: input name -> computed columns (name, expression), which
-    the query sees as columns of the input. `having`: a condition on the query's output rows. `columns`: what comes out
-    (name, expression over the query's output columns), None: all as they are.
+    the query sees as columns of the input. `having`: a condition on the query's output rows. `columns`: the output
+    columns (name, expression over the query's output columns); None: all of the query's.
 
-    Raises QueryError WA-2006 for an input that the query has not, WA-2009 for two output columns of one name; and when
-    it becomes an operator what the query raises, and WA-2092, WA-2093 for expressions over columns that there are not,
-    or of other types.
+    Raises QueryError WA-2006 for an input that the query does not have, WA-2009 for two output columns of one name;
+    `operator` raises what the query raises, and WA-2092, WA-2093 for expressions over missing columns or wrong types.
 
     >>> from whenabouts.core.coalescing.query import Coalesce
     >>> from whenabouts.core.local import run
@@ -79,15 +78,15 @@ class SelectProject(WrappedQuery):
             raise QueryError(Code.COLUMN_CLASH, f"two output columns share a name: {', '.join(names)}", "rename one")
 
     def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
-        """Those of the query."""
+        """As the wrapped query."""
         return self._inner.choices(load, pins)
 
     def kept_for_us(self, input: int) -> int:
-        """That of the query."""
+        """As the wrapped query."""
         return self._inner.kept_for_us(input)
 
     def copies(self, input: int) -> float:
-        """Those of the query."""
+        """As the wrapped query."""
         return self._inner.copies(input)
 
     @property
@@ -118,22 +117,22 @@ class SelectProjectOperator(WrappedOperator):
             if condition is not None:
                 holds(condition, _empty(reader.block_schema))
         self._schema = finished(_empty(inner.output_schema), query.having, query.columns).schema
-        clocks = [name for name, each in query.columns or () if each == column(inner.event_time or "")]
-        self._event_time = inner.event_time if query.columns is None else next(iter(clocks), None)
+        names = [name for name, each in query.columns or () if each == column(inner.event_time or "")]
+        self._event_time = inner.event_time if query.columns is None else next(iter(names), None)
 
     @property
     def readers(self) -> tuple[Reader, ...]:
-        """Those of the operator, which compute what is derived."""
+        """The readers of the operator, which add the computed columns."""
         return self._readers
 
     @property
     def output_schema(self) -> pa.Schema:
-        """The columns that were asked for."""
+        """The output columns."""
         return self._schema
 
     @property
     def event_time(self) -> str | None:
-        """The operator's, where its column was asked for."""
+        """The operator's event time, under its output name; None if it is not among the output columns."""
         return self._event_time
 
     def step(
@@ -144,7 +143,7 @@ class SelectProjectOperator(WrappedOperator):
         demand: FlushMode = FlushMode.NOTHING,
         latest_us: int = NO_WATERMARK,
     ) -> Step:
-        """One step of `protocol.Operator`. Cost besides: the expressions over the rows that arrive and come out."""
+        """One step of `protocol.Operator`. Additional cost: the expressions over arriving rows and output rows."""
         chosen, dropped = self._selected(arrivals)
         step = self._operator.step(store, chosen, watermark_us, demand, latest_us)
         step.metrics[metrics.PROCESSED] += dropped
@@ -156,7 +155,7 @@ class SelectProjectOperator(WrappedOperator):
         return step
 
     def _selected(self, arrivals: Sequence[Arrival]) -> tuple[list[Arrival], int]:
-        """The arrivals' rows that take part, and how many do not (copies are accounted for elsewhere)."""
+        """The rows that are selected, and how many are not (copies are counted elsewhere)."""
         chosen, dropped = [], 0
         for arrival in arrivals:
             condition, block = self._where[arrival.input], arrival.block
@@ -174,7 +173,7 @@ class SelectProjectOperator(WrappedOperator):
 
 
 class DerivingReader:
-    """A reader whose blocks have computed columns behind the input's own; rejects have those that came in."""
+    """A reader whose blocks have computed columns after the input's own; rejected rows have only the input's own."""
 
     def __init__(self, inner: Reader, own: int, derived: Named) -> None:
         self.input, self.name, self.time, self.units = inner.input, inner.name, inner.time, inner.units
@@ -206,9 +205,9 @@ class DerivingReader:
 
 
 def finished(rows: pa.RecordBatch, having: Expression | None, columns: Named | None) -> pa.RecordBatch:
-    """The rows for which a condition holds, in the columns that were asked for.
+    """The rows for which a condition holds, with the output columns.
 
-    Raises QueryError: WA-2092, WA-2093 as `values_of`.
+    Raises QueryError WA-2092, WA-2093 as `values_of`.
     """
     if having is not None:
         rows = rows.filter(pa.array(holds(having, rows)))
@@ -223,7 +222,7 @@ def finished(rows: pa.RecordBatch, having: Expression | None, columns: Named | N
 
 
 def wider(schema: pa.Schema, derived: Named) -> pa.Schema:
-    """The schema with computed columns behind."""
+    """The schema with computed columns appended."""
     empty = _empty(schema)
     return pa.schema([*schema, *(pa.field(name, values_of(expression, empty).type) for name, expression in derived)])
 

@@ -1,7 +1,7 @@
 """A limit on the rows that a bucket may hold, and what happens when it is reached.
 
-State follows the rate of the inputs and the width of the window, so a burst or one hot key can outgrow a worker. A
-limit turns that into something that is planned: the query fails with a code, or it sheds rows, which are rejected and
+State grows with the rate of the inputs and the width of the window, so a burst or one hot key can exceed the memory of
+a worker. With a limit the outcome is defined: the query fails with a code, or it sheds rows, which are rejected and
 counted like every other row that is not processed.
 """
 
@@ -42,7 +42,7 @@ class StateLimit:
     on_full: str = FAIL
 
     def __post_init__(self) -> None:
-        rows: object = self.rows  # it may have any type
+        rows: object = self.rows  # callers may pass any type
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise QueryError(Code.BAD_OPTION, f"the limit of the state is {shown(rows)} rows", "give one row or more")
         one_of("on_full", self.on_full, (FAIL, SHED))
@@ -64,7 +64,7 @@ class StateBound(StateLimit):
 
 
 class LimitedOperator(WrappedOperator):
-    """An operator whose state keeps to a limit."""
+    """An operator whose state stays within a limit."""
 
     def __init__(self, operator: Operator, limit: StateLimit) -> None:
         super().__init__(operator)
@@ -78,7 +78,7 @@ class LimitedOperator(WrappedOperator):
         demand: FlushMode = FlushMode.NOTHING,
         latest_us: int = NO_WATERMARK,
     ) -> Step:
-        """One step of `protocol.Operator`. Cost besides: one `get`, and where rows do not fit a step without rows."""
+        """One step of `protocol.Operator`. Also costs one `get`, and a step without rows if new ones do not fit."""
         if demand is FlushMode.END or not arrivals:  # at the end nothing is kept
             return self._operator.step(store, arrivals, watermark_us, demand, latest_us)
         fresh = sum(int((times(arrival.block)[1] >= watermark_us).sum()) for arrival in arrivals)
