@@ -238,7 +238,7 @@ def _asked(predicate: Predicate, earlier: pa.Table, later: pa.Table) -> BoolArra
         predicate, earlier, later,
         code=Code.BAD_EQUIVALENCE,
         what=f"the equivalence function {name}",
-        hint="it is called with two tables, the previous rows and the current rows, and returns a boolean array: "
+        hint="it is called once with two tables, the previous and the current rows, and returns a boolean array: "
         'lambda prev, cur: pc.less(pc.abs(pc.subtract(cur["v"], prev["v"])), 1)',
     )  # fmt: skip
 
