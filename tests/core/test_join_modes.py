@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
-from whenabouts.core.state.segment_layout import MARKS
 
 from infra.operators import CountingStore, SecondsDriver
 from whenabouts.conformance import case_tables, expectations, generators, join_modes_oracle, multiset
@@ -21,6 +20,7 @@ from whenabouts.conformance.oracle import AmbiguousPairError
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, between, deadline, local, within
 from whenabouts.core.runtime.protocol import Arrival, FlushMode, Step
 from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segment_layout import MARKS
 from whenabouts.core.timing_join.modes import BESTS, HOWS
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin

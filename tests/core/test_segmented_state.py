@@ -8,13 +8,13 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from whenabouts.core.state.segment_layout import DIRECTORY
 
 from infra.operators import CountingStore
 from whenabouts.core import EngineError, Interval
 from whenabouts.core.runtime.event_reader import T_MAX, T_MIN, EventReader
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import FORMAT_VERSION, decode, encode
+from whenabouts.core.state.segment_layout import DIRECTORY
 from whenabouts.core.state.segmented_state import SegmentedState
 
 SCHEMA = pa.schema({T_MIN: pa.int64(), T_MAX: pa.int64(), "v": pa.string()})

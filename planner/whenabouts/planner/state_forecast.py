@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
-from whenabouts.core.state.segment_layout import SEGMENTS_PER_STEP
 
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload, ruled
@@ -21,6 +20,7 @@ from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.state.segment_codec import stored_fields
+from whenabouts.core.state.segment_layout import SEGMENTS_PER_STEP
 
 BYTES_OF_TEXT = 16
 """Mean bytes of a column of variable width, unless the caller knows better, besides four bytes for its offset."""
