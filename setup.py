@@ -1,7 +1,7 @@
 """Where the packages are, and editable installs with plain paths; all else is in pyproject.toml.
 
 `whenabouts` is spread over several source roots. Its `__init__.py` is in the first one; a wheel holds all of it in one
-folder, so that the wheel itself can be shipped to workers: `flink run -pyfs`, `spark-submit --py-files`.
+folder, so that the wheel itself can be shipped to workers (docs/shipping.md).
 
 In an editable install setuptools would use an import hook, which type checkers do not see. They do see a `.pth` file
 with the roots.
