@@ -38,6 +38,9 @@ from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import decode
 
 
+pytestmark = pytest.mark.slow  # in a fast run the simulated engines stand for it
+
+
 @dataclass
 class Bucket:
     """What an engine keeps of a bucket."""

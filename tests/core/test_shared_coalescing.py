@@ -84,6 +84,7 @@ def test_switching_schemes_loses_and_repeats_nothing(seed: int, buckets: int) ->
     _assert_alone(outcome, files)
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 2**16),
     st.integers(0, 2**16),
