@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,29 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
     if batches:
         return batches[0]
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
+
+
+def with_columns_of(rows: pa.RecordBatch, more: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the columns of other, aligned rows appended.
+
+    >>> with_columns_of(pa.record_batch({"a": [1]}), pa.record_batch({"b": [2]})).to_pylist()
+    [{'a': 1, 'b': 2}]
+    """
+    schema = pa.schema([*rows.schema, *more.schema])
+    return pa.RecordBatch.from_arrays([*rows.columns, *more.columns], schema=schema)
+
+
+def select_columns(rows: pa.RecordBatch, chosen: Sequence[int]) -> pa.RecordBatch:
+    """The columns at these indices, with their fields."""
+    schema = pa.schema([rows.schema.field(i) for i in chosen])
+    return pa.RecordBatch.from_arrays([rows.column(i) for i in chosen], schema=schema)
+
+
+def rows_at(block: pa.RecordBatch, at: NDArray[np.int64]) -> pa.RecordBatch:
+    """The rows at ascending indices, without a copy if these are contiguous."""
+    if int(at[-1]) - int(at[0]) + 1 == len(at):
+        return block.slice(int(at[0]), len(at))
+    return block.take(pa.array(at))
 
 
 _EMPTY = np.empty(0, np.int64)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.record_batches import one_batch, table_of
+from whenabouts.core.arrays.record_batches import one_batch, rows_at, select_columns, table_of, with_columns_of
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.event_reader import T_MAX, times
@@ -150,7 +150,7 @@ class SegmentedState:
         source = np.arange(whole.num_rows)
         source[held.at] = whole.num_rows + np.arange(len(held.at))
         width = len(self._schemas[held.input])
-        old = _columns(whole, range(width, len(whole.schema)))
+        old = select_columns(whole, range(width, len(whole.schema)))
         new = one_batch(table_of([old, marks], old.schema)).take(pa.array(source))
         columns = [*whole.columns[:width], *new.columns]
         self._loaded[held.input, held.first] = pa.RecordBatch.from_arrays(columns, schema=whole.schema)
@@ -193,7 +193,7 @@ class SegmentedState:
         """
         slots = self._axis(input, block) // self.slot_us
         for first, stop, at in segments_for(sorted(self._segments[input].values()), slots):
-            rows = _rows_at(block, at)
+            rows = rows_at(block, at)
             if first in self._segments[input]:
                 stop = self._segments[input][first].stop
                 before = self._read(input, first)
@@ -331,7 +331,7 @@ class SegmentedState:
 
     def _write(self, input: int, first: int, stop: int, rows: pa.RecordBatch) -> None:
         schema = self._schemas[input]
-        data = encode(_columns(rows, range(len(schema))), schema)
+        data = encode(select_columns(rows, range(len(schema))), schema)
         self._store.put(input, first, data)
         self._loaded[input, first] = rows
         if input in self._layout.marks:
@@ -343,7 +343,7 @@ class SegmentedState:
 
     def _put_marks(self, input: int, first: int) -> None:
         rows = self._loaded[input, first]
-        marks = _columns(rows, range(len(self._schemas[input]), len(rows.schema)))
+        marks = select_columns(rows, range(len(self._schemas[input]), len(rows.schema)))
         self._store.put(MARKS - input, first, encode(marks))
 
     def _drop(self, input: int, first: int) -> None:
@@ -376,13 +376,6 @@ class SegmentedState:
         return SegmentRows(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
 
 
-def _rows_at(block: pa.RecordBatch, at: IntArray) -> pa.RecordBatch:
-    """The rows at ascending indices, without a copy if these are contiguous."""
-    if int(at[-1]) - int(at[0]) + 1 == len(at):
-        return block.slice(int(at[0]), len(at))
-    return block.take(pa.array(at))
-
-
 def rows_in_state(store: SegmentStore, inputs: int) -> int:
     """Rows of an operator's first `inputs` inputs in a bucket's state, including waiting rows. One `get`."""
     data = store.get(DIRECTORY, 0)
@@ -391,21 +384,6 @@ def rows_in_state(store: SegmentStore, inputs: int) -> int:
     directory: dict[str, Any] = json.loads(bytes(unwrap(data)))
     held = sum(Segment(*row).rows for segments in directory["segments"][:inputs] for row in segments)
     return held + sum(int(rows) for _, _, rows, _ in directory["waiting"])
-
-
-def with_columns_of(rows: pa.RecordBatch, more: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with the columns of other, aligned rows appended.
-
-    >>> with_columns_of(pa.record_batch({"a": [1]}), pa.record_batch({"b": [2]})).to_pylist()
-    [{'a': 1, 'b': 2}]
-    """
-    schema = pa.schema([*rows.schema, *more.schema])
-    return pa.RecordBatch.from_arrays([*rows.columns, *more.columns], schema=schema)
-
-
-def _columns(rows: pa.RecordBatch, chosen: Sequence[int]) -> pa.RecordBatch:
-    schema = pa.schema([rows.schema.field(i) for i in chosen])
-    return pa.RecordBatch.from_arrays([rows.column(i) for i in chosen], schema=schema)
 
 
 def _present(data: bytes | None, input: int, slot: int) -> bytes:

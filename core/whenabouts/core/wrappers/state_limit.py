@@ -32,7 +32,7 @@ class StateLimit:
     query can be started again with a higher limit. "shed" rejects the rows that do not fit (WA-1042), the last to
     arrive first. Rows that the watermark makes obsolete leave before either. A row counts once, though `best` holds it
     a second time while its partner decides; where rows are coalesced, what is kept counts, be it runs or rows. Finite
-    inputs keep no state: there it changes nothing. Raises QueryError WA-2006 for what is no limit.
+    inputs keep no state: there it changes nothing. Raises QueryError WA-2006 for an invalid limit.
 
     >>> StateLimit(1_000_000).on_full
     'fail'
