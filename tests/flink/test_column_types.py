@@ -230,3 +230,18 @@ def test_a_stream_of_changes_is_refused() -> None:
     with pytest.raises(InputError, match=r"WA-1065: .*changes"):
         timing_join(rows, changes, **JOIN)
     timing_join(rows, tables.to_changelog_stream(plain), **JOIN)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CAST(TIMESTAMP '2024-05-01 00:00:00.000001' AS TIMESTAMP_LTZ(6))", "ARRAY[1]", "MAP[1, 2]", "ROW(1, 2)",
+        "INTERVAL '1' SECOND", "INTERVAL '1' MONTH",
+    ],
+)  # fmt: skip
+def test_streams_of_tables_with_other_types_are_refused_before_the_job(sql: str) -> None:
+    tables = StreamTableEnvironment.create(local_environment(1))
+    table = tables.sql_query(f"SELECT CAST(1 AS BIGINT) AS k, CAST(0 AS BIGINT) AS t, {sql} AS odd")
+    rows = tables.to_data_stream(table)
+    with pytest.raises(InputError, match="WA-1002: "):
+        timing_join(rows, rows, **JOIN)
