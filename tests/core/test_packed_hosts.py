@@ -37,7 +37,6 @@ from whenabouts.core.runtime.watermarks import watermark_of
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import decode
 
-
 pytestmark = pytest.mark.slow  # in a fast run the simulated engines stand for it
 
 
