@@ -224,7 +224,7 @@ def test_two_outputs_that_are_one_file_are_refused(rejects: str) -> None:
     Path("link.csv").symlink_to("out.csv")
     told = run(["coalesce", "a.csv", "--time", "t", "--values", "v", "-o", "out.csv", "--rejects", rejects])
     assert told.exit_code == 2, told.output
-    assert "are one file" in told.output
+    assert "are the same file" in told.output
 
 
 def test_stdout_that_is_an_input_is_refused() -> None:

@@ -105,10 +105,10 @@ def test_targets_are_refused_before_any_work(tmp_path: Path) -> None:
     check_targets(good, str(tmp_path / "r.jsonl"))
     check_targets("-", good)
     for output, rejects, told in (
-        (str(tmp_path / "f.xlsx"), None, "extension is not known"),
+        (str(tmp_path / "f.xlsx"), None, "unknown extension"),
         (str(tmp_path / "none" / "f.csv"), None, "there is no folder"),
-        (None, "-", "stdout is for the result"),
-        (good, good, "are one file"),
+        (None, "-", "stdout is reserved for the result"),
+        (good, good, "are the same file"),
     ):
         with pytest.raises(QueryError, match=told):
             check_targets(output, rejects)

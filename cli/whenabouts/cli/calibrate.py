@@ -1,4 +1,4 @@
-"""`whenabouts calibrate`: measures what coalescing and a timing join cost on this machine, and stores it."""
+"""`whenabouts calibrate`: measures the costs of coalescing and of a timing join on this machine, and stores them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import click
 from whenabouts.cli.say import say
 
 
-@click.command(short_help="Measure what queries cost on this machine, for the planner.")
-@click.option("--window", default=64_000, show_default=True, help="Tuples in the window that is measured.")
-@click.option("--repeat", default=3, show_default=True, help="Times each point is measured; the median counts.")
-@click.option("-o", "--output", metavar="PATH", help="Where to store it (default: WHENABOUTS_COSTS, "
-              "else the user's configuration, where `whenabouts plan` finds it).")  # fmt: skip
+@click.command(short_help="Measure the costs of queries on this machine, for the planner.")
+@click.option("--window", default=64_000, show_default=True, help="Tuples in the measured window.")
+@click.option("--repeat", default=3, show_default=True, help="How often each point is measured; the median is used.")
+@click.option("-o", "--output", metavar="PATH", help="Where to store them (default: WHENABOUTS_COSTS, "
+              "else the user's configuration, where `whenabouts plan` finds them).")  # fmt: skip
 @click.option("--progress", "wanted", is_flag=True, help="Show progress on stderr (on a terminal it is always shown).")
 def calibrate(window: int, repeat: int, output: str | None, wanted: bool) -> None:
-    """Run both coalescing schemes and a timing join over made streams; store what an insert, a scan, a step ... costs.
+    """Run both coalescing schemes and a timing join over synthetic streams, and store their costs.
 
-    Costs are CPU time in microseconds, so that other work on the machine counts little.
+    Costs are CPU time in microseconds, so that other work on the machine has little effect.
     """
     from whenabouts.cli.progress import progress
     from whenabouts.planner.calibration import calibrate as measured
@@ -34,6 +34,6 @@ def calibrate(window: int, repeat: int, output: str | None, wanted: bool) -> Non
     for point in ((0.1, 0.0), (0.8, 0.0), (0.5, 0.5)):
         costs = ", ".join(f"{name} {cost:.3g}" for name, cost in found.costs.at(*point).items())
         say(f"cp {point[0]}, oop {point[1]}: {costs} us")
-    told = ", ".join(f"{name} {getattr(found.timing, name):,.0f}" for name in ("step", "row", "pair", "kernel"))
-    say(f"timing join: {told} ns")
+    prices = ", ".join(f"{name} {getattr(found.timing, name):,.0f}" for name in ("step", "row", "pair", "kernel"))
+    say(f"timing join: {prices} ns")
     say(f"stored in {store(found, None if output is None else Path(output))}")

@@ -1,4 +1,4 @@
-"""`whenabouts demo`: New York's departures of 2013 against bad-weather reports, on Spark and locally."""
+"""`whenabouts demo`: joins New York's departures of 2013 with bad-weather reports, on Spark and locally."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from whenabouts.core.timing_join.query import TimingJoin
 
 LATENESS = "1 day"
-"""The files hold flights by the month of their schedule; the most delayed one left 22 hours late."""
+"""Files contain the flights scheduled in a month; the most delayed one left 22 hours late."""
 
 RUNS = (("spark", True, "Spark, streaming"), ("spark", False, "Spark, batch"), ("local", False, "local, batch"))
 
 
-@click.command(short_help="Join a year of flights with bad weather, as a Spark stream, in batch and locally.")
+@click.command(short_help="Join a year of flights with bad weather, on Spark (stream and batch) and locally.")
 @click.option(
     "--rows", type=click.IntRange(min=1), metavar="N", help="Take the first N flights only (default: all 336,776)."
 )
@@ -33,7 +33,7 @@ def demo(rows: int | None, out: str, keep: bool) -> None:
     """Which departures happened within 60 minutes of a bad-weather report at their airport, with probability >= 0.8?
 
     A departure's time is known to the minute, a report's to the hour. The same query runs as a Spark streaming query
-    over monthly files with a checkpoint, in batch on Spark, and locally; the three must give the same rows. Needs
+    over monthly files with a checkpoint, as a batch on Spark, and locally. The three must give the same rows. Needs
     'whenabouts[demo]' and Java 17; takes under 3 minutes on 2 cores.
     """
     check_extras()
@@ -45,7 +45,7 @@ def demo(rows: int | None, out: str, keep: bool) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise click.BadParameter(f"{out} cannot be made: {error}", param_hint="--out") from error
+        raise click.BadParameter(f"{out} cannot be created: {error}", param_hint="--out") from error
     inputs = read_inputs(rows)
     _introduce(inputs)
     query = the_query()
@@ -65,7 +65,7 @@ def demo(rows: int | None, out: str, keep: bool) -> None:
 
 
 def check_extras() -> None:
-    """Raise EngineError WA-3001 or WA-3002 with what to install, before anything is begun."""
+    """Raise EngineError WA-3001 or WA-3002 with what to install, before anything else."""
     from whenabouts.cli.doctor import version_of
     from whenabouts.spark_plugin.environment import check_environment
 
@@ -107,7 +107,7 @@ def the_query() -> TimingJoin:
 
 
 def require_equal(results: Sequence[RunResult]) -> None:
-    """Raise EngineError WA-3005 unless all runs gave the same rows, bit for bit."""
+    """Raise EngineError WA-3005 unless all runs gave identical rows."""
     first = results[0]
     for other in results[1:]:
         if not other.pairs.equals(first.pairs) or other.rejected != first.rejected:

@@ -1,4 +1,4 @@
-"""What the demo shows: the counts of its runs, delays with and without bad weather, and a plot of them."""
+"""The report of the demo: counts of its runs, delays with and without bad weather, and a plot."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from whenabouts.cli.demo_results import RunResult
 
 LATE_MINUTES = 15
-"""A departure counts as late from here on, as airlines count."""
+"""From this delay on a departure is late, as airlines define it."""
 
 
 def in_order(pairs: pa.Table) -> pa.Table:
-    """Pairs in one order, without the column that only streams have, so that runs can be compared row by row."""
+    """Sorted pairs, without the column that only streams have, so that runs can be compared row by row."""
     if "event_time" in pairs.schema.names:
         pairs = pairs.drop_columns("event_time")
     order = [(name, "ascending") for name in ("flight_id", "t_min_report", "gust_knots", "visibility")]
@@ -30,7 +30,7 @@ def in_order(pairs: pa.Table) -> pa.Table:
 
 
 def with_weather(flights: Sequence[pa.Table], pairs: pa.Table) -> pa.Table:
-    """Departed flights: `origin`, `dep_delay`, and `bad_weather`: whether any report is near in time."""
+    """Departed flights: `origin`, `dep_delay`, and `bad_weather`, whether a report is close in time."""
     table = pa.concat_tables(flights)
     table = table.filter(table["dep_delay"].is_valid())
     near = pc.is_in(table["flight_id"], value_set=pc.unique(pairs["flight_id"]))
@@ -50,7 +50,7 @@ def print_runs(results: Sequence[RunResult], rows_in: int) -> None:
 
 
 def print_delays(flights: pa.Table) -> None:
-    """Median delay and share of late departures, by airport, with and without bad weather near."""
+    """Median delay and share of late departures, by airport, with and without bad weather."""
     grid = _grid("airport", "bad weather near", "departures", "median delay, min", f"{LATE_MINUTES} min late or more")
     for origin in [*sorted(pc.unique(flights["origin"]).to_pylist()), "all"]:
         for bad in (True, False):
@@ -62,7 +62,7 @@ def print_delays(flights: pa.Table) -> None:
 
 
 def delays_of(flights: pa.Table, bad_weather: bool, origin: str | None = None) -> NDArray[np.int64]:
-    """Delays in minutes of the departures with or without bad weather near, of one airport or all."""
+    """Delays in minutes of the departures with or without bad weather, of one airport or of all."""
     chosen = flights.filter(pc.equal(flights["bad_weather"], bad_weather))
     if origin is not None:
         chosen = chosen.filter(pc.equal(chosen["origin"], origin))
@@ -70,7 +70,7 @@ def delays_of(flights: pa.Table, bad_weather: bool, origin: str | None = None) -
 
 
 def plot_delays(flights: pa.Table, file: Path) -> None:
-    """Share of departures that are later than x minutes, with and without bad weather near, as a PNG."""
+    """Plot the share of departures that are more than x minutes late, with and without bad weather, as a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""What the runs of the demo gave."""
+"""Results of the demo's runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What one of the runs gave: its pairs in a fixed order, its rejects, its time."""
+    """The result of one run: its pairs in a fixed order, the number of rejected rows, and seconds."""
 
     title: str
     pairs: pa.Table

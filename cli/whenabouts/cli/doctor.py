@@ -1,4 +1,4 @@
-"""`whenabouts doctor`: what is installed, what is missing, and what to install."""
+"""`whenabouts doctor`: reports what is installed, what is missing, and what to install."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPARK_PACKAGES = ("pyspark", "pandas", "protobuf")
 
 
 class Finding(NamedTuple):
-    """One line of the report: a thing, what was found, whether that will do, and what to do if not."""
+    """One line of the report: an item, what was found, whether that is sufficient, and what to do if not."""
 
     name: str
     found: str
@@ -31,14 +31,14 @@ class Finding(NamedTuple):
     mend: str = ""
 
 
-@click.command(short_help="Say what is installed, what is missing, and what to install.")
+@click.command(short_help="Report what is installed, what is missing, and what to install.")
 @click.option(
-    "--engine", type=click.Choice(["local", "spark", "flink"]), default="local", help="The engine that must be fit."
+    "--engine", type=click.Choice(["local", "spark", "flink"]), default="local", help="The engine to be checked."
 )
 def doctor(engine: str) -> None:
     """Check this machine: Python, packages, Java, cores, memory.
 
-    Exits with 0 if the engine is fit (default: local), else with 4.
+    Exits with 0 if the engine (default: local) can run, else with 4.
     """
     local, spark, flink = local_findings(), spark_findings(), flink_findings()
     _print(list(dict.fromkeys([*local, *spark, *flink, *_machine()])))
@@ -55,7 +55,7 @@ def doctor(engine: str) -> None:
 
 
 def version_of(package: str) -> str | None:
-    """The installed version of a package, without importing it."""
+    """The installed version of a package, found without importing it."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -63,7 +63,7 @@ def version_of(package: str) -> str | None:
 
 
 def local_findings() -> list[Finding]:
-    """What the local engine needs."""
+    """What the local engine requires."""
     fit = sys.version_info >= LEAST_PYTHON
     python = Finding("Python", platform.python_version(), fit, "install Python 3.11 or newer")
     ours = Finding("whenabouts", version_of("whenabouts") or "from its sources", True)
@@ -71,7 +71,7 @@ def local_findings() -> list[Finding]:
 
 
 def spark_findings() -> list[Finding]:
-    """What Spark needs: packages, its version, and Java."""
+    """What Spark requires: packages, its version, and Java."""
     from whenabouts.spark_plugin import environment
 
     packages = [_package(name, _INSTALL_SPARK) for name in _SPARK_PACKAGES]
@@ -86,7 +86,7 @@ def spark_findings() -> list[Finding]:
 
 
 def flink_findings() -> list[Finding]:
-    """What Flink needs: its package, for a Python that it has one for, and Java."""
+    """What Flink requires: its package, a Python that it supports, and Java."""
     from whenabouts.flink_plugin import environment
 
     package = _package("apache-flink", _INSTALL_FLINK)
@@ -102,7 +102,7 @@ def _java(check: Callable[[], None]) -> Finding:
 
 
 def _refusal(check: Callable[[], None]) -> dict[str, Any]:
-    """What a check of a plugin has against this machine, as fields of a finding."""
+    """The fields of a finding for the error of a check; none if it passes."""
     try:
         check()
     except EngineError as error:

@@ -1,4 +1,4 @@
-"""How many pairs a join can have at most, counted before it runs: the guard against an accidental cross join."""
+"""An upper bound on the pairs of a join, counted before it runs, as a guard against accidental cross joins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whenabouts.core.times.time_specs import TimeSpec
 
 
 class AtMost(NamedTuple):
-    """Upper bounds on the result: all pairs, and those of the one row that has most."""
+    """Upper bounds: all pairs, and the pairs of the row that has most."""
 
     pairs: int
     per_row: int
@@ -32,9 +32,10 @@ class _Side(NamedTuple):
 
 
 def at_most(inputs: Sequence[Input], specs: Sequence[TimeSpec], condition: Condition, on: tuple[Key, ...]) -> AtMost:
-    """Count the pairs of equal keys whose times can meet the condition at all, whatever the confidence.
+    """Count the pairs of equal keys whose times can meet the condition with any probability.
 
-    A pair can iff `min2 - max1 <= hi` and `max2 - min1 >= lo`. Since `max2 < min1 + lo` implies `min2 <= max1 + hi`,
+    A pair can if and only if `min2 - max1 <= hi` and `max2 - min1 >= lo`. Since `max2 < min1 + lo` implies
+    `min2 <= max1 + hi`,
     the count is the difference of two positions in sorted times. Cost: O(n log n) for n rows, no pair is formed.
     """
     left, right = _sides(inputs, specs, on)
@@ -47,7 +48,7 @@ def at_most(inputs: Sequence[Input], specs: Sequence[TimeSpec], condition: Condi
 
 
 def refuse_over(bound: AtMost, max_pairs: int | None, max_pairs_per_row: int | None) -> None:
-    """Stop with QueryError WA-2006 where a limit is passed."""
+    """Raise QueryError WA-2006 if a limit is exceeded."""
     for limit, number, option, what in (
         (max_pairs, bound.pairs, "--max-pairs", "at most {} pairs are expected"),
         (max_pairs_per_row, bound.per_row, "--max-pairs-per-row", "one row can have {} partners"),
@@ -76,9 +77,9 @@ def _sides(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ..
 
 
 def _count(values: IntArray, codes: IntArray, asked: IntArray, asked_codes: IntArray, side: str) -> IntArray:
-    """For each asked time, how many `values` of its key are below it (side "left") or not above it ("right").
+    """For each time in `asked`, how many `values` of its key are below it (side "left") or not above it ("right").
 
-    Keys and times fold into one sorted axis: times are replaced by their ranks, so that no sum overflows.
+    Keys and times are combined into one sorted axis; ranks replace times, so that nothing overflows.
     """
     distinct = np.unique(values)
     width = len(distinct) + 1

@@ -16,7 +16,7 @@ from whenabouts.core.sources.files import cast_to, read_file
 
 
 class LazyTables(Sequence[pa.Table]):
-    """Tables of one schema, each read when it is asked for; `rows` of each are known beforehand."""
+    """Tables of one schema, each read on access; their numbers of rows are known in advance."""
 
     def __init__(self, schema: pa.Schema, rows: Sequence[int], load: Callable[[int], pa.Table]) -> None:
         self.schema, self._rows, self._load = schema, tuple(rows), load
@@ -40,7 +40,7 @@ class LazyTables(Sequence[pa.Table]):
 
 
 class ParquetTables(LazyTables):
-    """The tables of Parquet files of one schema: what an engine may read by itself."""
+    """The tables of Parquet files of one schema, which an engine may read itself."""
 
     def __init__(self, paths: Sequence[Path], schema: pa.Schema) -> None:
         self.paths = tuple(paths)
@@ -52,12 +52,12 @@ class ParquetTables(LazyTables):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input of a query, read: a table per file in order of their names, all of `schema`.
+    """One input of a query: a table for each file in the order of their names, all of `schema`.
 
-    `unparsable`: the rows whose time is no time, or outside the calendar, in `raw_schema`, that is with their time
-    columns as text where the files hold text. `notes`: what the user should be told. `unparsable_at`: which rows of the
-    input these are, counted from 0 over all files, and `unparsable_codes` why. rows_in = rows of the tables +
-    unparsable rows. `free`: columns that are text in all files, which `retyped` gives in other types.
+    `unparsable`: the rows whose time cannot be parsed, or is outside the calendar, in `raw_schema`: time columns are
+    text there if they are text in the files. `unparsable_at`: the numbers of these rows, from 0 over all files, and
+    `unparsable_codes` the reasons. rows_in = rows of the tables + unparsable rows. `notes`: messages for the user.
+    `free`: columns that are text in all files; `retyped` returns the input with other types for them.
     """
 
     name: str
@@ -70,12 +70,12 @@ class Input:
     retyped: Callable[[Mapping[str, pa.DataType]], Input] | None = None
 
     def in_memory(self) -> Input:
-        """The same with all tables read. Raises: InputError WA-1002 and WA-1067 as `read_input`."""
+        """The input with all tables in memory. Raises: InputError WA-1002 and WA-1067 as `read_input`."""
         return replace(self, tables=tuple(self.tables), free=frozenset(), retyped=None)
 
     @property
     def files(self) -> FileInput:
-        """What an engine is given."""
+        """The input as engines take it."""
         parquet = self.tables.paths if isinstance(self.tables, ParquetTables) else ()
         return FileInput(self.name, self.schema, self.tables, parquet)
 
@@ -86,12 +86,12 @@ class Input:
 
     @property
     def raw_schema(self) -> pa.Schema:
-        """Schema of the rejects: time columns that came as text are text."""
+        """Schema of the rejects: time columns that were text are text."""
         return self.unparsable.schema
 
     @property
     def rows_in(self) -> int:
-        """Rows that the files hold."""
+        """Rows of all files."""
         tables = self.tables
         rows = [tables.num_rows] if isinstance(tables, LazyTables) else [table.num_rows for table in tables]
         return int(sum(rows) + self.unparsable.num_rows)

@@ -1,4 +1,4 @@
-"""Key columns of several inputs, read in one type."""
+"""Key columns of several inputs, read with comparable types."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from whenabouts.core.runtime.key_types import common_type
 
 
 def with_keys_alike(inputs: Sequence[Input], keys: Sequence[Key]) -> list[Input]:
-    """The inputs with key columns that are text in their files in types that compare with the other inputs' ones."""
+    """The inputs; key columns that are text in their files get types comparable with those of the other inputs."""
     asked: list[dict[str, pa.DataType]] = [{} for _ in inputs]
     for key in keys:
         names = [of_input([key], place)[0] for place in range(len(inputs))]
         if not all(name in source.schema.names for name, source in zip(names, inputs, strict=True)):
-            continue  # the query says so
+            continue  # the query reports it
         columns = [
             (source.schema.field(name).type, name in source.free) for name, source in zip(names, inputs, strict=True)
         ]

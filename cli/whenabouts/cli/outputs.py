@@ -1,4 +1,4 @@
-"""Result tables to files: Parquet, CSV, JSON lines, or CSV on stdout; never half a file."""
+"""Writes results as Parquet, CSV or JSON lines, or as CSV to stdout; files appear when they are complete."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ _DAYS, _DAY_MS = 2**31, 86_400_000
 
 
 def check_targets(output: str | None, rejects: str | None) -> None:
-    """Refuse targets before any work is done: unknown extension, no such folder, not writable (QueryError WA-2006)."""
+    """Refuse targets with an unknown extension or folder, or that are not writable (QueryError WA-2006)."""
     for target in (output, rejects):
         if target is not None and "\0" in target:
-            raise QueryError(Code.BAD_OPTION, f"{target!r} is no path", "a path holds no NUL character")
+            raise QueryError(Code.BAD_OPTION, f"{target!r} is not a path", "paths have no NUL characters")
     if rejects == STDOUT:
-        raise QueryError(Code.BAD_OPTION, "--rejects - is not possible", "stdout is for the result: name a file")
+        raise QueryError(
+            Code.BAD_OPTION, "--rejects - is not possible", "stdout is reserved for the result: name a file"
+        )
     if output is not None and rejects is not None and same_file(Path(output), Path(rejects)):
-        raise QueryError(Code.BAD_OPTION, f"--output {output} and --rejects {rejects} are one file", "name two files")
+        raise QueryError(
+            Code.BAD_OPTION, f"--output {output} and --rejects {rejects} are the same file", "name two files"
+        )
     for target, option in ((output, "--output"), (rejects, "--rejects")):
         if target is not None and target != STDOUT:
             _check_target(target, option)
@@ -43,19 +47,17 @@ def check_targets(output: str | None, rejects: str | None) -> None:
 def _check_target(target: str, option: str) -> None:
     path = Path(target)
     if path.suffix.lower() not in _WRITERS:
-        raise QueryError(
-            Code.BAD_OPTION, f"{option} {target}: the extension is not known", "give .parquet, .csv, .jsonl or -"
-        )
+        raise QueryError(Code.BAD_OPTION, f"{option} {target}: unknown extension", "use .parquet, .csv, .jsonl or -")
     if path.is_dir():
         raise QueryError(Code.BAD_OPTION, f"{option} {target} is a folder", "give the name of a file")
     if not path.parent.is_dir():
-        raise QueryError(Code.BAD_OPTION, f"{option} {target}: there is no folder {path.parent}", "make it first")
+        raise QueryError(Code.BAD_OPTION, f"{option} {target}: there is no folder {path.parent}", "create it first")
     if not os.access(path.parent, os.W_OK):
         raise QueryError(Code.BAD_OPTION, f"{option} {target}: the folder is not writable", "write elsewhere")
 
 
 def check_columns(schema: pa.Schema, target: str | None, option: str) -> None:
-    """Refuse columns that the target has no way to write, nested ones in CSV for example (QueryError WA-2006)."""
+    """Refuse columns that the format does not support, such as nested columns in CSV (QueryError WA-2006)."""
     if target is None:
         return
     suffix = ".csv" if target == STDOUT else Path(target).suffix.lower()
@@ -63,13 +65,13 @@ def check_columns(schema: pa.Schema, target: str | None, option: str) -> None:
         if suffix == ".csv" and pa.types.is_nested(column.type):
             raise QueryError(
                 Code.BAD_OPTION,
-                f"{option} {target}: column {column.name!r} is {column.type}, and CSV holds no nested columns",
+                f"{option} {target}: column {column.name!r} is {column.type}, and CSV has no nested columns",
                 "write .parquet or .jsonl",
             )
         if suffix == ".parquet" and not _is_parquet(column):
             raise QueryError(
                 Code.BAD_OPTION,
-                f"{option} {target}: column {column.name!r} is {column.type}, which Parquet does not hold",
+                f"{option} {target}: column {column.name!r} is {column.type}, which Parquet does not support",
                 "write .jsonl",
             )
 
@@ -90,10 +92,10 @@ def write_table(table: pa.Table, target: str) -> None:
 
 
 def write_batches(schema: pa.Schema, batches: Iterator[pa.RecordBatch], target: str) -> None:
-    """Write rows as they come; a file appears under its name only when it is whole. Text is as `value_texts` has it.
+    """Write batches one by one. A file appears under its name only when it is complete. For text see `value_texts`.
 
-    Memory: a million rows or so. Raises: EngineError WA-3005 where the disk refuses, InputError WA-1067 for a time that
-    Parquet cannot hold.
+    Memory: about a million rows. Raises: EngineError WA-3005 for failed writes, InputError WA-1067 for a time that
+    Parquet cannot represent.
     """
     if target == STDOUT:
         stdout: Any = _Terminal() if sys.stdout.isatty() else sys.stdout.buffer
@@ -108,7 +110,7 @@ def write_batches(schema: pa.Schema, batches: Iterator[pa.RecordBatch], target: 
 
 
 class _Terminal(io.RawIOBase):
-    """Stdout where it is a terminal: data does not command it."""
+    """Stdout if it is a terminal: control characters are escaped."""
 
     def write(self, data: Any) -> int:
         text = bytes(data).decode("utf-8", "replace")
@@ -130,7 +132,7 @@ def _write_parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch], file: I
 
 
 def _check_kept(column: pa.ChunkedArray, field: pa.Field) -> None:
-    """Refuse times that Parquet would change without a word: it has no seconds, and no date with a time of day.
+    """Refuse times that Parquet would change silently: it has no seconds, and no dates with a time of day.
 
     Raises InputError WA-1067.
     """
@@ -157,7 +159,7 @@ def _check_kept(column: pa.ChunkedArray, field: pa.Field) -> None:
 
 
 def _leaves(column: pa.Array) -> Iterator[pa.Array]:
-    """The columns that a nested one is made of."""
+    """The columns that a nested column consists of."""
     type_ = column.type
     if pa.types.is_struct(type_):
         parts = column.flatten()
@@ -177,7 +179,7 @@ def _write_csv(schema: pa.Schema, batches: Iterator[pa.RecordBatch], file: IO[by
 
     header = True
     for table in _tables(schema, batches, _CSV_ROWS_AT_ONCE):
-        sink = pa.BufferOutputStream()  # Arrow would close the stdout that it is given
+        sink = pa.BufferOutputStream()  # Arrow would close stdout
         csv.write_csv(_csv_ready(table), sink, csv.WriteOptions(include_header=header))
         file.write(sink.getvalue())
         header = False
@@ -185,7 +187,7 @@ def _write_csv(schema: pa.Schema, batches: Iterator[pa.RecordBatch], file: IO[by
 
 
 def _tables(schema: pa.Schema, batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """The batches in tables of `rows` rows, the last one smaller: at least one table, if without rows."""
+    """The batches as tables of `rows` rows, the last one smaller; at least one table, perhaps empty."""
     waiting: list[pa.RecordBatch] = []
     held, first = 0, True
     for batch in batches:
@@ -203,7 +205,7 @@ def _tables(schema: pa.Schema, batches: Iterator[pa.RecordBatch], rows: int) -> 
 
 
 def _csv_ready(table: pa.Table) -> pa.Table:
-    """Columns that Arrow does not write as CSV, or not in full, as their text."""
+    """Columns that Arrow does not write to CSV, or not exactly, as text."""
     for place, column in enumerate(table.schema):
         if not _is_csv(column.type):
             table = table.set_column(place, column.name, _as_text(table.column(place)))

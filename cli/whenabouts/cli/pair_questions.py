@@ -1,4 +1,4 @@
-"""`--why` and the look ahead of `--explain`: questions about pairs that are answered without running the join."""
+"""Answers about pairs without running the join, for `--why` and `--explain`."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class _Row(NamedTuple):
 
 
 def why_lines(query: TimingJoin, inputs: tuple[Input, ...], *, rows: tuple[int, int], stream: bool) -> list[str]:
-    """The two rows and why they are a pair of the result or not.
+    """The two rows, and why they are a pair of the result or not.
 
-    On a stream each row is judged at the watermark of the step in which its file arrives. Rows are counted from 0 over
-    the input's files in order. Raises: QueryError WA-2006 for a row that is not there.
+    On a stream each row is judged at the watermark of the step of its file. Rows are counted from 0 over the input's
+    files in order. Raises: QueryError WA-2006 for a row number beyond the input.
     """
     pair = [_row(source, number) for source, number in zip(inputs, rows, strict=True)]
     return [*map(str, pair), _answer(query, inputs, pair, stream)]
 
 
 def chance_lines(query: TimingJoin, inputs: tuple[Input, ...]) -> list[str]:
-    """How many pairs chance alone would give."""
+    """The number of pairs to expect by chance."""
     left, right = (pa.concat_tables(source.tables) for source in inputs)
     return [f"chance: {chance_matches(left, right, query=query)}"]
 

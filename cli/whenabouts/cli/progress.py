@@ -1,4 +1,4 @@
-"""Progress of long work, on stderr: stages of a batch, rows of a stream."""
+"""Progress of long work on stderr: stages of a batch, rows of a stream."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 class Progress:
-    """Tells the stage that is running and how many of its rows are done; this one says nothing."""
+    """Shows the current stage and how many of its rows are done. This class shows nothing."""
 
     def stage(self, name: str, rows: int | None = None) -> None:
-        """A new stage begins, of `rows` rows where that is known."""
+        """A new stage begins, of `rows` rows if that is known."""
 
     def rows_done(self, rows: int) -> None:
-        """So many rows of this stage are done."""
+        """The number of rows of this stage that are done."""
 
 
 class _Bar(Progress):
@@ -55,7 +55,7 @@ class _Lines(Progress):
 
 @contextmanager
 def progress(wanted: bool) -> Iterator[Progress]:
-    """A bar where stderr is a terminal, lines where they are `wanted`, else silence."""
+    """A bar if stderr is a terminal, else lines if `wanted`, else nothing."""
     if not sys.stderr.isatty():
         yield _Lines() if wanted else Progress()
         return

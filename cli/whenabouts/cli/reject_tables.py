@@ -20,9 +20,9 @@ from whenabouts.core.runtime.protocol import Rejected
 class Rejects:
     """All rejected rows of a command: `input`, `code`, `reason`, then the inputs' columns.
 
-    `run`: the rejects of the engine, as they come. `batches` can be taken once; `by_code` and `first`, a row, tell of
-    what has been taken. Times that the files hold as text are text here: the original one where it could not be read
-    (WA-1009) or lies outside the calendar, else ISO 8601 in UTC.
+    `run`: the rejects of the engine. `batches` can be taken once; `by_code` and `first`, a row, describe what has been
+    taken. Times that are text in the files are text here: the original if it could not be parsed (WA-1009) or is
+    outside the calendar, else ISO 8601 in UTC.
     """
 
     def __init__(self, inputs: Sequence[Input], run: Iterator[pa.RecordBatch]) -> None:
@@ -36,7 +36,7 @@ class Rejects:
 
     @property
     def rows(self) -> int:
-        """How many have been taken."""
+        """Rows taken so far."""
         return self.by_code.total()
 
     def _counted(self, run: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,5 +83,5 @@ def _as_written(rows: pa.Table, source: Input) -> pa.Table:
 
 
 def _raw(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """A time column in the type that it had in the files."""
+    """A time column in the type of the files."""
     return iso_texts(column) if pa.types.is_timestamp(column.type) else column.cast(type_)

@@ -1,4 +1,4 @@
-"""A small readable table on stdout, for a result that is not written to a file."""
+"""A small table on stdout, for results that are not written to a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ZEROS = re.compile(r"\.0+(?=Z?$)")
 
 
 def print_first_rows(found: OutcomeBatches) -> None:
-    """Print the first rows and how many there are; takes all of them."""
+    """Print the first rows and the number of rows; takes all batches."""
     from rich.console import Console
     from rich.table import Table
 

@@ -12,14 +12,14 @@ import click
 
 _COMMANDS = re.compile(
     r"[\x00-\x1f\x7f-\x9f"  # control characters
-    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # which turn the direction of writing
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # change the direction of writing
     r"\u2028\u2029\ufff9-\ufffb\U000e0000-\U000e007f"  # line ends, annotations and tags
-    r"\ud800-\udfff]"  # halves of characters, which cannot be encoded
+    r"\ud800-\udfff]"  # surrogates, which cannot be encoded
 )
 
 
 def printable(text: str, kept: str = "\n\t") -> str:
-    r"""The text with control characters, and what turns the direction of writing, as escapes.
+    r"""The text with control characters, and those that change the direction of writing, as escapes.
 
     >>> print(printable("\x1b[31mred\u202e"))
     \x1b[31mred\u202e

@@ -1,4 +1,4 @@
-"""Input files to Arrow tables: Parquet, CSV, JSON lines; a file, a folder or a glob; one schema for all of them."""
+"""Reads Parquet, CSV and JSON lines, given as a file, a folder or a glob, into tables of one schema."""
 
 from __future__ import annotations
 
@@ -32,17 +32,16 @@ def read_input(
     *,
     left_to_engine: Callable[[pa.Schema], bool] | None = None,
 ) -> Input:
-    """Read all files under `path` (a file, a folder, a glob) as the input called `name`. Memory: all of it.
+    """Read all files of `path` (a file, a folder, a glob) as the input called `name`. Memory: all of it.
 
-    For an engine that reads files itself, memory is that of the largest file: Parquet files of one schema whose times
-    need no settling are not read where `left_to_engine` says so of it, and other tables lie on disk once they are
-    settled.
+    For an engine that reads files itself, memory is that of the largest file: Parquet files that `left_to_engine`
+    accepts by their schema are not read if their times need no conversion, and other tables are kept on disk.
 
-    Times are settled. Columns of CSV have the types that their text says in full; a template column is of integers or
-    text. Tables are made as they are asked for: `Input.in_memory`.
+    Times are parsed and converted. Columns of CSV have the types that all their values determine; a template column has
+    integers or text. Tables are built on access, see `Input.in_memory`.
 
-    Raises: InputError WA-1008 for what cannot be read, WA-1001, WA-1002 and WA-1067 for files that disagree, with the
-    file's name and the column; QueryError WA-2009 for two columns of one name; and what `settle` raises.
+    Raises: InputError WA-1008 for unreadable files, WA-1001, WA-1002 and WA-1067 for files that contradict each other,
+    with file and column; QueryError WA-2009 for two columns of one name; and what `settle` raises.
     """
     files, notes = find_files(path)
     if left_to_engine is not None:
@@ -81,7 +80,7 @@ def _input(name: str, parts: list[_Part], notes: tuple[str, ...], schema: pa.Sch
 def _free_columns(
     file: Path, raw: pa.Table, time_columns: tuple[str, ...], template_column: str | None
 ) -> dict[str, pa.DataType]:
-    """The columns that are text in the file and may be something else, with what their text says that they are."""
+    """The columns of a CSV file that may have several types, with the type that their text suggests."""
     if format_of(file) != "csv":
         return {}
     check_distinct(file, raw.schema.names)
@@ -96,7 +95,7 @@ def _in_memory(table: pa.Table) -> Callable[[], pa.Table]:
 
 
 class _OnDisk:
-    """A folder of tables, which goes when nobody asks for them any more."""
+    """A folder of tables, deleted when it is no longer used."""
 
     def __init__(self) -> None:
         self._folder = Path(mkdtemp(prefix="whenabouts-"))
@@ -104,7 +103,7 @@ class _OnDisk:
         finalize(self, rmtree, self._folder, ignore_errors=True)
 
     def put(self, table: pa.Table) -> Callable[[], pa.Table]:
-        """Write a table down; what is returned reads it."""
+        """Write a table, and return a function that reads it."""
         path = self._folder / f"{next(self._number)}.arrow"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
@@ -144,7 +143,7 @@ class _Part(NamedTuple):
         free: Mapping[str, pa.DataType],
         put: Callable[[pa.Table], Callable[[], pa.Table]],
     ) -> _Part:
-        """What stays of a file once its table is put away."""
+        """What is kept of a file when its table is stored."""
         table = settled.table
         there = [name for name in time_columns if table.schema.get_field_index(name) >= 0]
         blank = frozenset(name for name in there if table.column(name).null_count == table.num_rows)
@@ -154,7 +153,7 @@ class _Part(NamedTuple):
         return cls(file, raw.num_rows, table.num_rows, schema, blank, free, *kept, put(table))
 
     def table(self, schema: pa.Schema) -> pa.Table:
-        """The table in the schema of all."""
+        """The table in the schema of all files."""
         table = self.load()
         for name in self.blank:
             at = table.schema.get_field_index(name)
@@ -162,7 +161,7 @@ class _Part(NamedTuple):
         return cast_to(self._converted(table, schema, None), schema, self.file)
 
     def rejects(self, schema: pa.Schema) -> pa.Table:
-        """The rows of unreadable times, likewise."""
+        """The rows with unreadable times, likewise."""
         return cast_to(self._converted(self.unparsable, schema, self.lost), schema, self.file)
 
     def _converted(self, table: pa.Table, schema: pa.Schema, rows: NDArray[np.int64] | None) -> pa.Table:
@@ -178,9 +177,9 @@ class _Part(NamedTuple):
 
 
 def _as_they_are(files: list[Path], time_columns: tuple[str, ...]) -> ParquetTables | None:
-    """Parquet files that all have one schema and times with a zone; None for others, about which there is more to say.
+    """Parquet files that all have one schema and times with a zone; None for all others.
 
-    Names with an underscore or a dot in front are passed over by engines.
+    Engines skip names that begin with an underscore or a dot.
     """
     if any(format_of(file) != "parquet" or file.name.startswith(("_", ".")) for file in files):
         return None
@@ -198,8 +197,8 @@ def _as_they_are(files: list[Path], time_columns: tuple[str, ...]) -> ParquetTab
 def _one_schema(parts: Sequence[_Part], time_columns: tuple[str, ...]) -> pa.Schema:
     """The schema of all tables.
 
-    A file of a header alone does not say whether its times are numbers or dates: such columns are of the type that they
-    have where there are values. What is text in files of text goes along with what other files hold.
+    A file without rows does not determine whether its times are numbers or dates: such columns take the type of the
+    other files. Columns of text files take the types of the other files, if they can.
     """
     schemas = [part.schema for part in parts]
     for name in dict.fromkeys(time_columns):
@@ -234,7 +233,7 @@ def _unify(types: Sequence[pa.DataType]) -> bool:
 
 
 def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Types by column: a schema looks each name up among all."""
+    """Types by column name, since a schema searches all names for each."""
     return {field.name: field.type for field in schema}
 
 
@@ -248,7 +247,7 @@ def _retyped(schema: pa.Schema, name: str, type_: pa.DataType) -> pa.Schema:
 
 
 def _unparsable(parts: Sequence[_Part], schema: pa.Schema) -> pa.Table:
-    """All rows that were lost to unreadable times, in the input's schema but for the time columns that are text."""
+    """All rows with unreadable times, in the input's schema, with time columns as text if they were."""
     text = {column for part in parts for column in part.text_columns}
     raw = pa.schema([(f.name, pa.string() if f.name in text else f.type) for f in schema])
     tables = [part.rejects(raw) for part in parts if part.unparsable.num_rows]

@@ -1,24 +1,20 @@
-"""Columns that are text in their files and meet columns of other files and inputs: the type that all are read in."""
+"""The types of columns that are text in their files, chosen to fit the columns of other files and inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    pass
-
 Column = tuple[pa.DataType, bool]
-"""The type of a column, and whether it is free: text in a file, whose type is what the text says."""
+"""The type of a column, and whether it is free: text in a file, from which the type was guessed."""
 
 
 def typed_alike(columns: Sequence[Column], go_together: Callable[[Sequence[pa.DataType]], bool]) -> list[pa.DataType]:
-    """The types in which columns are read so that they go together, those that are free as the others want them.
+    """Compatible types for columns: free columns adapt to the others.
 
-    They are text where nothing says otherwise: "7" in one file is the text "7" if another one holds "007". Where the
-    others are numbers free columns are numbers too, or reading them says which value is none.
+    Free columns are text unless the others determine something else: "7" in one file is the text "7" if another file
+    has "007". If the others are numbers, free columns are numbers, too, and reading them reports values that are not.
 
     >>> alike = lambda types: len(set(types)) == 1
     >>> typed_alike([(pa.int64(), True), (pa.string(), True)], alike)

@@ -1,8 +1,8 @@
-"""The text of a query, taken apart: what SQL does not know is cut out of the tokens, and sqlglot parses the rest.
+"""Parses the text of a query: clauses that SQL does not have are removed from the tokens, and sqlglot parses the rest.
 
-Our clauses are those of the papers: ``WITH THRESHOLD p`` behind a ``WINDOW(A, B) = ...`` (PTJoin), ``[RANGE 24 HOUR
-SLIDE 1 HOUR]``, ``[ROWS 100]`` and ``[PARTITION BY g ROWS 100]`` behind a stream (CQL), ``COALESCE ON ...`` and
-``VALID(a) OVERLAPS VALID(b)`` (TSQL2). Tokens keep their places, so that an error can name line and column.
+The clauses are those of the papers: ``WITH THRESHOLD p`` after ``WINDOW(A, B) = ...`` (PTJoin), ``[RANGE 24 HOUR
+SLIDE 1 HOUR]``, ``[ROWS 100]`` and ``[PARTITION BY g ROWS 100]`` after a stream (CQL), ``COALESCE ON ...`` and
+``VALID(a) OVERLAPS VALID(b)`` (TSQL2). Tokens keep their positions, so that errors can name line and column.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from whenabouts.core.temporal_queries.periods import PREDICATES
 _END_OF_COALESCE = ("FROM", "WHERE", "GROUP", "GROUP BY", "HAVING", "ORDER", "ORDER BY", "LIMIT", ";")
 _NUMBER, _STRING = "NUMBER", "STRING"
 _SHOWN = 200
-"""Characters of a text that an error repeats."""
+"""The most characters of a text that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A stretch of a query's text: `start` up to and without `end`."""
+    """A span of a query's text, from `start` up to `end`, exclusive."""
 
     text: str
     start: int
@@ -35,12 +35,12 @@ class Place:
 
     @property
     def words(self) -> str:
-        """The text in between, of a long one the beginning."""
+        """The text of the span, shortened if it is long."""
         words = self.text[self.start : self.end]
         return words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
 
     def wrong(self, problem: str, expected: str, code: Code = Code.BAD_QUERY_TEXT) -> QueryError:
-        """What is wrong here, and what was expected."""
+        """An error at this place: what is wrong, and what was expected."""
         return QueryError(code, f"{self}: {problem}", f"expected {expected}")
 
 
@@ -57,7 +57,7 @@ class WindowClause:
 
 @dataclass(slots=True)
 class Clauses:
-    """A query taken apart. ``windows``: by where the stream's name begins. ``within``: the bound of ``WITHIN e``."""
+    """The clauses of a query. ``windows``: by position of the stream's name. ``within``: the bound of ``WITHIN e``."""
 
     select: Any
     place: Place
@@ -68,7 +68,7 @@ class Clauses:
 
 
 def take_apart(text: str) -> Clauses:
-    """One SELECT and the clauses that SQL does not know.
+    """Parse one SELECT and the clauses that SQL does not have.
 
     Raises: QueryError WA-2111 with line, column and what was expected; WA-2007 where sqlglot is not installed.
 
@@ -88,7 +88,7 @@ def take_apart(text: str) -> Clauses:
 
 
 def place_of(text: str, node: Any) -> Place:
-    """Where a part of the syntax tree stands in the text."""
+    """The position of a part of the syntax tree in the text."""
     starts, ends = [], []
     for part in node.walk():
         if "start" in part.meta:
@@ -98,7 +98,7 @@ def place_of(text: str, node: Any) -> Place:
 
 
 class _Cutter:
-    """Walks over the tokens once; what is ours goes into its clause, everything else into ``rest``."""
+    """One pass over the tokens: own clauses are taken out, all other tokens go into ``rest``."""
 
     def __init__(self, text: str) -> None:
         self._text, self._tokens, self._at = text, _tokens(text), 0
@@ -223,7 +223,7 @@ class _Cutter:
             self.within = self._value("the greatest difference, a number")
 
     def _threshold(self) -> None:
-        """``WITH THRESHOLD p`` becomes ``AND THRESHOLD(p)``, which stands behind its window."""
+        """``WITH THRESHOLD p`` becomes ``AND THRESHOLD(p)`` after its window."""
         with_, threshold = self._next(), self._next()
         place = self._place()
         if self._is("."):  # .6 is two tokens
@@ -244,7 +244,7 @@ class _Cutter:
         self.rest += [_like(with_, "AND", "AND"), threshold, *_parentheses(threshold, [value])]
 
     def _relation(self) -> str | None:
-        """The relation's name if ``VALID ( a ) NAME VALID ( b )`` stands here."""
+        """The relation's name if ``VALID ( a ) NAME VALID ( b )`` follows."""
         here = self._is("VALID") and self._is("(", ahead=1) and self._is(")", ahead=3) and self._is("VALID", ahead=5)
         return self._word(4).lower() if here and self._word(4).isidentifier() else None
 
@@ -267,7 +267,7 @@ class _Cutter:
 
 
 def _like(token: Any, kind: str, text: str) -> Any:
-    """A token of another kind at the same place."""
+    """A token of another kind at the same position."""
     return type(token)(type(token.token_type)[kind], text, token.line, token.col, token.start, token.end)
 
 
@@ -296,7 +296,7 @@ def _tokens(text: str) -> list[Any]:
 
 
 def _unclosed(text: str) -> QueryError:
-    """Text that is no row of tokens: a quote that is not closed."""
+    """The error for text that cannot be tokenized: an unclosed quote."""
     for quote in ("'", '"', "`"):
         if text.count(quote) % 2:
             at = text.rfind(quote)
@@ -324,13 +324,13 @@ def _one_select(text: str, tokens: list[Any]) -> Any:
 
 
 def _as_ours(text: str, error: Any) -> QueryError:
-    """sqlglot's complaint with our code: it knows the line and where its token ends."""
-    told = error.errors[0]
+    """An error of sqlglot with our code, and its position from the line and the end of its token."""
+    first = error.errors[0]
     lines = text.split("\n")
-    end = sum(len(line) + 1 for line in lines[: told["line"] - 1]) + told["col"]
-    highlight = told["highlight"] or ""
+    end = sum(len(line) + 1 for line in lines[: first["line"] - 1]) + first["col"]
+    highlight = first["highlight"] or ""
     place = Place(text, max(end - len(highlight), 0), end)
-    description = str(told["description"])
+    description = str(first["description"])
     if description.startswith("Expecting "):
         return place.wrong(f"found {highlight!r}", description.removeprefix("Expecting "))
     if "Required keyword" in description:
@@ -341,11 +341,11 @@ def _as_ours(text: str, error: Any) -> QueryError:
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:
-    """The parts of a condition that are joined by AND, in the order in which they stand."""
+    """The parts of a condition that are joined by AND, in their order."""
     from sqlglot import exp
 
     waiting = [condition]
-    while waiting:  # a long chain of AND is as deep as it is long
+    while waiting:  # without recursion, since a long chain of AND is deeply nested
         each = waiting.pop()
         if isinstance(each, exp.And):
             waiting += [each.expression, each.this]

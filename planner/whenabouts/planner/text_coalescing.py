@@ -1,8 +1,8 @@
 """Coalescing as text: `Coalesce`, `TemporalAggregate` and `TemporalJoin` from COALESCE ON, GROUP BY and VALID.
 
-``COALESCE ON`` names columns or computed values; a *condition* there asks for the periods in which it holds. WHERE
-speaks of coalesced tuples, hence of group and value columns only: rows that were dropped before would leave periods
-that go on over them. Durations are microseconds; a result that slides has ``window_end`` first.
+``COALESCE ON`` names columns or computed values; a *condition* there returns the periods in which it holds. WHERE
+filters coalesced tuples, so it may use group and value columns only: if rows were filtered first, periods would extend
+over the dropped rows. Durations are microseconds; with SLIDE the first column is ``window_end``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONDITIONS = frozenset({"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge",
 
 @dataclass(frozen=True, slots=True)
 class _Coalescing:
-    """What COALESCE ON and GROUP BY say."""
+    """The contents of COALESCE ON and GROUP BY."""
 
     group: tuple[str, ...]
     values: tuple[str, ...]
@@ -42,7 +42,7 @@ class _Coalescing:
 
 
 def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
-    """One stream: its coalesced tuples, or aggregates of them; two: pairs of them."""
+    """One stream: its coalesced tuples, or aggregates of them. Two streams: pairs of coalesced tuples."""
     found = _coalescing(scope)
     _check_periods(scope)
     if scope.query.form == "temporal join":
@@ -64,7 +64,7 @@ def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
 
 
 def distinct_query(query: ParsedQuery) -> CoalescingQuery:
-    """What the planner tells a coalescing query apart by; columns are not checked yet."""
+    """The planner's view of a coalescing query; columns are not checked."""
     if query.form != "coalesce":
         raise query.clauses.place.wrong(
             "this query coalesces no single stream", "FROM one stream and COALESCE ON", Code.UNSUPPORTED_TEXT
@@ -115,7 +115,7 @@ def _coalescing(scope: Scope) -> _Coalescing:
 
 
 def _value_name(node: Any) -> str:
-    """What a value is called: by its alias, its column, or the words of its expression."""
+    """The name of a value: its alias, its column, or the text of its expression."""
     return str(node.alias or (node.name if type(node).__name__ == "Column" else node.sql()))
 
 
@@ -127,12 +127,12 @@ def _bare(scope: Scope, expression: Expression, place: Any) -> str:
 
 
 def _plain(node: Expression) -> Expression:
-    """A column without its stream: there is one stream only."""
+    """A column without its stream, since there is only one."""
     return replace(node, value=(None, node.value[1]))
 
 
 def _given(scope: Scope, found: _Coalescing) -> dict[str, Any]:
-    """The arguments of a `Coalesce` that the text says."""
+    """The arguments of a `Coalesce` that the text determines."""
     within = scope.query.clauses.within
     given: dict[str, Any] = {"group": found.group, "values": found.values}
     given["equivalence"] = "equal" if within is None else f"absolute_tolerance:{within}"
@@ -159,7 +159,7 @@ def _given(scope: Scope, found: _Coalescing) -> dict[str, Any]:
 
 
 def _where(scope: Scope, found: _Coalescing, computed: Sequence[str] = ()) -> list[Expression]:
-    """Conditions on coalesced tuples; ``computed``: columns that these have besides group and values."""
+    """Conditions on coalesced tuples. ``computed``: their columns besides group and values."""
     (stream,) = scope.streams.values()
     of_result = [name for name in computed if name not in stream.schema.names]
 
@@ -181,7 +181,7 @@ def _where(scope: Scope, found: _Coalescing, computed: Sequence[str] = ()) -> li
 
 
 def _columns(scope: Scope, names: Sequence[str], slides: bool) -> Named | None:
-    """The columns of SELECT over the columns of coalesced tuples; None for ``*`` alone."""
+    """The columns of SELECT, over the columns of coalesced tuples; None for ``*`` alone."""
     chosen = scope.query.clauses.select.expressions
     if len(chosen) == 1 and type(chosen[0]).__name__ == "Star":
         return None
@@ -213,7 +213,7 @@ def _duration() -> Expression:
 
 
 def _of_result(node: Expression, names: Sequence[str], scope: Scope) -> Expression:
-    """A column of the result, by its name or as ``alias.name`` of a join's side."""
+    """A column of the result, by name, or as ``alias.name`` for one side of a join."""
     table, name = node.value
     suffixed = [] if table is None else [f"{name}_{alias}" for alias in scope.streams if alias.lower() == table.lower()]
     for known in (*suffixed, name):
@@ -224,7 +224,7 @@ def _of_result(node: Expression, names: Sequence[str], scope: Scope) -> Expressi
 
 
 def _aggregate(node: Any) -> str | tuple[str, str] | None:
-    """The aggregate that a SELECT item is: ``MAX(DURATION(VALID(s)))``, ``COUNT(*)``, ``TIME_WEIGHTED(column)``."""
+    """The aggregate of a SELECT item: ``MAX(DURATION(VALID(s)))``, ``COUNT(*)``, ``TIME_WEIGHTED(column)``."""
     inner = node.this if type(node).__name__ == "Alias" else node
     if is_call(inner, "TIME_WEIGHTED") and len(inner.expressions) == 1:
         return "time_weighted", inner.expressions[0].name
@@ -269,7 +269,7 @@ def _aggregated(scope: Scope, found: _Coalescing, given: dict[str, Any]) -> Sele
 
 
 def _check_argument(scope: Scope, node: Any, function: str) -> None:
-    """An aggregate is one of DURATION(VALID(s)); COUNT(*) and COUNT(VALID(s)) count coalesced tuples."""
+    """Aggregates apply to DURATION(VALID(s)); COUNT(*) and COUNT(VALID(s)) count coalesced tuples."""
     counted = function == "count" and (type(node.this).__name__ == "Star" or is_call(node.this, "VALID"))
     if counted or is_call(node.this, "DURATION"):
         return
@@ -279,7 +279,7 @@ def _check_argument(scope: Scope, node: Any, function: str) -> None:
 
 
 def _check_periods(scope: Scope) -> None:
-    """``VALID(s)`` is of a stream of FROM, ``DURATION`` of a ``VALID`` or an ``INTERSECT`` of two."""
+    """Check that ``VALID(s)`` names a stream of FROM, and ``DURATION`` has a ``VALID`` or an ``INTERSECT``."""
     known = {alias.lower() for alias in scope.streams}
     clauses = scope.query.clauses
     for node in (part for each in (*clauses.select.expressions, *conditions_of(clauses)) for part in each.walk()):

@@ -1,4 +1,4 @@
-"""Joins as text: windows and equal columns become a `TimingJoin` or a `WindowJoin`, the rest conditions around it."""
+"""Joins as text: windows and equal columns become a `TimingJoin` or `WindowJoin`, the rest conditions around it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from whenabouts.planner.text_scope import Scope, conditions_of, is_call, is_wind
 
 @dataclass(slots=True)
 class _Parts:
-    """The conditions of a join, by what they are."""
+    """The conditions of a join by kind."""
 
     edges: list[Edge]
     equal: list[Expression]
@@ -35,7 +35,7 @@ class _Parts:
 
 
 def bind_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
-    """Two streams with one THRESHOLD are a timing join, everything else a window join."""
+    """Two streams with one window and a THRESHOLD are a timing join, everything else is a window join."""
     parts = _parts(scope)
     aliases = tuple(scope.streams)
     on = _keys(parts, aliases)
@@ -132,7 +132,7 @@ def _edge(scope: Scope, node: Any) -> Edge:
 
 
 def _sort(parts: _Parts, condition: Expression, place: Place) -> None:
-    """Put a condition where it can be tested first."""
+    """Sort a condition by the number of streams, so that it is tested as early as possible."""
     aliases = list(dict.fromkeys(node.value[0] for node in condition.columns()))
     match len(aliases):
         case 0:
@@ -148,14 +148,14 @@ def _sort(parts: _Parts, condition: Expression, place: Place) -> None:
 
 
 def _is_equality(condition: Expression) -> bool:
-    """Whether it says that two streams' columns of one name are equal."""
+    """Whether a condition says that columns of the same name are equal in two streams."""
     operands = condition.operands
     named = condition.operation == "eq" and all(each.operation == "column" for each in operands)
     return named and operands[0].value[1] == operands[1].value[1]
 
 
 def _keys(parts: _Parts, aliases: Sequence[str]) -> tuple[str, ...]:
-    """The columns that are equal in all streams; equalities that leave some out become conditions of pairs."""
+    """The columns that are equal in all streams. Other equalities become conditions on pairs."""
     found = []
     by_name: dict[str, list[Expression]] = {}
     for each in parts.equal:
@@ -181,7 +181,7 @@ def _connects(equalities: Sequence[Expression], aliases: Sequence[str]) -> bool:
 
 
 def _output_names(scope: Scope, on: Sequence[str]) -> dict[tuple[str, str], str]:
-    """(alias, column) -> what the join calls it: keys stand once, names of several streams get the alias behind."""
+    """(alias, column) -> output name: keys appear once, names of several streams get the alias as a suffix."""
     owners = Counter(name for stream in scope.streams.values() for name in stream.schema.names if name not in on)
     return {
         (alias, name): f"{name}_{alias}" if owners[name] > 1 else name
@@ -191,7 +191,7 @@ def _output_names(scope: Scope, on: Sequence[str]) -> dict[tuple[str, str], str]
 
 
 def _of_rows(conditions: Sequence[Expression]) -> Expression:
-    """Conditions on one stream's rows, whose columns have no alias there."""
+    """Conditions on the rows of one stream, without aliases."""
     return rewritten(
         joined("and", conditions, conditions[0].place), lambda each: replace(each, value=(None, each.value[1]))
     )

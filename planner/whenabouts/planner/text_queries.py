@@ -1,4 +1,4 @@
-"""Queries as text: the papers' own forms become the query objects that every engine runs.
+"""Queries as text, in the forms of the papers, become query objects that every engine runs.
 
     SELECT * FROM seismic A, acoustic B
     WHERE A.region = B.region AND WINDOW(A, B) = INTERVAL '2' SECOND WITH THRESHOLD 0.6
@@ -9,8 +9,8 @@
     SELECT region, MAX(DURATION(VALID(s))) AS longest FROM s [RANGE 24 HOUR SLIDE 1 HOUR]
     COALESCE ON temperature > 100 GROUP BY region
 
-PTJoin (section 3), W-join (section 2) and Al-Kateb et al. (section 1, Examples 1 and 2). A text does not say
-where its streams come from and which columns hold the times: that is given when it is bound to schemas.
+PTJoin (section 3), W-join (section 2) and Al-Kateb et al. (section 1, Examples 1 and 2). A text does not
+say where its streams come from and which columns have the times: that is given when it is bound to schemas.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 
 MOST_STREAMS = 64
-"""In FROM: what windows imply grows with the cube of their number."""
+"""The most streams in FROM: the cost of implied windows grows with the cube of their number."""
 
 TIME_NAMES = ("t", "ts", "time", "timestamp", "event_time")
-"""What a column of times is taken to be called, where there are several and nobody says which."""
+"""Usual names of time columns, for streams whose types do not determine the time column."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextQuery(ParsedQuery):
-    """A query that was read from text: its form and streams are known, its columns are not checked yet."""
+    """A parsed query. Its form and streams are known; its columns have not been checked."""
 
     def bind(
         self,
@@ -55,12 +55,12 @@ class TextQuery(ParsedQuery):
         """The query over streams of these schemas; its inputs are the streams of FROM, in that order.
 
         ``schemas``: Arrow's or an engine's, see `Registry.share`. ``times`` and ``lateness``: by alias or stream; a
-        time that is not given is found with `time_of`, and without a lateness the query says none. ``options`` go to
+        missing time is determined by `time_of`, and without a lateness the query declares none. ``options`` go to
         the query itself (``strategy``, ``scheme``, ``conservative``, ``time_slots``, ...).
 
-        Raises: QueryError WA-2092 for a column that there is not, WA-2113 for a stream without a schema, WA-2114 for
-        one whose time is not known, WA-2111 and WA-2112 for what a form does not have, each with line and column; and
-        what the query itself raises.
+        Raises: QueryError WA-2092 for an unknown column, WA-2113 for a stream without a schema, WA-2114 for an unknown
+        time, WA-2111 and WA-2112 for anything that the form does not support, each with line and column; and what the
+        query itself raises.
 
         >>> text = "SELECT room, n FROM s COALESCE ON lamp GROUP BY room"
         >>> query = parse_query(text).bind({"s": pa.schema({"t": pa.int64(), "room": pa.int64(), "lamp": pa.bool_()})})
@@ -88,7 +88,7 @@ class TextQuery(ParsedQuery):
             return bind_join(scope, options) if self.form == "join" else bind_coalescing(scope, options)
 
     def distinct(self) -> CoalescingQuery:
-        """What the planner tells coalescing queries apart by.
+        """The planner's view of this coalescing query.
 
         Raises: QueryError WA-2112 for a query of another form.
 
@@ -101,10 +101,10 @@ class TextQuery(ParsedQuery):
 
 
 def parse_query(text: str) -> TextQuery:
-    """A query of one of the three forms.
+    """Parse a query of one of the three forms.
 
-    Raises: QueryError WA-2111 for what cannot be read and WA-2112 for SQL that is none of the forms, both with line,
-    column and what was expected; WA-2007 where sqlglot is not installed.
+    Raises: QueryError WA-2111 for syntax errors and WA-2112 for SQL of another form, both with line, column and what
+    was expected; WA-2007 if sqlglot is not installed.
 
     >>> parse_query("SELECT * FROM a, b WHERE WINDOW(a, b) = '2 s'").form
     'join'
@@ -120,7 +120,7 @@ def parse_query(text: str) -> TextQuery:
 
 @contextmanager
 def not_too_deep(text: str) -> Iterator[None]:
-    """Text that is nested deeper than its tree can be walked is refused (QueryError WA-2111)."""
+    """Refuse text that is nested too deeply for recursion (QueryError WA-2111)."""
     try:
         yield
     except RecursionError:
@@ -150,9 +150,9 @@ def _parsed(text: str) -> TextQuery:
 
 
 def time_of(stream: str, schema: pa.Schema) -> TimeSpec:
-    """The time of a stream whose columns tell: ``t_min`` and ``t_max``; else the only timestamp, or a usual name.
+    """The time of a stream, from its columns: ``t_min`` and ``t_max``, else the only timestamp, else a usual name.
 
-    Raises: QueryError WA-2114 where they do not tell.
+    Raises: QueryError WA-2114 if the columns do not determine it.
 
     >>> time_of("s", pa.schema({"ts": pa.int64(), "v": pa.int64()}))
     Point(t='ts')
@@ -195,12 +195,12 @@ def _sources(text: str, clauses: Clauses) -> tuple[Source, ...]:
 
 
 def _starts(table: Any) -> list[int]:
-    """Where the name and the alias of a stream begin: a window may stand behind either."""
+    """Positions of the name and the alias of a stream: a window may follow either."""
     return [part.meta["start"] for part in table.walk() if "start" in part.meta]
 
 
 def _refuse_the_rest(text: str, clauses: Clauses) -> None:
-    """Clauses of SQL that no form has."""
+    """Refuse clauses of SQL that no form supports."""
     select, known = (
         clauses.select,
         {"kind", "expressions", "from_", "from", "joins", "where", "group", "operation_modifiers"},

@@ -1,4 +1,4 @@
-"""A query as text, taken apart: its streams under their aliases, and the columns that its conditions name."""
+"""Names in a parsed query: its streams by alias, and the columns that its conditions use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A query that was read from text: its form and streams are known, its columns are not checked yet."""
+    """A parsed query. Its form and streams are known; its columns have not been checked."""
 
     text: str
     clauses: Clauses
@@ -40,7 +40,7 @@ class ParsedQuery:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams that it reads, each once."""
+        """The streams of the query, without duplicates."""
         return tuple(dict.fromkeys(source.stream for source in self.sources))
 
 
@@ -53,7 +53,7 @@ class BoundStream:
     time: TimeSpec
     lateness: Duration | None
     known: tuple[dict[str, str], dict[str, list[str]]] = field(init=False, repr=False, compare=False)
-    """Columns by their names, and by their names in lower case: looked up for each column of a text."""
+    """Columns by name, and by name in lower case, for fast look-ups."""
 
     def __post_init__(self) -> None:
         alike: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ class BoundStream:
         object.__setattr__(self, "known", ({name: name for name in self.schema.names}, alike))
 
     def column(self, name: str) -> str | None:
-        """The column as it is called: exactly, or but for upper and lower case where that is clear."""
+        """The exact name of a column; case is ignored if that is unambiguous."""
         exact, alike = self.known
         found = alike.get(name.lower(), ())
         return exact.get(name) or (found[0] if len(found) == 1 else None)
@@ -70,17 +70,17 @@ class BoundStream:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names in a query's text mean."""
+    """The meaning of names in a query's text."""
 
     query: ParsedQuery
     streams: Mapping[str, BoundStream]
 
     def place(self, node: Any) -> Place:
-        """Where a part of the syntax tree stands."""
+        """The position of a part of the syntax tree."""
         return place_of(self.query.text, node)
 
     def alias(self, node: Any) -> str:
-        """The alias that stands alone, as in ``WINDOW(A, B)``. Raises: QueryError WA-2111."""
+        """An alias by itself, as in ``WINDOW(A, B)``. Raises: QueryError WA-2111."""
         found = _match(node.name, self.streams) if type(node).__name__ == "Column" and not node.table else None
         if found is None:
             place = self.place(node)
@@ -92,7 +92,7 @@ class Scope:
         return rewritten(from_sqlglot(node, self.query.text), lambda each: self.resolved(each))
 
     def resolved(self, node: Expression) -> Expression:
-        """A column node as (alias, name). Raises: QueryError WA-2092 for none, or one that several streams have."""
+        """A column node as (alias, name). Raises: QueryError WA-2092 for an unknown or ambiguous column."""
         table, name = node.value
         aliases = list(self.streams) if table is None else [_match(table, self.streams)]
         if None in aliases:
@@ -113,14 +113,14 @@ class Scope:
 
 
 def no_column(node: Expression, name: str, known: Sequence[str], where: str = "") -> QueryError:
-    """There is no such column; what it may have been."""
+    """The error for an unknown column, with a suggestion."""
     near = difflib.get_close_matches(name, known, 1, 0.5)
     told = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(dict.fromkeys(known))}"
     return node.error(Code.SQL_COLUMN, f"there is no column {name!r}{where}", told)
 
 
 def conditions_of(clauses: Clauses) -> list[Any]:
-    """All that must hold: the parts of WHERE and of ON, joined by AND."""
+    """All conditions: the parts of WHERE and ON that are joined by AND."""
     select = clauses.select
     of_joins = [join.args.get("on") for join in select.args.get("joins") or ()]
     where = select.args.get("where")
@@ -128,17 +128,17 @@ def conditions_of(clauses: Clauses) -> list[Any]:
 
 
 def is_call(node: Any, name: str) -> bool:
-    """Whether a node is a call of one of our own functions."""
+    """Whether a node is a call of this function."""
     return type(node).__name__ == "Anonymous" and str(node.this).upper() == name
 
 
 def is_window(node: Any) -> bool:
-    """Whether a condition speaks of a ``WINDOW(A, B)``."""
+    """Whether a condition contains ``WINDOW(A, B)``."""
     return any(is_call(part, "WINDOW") for part in node.walk())
 
 
 def _match(name: str, known: Any) -> str | None:
-    """The name as it is known: exactly, or but for upper and lower case where that is clear."""
+    """The exact name; case is ignored if that is unambiguous."""
     if name in known:
         return name
     alike = [each for each in known if each.lower() == name.lower()]
