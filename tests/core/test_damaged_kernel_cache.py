@@ -61,3 +61,34 @@ def test_a_damaged_file_is_compiled_again(tmp_path: Path) -> None:
         [sys.executable, "-c", LIVES, str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-2000:]
+
+
+RENAMED = """
+from typing import NamedTuple
+import numpy as np
+from numba import types
+from whenabouts.core.arrays.jit import INT64, READ_INT64, compiled
+
+class NAME(NamedTuple):
+    values: np.ndarray
+
+@compiled(INT64(types.NamedTuple((READ_INT64,), NAME)))
+def total(of):
+    return of.values.sum()
+"""
+
+
+@pytest.mark.slow
+def test_a_class_in_a_signature_may_be_renamed(tmp_path: Path) -> None:
+    """The index of a cache holds signatures, and these their classes, by name: an older one's need not exist."""
+    for name in ("Old", "New"):
+        (tmp_path / "kernels_of_a_test.py").write_text(RENAMED.replace("NAME", name))
+        done = subprocess.run(
+            [sys.executable, "-c", "import kernels_of_a_test"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

@@ -37,7 +37,10 @@ class CheckedCacheFile(IndexDataCacheFile):
         data = _checked(content[len(version) :])
         if data is None or not content.startswith(version):
             return {}
-        stamp, overloads = pickle.loads(data)
+        try:
+            stamp, overloads = pickle.loads(data)
+        except (AttributeError, ImportError):  # signatures name a class that another version of the source had
+            return {}
         return dict(overloads) if stamp == self._source_stamp else {}
 
     def _load_data(self, name: str) -> Any:
