@@ -13,7 +13,7 @@ from whenabouts.core import Point
 from whenabouts.core.local import run
 from whenabouts.core.window_join.cost import Operations, WindowJoinPrices, alternatives, choose, expected
 from whenabouts.core.window_join.cost import cheapest_algorithm as cheapest
-from whenabouts.core.window_join.join_orders import walk_from
+from whenabouts.core.window_join.join_orders import order_from
 from whenabouts.core.window_join.query import WindowJoin
 
 SECOND = 1_000_000
@@ -53,8 +53,8 @@ def test_expected_operations_are_about_the_counted_ones(case: str, strategy: str
     query = _query(windows, strategy=strategy, conservative="none")
     counted = run(query, _tables(rates)).metrics
     places = range(len(rates)) if strategy == "forward" else [len(rates) - 1]
-    walks = [walk_from(base, query.graph(), strategy, "none") for base in places]
-    work = sum((expected(walk, list(rates.values())) for walk in walks), Operations())
+    join_orders = [order_from(base, query.graph(), strategy, "none") for base in places]
+    work = sum((expected(join_order, list(rates.values())) for join_order in join_orders), Operations())
     for name in ("periods", "tuple_tests"):
         told = getattr(work, name) * KEYS * SECONDS
         assert told == pytest.approx(counted[name], rel=0.2), name

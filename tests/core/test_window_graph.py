@@ -12,7 +12,7 @@ import pytest
 from whenabouts.core import Interval, Point, QueryError, between, within
 from whenabouts.core.durations import parse_duration
 from whenabouts.core.window_join.graph import OPEN_US, WindowGraph, edges_of
-from whenabouts.core.window_join.join_orders import pair_bounds, walk_from
+from whenabouts.core.window_join.join_orders import order_from, pair_bounds
 from whenabouts.core.window_join.query import WindowJoin
 
 
@@ -106,7 +106,7 @@ def test_tightened_bounds_are_attained_and_necessary(seed: int) -> None:
 
 def test_refusals_say_what_is_wrong() -> None:
     assert str(_refused("ab", {("a", "x"): 1})) == (
-        "WA-2061: a window names the stream 'x', which there is not (hint: the streams are a, b)"
+        "WA-2061: a window names the unknown stream 'x' (hint: the streams are a, b)"
     )
     apart = _refused("abcde", {("a", "b"): 1, ("c", "e"): 1})
     assert apart.code.value == "WA-2062"
@@ -173,15 +173,15 @@ def test_conservative_bounds() -> None:
 
 def test_walks_follow_narrow_windows_and_spare_tests() -> None:
     graph = _graph("ABCDE", FIGURE)
-    assert walk_from(0, graph, "backward", "none").order == (0, 1, 2, 3, 4)
-    assert walk_from(4, graph, "backward", "none").order == (4, 3, 2, 1, 0)
-    assert not any(walk_from(0, graph, "backward", "none").tests)
-    assert walk_from(0, graph, "backward", "gca").tests[-1] == (0, 1, 2, 3, 5)  # A-E of 20 is wider
+    assert order_from(0, graph, "backward", "none").streams == (0, 1, 2, 3, 4)
+    assert order_from(4, graph, "backward", "none").streams == (4, 3, 2, 1, 0)
+    assert not any(order_from(0, graph, "backward", "none").tests)
+    assert order_from(0, graph, "backward", "gca").tests[-1] == (0, 1, 2, 3, 5)  # A-E of 20 is wider
     uniform = _graph("abc", {("a", "b"): 5, ("b", "c"): 5, ("a", "c"): 5})
     for strategy, conservative in itertools.product(("backward", "forward"), ("none", "lca", "gca")):
-        walk = walk_from(1, uniform, strategy, conservative)
-        assert not any(walk.tests)
-        assert walk.from_base == (strategy == "forward")
+        join_order = order_from(1, uniform, strategy, conservative)
+        assert not any(join_order.tests)
+        assert join_order.from_base == (strategy == "forward")
 
 
 def test_durations_keep_their_units() -> None:

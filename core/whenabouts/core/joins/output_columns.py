@@ -1,4 +1,4 @@
-"""Columns of a joined pair: names, types, and the rows themselves, taken once at the end."""
+"""The output columns of joined pairs: names, types, and the rows themselves, taken once at the end."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from whenabouts.core.arrays.record_batches import pieces, take_rows
 from whenabouts.core.errors import Code, QueryError
 
 ROWS_PER_BATCH = 1 << 20
-"""Output rows per record batch: bounds the memory of one batch, and is enough for the system's large pages."""
+"""Output rows per record batch: bounds the memory of one batch, and is enough for the system's huge pages."""
 
 ROWS_PER_BATCH_OF_TEXT = 1 << 18
-"""The same where a column's width varies: keeps text below Arrow's 2 GiB a column."""
+"""The same if a column has variable width: keeps text below Arrow's 2 GiB per column."""
 
 PROBABILITY = "probability"
 EVENT_TIME = "event_time"
 
 
 Extra = Sequence[NDArray[np.generic] | None]
-"""Computed columns in the order of the schema; None is a column of nulls."""
+"""Computed columns in schema order; None is a column of nulls."""
 
 
 class PairColumns:
     """Left columns, right columns without the keys, then the extra columns; equal names get the suffixes.
 
-    `key_types`: types of the key columns where they are not those of the left input. Raises QueryError WA-2009 where
-    two columns would still have one name.
+    `key_types`: types of the key columns, if they differ from those of the left input. Raises QueryError WA-2009 if
+    two columns would still have the same name.
 
     >>> schemas = pa.schema({"k": pa.int64(), "v": pa.int64()}), pa.schema({"k": pa.int64(), "v": pa.string()})
     >>> extra = [pa.field("probability", pa.float64())]
@@ -65,7 +65,7 @@ class PairColumns:
     def batches(
         self, left: pa.Table, right: pa.Table, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], extra: Extra
     ) -> Iterator[pa.RecordBatch]:
-        """The pairs' rows. O(pairs), independent of the size of the inputs once these are in one chunk each."""
+        """The pairs' rows. O(pairs), independent of the size of the inputs if each is in one chunk."""
         left_rows, right_rows = pairs
         for piece in pieces(len(left_rows), self._rows_per_batch):
             l_at, r_at = left_rows[piece], right_rows[piece]
@@ -74,19 +74,19 @@ class PairColumns:
             yield batch_of(self.schema, columns, extra, piece)
 
     def unmatched(self, input: int, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
-        """Rows of one input (0 left, 1 right) without a partner: the other's columns are null, keys are theirs."""
+        """Rows of one input (0 left, 1 right) without a partner: keys are filled, the other input's are null."""
         for piece in pieces(len(at), self._rows_per_batch):
-            places = at[piece]
+            positions = at[piece]
             own = [name if name in self._keys or not input else None for name in self._left]
             own += [name if input else None for name in self._right]
-            columns = [None if name is None else take_rows(rows.column(name), places) for name in own]
+            columns = [None if name is None else take_rows(rows.column(name), positions) for name in own]
             yield batch_of(self.schema, columns, extra, piece)
 
 
 class OwnColumns:
-    """The columns of one input, then the extra columns: what semi and anti modes put out.
+    """The columns of one input, then the extra columns: the output of semi and anti modes.
 
-    Raises QueryError WA-2009 where an extra column's name is taken.
+    Raises QueryError WA-2009 if an extra column's name is taken.
 
     >>> OwnColumns(pa.schema({"k": pa.int64()}), [pa.field("event_time", pa.int64())]).schema.names
     ['k', 'event_time']
@@ -99,14 +99,14 @@ class OwnColumns:
         self._rows_per_batch = rows_per_batch(self.schema)
 
     def rows(self, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
-        """The rows at these places."""
+        """The rows at these positions."""
         for piece in pieces(len(at), self._rows_per_batch):
             columns = [take_rows(rows.column(name), at[piece]) for name in self._own]
             yield batch_of(self.schema, columns, extra, piece)
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse output columns of equal name (QueryError WA-2009)."""
+    """Refuse output columns with the same name (QueryError WA-2009)."""
     for name, times in Counter(names).items():
         if times > 1:
             raise QueryError(
@@ -117,15 +117,15 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def rows_per_batch(schema: pa.Schema) -> int:
-    """How many output rows go into one batch of these columns."""
+    """How many output rows one batch of these columns has."""
     plain = all(pa.types.is_primitive(field.type) for field in schema)
     return ROWS_PER_BATCH if plain else ROWS_PER_BATCH_OF_TEXT
 
 
 def batch_of(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra, piece: slice) -> pa.RecordBatch:
-    """A batch of own columns (None: nulls, cast where a key's type differs) and a piece of the computed ones.
+    """A batch of input columns (None: nulls; cast if a key's type differs) and a slice of the computed ones.
 
-    Raises QueryError WA-2008 for a key that the type shared by both inputs cannot hold.
+    Raises QueryError WA-2008 for a key that does not fit into the type shared by both inputs.
     """
     computed = [None if values is None else pa.array(values[piece]) for values in extra]
     arrays = [
@@ -140,13 +140,13 @@ def batch_of(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra
 
 
 def _shared(values: pa.Array, field: pa.Field) -> pa.Array:
-    """Keys of one input in the type of both."""
+    """Keys of one input, cast to the type shared by both."""
     try:
         return values.cast(field.type)
     except pa.ArrowInvalid as error:
         raise QueryError(
             Code.KEY_TYPES_DIFFER,
-            f"key {field.name!r} is {values.type} in one input and {field.type} in the result, which is too narrow: "
+            f"key {field.name!r} is {values.type} in one input and {field.type} in the result, which cannot hold it: "
             f"{error}",
             "cast one side, or take how='inner' or 'left_outer'",
         ) from error

@@ -13,9 +13,9 @@ from whenabouts.core.state.segment_layout import SegmentRows
 
 
 class SideRows(NamedTuple):
-    """All rows of one input that a step can see: stored ones first, then the new ones in arrival order.
+    """All rows of one input in a step: first the `stored` many stored ones, then the new ones in arrival order.
 
-    `held`: the stored ones again, segment by segment, with their marks.
+    `held`: the stored ones again, by segment, with their marks.
     """
 
     table: pa.Table

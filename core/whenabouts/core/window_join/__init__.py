@@ -1,4 +1,4 @@
-"""The window join: combinations of events of many streams within a graph of windows (W-join)."""
+"""The window join: combinations of events, one from each stream, within a graph of windows (W-join)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["WindowJoin"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "WindowJoin":  # imported when it is first used: it loads numpy and Arrow
+    if name != "WindowJoin":  # imported on first use: it loads numpy and Arrow
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from whenabouts.core.window_join.query import WindowJoin
 

@@ -1,9 +1,9 @@
-"""Which algorithm a window join runs: `strategy="auto"` by expected operations.
+"""The cost model of window joins: `strategy="auto"` chooses by expected operations.
 
-Rows of one key are taken to arrive at a steady rate in each stream, independently. Then a period of length l holds
-`rate * l` rows on average, and none with probability `exp(-rate * l)`; a range that m rows of a uniform clique with
-window w leave to another one is `w (m + 1) / m` long on average, so that a clique of k streams has `k w^(k-1)`
-combinations per unit of time and rates, as it must. Operations are weighed with what they cost one by one.
+The model assumes that rows of one key arrive at a constant rate in each stream, independently. Then a period of length
+l holds `rate * l` rows on average, and none with probability `exp(-rate * l)`. In a uniform clique with window w, the
+range that m rows leave for another one is `w (m + 1) / m` long on average, so that a clique of k streams has
+`k w^(k-1)` combinations per unit of time and rates, which is exact. Each kind of operation has a price.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from whenabouts.core.costs.choices import Alternative, Choice, Value, Workload, cheapest, ruled
 from whenabouts.core.window_join.graph import OPEN_US, WindowGraph
-from whenabouts.core.window_join.join_orders import ANY, Walk, walk_from
+from whenabouts.core.window_join.join_orders import ANY, JoinOrder, order_from
 
 if TYPE_CHECKING:
     from whenabouts.core.window_join.settings import WindowJoinSettings
@@ -26,18 +26,18 @@ class WindowJoinPrices:
     """Nanoseconds for one operation; the defaults were measured with benchmarks/window_join.py."""
 
     row: float = 40.0
-    """A row that begins combinations: put in order, and gathered for the walk."""
+    """Sorting and gathering one row that starts combinations."""
     period: float = 30.0
-    """A place looked for in another stream."""
+    """One search for a period's range in another stream."""
     tuple_test: float = 6.0
-    """A candidate written down."""
+    """Writing one candidate."""
     window_test: float = 12.0
-    """A window tested on one combination."""
+    """Testing one window on one combination."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """What is expected of an algorithm for each second of event time and key."""
+    """The expected operations of an algorithm per second of event time and key."""
 
     rows: float = 0.0
     periods: float = 0.0
@@ -64,7 +64,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """What runs. `base`: on finite input, the stream that `backward` takes to arrive last."""
+    """An algorithm with its cost. `base`: on finite input, the stream that `backward` treats as the last to arrive."""
 
     strategy: str
     conservative: str
@@ -73,10 +73,12 @@ class Algorithm:
 
 
 def choose(query: WindowJoinSettings, *, streaming: bool) -> Algorithm:
-    """What is known before any row: on a stream `auto` takes `backward`, which makes nobody wait and whose output
-    carries the watermark, unless `rates` say that `forward` is cheaper; `none` is the cheapest of the conservative
-    approaches at any rates. On finite input rates are measured in the rows themselves, and `cheapest_algorithm`
-    decides."""
+    """The algorithm as far as it is known before any row.
+
+    On a stream `auto` chooses `backward`, which does not wait and whose output carries event time, unless `rates` show
+    that `forward` is cheaper. `none` is the cheapest conservative approach at any rates. On finite input, rates are
+    measured in the rows themselves, and `cheapest_algorithm` decides.
+    """
     last = len(query.inputs) - 1
     rates = dict(query.rates)
     if streaming and rates:
@@ -88,7 +90,7 @@ def choose(query: WindowJoinSettings, *, streaming: bool) -> Algorithm:
 def choices(
     query: WindowJoinSettings, load: Workload, pins: Mapping[str, Value], prices: WindowJoinPrices | None = None
 ) -> list[Choice]:
-    """Strategy, conservative approach and method on a stream, and in which order the streams are walked.
+    """Strategy, conservative approach and method on a stream, and the order in which streams are joined.
 
     >>> from whenabouts.core import Point
     >>> from whenabouts.core.window_join.query import WindowJoin
@@ -110,28 +112,28 @@ def choices(
     )
     method = ruled("method", query.method, "", pinned=query.method != "hash")
     if not method.pinned:
-        method = replace(method, why="candidates are found by the place of their times, and never by trying all rows")
+        method = replace(method, why="candidates are found by a search in time order, never by trying all rows")
     found = [
         _of_algorithm("strategy", query.strategy, chosen.strategy, weighed, chosen.conservative),
         _of_algorithm("conservative", query.conservative, chosen.conservative, weighed, chosen.strategy),
         method,
     ]
-    walks = [walk_from(base, graph, "forward", chosen.conservative) for base in range(len(query.inputs))]
-    orders = "; ".join(", ".join(query.inputs[stream] for stream in walk.order) for walk in walks)
+    join_orders = [order_from(base, graph, "forward", chosen.conservative) for base in range(len(query.inputs))]
+    orders = "; ".join(", ".join(query.inputs[stream] for stream in join_order.streams) for join_order in join_orders)
     return [
         *found,
-        ruled("order", orders, "from the row that is newest, each next stream where the bound is narrowest"),
+        ruled("order", orders, "from the newest row on, the next stream is the one with the narrowest bound"),
     ]
 
 
 _BLIND: dict[str, str] = {
-    "strategy": "no rates are known, and it makes nobody wait",
-    "conservative": "every step keeps to the windows themselves, whatever the rates",
+    "strategy": "no rates are known, and it does not wait",
+    "conservative": "every step uses the windows themselves, whatever the rates",
 }
 
 
 def _of_algorithm(what: str, asked: str, chosen: str, weighed: Sequence[Algorithm], other: str) -> Choice:
-    """One option of the algorithm, the other one being as it was chosen."""
+    """The choice of one option, given the chosen value of the other."""
     if not weighed:
         return ruled(what, chosen, _BLIND[what], pinned=asked != "auto")
     beside = "conservative" if what == "strategy" else "strategy"
@@ -147,9 +149,9 @@ def cheapest_algorithm(
     streaming: bool,
     prices: WindowJoinPrices | None = None,
 ) -> Algorithm:
-    """The cheapest of the algorithms that the query allows; `rates`: rows per second and key, by stream.
+    """The cheapest algorithm that the query allows; `rates`: rows per second and key, by stream.
 
-    Of equal ones the first of `alternatives`.
+    Ties go to the first of `alternatives`.
     """
     return min(alternatives(query, graph, rates, streaming=streaming, prices=prices), key=lambda choice: choice.cost)
 
@@ -162,7 +164,7 @@ def alternatives(
     streaming: bool,
     prices: WindowJoinPrices | None = None,
 ) -> Iterator[Algorithm]:
-    """Every algorithm that the query allows with its cost: what an explanation shows.
+    """Every algorithm that the query allows, with its cost, as explanations show them.
 
     >>> from whenabouts.core import Point
     >>> from whenabouts.core.window_join.query import WindowJoin
@@ -176,27 +178,27 @@ def alternatives(
     for strategy in ("backward", "forward") if query.strategy == "auto" else (query.strategy,):
         for conservative in ("none", "lca", "gca") if query.conservative == "auto" else (query.conservative,):
             if streaming or strategy == "forward":
-                # On a stream in order the row that came last is the newest: `backward` walks what `forward` walks.
-                walks = [walk_from(base, graph, "forward", conservative) for base in range(last + 1)]
+                # If streams are in order, the last row is the newest: `backward` then scans what `forward` scans.
+                join_orders = [order_from(base, graph, "forward", conservative) for base in range(last + 1)]
                 asks = strategy == "forward"
-                work = sum((expected(walk, rates, asks_first=asks) for walk in walks), Operations())
+                work = sum((expected(join_order, rates, asks_first=asks) for join_order in join_orders), Operations())
                 yield Algorithm(strategy, conservative, last, work.cost(prices or WindowJoinPrices()))
                 continue
             for base in range(last, -1, -1) if query.strategy == "auto" else (last,):
-                work = expected(walk_from(base, graph, strategy, conservative), rates)
+                work = expected(order_from(base, graph, strategy, conservative), rates)
                 yield Algorithm(strategy, conservative, base, work.cost(prices or WindowJoinPrices()))
 
 
-def expected(walk: Walk, rates: Sequence[float], *, asks_first: bool = True) -> Operations:
-    """The operations of one walk per second and key.
+def expected(join_order: JoinOrder, rates: Sequence[float], *, asks_first: bool = True) -> Operations:
+    """The expected operations of one join order per second and key.
 
-    `asks_first`: where one period serves the whole combination each stream is asked in turn until one has nobody
-    (mode 1 of `forward`), and nothing is written down before.
+    `asks_first`: if one period bounds the whole combination, the streams are searched in turn until one has no row in
+    it (mode 1 of `forward`), before any candidate is written.
     """
-    lengths = [_length(bounds) for bounds in walk.bounds]
-    held = [rates[stream] * us / 1e6 for stream, us in zip(walk.order, lengths, strict=True)]
-    asks_first = asks_first and walk.from_base
-    begun = rates[walk.base]
+    lengths = [_length(bounds) for bounds in join_order.bounds]
+    held = [rates[stream] * us / 1e6 for stream, us in zip(join_order.streams, lengths, strict=True)]
+    asks_first = asks_first and join_order.from_base
+    begun = rates[join_order.base]
     periods = tuple_tests = window_tests = 0.0
     if asks_first:
         partial = begun
@@ -210,12 +212,12 @@ def expected(walk: Walk, rates: Sequence[float], *, asks_first: bool = True) -> 
         periods += 0.0 if asks_first else partial
         partial *= held[level]
         tuple_tests += partial
-        window_tests += partial * len(walk.tests[level])
+        window_tests += partial * len(join_order.tests[level])
     return Operations(begun, periods, tuple_tests, window_tests)
 
 
 def _length(bounds: Sequence[tuple[int, int]]) -> float:
-    """The mean length of the range that some members leave, in microseconds."""
+    """The mean length of the range that some members of a combination leave for the next, in microseconds."""
     lengths = sorted(max(hi - lo, 0) for lo, hi in bounds if (lo, hi) != ANY)
     if not lengths:
         return 2.0 * OPEN_US if bounds else 0.0

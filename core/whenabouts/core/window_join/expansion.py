@@ -1,8 +1,8 @@
-"""Combinations of rows, one from each stream: expanded block by block, by index ranges and masks.
+"""Expands partial combinations stream by stream, in blocks, by index ranges and masks.
 
-Rows stand ordered by key and anchor, so what fits a partial combination in the next stream is a range of places. A
-level is two passes over a block of partial combinations - find and count the ranges, then fill - and what remains to be
-tested is a mask over what was filled. Blocks are cut so that none grows beyond `CANDIDATES_AT_ONCE`.
+Rows are sorted by key and anchor, so the rows of the next stream that fit a partial combination are a range of indices.
+A level takes two passes over a block of partial combinations: find and count the ranges, then fill. Remaining tests are
+masks over the filled block. Blocks are split so that none exceeds `CANDIDATES_AT_ONCE`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from whenabouts.core.arrays.jit import (
 )
 from whenabouts.core.arrays.key_time_order import OrderedRows
 from whenabouts.core.arrays.typing import IntArray, Positions
-from whenabouts.core.window_join.join_orders import ANY, Walk
+from whenabouts.core.window_join.join_orders import ANY, JoinOrder
 
 CANDIDATES_AT_ONCE = 1 << 18
-"""Partial combinations that are filled together: bounds memory, and is enough for vectorised tests."""
+"""How many partial combinations are filled together: bounds memory, and is enough for vectorised tests."""
 
 
 class StreamRows(NamedTuple):
-    """Rows of one stream by (key, anchor): those of key c are at `starts[c] : starts[c + 1]`.
+    """Rows of one stream sorted by (key, anchor): those of key c have indices `starts[c] : starts[c + 1]`.
 
-    `position`: where each row stands in the stream's table. `key`: the row's key code, for nested loops, in which all
-    rows stand under one key; empty where `starts` knows keys already.
+    `position`: each row's index in the stream's table. `key`: the row's key code, for nested loops, which sort all rows
+    under one key; empty if `starts` already groups by key.
     """
 
     anchor: IntArray
@@ -44,26 +44,26 @@ class StreamRows(NamedTuple):
     key: IntArray
 
     def only(self, kept: NDArray[np.bool_]) -> StreamRows:
-        """The rows for which `kept` holds, in the same order. O(rows + keys)."""
+        """The rows where `kept` is true, in the same order. O(rows + keys)."""
         before = np.concatenate(([0], np.cumsum(kept)))
         return StreamRows(
             self.anchor[kept], self.position[kept], before[self.starts], self.key[kept] if len(self.key) else self.key
         )
 
     def none(self) -> StreamRows:
-        """No row of it."""
+        """The same without rows."""
         return StreamRows(self.anchor[:0], self.position[:0], np.zeros_like(self.starts), self.key[:0])
 
 
 def stream_rows(rows: OrderedRows, key: IntArray | None) -> StreamRows:
-    """Ordered rows as a stream; `key`: codes by position, for nested loops."""
+    """Sorted rows as `StreamRows`; `key`: codes by position, for nested loops."""
     empty = np.empty(0, np.int64)
     return StreamRows(rows.axis, rows.position, rows.starts, empty if key is None else key[rows.position])
 
 
 @dataclass(slots=True)
 class ExpansionCounters:
-    """What an expansion looked at: periods searched for, candidate tuples inside them, windows tested one by one."""
+    """What an expansion did: periods searched, candidate tuples found in them, windows tested."""
 
     periods: int = 0
     tuple_tests: int = 0
@@ -71,15 +71,15 @@ class ExpansionCounters:
 
 
 Test = Callable[[int, Positions, Positions], NDArray[np.bool_]]
-"""Whether edge number n holds, for positions of its first and its second stream."""
+"""Whether edge number n holds, for row positions of its first and its second stream."""
 
 PairTest = Callable[[Sequence[Positions]], NDArray[np.bool_]]
-"""Whether predicates hold, for positions by level."""
+"""Whether a predicate holds, for row positions by level."""
 
 
 @compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
 def _first_at_least(values: IntArray, start: int, stop: int, hint: int, value: int) -> int:
-    """The least place in [start, stop] whose value is not less, looked for from `hint` on, in growing steps."""
+    """The least index in [start, stop] from which on values are >= `value`, searched by galloping from `hint`."""
     step = 1
     if hint > start and values[hint - 1] >= value:
         high = hint - 1
@@ -120,7 +120,7 @@ def _fill_periods(
     first: IntArray,
     count: IntArray,
 ) -> None:
-    # The range of places in the next stream that all bounding members of each partial combination allow.
+    # The index range in the next stream that all bounding members of each partial combination allow.
     current = -1
     begin = end = stop = 0
     for p in range(first.size):
@@ -146,42 +146,42 @@ def _fill_periods(
 @compiled((READ_INT32_2D, READ_INT64, READ_INT64, WRITE_INT32_2D))
 def _fill_level(at: NDArray[np.int32], first: IntArray, count: IntArray, out: NDArray[np.int32]) -> None:
     levels = at.shape[0]
-    place = 0
+    written = 0
     for p in range(first.size):
         n = count[p]
         for m in range(levels):
             member = at[m, p]
-            for i in range(place, place + n):
+            for i in range(written, written + n):
                 out[m, i] = member
         for i in range(n):
-            out[levels, place + i] = first[p] + i
-        place += n
+            out[levels, written + i] = first[p] + i
+        written += n
 
 
 @compiled((READ_INT32_2D, READ_INT64, READ_INT64, READ_INT32, WRITE_INT32_2D))
 def _fill_positions(
     at: NDArray[np.int32], first: IntArray, count: IntArray, position: Positions, out: NDArray[np.int32]
 ) -> None:
-    # The last level where nothing is left to test: places become positions on the way.
+    # For a last level without tests: also translates indices into positions.
     levels = at.shape[0]
-    place = 0
+    written = 0
     for p in range(first.size):
         n = count[p]
         for m in range(levels):
             member = position[np.uint32(at[m, p])]
-            for i in range(place, place + n):
+            for i in range(written, written + n):
                 out[m, i] = member
         for i in range(n):
-            out[levels, place + i] = position[np.uint64(first[p] + i)]
-        place += n
+            out[levels, written + i] = position[np.uint64(first[p] + i)]
+        written += n
 
 
 @compiled((READ_INT64, READ_INT64, READ_INT32, WRITE_INT64, WRITE_INT64))
-def stretch(t_min: IntArray, t_max: IntArray, at: Positions, first: IntArray, last: IntArray) -> None:
-    """Let `first` and `last` span the times of the rows `at` too; positions must lie inside, nothing is tested.
+def extend_spans(t_min: IntArray, t_max: IntArray, at: Positions, first: IntArray, last: IntArray) -> None:
+    """Extend the spans `first`..`last` to the times of the rows `at`. Positions are not checked.
 
     >>> first, last = np.array([5, 5]), np.array([6, 6])
-    >>> stretch(np.array([1, 7]), np.array([2, 9]), np.array([0, 1], np.int32), first, last)
+    >>> extend_spans(np.array([1, 7]), np.array([2, 9]), np.array([0, 1], np.int32), first, last)
     >>> first.tolist(), last.tolist()
     ([1, 5], [6, 9])
     """
@@ -193,13 +193,13 @@ def stretch(t_min: IntArray, t_max: IntArray, at: Positions, first: IntArray, la
 
 @dataclass(slots=True)
 class Expansion:
-    """Combinations of one walk over the rows of its streams, `rows[l]` being those of the stream at level l.
+    """The combinations of one join order; `rows[l]` are the rows of the stream at level l.
 
-    Positions inside the expansion are places in all streams' rows one after the other. `expect` receives how many
-    combinations are certain to come, before they are made.
+    Internally a row is an index into the concatenated rows of all streams. `expect` receives the number of certain
+    combinations before they are made.
     """
 
-    walk: Walk
+    join_order: JoinOrder
     rows: Sequence[StreamRows]
     test: Test
     ends: Sequence[tuple[int, int]]
@@ -220,20 +220,20 @@ class Expansion:
     def combinations(self) -> Iterator[list[Positions]]:
         """Positions in each stream's table, by level, block by block.
 
-        O(base rows + candidates + combinations), and a search in growing steps per period.
+        O(base rows + candidates + combinations), plus one galloping search per period.
         """
         if any(not len(rows.anchor) for rows in self.rows):
             return
         base = np.arange(len(self.rows[0].anchor), dtype=np.int32)
         periods = None
-        if self.walk.from_base:
+        if self.join_order.from_base:
             base, periods = self._started(base)
         yield from self._grow(1, base[None, :], periods)
 
     def _started(self, base: Positions) -> tuple[Positions, list[tuple[IntArray, IntArray]]]:
         """Mode 1 of forward evaluation: the base rows whose period has a row of every stream, and their periods.
 
-        One stream is asked after another; what one of them lets go the next is not asked about.
+        The streams are searched in turn, each only for the base rows that are left.
         """
         periods = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         for level in range(1, len(self.rows)):
@@ -255,7 +255,7 @@ class Expansion:
         else:
             first, count = (values[at[0]] for values in periods[level])
         if self.expect is not None and level == len(self.rows) - 1 and not self._tests_at(level):
-            self.expect(int(count.sum()))  # each of them comes out
+            self.expect(int(count.sum()))  # every candidate is a result
         for piece in _pieces(count):
             total = int(count[piece].sum())
             if not total:
@@ -272,31 +272,33 @@ class Expansion:
                 yield from self._grow(level + 1, longer, periods)
 
     def _periods(self, level: int, at: NDArray[np.int32]) -> tuple[IntArray, IntArray]:
-        """First place and number of candidates at a level for each partial combination."""
+        """The index of the first candidate, and the number of candidates, of each partial combination at a level."""
         n = at.shape[1]
         first, count = np.empty(n, np.int64), np.empty(n, np.int64)
         if not n:
             return first, count
         self.counters.periods += n
-        bounds = self.walk.bounds[level]
-        looked_at = [m for m, bound in enumerate(bounds) if m == 0 or bound != ANY]
-        lo, hi = (np.array([bounds[m][end] for m in looked_at], np.int64) for end in (0, 1))
+        bounds = self.join_order.bounds[level]
+        bounding = [m for m, bound in enumerate(bounds) if m == 0 or bound != ANY]
+        lo, hi = (np.array([bounds[m][end] for m in bounding], np.int64) for end in (0, 1))
         starts = self.rows[level].starts + self._offset[level]
         _fill_periods(
-            self._anchor, at, self._base_key[at[0]], starts, lo, hi, np.array(looked_at, np.int32), first, count
+            self._anchor, at, self._base_key[at[0]], starts, lo, hi, np.array(bounding, np.int32), first, count
         )
         return first, count
 
     def _tests_at(self, level: int) -> bool:
-        return bool(len(self.rows[0].key) or self.walk.tests[level] or (self.pair_tests and self.pair_tests[level]))
+        return bool(
+            len(self.rows[0].key) or self.join_order.tests[level] or (self.pair_tests and self.pair_tests[level])
+        )
 
     def _tested(self, level: int, at: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The partial combinations that pass what is tested at this level, one test after the other."""
+        """The partial combinations that pass this level's tests, which run one after another."""
         if len(self.rows[0].key):
-            codes = [self.rows[place].key[at[place] - self._offset[place]] for place in (0, level)]
+            codes = [self.rows[of].key[at[of] - self._offset[of]] for of in (0, level)]
             at = _kept(at, codes[0] == codes[1])
-        order = self.walk.order
-        for number in self.walk.tests[level]:
+        order = self.join_order.streams
+        for number in self.join_order.tests[level]:
             self.counters.window_tests += at.shape[1]
             one, other = (order.index(stream) for stream in self.ends[number])
             at = _kept(at, self.test(number, self._position[at[one]], self._position[at[other]]))
@@ -306,7 +308,7 @@ class Expansion:
         return at
 
     def _positions(self, at: NDArray[np.int32]) -> list[Positions]:
-        return [self._position[places] for places in at]
+        return [self._position[indices] for indices in at]
 
 
 def _kept(at: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -314,7 +316,7 @@ def _kept(at: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
 
 
 def _pieces(count: IntArray) -> Iterator[slice]:
-    """Stretches with about `CANDIDATES_AT_ONCE` candidates each, and never less than one partial combination."""
+    """Slices with about `CANDIDATES_AT_ONCE` candidates each, but at least one partial combination."""
     total = np.cumsum(count)
     start = 0
     while start < len(count):

@@ -1,10 +1,10 @@
-"""The window graph of a multi-way join: what its edges allow between any two streams, and for how long rows matter.
+"""The window graph of a multi-way join: the windows between any two streams, and how long rows must be kept.
 
-An edge bounds a difference of times, so the graph is a simple temporal network: its shortest paths are the windows that
+An edge bounds a difference of times, so the graph is a simple temporal network. Its shortest paths are the windows that
 the edges imply between any two streams (W-join, Hammad et al., SSDBM 2003, section 5.2: "an upper bound for the missing
-constraint is the shortest path"), a round trip of negative length is a contradiction, and the longest window that
-leaves a stream is what its rows are kept for. Distances are between *anchors* (`t_max`); for exact times these are the
-times themselves.
+constraint is the shortest path"). A cycle of negative length is a contradiction. A stream's rows are kept for the
+longest window that starts at it. Distances are between *anchors* (`t_max`); for exact times these are the times
+themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Window: TypeAlias = Duration | tuple[Duration, Duration] | Condition
 Windows: TypeAlias = "Mapping[tuple[str, str], Window] | Iterable[Edge]"
 
 OPEN_US = UNBOUNDED_US
-"""No bound: farther than any two times can lie apart."""
+"""No bound: farther than any two times can be apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Edge:
 def edge_of(first: str, second: str, window: Window) -> Edge:
     """The edge of a window as users write it.
 
-    Raises QueryError: WA-2003 for a negative symmetric window, WA-2005 for lo > hi, WA-2002 for what is no duration.
+    Raises QueryError: WA-2003 for a negative symmetric window, WA-2005 for lo > hi, WA-2002 for an invalid duration.
     """
     name = f"the window of {first} and {second}"
     if isinstance(window, Condition):
@@ -70,7 +70,7 @@ def edge_of(first: str, second: str, window: Window) -> Edge:
 
 
 def edges_of(windows: Windows) -> tuple[Edge, ...]:
-    """All edges, in the order given. Raises QueryError WA-2061 for a key that is no pair, and as `edge_of`."""
+    """All edges, in the given order. Raises QueryError WA-2061 for a key that is not a pair, and as `edge_of`."""
     if not isinstance(windows, Mapping):
         if not isinstance(windows, (tuple, list)) or not all(isinstance(edge, Edge) for edge in windows):
             raise refused("windows", windows, 'give {("a", "b"): "2 s"}', Code.BAD_EDGE)
@@ -82,9 +82,9 @@ def edges_of(windows: Windows) -> tuple[Edge, ...]:
 
 
 def check_edges(streams: Sequence[str], edges: Sequence[Edge]) -> None:
-    """Refuse what is no connected graph over the streams.
+    """Check that the edges form a connected graph over the streams.
 
-    Raises QueryError: WA-2061 for an unknown stream, an edge of a stream with itself or two edges of one direction,
+    Raises QueryError: WA-2061 for an unknown stream, an edge from a stream to itself or two edges in one direction,
     WA-2062 for streams that no edges connect.
     """
     seen = set()
@@ -93,14 +93,14 @@ def check_edges(streams: Sequence[str], edges: Sequence[Edge]) -> None:
             if name not in streams:
                 raise QueryError(
                     Code.BAD_EDGE,
-                    f"a window names the stream {name!r}, which there is not",
+                    f"a window names the unknown stream {name!r}",
                     f"the streams are {', '.join(streams)}",
                 )
         if edge.first == edge.second:
             raise QueryError(
                 Code.BAD_EDGE,
                 f"a window is given for {edge.first!r} and itself",
-                "to join a stream with itself give it two names",
+                "to join a stream with itself, give it two names",
             )
         if (edge.first, edge.second) in seen:
             raise QueryError(Code.BAD_EDGE, f"{edge.first},{edge.second} has two windows", "give their intersection")
@@ -109,14 +109,14 @@ def check_edges(streams: Sequence[str], edges: Sequence[Edge]) -> None:
     if len(parts) > 1:
         raise QueryError(
             Code.DISCONNECTED_GRAPH,
-            f"no window connects {' and '.join('{' + ', '.join(part) + '}' for part in parts)}: every combination of "
-            "theirs would match, and no row could ever be dropped",
+            f"no window connects {' and '.join('{' + ', '.join(part) + '}' for part in parts)}: all their rows would "
+            "match each other, and no row could ever be dropped",
             "add a window between them",
         )
 
 
 def _parts(streams: Sequence[str], edges: Sequence[Edge]) -> list[list[str]]:
-    """The connected parts, in the order of the streams."""
+    """The connected components, in the order of the streams."""
     of = {name: {name} for name in streams}
     for edge in edges:
         if of[edge.first] is not of[edge.second]:
@@ -134,7 +134,7 @@ class WindowGraph:
     """The tightened graph: `reach[i][j]` is the most by which an anchor of stream j can exceed one of stream i.
 
     `ranges`: for each edge the range of (anchor of second - anchor of first) that it admits, open ends at `OPEN_US`.
-    Raises QueryError WA-2063 where no times satisfy all edges, with a round trip that shows it. O(streams cubed).
+    Raises QueryError WA-2063 if no times satisfy all edges, naming a cycle that shows it. O(streams^3).
 
     >>> edges = edges_of({("a", "b"): "2 s", ("b", "c"): ("0 s", "5 s")})
     >>> graph = WindowGraph("abc", edges, [(edge.lo_us, edge.hi_us) for edge in edges])
@@ -151,10 +151,10 @@ class WindowGraph:
         self.reach = self._tightened()
 
     def _tightened(self) -> list[list[int]]:
-        """All shortest paths (Floyd and Warshall), on Python's integers, which do not wrap."""
+        """All shortest paths (Floyd-Warshall), on Python's integers, which do not overflow."""
         k = len(self.streams)
         reach = [[0 if i == j else OPEN_US for j in range(k)] for i in range(k)]
-        step = [list(range(k)) for _ in range(k)]  # the first stop on the way from i to j
+        step = [list(range(k)) for _ in range(k)]  # the first stream on the shortest path from i to j
         for (i, j), (lo, hi) in zip(self.ends, self.ranges, strict=True):
             reach[i][j], reach[j][i] = min(reach[i][j], hi), min(reach[j][i], -lo)
         for i in range(k):
@@ -168,27 +168,27 @@ class WindowGraph:
                     if reach[i][via] < OPEN_US and reach[via][j] < OPEN_US and through < reach[i][j]:
                         reach[i][j], step[i][j] = through, step[i][via]
                         if i == j:
-                            self._contradiction(_way(step, i), reach)
+                            self._contradiction(_cycle(step, i), reach)
         return reach
 
-    def _contradiction(self, way: Sequence[int], reach: list[list[int]]) -> None:
-        """Refuse a round trip that takes less than no time: the other way round it takes more."""
-        longer = -sum(reach[i][j] for i, j in zip(way, [*way[1:], way[0]], strict=True))
-        back = list(reversed(way))
+    def _contradiction(self, cycle: Sequence[int], reach: list[list[int]]) -> None:
+        """Refuse a cycle of negative length: in the opposite direction its length would have to be above 0."""
+        longer = -sum(reach[i][j] for i, j in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+        back = list(reversed(cycle))
         start = back.index(min(back))
-        names = [self.streams[place] for place in back[start:] + back[:start]]
-        told = [str(edge) for edge in self.edges if edge.first in names and edge.second in names]
+        names = [self.streams[stream] for stream in back[start:] + back[:start]]
+        windows = [str(edge) for edge in self.edges if edge.first in names and edge.second in names]
         raise QueryError(
             Code.CONTRADICTORY_WINDOWS,
-            f"no times satisfy the windows of {', '.join(names)} together: {'; '.join(told)}",
-            f"going round {' -> '.join([*names, names[0]])} takes at least {format_duration(longer)} and must take no "
-            "time: widen or turn round a window",
+            f"no times satisfy the windows of {', '.join(names)} together: {'; '.join(windows)}",
+            f"the cycle {' -> '.join([*names, names[0]])} would take at least {format_duration(longer)} instead of 0: "
+            "widen or reverse a window",
         )
 
     def horizon_us(self, stream: int) -> int:
-        """For how long a row of a stream matters: no row of another stream that matches lies further ahead.
+        """How long a row of a stream must be kept: matching rows of other streams are at most this far ahead of it.
 
-        Negative where all others must come before it. This is exact: in the tightened graph every bound is attained.
+        Negative if all others must come before it. The bound is tight: in the tightened graph every bound is attained.
         """
         return max(reach for other, reach in enumerate(self.reach[stream]) if other != stream)
 
@@ -199,14 +199,14 @@ class WindowGraph:
                 if self.reach[i][j] >= OPEN_US:
                     raise QueryError(
                         Code.ONE_SIDED_ON_STREAM,
-                        f"nothing says how long after a row of {name!r} one of {other!r} may come: rows would be kept "
-                        "for ever",
+                        f"no window bounds how long after a row of {name!r} one of {other!r} may come: rows would be "
+                        "kept for ever",
                         "give the windows two ends (on streams), and intervals a max_uncertainty",
                     )
 
     @property
     def uniform_us(self) -> int | None:
-        """The one window of a uniform clique, None where the graph is none."""
+        """The window of a uniform clique, None for other graphs."""
         found = {reach for i, row in enumerate(self.reach) for j, reach in enumerate(row) if i != j}
         joined = {frozenset(ends) for ends in self.ends}
         k = len(self.streams)
@@ -220,14 +220,14 @@ class WindowGraph:
             return "binary"
         if len(joined) == k * (k - 1) // 2:
             return "clique" if self.uniform_us is None else "uniform clique"
-        degrees = [sum(place in pair for pair in joined) for place in range(k)]
+        degrees = [sum(stream in pair for pair in joined) for stream in range(k)]
         return "path" if len(joined) == k - 1 and max(degrees) <= 2 else "graph"
 
 
-def _way(step: list[list[int]], start: int) -> list[int]:
-    """The streams on the way from a stream round to itself."""
-    way, at = [start], step[start][start]
-    while at != start and len(way) <= len(step):
-        way.append(at)
+def _cycle(step: list[list[int]], start: int) -> list[int]:
+    """The streams on the shortest cycle through a stream."""
+    cycle, at = [start], step[start][start]
+    while at != start and len(cycle) <= len(step):
+        cycle.append(at)
         at = step[at][start]
-    return list(dict.fromkeys(way))
+    return list(dict.fromkeys(cycle))

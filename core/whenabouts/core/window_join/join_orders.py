@@ -1,19 +1,20 @@
-"""How combinations are looked for: which streams are walked in which order, between which bounds, and what is tested.
+"""Join orders: in which order the streams are joined, between which bounds, and what is tested at each level.
 
-Every algorithm of the W-join paper (Hammad et al., SSDBM 2003) is such a plan over one expansion
+Every algorithm of the W-join paper (Hammad et al., SSDBM 2003) is such a plan for one expansion
 (`window_join.expansion`):
 
-- **Backward evaluation** (`backward`; BEW in the paper) takes rows as they arrive. The period of a partial combination
-  is the intersection of what its members allow, and each stream is walked inside it.
-- **Forward evaluation** (`forward`; FEW) takes rows in the order of time, once every stream has come so far. All others
-  lie before the newest row, in one period that follows from that row alone; rows whose period lacks a row of any stream
-  are passed over (mode 1), and joining the others tests no window (mode 2).
-- The **global conservative approach** (`gca`) bounds all pairs by the greatest window of the graph, the **local** one
-  (`lca`) each pair by the lesser of both streams' greatest windows; what is too wide is refined at the end. `none` is
-  the paper's modified BEW: every step keeps to the windows themselves, a row that fits no partial combination is passed
-  over and stays for others.
+- **Backward evaluation** (`backward`; BEW in the paper) processes rows as they arrive. The period of a partial
+  combination is the intersection of what its members allow, and each stream is scanned inside it.
+- **Forward evaluation** (`forward`; FEW) processes rows in time order, once all streams have passed them. All other
+  rows lie before the newest row, in one period that depends on that row alone. Rows whose period has no row of some
+  stream are skipped (mode 1), and joining the others needs no window test (mode 2).
+- The **global conservative approach** (`gca`) bounds all pairs by the widest window of the graph, the **local** one
+  (`lca`) each pair by the lesser of the two streams' widest windows; both refine the result at the end. `none` is the
+  paper's modified BEW: every step uses the windows themselves, and a row that fits no partial combination is skipped
+  but remains for others.
 
-A window that a bound does not settle is tested on the combination: one with a confidence always (by the kernel).
+A window that the bounds do not imply is tested on the combination. A window with a confidence is always tested, by the
+kernel.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ ANY: Range = (-OPEN_US, OPEN_US)
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """The way from the rows of a base stream to whole combinations.
+class JoinOrder:
+    """How rows of a base stream are expanded to whole combinations.
 
-    `order`: the streams, the base first. `bounds[l][m]`: range of (anchor of the row at level l) - (anchor of the row
-    at level m), for m < l; `ANY` where it is not looked at. `tests[l]`: edges to be tested once level l is placed.
-    `from_base`: all bounds are on the base row, so that one period serves the whole combination.
+    `streams`: the base first. `bounds[l][m]`: range of (anchor of the row at level l) - (anchor of the row
+    at level m), for m < l; `ANY` if unused. `tests[l]`: edges to test once level l is filled. `from_base`: all bounds
+    are relative to the base row, so that one period bounds the whole combination.
     """
 
-    order: tuple[int, ...]
+    streams: tuple[int, ...]
     bounds: tuple[tuple[Range, ...], ...]
     tests: tuple[tuple[int, ...], ...]
     from_base: bool
 
     @property
     def base(self) -> int:
-        """The stream whose rows begin."""
-        return self.order[0]
+        """The stream whose rows start the combinations."""
+        return self.streams[0]
 
 
 def pair_bounds(graph: WindowGraph, conservative: str) -> list[list[Range]]:
-    """The range of (anchor of j) - (anchor of i) that is walked for each pair of streams (i, j).
+    """The range of (anchor of j) - (anchor of i) that is scanned, for each pair of streams (i, j).
 
     >>> from whenabouts.core.window_join.graph import edges_of
     >>> edges = edges_of({("a", "b"): 2, ("b", "c"): 7})
@@ -64,22 +65,22 @@ def pair_bounds(graph: WindowGraph, conservative: str) -> list[list[Range]]:
     >>> [pair_bounds(graph, how)[0][1] for how in ("none", "lca", "gca")], pair_bounds(graph, "lca")[1][2]
     ([(-2, 2), (-7, 7), (-9, 9)], (-7, 7))
     """
-    places = range(len(graph.streams))
+    k = range(len(graph.streams))
     if conservative == "none":
-        return [[(-graph.reach[j][i], graph.reach[i][j]) for j in places] for i in places]
-    widest = [max(max(abs(graph.reach[i][j]), abs(graph.reach[j][i])) for j in places if j != i) for i in places]
+        return [[(-graph.reach[j][i], graph.reach[i][j]) for j in k] for i in k]
+    widest = [max(max(abs(graph.reach[i][j]), abs(graph.reach[j][i])) for j in k if j != i) for i in k]
     if conservative == "gca":
-        return [[(-max(widest), max(widest)) for _ in places] for _ in places]
-    return [[(-min(widest[i], widest[j]), min(widest[i], widest[j])) for j in places] for i in places]
+        return [[(-max(widest), max(widest)) for _ in k] for _ in k]
+    return [[(-min(widest[i], widest[j]), min(widest[i], widest[j])) for j in k] for i in k]
 
 
-def walk_from(base: int, graph: WindowGraph, strategy: str, conservative: str) -> Walk:
-    """The walk of an algorithm (`backward`, `forward`) under a conservative approach (`gca`, `lca`, `none`).
+def order_from(base: int, graph: WindowGraph, strategy: str, conservative: str) -> JoinOrder:
+    """The join order of an algorithm (`backward`, `forward`) with a conservative approach (`gca`, `lca`, `none`).
 
     >>> from whenabouts.core.window_join.graph import edges_of
     >>> edges = edges_of({("a", "b"): 2, ("b", "c"): 7})
     >>> graph = WindowGraph("abc", edges, [(edge.lo_us, edge.hi_us) for edge in edges])
-    >>> walk_from(0, graph, "backward", "none").bounds, walk_from(0, graph, "forward", "gca").bounds[2]
+    >>> order_from(0, graph, "backward", "none").bounds, order_from(0, graph, "forward", "gca").bounds[2]
     (((), ((-2, 2),), ((-9, 9), (-7, 7))), ((-9, -1), (-4611686018427387904, 4611686018427387904)))
     """
     pairs = pair_bounds(graph, conservative)
@@ -88,24 +89,24 @@ def walk_from(base: int, graph: WindowGraph, strategy: str, conservative: str) -
         bounds = _before_the_base(order, pairs, conservative)
     else:
         bounds = tuple(tuple(pairs[order[m]][order[level]] for m in range(level)) for level in range(len(order)))
-    return Walk(
+    return JoinOrder(
         order, bounds, _tests(graph, order, bounds, conservative), all(b == ANY for row in bounds for b in row[1:])
     )
 
 
 def _nearest_first(base: int, pairs: list[list[Range]]) -> tuple[int, ...]:
-    """Each next stream is the one with the narrowest bound to any before it (ties: in the order of the streams)."""
+    """The next stream is always the one with the narrowest bound to any before it (ties: the first stream)."""
     order = [base]
     while len(order) < len(pairs):
-        left = [place for place in range(len(pairs)) if place not in order]
-        order.append(min(left, key=lambda place: min(pairs[m][place][1] - pairs[m][place][0] for m in order)))
+        left = [stream for stream in range(len(pairs)) if stream not in order]
+        order.append(min(left, key=lambda stream: min(pairs[m][stream][1] - pairs[m][stream][0] for m in order)))
     return tuple(order)
 
 
 def _before_the_base(
     order: tuple[int, ...], pairs: list[list[Range]], conservative: str
 ) -> tuple[tuple[Range, ...], ...]:
-    """FEW's bounds: nobody is newer than the base row; of equal anchors the one of the later stream is the newer."""
+    """The bounds of `forward`: no row is newer than the base row; of equal anchors, the later stream's is newer."""
     base = order[0]
     period = [(0, 0)]
     period += [(pairs[base][s][0], min(pairs[base][s][1], 0 if s < base else -1)) for s in order[1:]]
@@ -123,7 +124,7 @@ def _before_the_base(
 def _tests(
     graph: WindowGraph, order: tuple[int, ...], bounds: tuple[tuple[Range, ...], ...], conservative: str
 ) -> tuple[tuple[int, ...], ...]:
-    """The edges that the bounds leave open, at the level where both ends are placed; GCA and LCA refine at the end."""
+    """The edges that the bounds do not imply, at the level where both ends are known; GCA and LCA test at the end."""
     tests: list[list[int]] = [[] for _ in order]
     for number, (edge, (i, j), window) in enumerate(zip(graph.edges, graph.ends, graph.ranges, strict=True)):
         level, m = max(order.index(i), order.index(j)), min(order.index(i), order.index(j))

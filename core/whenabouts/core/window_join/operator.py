@@ -1,8 +1,8 @@
 """Runs a `WindowJoin` over the blocks and the state of one bucket.
 
-State holds the rows of every stream for as long as the tightened window graph says. Backward evaluation takes each new
-row as it arrives. Forward evaluation leaves rows in state until the watermark has passed them, then takes them in the
-order of time, and remembers how far it has come.
+State holds the rows of every stream for as long as the tightened window graph requires. Backward evaluation joins each
+new row on arrival. Forward evaluation leaves rows in state until the watermark has passed them, then joins them in time
+order, and stores how far it has progressed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
 from whenabouts.core.arrays.typing import Positions
 from whenabouts.core.joins.rows import SideRows
-from whenabouts.core.runtime.event_reader import EventReader, templates_of, times
+from whenabouts.core.runtime.blocks import templates_of, times
+from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.key_names import shared
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.runtime.output_memory import FEW_ROWS, Growing, bytes_per_row, require_room
@@ -29,7 +30,7 @@ from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout
 from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
 from whenabouts.core.window_join.cost import cheapest_algorithm, choose
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph
-from whenabouts.core.window_join.join_orders import Walk, walk_from
+from whenabouts.core.window_join.join_orders import JoinOrder, order_from
 from whenabouts.core.window_join.output import JOINT, T_LAST, CombinationColumns
 from whenabouts.core.window_join.stream_index import SqlPredicate, StreamViews, pair_test
 
@@ -51,8 +52,8 @@ class WindowJoinOperator:
         self._streaming = streaming
         self._specs = [spec for _, spec in query.times]
         self.readers = tuple(
-            EventReader(place, name, schema, spec)
-            for place, (schema, (name, spec)) in enumerate(zip(schemas, query.times, strict=True))
+            EventReader(input, name, schema, spec)
+            for input, (schema, (name, spec)) in enumerate(zip(schemas, query.times, strict=True))
         )
         plain = [reader.schema for reader in self.readers]
         self.keys = Keys(query.key_columns, plain, query.inputs, query.slots)
@@ -69,7 +70,7 @@ class WindowJoinOperator:
         self._choice = choose(query, streaming=streaming)
         self.event_time = T_LAST if streaming and self._choice.strategy == "backward" else None
         purpose = "" if self._choice.strategy == "backward" else "in the order of time"
-        if query.slots is not None:  # rows in state were placed by them
+        if query.slots is not None:  # they decided which bucket holds a row
             purpose += f"{query.slots}"
         self._layout = Layout([reader.block_schema for reader in self.readers], purpose=purpose)
         self._ends = query.graph().ends
@@ -85,7 +86,7 @@ class WindowJoinOperator:
         demand: FlushMode = FlushMode.NOTHING,
         latest_us: int = NO_WATERMARK,
     ) -> Step:
-        """One step of `protocol.Operator`. Cost: the rows that arrived, the segments they reach, and what is found."""
+        """One step (`protocol.Operator`). Cost: the arriving rows, the segments within reach, and the combinations."""
         step = Step()
         graph, ended = self.query.graph(), demand is FlushMode.END
         state = SegmentedState(store, self._layout, slot_us=self._slot_us(graph))
@@ -106,7 +107,7 @@ class WindowJoinOperator:
         return step
 
     def rows_held(self, store: SegmentStore) -> int:
-        """Rows of all streams in a bucket's state (for `wrappers.state_limit`). One `get`."""
+        """Rows of all streams in a bucket's state (for `wrappers.state_limit`). Cost: one `get`."""
         return rows_in_state(store, len(self.readers))
 
     def _with_keys(self, arrivals: list[Arrival]) -> list[Arrival]:
@@ -120,14 +121,14 @@ class WindowJoinOperator:
         return kept
 
     def rates(self, arrivals: Sequence[Arrival]) -> list[float]:
-        """Rows per second and key of each stream among some rows; none where a stream has no row."""
+        """Rows per second and key of each stream in a sample; empty if a stream has no row."""
         fresh = self._with_keys(list(arrivals))
         if len({arrival.input for arrival in fresh}) < len(self.readers):
             return []
         return self._views([self._side([], fresh, input) for input in range(len(self.readers))]).rates()
 
     def _join_all(self, fresh: list[Arrival], step: Step) -> None:
-        """Finite input: all rows are here, so that rates can be measured before an algorithm is chosen."""
+        """Finite input: all rows are present, so rates are measured before an algorithm is chosen."""
         if len({arrival.input for arrival in fresh}) < len(self.readers):
             return  # a stream has no row
         rows = [self._side([], fresh, input) for input in range(len(self.readers))]
@@ -135,12 +136,12 @@ class WindowJoinOperator:
         if "auto" in (self.query.strategy, self.query.conservative):
             choice = cheapest_algorithm(self.query, graph, views.rates(), streaming=False)
         for base in range(len(rows)) if choice.strategy == "forward" else (choice.base,):
-            self._expand(walk_from(base, graph, choice.strategy, choice.conservative), views.every(), rows, step)
+            self._expand(order_from(base, graph, choice.strategy, choice.conservative), views.every(), rows, step)
 
     def _arrive(self, state: SegmentedState, fresh: list[Arrival], step: Step) -> None:
-        """Backward evaluation: join every new row with what came before it.
+        """Backward evaluation: join every new row with the rows that arrived before it.
 
-        The rows of one step arrive stream after stream, so that a combination is found from the newest of its rows.
+        The rows of one step count as arriving stream by stream, so each combination is found once, from its newest row.
         """
         new = {arrival.input for arrival in fresh}
         if not new:
@@ -152,12 +153,12 @@ class WindowJoinOperator:
             rows.append(self._side(self._load(state, other, reach), fresh, other))
         views = self._views(rows)
         for input in sorted(new):
-            seen = [views.stored(other) if other > input else views.all(other) for other in range(len(rows))]
-            seen[input] = views.new(input)
-            self._expand(self._walks[input], seen, rows, step)
+            visible = [views.stored(other) if other > input else views.all(other) for other in range(len(rows))]
+            visible[input] = views.new(input)
+            self._expand(self._join_orders[input], visible, rows, step)
 
     def _sweep(self, state: SegmentedState, fresh: list[Arrival], until_us: int, step: Step) -> None:
-        """Forward evaluation: join every row that the watermark has passed, with what is older."""
+        """Forward evaluation: join every row that the watermark has passed with older rows."""
         done_us = state.progress_us
         if until_us <= done_us:
             return
@@ -168,14 +169,16 @@ class WindowJoinOperator:
             rows.append(self._side(stored, fresh if until_us == END_OF_TIME else [], input))
         views = self._views(rows)
         for input in range(len(rows)):
-            seen = views.every()
-            seen[input] = seen[input].only((seen[input].anchor >= done_us) & (seen[input].anchor < until_us))
-            self._expand(self._walks[input], seen, rows, step)
+            visible = views.every()
+            visible[input] = visible[input].only(
+                (visible[input].anchor >= done_us) & (visible[input].anchor < until_us)
+            )
+            self._expand(self._join_orders[input], visible, rows, step)
         state.progress_us = until_us
 
-    def _expand(self, walk: Walk, seen: list[StreamRows], rows: list[SideRows], step: Step) -> None:
-        """Put out the combinations that begin with the rows `seen[walk.base]`."""
-        if any(not len(side.anchor) for side in seen):
+    def _expand(self, join_order: JoinOrder, visible: list[StreamRows], rows: list[SideRows], step: Step) -> None:
+        """Emit the combinations that start at the base stream's visible rows."""
+        if any(not len(side.anchor) for side in visible):
             return
         from whenabouts.core.window_join.expansion import (  # numba: imported when first needed
             Expansion,
@@ -184,17 +187,17 @@ class WindowJoinOperator:
 
         counters, growing = ExpansionCounters(), Growing.after(step.output, "combinations")
         expansion = Expansion(
-            walk,
-            [seen[stream] for stream in walk.order],
+            join_order,
+            [visible[stream] for stream in join_order.streams],
             lambda number, one, other: self._holds(number, rows, one, other),
             self._ends,
-            self._pair_tests(walk, rows),
+            self._pair_tests(join_order, rows),
             counters,
             lambda least: self._require_room(rows, least),
         )
         for at in expansion.combinations():
             by_stream = [_EMPTY] * len(rows)
-            for level, stream in enumerate(walk.order):
+            for level, stream in enumerate(join_order.streams):
                 by_stream[stream] = at[level]
             step.output += growing.counted(self._output(rows, by_stream, step))
         step.metrics[metrics.PERIODS] += counters.periods
@@ -202,33 +205,32 @@ class WindowJoinOperator:
         step.metrics[metrics.WINDOW_TESTS] += counters.window_tests
 
     def _require_room(self, rows: list[SideRows], at_least: int) -> None:
-        """Refuse combinations of which more are certain than memory holds (QueryError WA-2201)."""
+        """Refuse a result whose certain combinations do not fit into memory (QueryError WA-2201)."""
         if at_least < FEW_ROWS:
             return
         tables, keys = [side.table for side in rows], shared(self.query.key_columns)
         names = [
-            [name for name in reader.schema.names if place == 0 or name not in keys]
-            for place, reader in enumerate(self.readers)
+            [name for name in reader.schema.names if reader.input == 0 or name not in keys] for reader in self.readers
         ]
         width = bytes_per_row(tables, names, computed=2 + len(self._uncertain()) + self.query.joint)
         sizes = " x ".join(f"{table.num_rows:,}" for table in tables)
         require_room(at_least, width, f"combinations of {sizes} rows")
 
     @cached_property
-    def _walks(self) -> list[Walk]:
-        """By base stream, the walks of the algorithm that is known before any row."""
+    def _join_orders(self) -> list[JoinOrder]:
+        """By base stream, the join order of the algorithm that is known before any row."""
         graph, choice = self.query.graph(), self._choice
-        return [walk_from(base, graph, choice.strategy, choice.conservative) for base in range(len(self.readers))]
+        return [order_from(base, graph, choice.strategy, choice.conservative) for base in range(len(self.readers))]
 
     def _views(self, rows: list[SideRows]) -> StreamViews:
         return StreamViews(rows, self.keys, nested=self.query.method == "nested")
 
-    def _pair_tests(self, walk: Walk, rows: list[SideRows]) -> list[list[Any]]:
-        """The predicates, at the level at which both of their rows are placed."""
-        tests: list[list[Any]] = [[] for _ in walk.order]
+    def _pair_tests(self, join_order: JoinOrder, rows: list[SideRows]) -> list[list[Any]]:
+        """The predicates by the level at which both of their rows are known."""
+        tests: list[list[Any]] = [[] for _ in join_order.streams]
         for pair, predicate in self.query.predicates:
-            one, other = (walk.order.index(self.query.inputs.index(name)) for name in pair)
-            tables = [rows[walk.order[level]].table for level in (one, other)]
+            one, other = (join_order.streams.index(self.query.inputs.index(name)) for name in pair)
+            tables = [rows[join_order.streams[level]].table for level in (one, other)]
             tests[max(one, other)].append(pair_test(pair, predicate, tables, (one, other)))
         return tests
 
@@ -246,8 +248,8 @@ class WindowJoinOperator:
     ) -> NDArray[np.float64]:
         """The canonical kernel's values for an edge.
 
-        The stream whose name comes first in the alphabet is the left one: the order in which a user names streams must
-        not change a bit.
+        The stream whose name sorts first is the left one, so that the order in which a user lists streams does not
+        change any bit.
         """
         left, right, at, lo, hi = first, second, (one, other), edge.lo_us, edge.hi_us
         if edge.second < edge.first:
@@ -271,13 +273,13 @@ class WindowJoinOperator:
     def _output(self, rows: list[SideRows], at: list[Positions], step: Step) -> Iterator[pa.RecordBatch]:
         """Combinations with their computed columns."""
         from whenabouts.core.arrays.gather import gather
-        from whenabouts.core.window_join.expansion import stretch  # numba: imported when first needed
+        from whenabouts.core.window_join.expansion import extend_spans  # numba: imported when first needed
 
         t_first, t_last = (np.empty(len(at[0]), np.int64) for _ in range(2))
         gather(rows[0].t_min, at[0], t_first)
         gather(rows[0].t_max, at[0], t_last)
-        for side, places in zip(rows[1:], at[1:], strict=True):
-            stretch(side.t_min, side.t_max, places, t_first, t_last)
+        for side, positions in zip(rows[1:], at[1:], strict=True):
+            extend_spans(side.t_min, side.t_max, positions, t_first, t_last)
         extra: list[NDArray[np.generic]] = [t_first, t_last]
         for edge in self._uncertain():
             one, other = (self.query.inputs.index(name) for name in (edge.first, edge.second))
@@ -294,42 +296,42 @@ class WindowJoinOperator:
 
         windows, reference = self.query.uncertain_windows, rows[0].t_max[at[0]]
         densities = []
-        for place, side in enumerate(rows):
-            shapes = shapes_of(tuple(template for _, template in self._specs[place].templates))
-            number = None if side.template is None else side.template[at[place]]
-            densities.append(densities_of(side.t_min[at[place]], side.t_max[at[place]], reference, shapes, number))
+        for side, spec, positions in zip(rows, self._specs, at, strict=True):
+            shapes = shapes_of(tuple(template for _, template in spec.templates))
+            number = None if side.template is None else side.template[positions]
+            densities.append(densities_of(side.t_min[positions], side.t_max[positions], reference, shapes, number))
         return joint_probabilities(densities, windows)
 
     def _load(self, state: SegmentedState, input: int, span: tuple[int, int]) -> list[pa.RecordBatch]:
         return state.load(input, *span) if span[0] <= span[1] else []
 
     def _side(self, stored: list[pa.RecordBatch], arrivals: list[Arrival], input: int) -> SideRows:
-        """The rows of an input in one chunk a column: stored ones, then the new ones."""
-        new = [block for place, block in arrivals if place == input]
+        """The rows of an input, one chunk per column: the stored ones, then the new ones."""
+        new = [block for of, block in arrivals if of == input]
         table = table_of([*stored, *new], self._layout.schemas[input])
         return SideRows(table, *times(table), templates_of(table), sum(batch.num_rows for batch in stored))
 
     def _reach(self, base: int, other: int, first_us: int, last_us: int) -> tuple[int, int]:
-        """Where rows of `other` can be looked for from base rows with anchors between two instants."""
+        """The anchors of rows of `other` that base rows with anchors between two instants can need."""
         if base == other:
             return first_us, last_us
-        walk = self._walks[base]
-        lo, hi = walk.bounds[walk.order.index(other)][0]
+        join_order = self._join_orders[base]
+        lo, hi = join_order.bounds[join_order.streams.index(other)][0]
         return (
             -END_OF_TIME if first_us == NO_WATERMARK else first_us + lo,
             END_OF_TIME if last_us == END_OF_TIME else last_us + hi,
         )
 
     def _measured(self, rows: list[SideRows]) -> WindowGraph:
-        """The graph of finite input, with the greatest lengths that there are where none were declared."""
+        """The graph for finite input, with the greatest lengths found where none are declared."""
         if all(spec.max_uncertainty_us is not None for spec in self._specs):
             return self.query.graph()
         return self.query.graph([int((side.t_max - side.t_min).max(initial=0)) for side in rows])
 
     def _keep(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, step: Step) -> None:
-        """Store the new rows, and drop what no future row can match."""
+        """Store the new rows, and evict rows that no future row can match."""
         for input in range(len(self.readers)):
-            blocks = [block for place, block in fresh if place == input]
+            blocks = [block for of, block in fresh if of == input]
             if blocks:
                 state.append(input, one_batch(table_of(blocks, self._layout.schemas[input])))
                 step.metrics[metrics.STORED] += sum(block.num_rows for block in blocks)
@@ -340,17 +342,17 @@ class WindowJoinOperator:
             step.metrics[metrics.EVICTED] += state.evict(input, watermark_us - self._horizon_us(graph, input))
 
     def _horizon_us(self, graph: WindowGraph, input: int) -> int:
-        """How long after its anchor a row is kept; `forward` takes in no row before the watermark has passed it."""
+        """How long a row is kept after its anchor; `forward` keeps it at least until the watermark has passed it."""
         horizon = graph.horizon_us(input)
         return max(horizon, 0) if self._choice.strategy == "forward" else horizon
 
     def _slot_us(self, graph: WindowGraph) -> int:
-        """A quarter of the longest time for which rows are kept, for new buckets."""
+        """The slot width of a new bucket: a quarter of the longest time for which rows are kept."""
         longest = max(graph.horizon_us(input) for input in range(len(self.readers)))
         return LEAST_SLOT_US if longest >= OPEN_US else max(longest // 4, LEAST_SLOT_US)
 
     def _next_timer(self, state: SegmentedState, graph: WindowGraph) -> int | None:
-        """The least watermark at which a segment can go, or rows that wait are passed."""
+        """The least watermark at which a segment can be evicted or waiting rows are passed."""
         due = []
         for input in range(len(self.readers)):
             end = state.first_end_us(input)
@@ -368,5 +370,5 @@ def _span(blocks: Sequence[pa.RecordBatch]) -> tuple[int, int]:
 
 
 def _hull(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """From the least start to the greatest end; an empty range of no ranges."""
+    """From the least start to the greatest end; the empty range (0, -1) for no ranges."""
     return min((lo for lo, _ in ranges), default=0), max((hi for _, hi in ranges), default=-1)

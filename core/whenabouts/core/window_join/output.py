@@ -1,4 +1,4 @@
-"""Columns of a combination: those of every stream, its first and last instant, and what was asked of its edges."""
+"""The output columns of a combination: those of every stream, its time span, and the probabilities of its edges."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ JOINT = "probability"
 class CombinationColumns:
     """Every stream's columns in their order, then `t_first`, `t_last` and the `probabilities`.
 
-    The key columns stand once, as the first stream has them; any other name that several streams have gets the stream's
-    name behind it. Raises QueryError WA-2009 where two columns would still have one name.
+    The key columns occur once, as the first stream has them. Any other name that several streams have gets the stream's
+    name as a suffix. Raises QueryError WA-2009 if two columns would still have the same name.
 
     >>> schema = pa.schema({"k": pa.int64(), "t": pa.int64()})
     >>> CombinationColumns({"a": schema, "b": schema}, keys=("k",), probabilities=["probability_a_b"]).schema.names
@@ -30,8 +30,8 @@ class CombinationColumns:
 
     def __init__(self, schemas: Mapping[str, pa.Schema], *, keys: Sequence[str], probabilities: Sequence[str]) -> None:
         self._columns = [
-            [name for name in schema.names if place == 0 or name not in keys]
-            for place, schema in enumerate(schemas.values())
+            [name for name in schema.names if stream == 0 or name not in keys]
+            for stream, schema in enumerate(schemas.values())
         ]
         owners = Counter(name for names in self._columns for name in names)
         fields = [
@@ -48,11 +48,11 @@ class CombinationColumns:
     def batches(
         self, tables: Sequence[pa.Table], at: Sequence[NDArray[np.int32]], extra: Extra
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of combinations, `at[s]` being their positions in the table of stream s. O(rows)."""
+        """The rows of combinations; `at[s]` are their positions in the table of stream s. O(rows)."""
         for piece in pieces(len(at[0]), self._rows_per_batch):
             columns = [
-                take_rows(table.column(name), places[piece])
-                for table, names, places in zip(tables, self._columns, at, strict=True)
+                take_rows(table.column(name), positions[piece])
+                for table, names, positions in zip(tables, self._columns, at, strict=True)
                 for name in names
             ]
             yield batch_of(self.schema, columns, extra, piece)

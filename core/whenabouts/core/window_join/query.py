@@ -1,7 +1,8 @@
 """The multi-way window join (W-join): combinations of one event from each of several streams.
 
 `WindowJoin` is the query; `window_join.operator` runs it. Source: Hammad, Aref, Elmagarmid, "Stream window join:
-tracking moving objects in sensor-network databases", SSDBM 2003; edges with a confidence over uncertain times are ours.
+tracking moving objects in sensor-network databases", SSDBM 2003. Edges with a confidence over uncertain times are an
+extension of the paper.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ if TYPE_CHECKING:
 class WindowJoin(WindowJoinSettings):
     """A window join of two or more streams, validated.
 
-    `times`: by stream name, in the order of the inputs, how its rows say when they happened. `windows`: by pair of
-    names `(a, b)`, a duration (`|t_b - t_a|` at most so much), a tuple `(lo, hi)` (bounds on `t_b - t_a`), or a
-    condition with a confidence (`within`, `between`, ...), which is what uncertain times need. `(b, a)` may have
-    another window than `(a, b)`; both must hold. `on`: key columns that must be equal; none means one key.
-    Where streams call a key differently, `on` maps each stream's name to what it calls the keys, as many for each.
-    `predicates`: by pair of names, an SQL condition on columns `stream.column` (see `expressions.sql`), or a function
-    of aligned rows of both (`rows["column"]` is an Arrow array) that gives a boolean array; nulls count as false.
-    `joint=True` adds `probability`, that all windows hold together (`joint_probability`).
+    `times`: the time specification of each stream by name, in the order of the inputs. `windows`: by pair of names
+    `(a, b)`, a duration (the greatest `|t_b - t_a|`), a tuple `(lo, hi)` (bounds on `t_b - t_a`), or a condition with a
+    confidence (`within`, `between`, ...), which uncertain times need. `(b, a)` may have another window than `(a, b)`;
+    both must hold. `on`: key columns that must be equal; without it all rows have one key. If the streams use different
+    names for a key, `on` maps each stream to its key columns, equally many for each. `predicates`: by pair of names, an
+    SQL condition on columns `stream.column` (see `expressions.sql`), or a function of aligned rows of both
+    (`rows["column"]` is an Arrow array) that returns a boolean array; nulls count as false. `joint=True` adds
+    `probability`, the probability that all windows hold together (`joint_probability`).
 
     `strategy` (`backward` or `forward` evaluation), `conservative` (`gca`: global, `lca`: local conservative approach,
-    `none`) and `method` (`hash`, `nested`) choose the algorithm (see `window_join.join_orders`) and never the result.
-    `forward` waits until all streams have come as far as a row; `backward` does not wait. `lateness`: how far rows may
-    lag behind their stream, one duration or one by stream name.
-    `idle_after`: how far a stream may be behind before it is not waited for (see `times.lateness.Lateness`). `rates`:
-    rows per second and key by stream name, where they are known beforehand (`window_join.cost.measured_rates` has them
-    from a sample): what `auto` decides by on streams. `time_slots`: the width of slots that spread the rows of a key
-    over buckets (`window_join.time_slots`); "auto": where there is no key and the graph is bounded.
+    `none`) and `method` (`hash`, `nested`) choose the algorithm (see `window_join.join_orders`), never the result.
+    `forward` waits until all streams have passed a row; `backward` does not wait. `lateness`: how far rows may lag
+    behind their stream, one duration or one by stream name. `idle_after`: how far behind a stream is when it becomes
+    idle (see `times.lateness.Lateness`). `rates`: rows per second and key by stream name, if known beforehand
+    (`measured_rates` gets them from a sample); `auto` uses them on streams. `time_slots`: the width of slots that
+    spread the rows of a key over buckets (`window_join.time_slots`); "auto": slots if there is no key and the graph is
+    bounded.
 
     Raises QueryError: WA-2006 for options, WA-2061 to WA-2063 for the graph (see `window_join.graph`), WA-2064 for a
-    window without a confidence over uncertain times, WA-2065 for a predicate that is none and WA-2091 for its text,
-    WA-2041 for time slots without a bound on how far apart rows are.
+    window without a confidence over uncertain times, WA-2065 for an invalid predicate and WA-2091 for its text, WA-2041
+    for time slots without a bound on how far apart rows are.
 
     >>> import whenabouts as wa
     >>> query = wa.WindowJoin(times={"a": wa.Point("t"), "b": wa.Point("t"), "c": wa.Point("t")},
@@ -55,12 +56,12 @@ class WindowJoin(WindowJoinSettings):
     """
 
     needs_rows_of_all: ClassVar[bool] = True
-    """An input without rows leaves the result without rows."""
+    """If an input has no rows, the result has none."""
 
     def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
-        """What is chosen on a stream where the query says `auto`, and why; see `choices`. `pins`: decided by hand.
+        """What `auto` chooses on a stream, and why; see `costs.choices`. `pins`: options fixed by hand.
 
-        `rates` of the query are of each key, those of a load of all.
+        `rates` of the query are per key, those of a load are for all keys together.
         """
         from whenabouts.core.window_join.cost import choices
 
@@ -71,10 +72,10 @@ class WindowJoin(WindowJoinSettings):
         return choices(self, known, pins or {})
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> WindowJoinOperator:
-        """The operator for inputs of these schemas.
+        """The operator for inputs with these schemas.
 
-        On a stream, windows that leave two streams without a bound are refused (WA-2004), and intervals without a
-        `max_uncertainty` (WA-2010): state would never shrink.
+        On a stream, raises QueryError WA-2004 if the windows leave two streams without a bound, and WA-2010 for
+        intervals without `max_uncertainty`: state would never shrink.
         """
         from whenabouts.core.window_join.operator import WindowJoinOperator
 
@@ -84,14 +85,14 @@ class WindowJoin(WindowJoinSettings):
                     raise QueryError(
                         Code.UNBOUNDED_STATE,
                         f"the intervals of {name} have no declared greatest length",
-                        "give Interval(..., max_uncertainty=...)",
+                        "give Interval(..., max_uncertainty=...): it bounds the state of a stream",
                     )
             self.graph().require_bounded()
         return WindowJoinOperator(self, tuple(schemas), streaming=streaming)
 
 
 def measured_rates(query: WindowJoin, tables: Mapping[str, pa.Table]) -> dict[str, float]:
-    """Rows per second and key of each stream in a sample: what `rates` takes. Empty if a stream has no usable row.
+    """Rows per second and key of each stream in a sample, for `rates`. Empty if a stream has no usable row.
 
     >>> import pyarrow as pa
     >>> from whenabouts.core import Point

@@ -1,4 +1,4 @@
-"""The settings of a window join, and what follows from them without rows."""
+"""The settings of a window join, and what can be derived from them alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from whenabouts.core.window_join.stream_index import PairPredicate, SqlPredicate
 from whenabouts.core.window_join.time_slots import WindowSlots, window_slots
 
 TimesByStream: TypeAlias = TimeSpec | Mapping[str, TimeSpec]
-"""How rows say when they happened: the same for all streams, or by stream name."""
+"""Time specifications: the same for all streams, or by stream name."""
 
 
 class WindowJoinOptions(TypedDict, total=False):
-    """The fields of `WindowJoin`, as functions take them."""
+    """The fields of `WindowJoin` as keyword arguments."""
 
     windows: Required[Windows]
     on: On
@@ -42,7 +42,7 @@ class WindowJoinOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowJoinSettings:
-    """The validated settings of a window join, which its operator and cost model read; `WindowJoin` documents them."""
+    """The validated settings of a window join, used by its operator and cost model; `WindowJoin` documents them."""
 
     recorded_as: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "strategy": {new: old for old, new in OLD_STRATEGIES.items()}
@@ -67,7 +67,7 @@ class WindowJoinSettings:
         object.__setattr__(self, "on", key_names(self.on, self.inputs))
         object.__setattr__(self, "windows", edges_of(self.windows))
         object.__setattr__(self, "time_slots", checks.slots_of(self.time_slots))
-        strategy: object = self.strategy  # it may have any type
+        strategy: object = self.strategy  # users may pass any type
         if isinstance(strategy, str) and strategy in OLD_STRATEGIES:
             warn_of_old(f"{strategy=}", repr(OLD_STRATEGIES[strategy]))
             object.__setattr__(self, "strategy", OLD_STRATEGIES[strategy])
@@ -92,7 +92,7 @@ class WindowJoinSettings:
             raise QueryError(Code.BAD_OPTION, f"a window join of {len(times)} streams", "give two streams or more")
         names = [name for name, _ in times]
         if len(set(names)) < len(names) or not all(isinstance(name, str) and name for name in names):
-            raise QueryError(Code.BAD_OPTION, f"the streams are called {names}", "give each a name of its own")
+            raise QueryError(Code.BAD_OPTION, f"the streams are called {names}", "give each a different name")
         for name, spec in times:
             checks.time_of(f"the time of {name}", spec)
         object.__setattr__(self, "times", tuple(zip(names, _resolved(times), strict=True)))
@@ -149,7 +149,7 @@ class WindowJoinSettings:
 
     @classmethod
     def of(cls, streams: Sequence[str], time: TimesByStream, **options: Unpack[WindowJoinOptions]) -> Self:
-        """The query over streams of these names, in their order; `time` may be one specification for all.
+        """The query over streams with these names, in this order; `time` may be one specification for all.
 
         Raises QueryError WA-2006 where a stream has no time or a time no stream, and as the class.
         """
@@ -168,24 +168,24 @@ class WindowJoinSettings:
 
     @property
     def uncertain_windows(self) -> dict[tuple[int, int], tuple[float, float]]:
-        """The windows with a confidence, by places of streams, as `joint_probability` takes them."""
+        """The windows with a confidence, by stream numbers, for `joint_probability`."""
         from whenabouts.core.probability.joint_probability import both_directions
 
         def end(us: int) -> float:
             return math.copysign(math.inf, us) if abs(us) >= OPEN_US else float(us)
 
-        place = self.inputs.index
+        number = self.inputs.index
         edges = [edge for edge in self.edges if edge.confidence is not None]
-        return both_directions([(place(e.first), place(e.second), end(e.lo_us), end(e.hi_us)) for e in edges])
+        return both_directions([(number(e.first), number(e.second), end(e.lo_us), end(e.hi_us)) for e in edges])
 
     @property
     def key_columns(self) -> tuple[Key, ...]:
-        """`on` as a tuple, with a tuple of names where the streams call a key differently."""
+        """`on` as a tuple, with a tuple of names for a key that the streams name differently."""
         return key_names(self.on, self.inputs)
 
     @property
     def lateness_us(self) -> tuple[int, ...]:
-        """Microseconds of lateness, by stream."""
+        """Lateness in microseconds, by stream."""
         given: tuple[int, ...] = self.lateness or (0,) * len(self.inputs)
         return given
 
@@ -196,18 +196,18 @@ class WindowJoinSettings:
 
     @property
     def idle_after_us(self) -> int | None:
-        """How far a stream may be behind the most advanced one before it is idle."""
+        """How far behind the most advanced stream an idle stream is, in microseconds; None: no stream is idle."""
         return None if self.idle_after is None else parse_duration(self.idle_after)
 
     @property
     def described(self) -> str:
-        """The streams, on what they are joined, and their windows."""
+        """The streams, keys and windows in one line."""
         keys = described_keys(self.key_columns)
         return f"window join of {', '.join(self.inputs)}{keys}: {'; '.join(map(str, self.edges))}"
 
     @property
     def slots(self) -> WindowSlots | None:
-        """How the rows of a key are spread over buckets; None: they are not."""
+        """How the rows of a key are spread over buckets; None if they are not."""
         if self.time_slots is None or (self.time_slots == "auto" and self.key_columns):
             return None
         try:
@@ -223,10 +223,10 @@ class WindowJoinSettings:
         return spec
 
     def graph(self, longest_us: Sequence[int] | None = None) -> WindowGraph:
-        """The tightened window graph, on anchors.
+        """The tightened window graph over anchors.
 
-        `longest_us`: by stream, the greatest length of its intervals where none was declared (finite input); without
-        it such edges bound nothing. Raises QueryError WA-2063 for windows that contradict each other.
+        `longest_us`: by stream, the greatest length of its intervals if none was declared (finite input); without it
+        such edges bound nothing. Raises QueryError WA-2063 for windows that contradict each other.
         """
         if longest_us is None:
             return self._registered_graph
@@ -237,7 +237,7 @@ class WindowJoinSettings:
         return WindowGraph(self.inputs, self.edges, [self._anchor_range(edge, None) for edge in self.edges])
 
     def _anchor_range(self, edge: Edge, longest_us: Sequence[int] | None) -> tuple[int, int]:
-        """The differences of anchors that an edge admits over all shapes that its streams' rows may have."""
+        """The differences of anchors that an edge admits, over all shapes that its streams' rows can have."""
         if edge.confidence is None:
             return edge.lo_us, edge.hi_us
         kinds: list[Any] = []
@@ -255,11 +255,11 @@ class WindowJoinSettings:
         return max(int(table[..., 0].min()), -OPEN_US), min(int(table[..., 3].max()), OPEN_US)
 
     def kept_for_us(self, input: int) -> int:
-        """How far behind the watermark a row's `t_max` is when no row to come can be combined with it any more."""
+        """How far behind the watermark a row's `t_max` is once no future row can be combined with it."""
         return max(self.graph().horizon_us(input), 0)
 
     def copies(self, input: int) -> float:
-        """How many buckets hold a row of an input on average: more than one with time slots."""
+        """How many buckets hold a row of an input, on average: more than one with time slots."""
         return 1.0 if self.slots is None else self.slots.copies(input)
 
 
@@ -279,7 +279,7 @@ def times_of(streams: Sequence[str], time: TimesByStream) -> dict[str, TimeSpec]
 
 
 def _resolved(times: Sequence[tuple[str, TimeSpec]]) -> list[TimeSpec]:
-    """Clocks, as all streams together mean them: within one domain if all are of it, else beyond their domains."""
+    """The specifications with clocks replaced: within a domain if all streams share it, otherwise across domains."""
     specs = [spec for _, spec in times]
     if not any(isinstance(spec, Clock) for spec in specs):
         return specs
@@ -290,8 +290,8 @@ def _resolved(times: Sequence[tuple[str, TimeSpec]]) -> list[TimeSpec]:
     if shared:
         raise QueryError(
             Code.NOT_AVAILABLE,
-            f"some streams share the clock domain {', '.join(shared)} and others do not: their common offset cancels "
-            "in some windows only, which is not available",
+            f"some streams share the clock domain {', '.join(shared)} and others do not: their common offset would "
+            "cancel in some windows only, which is not available",
             "join the streams of one domain first, or give each clock a domain of its own",
         )
-    return [resolve_clocks(spec, specs[0] if place else specs[-1])[0] for place, spec in enumerate(specs)]
+    return [resolve_clocks(spec, specs[0] if number else specs[-1])[0] for number, spec in enumerate(specs)]

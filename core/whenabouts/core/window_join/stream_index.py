@@ -1,5 +1,4 @@
-"""What a step of the window join sees of its rows: each stream in the order in which it is walked, and rows as
-predicates take them."""
+"""The rows of a step of the window join, sorted for the search, and as predicates see them."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 
 
 PairFunction: TypeAlias = Callable[[Any, Any], Any]
-"""Takes the rows of two streams, aligned, as mappings of column name to Arrow array; gives a boolean array."""
+"""Takes aligned rows of two streams, as mappings of column name to Arrow array, and returns a boolean array."""
 
 PairPredicate: TypeAlias = PairFunction | str
 """A function, or an SQL condition."""
 
 
 class StreamViews:
-    """The rows of every stream by (key, anchor), ordered when first asked for. `nested`: under one key."""
+    """The rows of every stream by (key, anchor), sorted on first use. `nested`: sorted under one key."""
 
     def __init__(self, rows: Sequence[SideRows], keys: Keys, *, nested: bool) -> None:
         self._rows = rows
@@ -41,7 +40,7 @@ class StreamViews:
         self._ordered: dict[int, StreamRows] = {}
 
     def rates(self) -> list[float]:
-        """Rows per second and key, measured over the time in which there are rows of any stream; each has some."""
+        """Rows per second and key of each stream, over the time span of all streams; every stream must have rows."""
         ends = [(int(side.t_max.min()), int(side.t_max.max())) for side in self._rows]
         seconds = max((max(last for _, last in ends) - min(first for first, _ in ends)) / 1e6, 1e-6)
         keys = 1 if self._nested or self._codes[0] is None else len(np.unique(self._codes[0]))
@@ -52,7 +51,7 @@ class StreamViews:
         return [self.all(stream) for stream in range(len(self._rows))]
 
     def all(self, stream: int) -> StreamRows:
-        """All rows."""
+        """All rows of a stream."""
         if stream not in self._ordered:
             from whenabouts.core.arrays.key_time_order import Times, order_rows
             from whenabouts.core.window_join.expansion import stream_rows  # numba: imported when first needed
@@ -63,18 +62,18 @@ class StreamViews:
         return self._ordered[stream]
 
     def stored(self, stream: int) -> StreamRows:
-        """Rows that came in an earlier step."""
+        """The rows of a stream that came in an earlier step."""
         every, stored = self.all(stream), self._rows[stream].stored
         return every.only(every.position < stored) if stored else every.none()
 
     def new(self, stream: int) -> StreamRows:
-        """Rows that came in this step."""
+        """The rows of a stream that came in this step."""
         every, stored = self.all(stream), self._rows[stream].stored
         return every.only(every.position >= stored) if stored else every
 
 
 class RowsAt:
-    """Rows of a table, taken column by column when a predicate asks for them: `rows["name"]` is an Arrow array.
+    """Some rows of a table, each column taken when a predicate uses it: `rows["name"]` is an Arrow array.
 
     >>> RowsAt(pa.table({"a": [7, 8]}), np.array([1, 1], np.int32))["a"].to_pylist()
     [8, 8]
@@ -93,7 +92,7 @@ class RowsAt:
 
 @dataclass(frozen=True)
 class SqlPredicate:
-    """A condition in SQL on rows of two streams, columns written `stream.column`; the same on every engine.
+    """An SQL condition on rows of two streams, with columns written `stream.column`; the same on every engine.
 
     >>> faster = SqlPredicate.of(("a", "b"), "a.speed < b.speed")
     >>> faster({"speed": pa.array([1, 2])}, {"speed": pa.array([2, None])}).to_pylist()
@@ -106,17 +105,17 @@ class SqlPredicate:
 
     @classmethod
     def of(cls, pair: tuple[str, str], text: str) -> SqlPredicate:
-        """Raises QueryError WA-2091 for text that is no such condition, WA-2007 without sqlglot."""
-        from whenabouts.core.expressions.sql import parse_expression  # sqlglot: only where there is text
+        """Parse the text. Raises QueryError WA-2091 if it is not a condition, WA-2007 without sqlglot."""
+        from whenabouts.core.expressions.sql import parse_expression  # loads sqlglot: only if there is text
 
         return cls(pair, text, parse_expression(text))
 
     def check(self, schemas: Mapping[str, pa.Schema]) -> None:
-        """Refuse columns that the pair does not have (QueryError WA-2092) and types that do not fit (WA-2093)."""
+        """Check columns (QueryError WA-2092) and types (WA-2093) against the streams' schemas."""
         check_condition(self.condition, {name: schemas[name] for name in self.pair})
 
     def __call__(self, one: Any, other: Any) -> Any:
-        """Whether it holds, row by row; null where that is unknown."""
+        """Whether it holds, row by row; null if unknown."""
         rows = dict(zip(self.pair, (one, other), strict=True))
         found = evaluate(self.condition, lambda column: rows[column.value[0]][column.value[1]])
         return np.full(len(one), found.as_py() is True) if isinstance(found, pa.Scalar) else found
@@ -125,7 +124,7 @@ class SqlPredicate:
 def pair_test(
     pair: tuple[str, str], predicate: PairFunction, tables: Sequence[pa.Table], levels: Sequence[int]
 ) -> PairTest:
-    """A predicate as a test of positions by level. Raises QueryError WA-2065 unless it gives one boolean for each."""
+    """A predicate as a test of positions by level, which raises QueryError WA-2065 unless it gets one boolean each."""
 
     def test(at: Sequence[Positions]) -> NDArray[np.bool_]:
         rows = [RowsAt(table, at[level]) for table, level in zip(tables, levels, strict=True)]
