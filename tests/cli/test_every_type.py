@@ -25,7 +25,7 @@ from whenabouts.core.arrays.plain_types import plain_table, plain_type
 from whenabouts.core.arrays.value_texts import json_texts, texts
 from whenabouts.core.errors import InputError, QueryError
 from whenabouts.core.hosting.file_runs import OutcomeBatches
-from whenabouts.core.runtime.event_reader import microseconds
+from whenabouts.core.runtime.time_columns import microseconds
 
 Cli = Callable[..., Result]
 

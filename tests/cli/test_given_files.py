@@ -69,7 +69,7 @@ def test_a_link_to_where_it_lies_is_an_error_or_read_once(path: str) -> None:
     folder_of_three()
     Path("d/below/up").symlink_to(Path("d").absolute())
     if path == "d":
-        with pytest.raises(InputError, match=r"WA-1008: d/below/up: the link leads to a folder that it lies in"):
+        with pytest.raises(InputError, match=r"WA-1008: d/below/up: the link leads to a folder that contains it"):
             find_files(path)
     else:
         assert [file.name for file in find_files(path)[0]] == ["a.csv", "b.csv", "c.csv"]

@@ -207,7 +207,7 @@ def test_a_wrong_call_is_told_in_one_line(cli: Cli, pair_of_files: Path, line: s
     [
         ("gone.csv", None, "WA-1008", "gone.csv: there is no such file"),
         ("zero.csv", "", "WA-1008", "zero.csv: the file is empty (0 bytes)"),
-        ("f.txt", "t\n", "WA-1008", "the extension '.txt' is not known"),
+        ("f.txt", "t\n", "WA-1008", "the extension '.txt' is not supported"),
         ("f.csv", "id,k,t_min\n1,a,5\n", "WA-1001", "the left input has no time column 't_max'"),
         ("f.csv", "k,t_min,t_max\na,1.5,2.5\n", "WA-1002", "decimal fractions"),
         ("f.jsonl", '{"k":"a","t_min":1.5,"t_max":2.5}\n', "WA-1002", "'t_min' of the left input is double"),
@@ -409,7 +409,7 @@ def test_digits_finer_than_a_microsecond_are_told_of_once(cli: Cli, tmp_path: Pa
     assert done.exit_code == 0, done.stderr
     for name in ("left", "right"):
         sentence = (
-            f"note: 1 times in column 't' of {name} are finer than a microsecond: what is finer was cut (WA-1075)"
+            f"note: 1 times in column 't' of {name} are finer than a microsecond: finer digits were cut (WA-1075)"
         )
         assert sentence in done.stderr
     assert done.stderr.count("WA-1075") == 2

@@ -75,8 +75,8 @@ def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:
         ("ragged.csv", b"t,k\n1,2\n1,2,3\n", "cannot be read as csv"),
         ("latin.csv", "t,k\n1,a\n2,\xe9\n".encode("latin-1"), r"row 1, column 'k', holds b'\\xe9', which is not UTF-8"),
         ("bad.csv.gz", b"not gzip", "cannot be read as csv"),
-        ("table.xlsx", b"x", "extension '.xlsx' is not known"),
-        ("noext", b"x", "extension '' is not known"),
+        ("table.xlsx", b"x", "extension '.xlsx' is not supported"),
+        ("noext", b"x", "extension '' is not supported"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes | None, problem: str) -> None:
@@ -89,7 +89,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes 
 
 
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no file to read") as caught:
+    with pytest.raises(InputError, match="has no file to read") as caught:
         read(tmp_path)
     assert caught.value.code == "WA-1008"
 

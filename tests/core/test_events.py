@@ -8,17 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core import Code, Histogram, InputError, Interval, Point, WhenaboutsError
-from whenabouts.core.runtime.event_reader import (
-    FIRST_US,
-    LAST_US,
-    T_MAX,
-    T_MIN,
-    TEMPLATE,
-    EventReader,
-    reject_rows,
-    rejects_schema,
-    times,
-)
+from whenabouts.core.runtime.blocks import T_MAX, T_MIN, TEMPLATE, times
+from whenabouts.core.runtime.event_reader import EventReader
+from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
+from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
 
 
 def read(batch: pa.RecordBatch, spec: Point | Interval) -> tuple[pa.RecordBatch, dict[str, list[dict[str, object]]]]:

@@ -31,8 +31,8 @@ from whenabouts.core.hosting.host import (
     tagged_rows,
 )
 from whenabouts.core.local import Outcome
-from whenabouts.core.runtime.event_reader import rejects_schema
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, FlushMode, Query, Step
+from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.runtime.watermarks import watermark_of
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import decode

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from whenabouts.core import InputError, Interval, Lateness, Point, QueryError, within
 from whenabouts.core.local import run_stream
-from whenabouts.core.sources.replay import Predicate, Replay, ReplayOrder, keep
+from whenabouts.core.sources.pushdown import Predicate, keep
+from whenabouts.core.sources.replay import Replay, ReplayOrder
 from whenabouts.core.sources.replay_options import replay_of
 from whenabouts.core.timing_join.query import TimingJoin
 
@@ -219,10 +220,10 @@ def test_predicates_drop_no_row_that_satisfies_them(
         ({"granularity": "1 s", "polling": "1 s"}, "granularity and polling are given"),
         ({"time": "t,id", "polling": "1 s"}, "time is 't,id'"),
         ({"latency": "5"}, "latency is '5'"),
-        ({"clock": "{"}, "clock is no JSON"),
+        ({"clock": "{"}, "clock is not JSON"),
         ({"clock": '{"ofset": "1 s"}'}, "no 'ofset'"),
         ({"bounds": "a"}, "bounds is 'a'"),
-        ({"bounds": "t,id", "polling": "1 s"}, "a column 'id' already"),
+        ({"bounds": "t,id", "polling": "1 s"}, "already have a column 'id'"),
         ({"disorder": "-1 s"}, "disorder"),
         ({"path": ""}, "'path' is missing"),
     ],

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from infra.operators import CountingStore
 from whenabouts.core import EngineError, Interval
-from whenabouts.core.runtime.event_reader import T_MAX, T_MIN, EventReader
+from whenabouts.core.runtime.blocks import T_MAX, T_MIN
+from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import FORMAT_VERSION, decode, encode
 from whenabouts.core.state.segment_layout import DIRECTORY

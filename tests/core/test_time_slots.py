@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from whenabouts.core import Interval, Point, between, deadline, within
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.timing_join.query import TimingJoin
 
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.int64(), "k": pa.int64()})
@@ -51,7 +51,7 @@ def test_pairs_that_can_match_meet_in_one_bucket(
     for input, side in enumerate((left, right)):
         raw = pa.RecordBatch.from_pylist([{"a": t - length, "b": t, "k": k} for t, length, k in side], SCHEMA)
         block = operator.readers[input].read(raw).block
-        places = operator.keys.places(input, block, buckets)
+        places = operator.keys.partition(input, block, buckets)
         counted = Counter(row for place in places if not place.copied for row in place.at.tolist())
         assert counted == Counter(range(len(side)))
         found: dict[int, list[int]] = {row: [] for row in range(len(side))}
@@ -76,9 +76,9 @@ def test_rows_of_one_key_use_all_buckets_evenly() -> None:
     operator = query.operator([SCHEMA, SCHEMA], streaming=True)
     t = np.arange(0, 8_000, 2)
     block = operator.readers[0].read(pa.record_batch({"a": t, "b": t, "k": np.zeros_like(t)})).block
-    sizes = [(place.bucket, len(place.at)) for place in operator.keys.places(0, block, 8)]
+    sizes = [(place.bucket, len(place.at)) for place in operator.keys.partition(0, block, 8)]
     assert sizes == [(bucket, 500) for bucket in range(8)]
-    copies = [place for place in operator.keys.places(1, block, 8) if place.copied]
+    copies = [place for place in operator.keys.partition(1, block, 8) if place.copied]
     assert sum(len(place.at) for place in copies) == pytest.approx(len(t) * 10 / 100, rel=0.2)
     assert np.array_equal(np.diff(times(block)[1]), np.full(3999, 2))
 

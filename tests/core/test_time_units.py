@@ -14,7 +14,7 @@ import pytest
 from whenabouts.core import DoubtfulTimesWarning, InputError, Interval, JsonPayload, Point, local, metrics, within
 from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting, read_counts, tagged_rows
 from whenabouts.core.runtime.protocol import Step
-from whenabouts.core.sources.time_parsing import ClockRules, Findings, settle
+from whenabouts.core.sources.time_parsing import ClockRules, ParsingCounts, parse_times
 from whenabouts.core.times.time_units import RANGES, UnitCounts
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_extent.extent import WindowExtent
@@ -122,8 +122,8 @@ def test_times_inside_of_payloads_are_looked_at_too() -> None:
 def test_a_file_of_such_times_is_refused_until_the_unit_is_given(values: list[Any]) -> None:
     table = pa.table({"t": values})
     with pytest.raises(InputError, match=r"WA-1002: .*--time-unit us"):
-        settle(table, ("t",), ClockRules(), Findings(), "f")
-    assert settle(table, ("t",), ClockRules(unit="us"), Findings(), "f").table.num_rows == len(values)
+        parse_times(table, ("t",), ClockRules(), ParsingCounts(), "f")
+    assert parse_times(table, ("t",), ClockRules(unit="us"), ParsingCounts(), "f").table.num_rows == len(values)
 
 
 def test_counts_go_on_over_batches() -> None:

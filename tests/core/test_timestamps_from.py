@@ -35,7 +35,9 @@ from whenabouts.core import (
     within,
 )
 from whenabouts.core.local import rejects, run, run_stream, timing_join
-from whenabouts.core.runtime.event_reader import FIRST_US, LAST_US, TEMPLATE, EventReader, times
+from whenabouts.core.runtime.blocks import TEMPLATE, times
+from whenabouts.core.runtime.event_reader import EventReader
+from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
 from whenabouts.core.times.clock_errors import Clock, resolve_clocks
 from whenabouts.core.times.time_specs import Around, Distributed, Histogram, TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core.errors import InputError, QueryError
-from whenabouts.core.sources.time_parsing import ClockRules, Findings, Settled, settle
+from whenabouts.core.sources.time_parsing import ClockRules, ParsedTimes, ParsingCounts, parse_times
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NEW_YORK = ZoneInfo("America/New_York")
 
 
-def settled(values: list[object] | pa.Array, *, zone: str | None = None, unit: str | None = None) -> Settled:
-    return settle(pa.table({"t": values}), ("t",), ClockRules(zone, unit), Findings(), "f")
+def settled(values: list[object] | pa.Array, *, zone: str | None = None, unit: str | None = None) -> ParsedTimes:
+    return parse_times(pa.table({"t": values}), ("t",), ClockRules(zone, unit), ParsingCounts(), "f")
 
 
-def micros(result: Settled) -> list[int | None]:
+def micros(result: ParsedTimes) -> list[int | None]:
     return result.table["t"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
 
 
@@ -96,8 +96,8 @@ def test_a_zone_makes_naive_times_instants() -> None:
 def test_clock_changes_take_the_earliest_for_t_min_and_the_latest_for_t_max(naive: str) -> None:
     texts = ["2013-11-03 01:30:00", "2013-03-10 02:30:00", "2013-06-01 00:00:00"]
     column = pa.array(texts) if naive == "text" else pa.array(texts).cast(pa.timestamp("us"))
-    found = Findings()
-    result = settle(pa.table({"a": column, "b": column}), ("a", "b"), ClockRules("America/New_York"), found, "f")
+    found = ParsingCounts()
+    result = parse_times(pa.table({"a": column, "b": column}), ("a", "b"), ClockRules("America/New_York"), found, "f")
     early, late = result.table["a"].to_pylist(), result.table["b"].to_pylist()
     assert early[0] == datetime(2013, 11, 3, 1, 30, tzinfo=NEW_YORK, fold=0).astimezone(UTC)
     assert late[0] == datetime(2013, 11, 3, 1, 30, tzinfo=NEW_YORK, fold=1).astimezone(UTC)
@@ -107,12 +107,12 @@ def test_clock_changes_take_the_earliest_for_t_min_and_the_latest_for_t_max(naiv
     assert early[2] == late[2]
     notes = found.notes("left", "America/New_York")
     assert len(notes) == 2
-    assert notes[0].startswith("2 times in column 'a' of left stand twice or not at all")
+    assert notes[0].startswith("2 times in column 'a' of left are ambiguous or skipped")
 
 
 def test_naive_times_without_a_zone_are_utc_and_noted() -> None:
-    found = Findings()
-    result = settle(pa.table({"t": pa.array([1, None], pa.timestamp("ms"))}), ("t",), ClockRules(), found, "f")
+    found = ParsingCounts()
+    result = parse_times(pa.table({"t": pa.array([1, None], pa.timestamp("ms"))}), ("t",), ClockRules(), found, "f")
     assert micros(result) == [1000, None]
     assert found.notes("right", None) == [
         "1 times in column 't' of right have no zone: read as UTC (--time-zone says otherwise)"

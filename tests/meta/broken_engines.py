@@ -19,7 +19,7 @@ from whenabouts.core import local
 from whenabouts.core.errors import Code
 from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
 from whenabouts.core.local import Outcome
-from whenabouts.core.runtime.event_reader import TEMPLATE
+from whenabouts.core.runtime.blocks import TEMPLATE
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Query, Rejected, Step
 from whenabouts.core.state.memory_store import DictStore
@@ -410,15 +410,14 @@ class CallsRowsAloneEarly(Spoilt):
     def spoil(self, operator: Any) -> None:
         if isinstance(operator, TimingJoinOperator):
             exact = operator.obsolete_before
-            late = FinalTimes(lambda *args: exact(*args) + SECOND, operator._streaming)
-            operator._finality = lambda: late  # type: ignore[method-assign]
+            operator._final_times = FinalTimes(lambda *args: exact(*args) + SECOND, operator._streaming)
 
 
 class ForgetsMatches(Spoilt):
     name = "forgets which stored rows have matched"
 
     def spoil(self, operator: Any) -> None:
-        begin = operator._settler.begin
+        begin = operator._finalizer.begin
 
         def forgetful(*args: Any) -> Any:
             done = begin(*args)
@@ -426,14 +425,14 @@ class ForgetsMatches(Spoilt):
             done.changed = lambda input: np.zeros_like(exact(input))
             return done
 
-        operator._settler.begin = forgetful
+        operator._finalizer.begin = forgetful
 
 
 class TakesTheFirstOfEquals(Spoilt):
     name = "breaks ties by order of arrival"
 
     def spoil(self, operator: Any) -> None:
-        begin = operator._settler.begin
+        begin = operator._finalizer.begin
 
         def hasty(*args: Any) -> Any:
             done = begin(*args)
@@ -441,7 +440,7 @@ class TakesTheFirstOfEquals(Spoilt):
                 partners._ranks = lambda partners=partners: np.arange(partners.candidates.num_rows)
             return done
 
-        operator._settler.begin = hasty
+        operator._finalizer.begin = hasty
 
 
 class FillsNulls(Spoilt):

@@ -18,7 +18,7 @@ from whenabouts.core.hosting.host import COUNTS, OUTPUT, PRESENT, REJECTS, Bucke
 from whenabouts.core.hosting.micro_batch_host import CONTROL
 from whenabouts.core.hosting.micro_batch_watermark import MicroBatchWatermark, delay_ms
 from whenabouts.core.local import run
-from whenabouts.core.runtime.event_reader import T_MAX
+from whenabouts.core.runtime.blocks import T_MAX
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.core.timing_join.query import TimingJoin

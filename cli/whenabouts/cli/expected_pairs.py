@@ -11,7 +11,8 @@ import pyarrow as pa
 from whenabouts.cli.inputs import Input
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.runtime.event_reader import EventReader, times
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.key_names import Key
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.times.conditions import Condition

@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 
 from whenabouts.cli.inputs import Input
-from whenabouts.core.runtime.event_reader import EventReader, times
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin

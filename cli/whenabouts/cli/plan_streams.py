@@ -39,7 +39,8 @@ def _measured(name: str, tables: list[pa.Table], schema: pa.Schema, time: TimeSp
     """Rows per second of event time (None if all are at one instant), and the greatest length of an interval."""
     import pyarrow as pa
 
-    from whenabouts.core.runtime.event_reader import EventReader, times
+    from whenabouts.core.runtime.blocks import times
+    from whenabouts.core.runtime.event_reader import EventReader
 
     EventReader(0, name, schema, time)  # reports what is wrong with the columns
     needed = list(dict.fromkeys([*time.columns, *filter(None, [time.template_column])]))

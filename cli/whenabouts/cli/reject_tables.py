@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from whenabouts.cli.inputs import Input
 from whenabouts.core.arrays.value_texts import iso_texts, json_lines
 from whenabouts.core.errors import REASONS, Code
-from whenabouts.core.runtime.event_reader import reject_column_names, reject_rows, rejects_schema
 from whenabouts.core.runtime.protocol import Rejected
+from whenabouts.core.runtime.rejects import reject_column_names, reject_rows, rejects_schema
 
 
 class Rejects:

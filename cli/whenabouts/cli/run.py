@@ -28,8 +28,8 @@ from whenabouts.core.costs.choices import Choice, Choosing, Workload, decided
 from whenabouts.core.costs.prices import SchemePrices
 from whenabouts.core.errors import Code, DigitsCutWarning, EngineError
 from whenabouts.core.hosting.file_runs import OutcomeBatches
-from whenabouts.core.runtime.event_reader import rejects_schema
 from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.sources.files import find_files
 from whenabouts.core.sources.time_parsing import ClockRules
 from whenabouts.core.times.time_specs import TimeSpec

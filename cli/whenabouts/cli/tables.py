@@ -19,7 +19,7 @@ from whenabouts.cli.inputs import Input, LazyTables, ParquetTables
 from whenabouts.cli.text_columns import typed_alike
 from whenabouts.core.errors import Code
 from whenabouts.core.sources.files import cast_to, check_distinct, find_files, format_of, read_file, unified
-from whenabouts.core.sources.time_parsing import ClockRules, Findings, Settled, settle
+from whenabouts.core.sources.time_parsing import ClockRules, ParsedTimes, ParsingCounts, parse_times
 from whenabouts.core.sources.written_values import as_type, natural_type
 
 
@@ -41,21 +41,21 @@ def read_input(
     integers or text. Tables are built on access, see `Input.in_memory`.
 
     Raises: InputError WA-1008 for unreadable files, WA-1001, WA-1002 and WA-1067 for files that contradict each other,
-    with file and column; QueryError WA-2009 for two columns of one name; and what `settle` raises.
+    with file and column; QueryError WA-2009 for two columns of one name; and what `parse_times` raises.
     """
     files, notes = find_files(path)
     if left_to_engine is not None:
         there = _as_they_are(files, time_columns)
         if there is not None and left_to_engine(there.schema):
             return Input(name, there, there.schema.empty_table(), tuple(notes))
-    found = Findings()
+    found = ParsingCounts()
     texts = (*time_columns, *([template_column] if template_column else ()))
     put = _in_memory if left_to_engine is None else _OnDisk().put
     parts = []
     for file in files:
         raw = read_file(file, texts, as_text=True)
         free = _free_columns(file, raw, time_columns, template_column)
-        settled = settle(raw, time_columns, clock, found, str(file))
+        settled = parse_times(raw, time_columns, clock, found, str(file))
         parts.append(_Part.of(file, raw, settled, time_columns, free, put))
     notes = [*notes, *found.notes(name, clock.zone)]
     schema = _one_schema(parts, time_columns)
@@ -138,7 +138,7 @@ class _Part(NamedTuple):
         cls,
         file: Path,
         raw: pa.Table,
-        settled: Settled,
+        settled: ParsedTimes,
         time_columns: tuple[str, ...],
         free: Mapping[str, pa.DataType],
         put: Callable[[pa.Table], Callable[[], pa.Table]],

@@ -18,8 +18,8 @@ import pyarrow as pa
 from whenabouts.core.harness import Capabilities, Run, Variant
 from whenabouts.core.hosting.host import OUTPUT, REJECTED, BlockPacker, Hosting, Packed, Tagged, read_counts
 from whenabouts.core.local import Outcome
-from whenabouts.core.runtime.event_reader import rejects_schema
 from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.state.segment_codec import decode
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from whenabouts.core.hosting.host_options import HostSettings, renamed
 from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query
 from whenabouts.core.hosting.results_kept import ResultsKept
 from whenabouts.core.operations import Operations
-from whenabouts.core.runtime.event_reader import reject_rows, rejects_schema, times, times_cut, warn_of_digits
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
@@ -37,6 +37,8 @@ from whenabouts.core.runtime.protocol import (
     Rejected,
     Step,
 )
+from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
+from whenabouts.core.runtime.time_columns import times_cut, warn_of_digits
 from whenabouts.core.runtime.watermarks import began, watermark_of, watermark_past_idle
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.wrappers.state_limit import StateLimit, limited
@@ -344,7 +346,7 @@ class _Host:
             if block.num_rows:
                 yield 0, Arrival(input, block)
             return
-        for bucket, at, copied in self.operator.keys.places(input, block, len(self._stores)):
+        for bucket, at, copied in self.operator.keys.partition(input, block, len(self._stores)):
             yield bucket, (Copied if copied else Arrival)(input, block.take(pa.array(at)))
 
     def _count_rejects(self, rows_in: int, rejected: list[Rejected]) -> None:

@@ -21,8 +21,8 @@ from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
 from whenabouts.core.hosting.host import OUTPUT, REJECTED, Hosting, read_counts
 from whenabouts.core.local import Outcome
-from whenabouts.core.runtime.event_reader import rejects_schema
 from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.dataflow import BUCKETS, hosted

@@ -24,7 +24,7 @@ from pyflink.table.types import DataType, LocalZonedTimestampType, TimestampType
 from pyflink.table.udf import udf
 
 from whenabouts.core.hosting.element_watermark import LEAST_MS
-from whenabouts.core.runtime.event_reader import digits_cut, warn_of_digits
+from whenabouts.core.runtime.time_columns import digits_cut, warn_of_digits
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.flink_plugin.blocks import Blocks, Read, behind, named
 from whenabouts.flink_plugin.changelogs import of_rows_only, require_rows_only

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting, read_counts
 from whenabouts.core.hosting.machine import usable_cores
-from whenabouts.core.runtime.event_reader import rejects_schema
 from whenabouts.core.runtime.protocol import Operator, Query
+from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.spark_plugin.api import check_checkpoint
 from whenabouts.spark_plugin.arrow_types import in_spark_types

@@ -17,8 +17,8 @@ from whenabouts.core.harness import Capabilities, Variant
 from whenabouts.core.hosting.file_runs import FileInput
 from whenabouts.core.hosting.host import OUTPUT, REJECTED, read_counts
 from whenabouts.core.local import Outcome
-from whenabouts.core.runtime.event_reader import rejects_schema
 from whenabouts.core.runtime.protocol import Operator, Query
+from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.spark_plugin.file_runs import run_batch, run_stream, staged
 from whenabouts.spark_plugin.results import Result

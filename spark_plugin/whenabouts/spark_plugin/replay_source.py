@@ -41,7 +41,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.sources.replay import EventFiles, Predicate, Replay, keep
+from whenabouts.core.sources.pushdown import Predicate, keep
+from whenabouts.core.sources.replay import EventFiles, Replay
 from whenabouts.core.sources.replay_options import replay_of
 from whenabouts.spark_plugin.arrow_types import in_spark_types, spark_fields
 from whenabouts.spark_plugin.replay_readers import _FLUSH_FIELD, StreamReader, _batches

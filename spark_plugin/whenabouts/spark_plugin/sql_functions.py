@@ -36,10 +36,10 @@ from whenabouts.core.hosting.column_case import Columns, as_spelled
 from whenabouts.core.hosting.columns_compared import columns_compared
 from whenabouts.core.hosting.host import refuse_two_zones
 from whenabouts.core.local import run
-from whenabouts.core.runtime.event_reader import reject_rows, rejects_schema
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.runtime.protocol import Rejected
+from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
 from whenabouts.core.times.condition_keywords import CONDITION_KEYWORDS, condition_of
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.expressions.tree import Expression, holds
-from whenabouts.core.runtime.event_reader import PREFIX
+from whenabouts.core.runtime.blocks import PREFIX
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ from whenabouts.core.coalescing.window_ranges import (
     ranges_up_to,
     whole_groups,
 )
-from whenabouts.core.runtime.event_reader import EventReader, times
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.output_memory import require_room
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
 from whenabouts.core.state.memory_store import StorePart

@@ -14,7 +14,7 @@ from whenabouts.core.coalescing.extents import FinalExtents, Runs
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.tuples import groups_of
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.output_memory import least_width
 

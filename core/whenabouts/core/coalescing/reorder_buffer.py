@@ -13,7 +13,8 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, order_of, without_duplicates
 from whenabouts.core.errors import Code
-from whenabouts.core.runtime.event_reader import EventReader, times
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Rejected, SegmentStore, Step
 from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout

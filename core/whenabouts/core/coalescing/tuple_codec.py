@@ -19,7 +19,7 @@ from whenabouts.core.arrays.record_batches import one_chunk
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.equivalence import same_bits
 from whenabouts.core.coalescing.tuples import TemporalTuples
-from whenabouts.core.runtime.event_reader import PREFIX, T_MAX, T_MIN
+from whenabouts.core.runtime.blocks import PREFIX, T_MAX, T_MIN
 
 MORE = PREFIX + "more"
 """Timestamps of a run's tuples after the first one: the paper's vector v."""

@@ -1,1 +1,1 @@
-"""Answers without a run: why a pair matches or not, and how many pairs are due to chance."""
+"""Explanations without running a query: why a pair matches or not, and how many pairs are due to chance."""

@@ -1,10 +1,11 @@
-"""How many pairs of a timing join are accidental: what two streams that know nothing of each other would give.
+"""Estimates how many pairs of a timing join are accidental: how many two independent streams would give.
 
-Two estimates, as searches for coincidences between detectors make them. *From the rates*: rows of a side fall anywhere
-in the side's span of time, independently of the other side; a pair of rows then matches by chance with the share of
-anchor differences at which its probability reaches the confidence. *From time slides*: one side is shifted by more than
-any pair can span, which leaves each stream as it is and destroys what ties them; the join then counts accidental pairs
-only. The first needs constant rates, the second does not; where they differ, believe the second.
+There are two estimates, as in searches for coincidences between detectors. *From the rates*: assume that the rows of
+each side are spread uniformly over its time span, independently of the other side. A pair then matches by chance with
+the probability that its anchor difference is one at which the join accepts it. *From time slides*: shift one side by
+more than any true pair can span. Each stream keeps its structure, but the relation between the streams is destroyed, so
+the join counts accidental pairs only. The first estimate assumes constant rates, the second does not. If they differ,
+trust the second.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import pyarrow as pa
 
 from whenabouts.core.durations import format_duration
 from whenabouts.core.explain.rate_estimate import from_rates
-from whenabouts.core.explain.time_slides import Side, slide
+from whenabouts.core.explain.time_slides import JoinSide, slide
 from whenabouts.core.explain.why_not import a_timing_join
 from whenabouts.core.hosting.input_checks import check_input
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.option_checks import whole_number
@@ -31,17 +32,17 @@ from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin
 
 SAMPLED_PAIRS = 2_000_000
-"""Pairs that a slide should not pass: a join that is nearly a cross product is sampled down to it."""
+"""The most pairs of a slide: a join that is nearly a cross product is sampled to stay below."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChanceMatches:
-    """Pairs to be expected were the two streams independent.
+    """The pairs to be expected if the two streams were independent.
 
     `expected`: from the rates. `background_mean`, `background_std`: mean and standard deviation of the pairs of a time
-    slide, None where no slide is possible. `slides_us`: the shifts. `sampled`: share of the left rows that they used.
-    `window_us`: over how many microseconds of anchor difference a pair matches, averaged over the rows' shapes.
-    `observed`: the pairs that the join gave, where the caller told. `sentence`: all of it for people.
+    slide, None if no slide is possible. `slides_us`: the shifts. `sampled`: the share of left rows that they used.
+    `window_us`: the width of the anchor differences at which a pair matches, averaged over the rows' shapes.
+    `observed`: the pairs of the join itself, if given. `sentence`: all of it in words.
     """
 
     expected: float
@@ -55,8 +56,8 @@ class ChanceMatches:
 
     @property
     def sentence(self) -> str:
-        """What it means for the choice of the window and the confidence."""
-        return " ".join([*_told_chance(self), *_told_observed(self)])
+        """The result in words, with advice on the window and the confidence."""
+        return " ".join([*_chance_sentences(self), *_observed_sentences(self)])
 
     def __str__(self) -> str:
         return self.sentence
@@ -72,23 +73,24 @@ def chance_matches(
     max_rows: int = 200_000,
     seed: int = 0,
 ) -> ChanceMatches:
-    """How many pairs `query` would find in these tables by chance alone, to choose the window and the confidence by.
+    """How many pairs `query` would find in these tables by chance: a guide for choosing window and confidence.
 
-    *From the rates.* With n1 and n2 rows of a key, spread evenly over the spans of their sides, the expected number is
-    n1 n2 times the probability that two random anchors (`t_max`) lie where `P >= confidence`; over a long span that is
-    rate1 rate2 span window. It is averaged over the shapes of `SHAPE_PAIRS` pairs of rows of equal key, drawn with
-    `seed`; the error of that is the spread of the windows over 64, mostly under 1 %, and 0 where rows have one shape.
+    *From the rates.* With n1 and n2 rows of a key, spread uniformly over the spans of their sides, the expected number
+    is n1 n2 times the probability that two random anchors (`t_max`) have a difference with `P >= confidence`. Over a
+    long span that is rate1 x rate2 x span x window. The window is averaged over the shapes of `SHAPE_PAIRS` random
+    pairs of rows with equal keys, drawn with `seed`. The standard error is the standard deviation of the windows
+    divided by 64, usually under 1 %, and 0 if all rows have one shape.
 
-    *From time slides.* `slides` shifts of the right side, by multiples of the least safe one in both directions and
-    round the end of its span; each is joined with the left side by the join itself. Rates may vary over stretches
-    longer than the shifts. Beyond `max_rows` rows of both sides, or very many pairs, only stretches of the left side
-    are joined: the mean is scaled up by their share and the spread by its root. A one-sided window, or one that is
-    long against the right side's span, leaves no room for a slide.
+    *From time slides.* The right side is shifted `slides` times, by multiples of the least safe shift in both
+    directions; rows shifted out of its span re-enter at the other end. Each shifted side is joined with the left side
+    by the join itself. Rates may vary over times longer than the shifts. With more than `max_rows` rows, or very many
+    pairs, only samples of consecutive left rows are joined: the mean is divided by their share, and the standard
+    deviation by its root. A one-sided window, or one that is long relative to the right side's span, allows no slide.
 
-    Rows that truly belong together count in the rates, so where most rows have a partner, the estimates hold for
-    streams of these rates and not for the rest of the rows. Rows that the join would reject are left out.
+    Rows that truly belong together count towards the rates. So if most rows have a partner, the estimates hold for
+    streams with these rates, not for the remaining rows. Rows that the join would reject are ignored.
 
-    Raises: what the query raises; QueryError WA-2006 for negative `slides`, or `max_rows` under 1. Cost: O(n log n)
+    Raises: the errors of the query; QueryError WA-2006 for negative `slides`, or `max_rows` under 1. Cost: O(n log n)
     for the rates, and per slide a join of about `max_rows` rows and a pass over the right side. Source: the rate of
     accidental coincidences as the product of two rates and the resolving time, from counting experiments in nuclear
     physics; time slides, from searches for gravitational waves with several detectors.
@@ -120,10 +122,10 @@ def chance_matches(
     return ChanceMatches(expected, mean, std, shifts, sampled, window_us, len(sides[LEFT].code), observed)
 
 
-def _read(left: pa.Table, right: pa.Table, query: TimingJoin) -> tuple[TimingJoinOperator, list[Side]]:
-    """An operator that finds plain pairs, whatever the query keeps of them, and its usable rows."""
+def _read(left: pa.Table, right: pa.Table, query: TimingJoin) -> tuple[TimingJoinOperator, list[JoinSide]]:
+    """An operator that finds all pairs (the inner join), and the usable rows of both sides."""
     specs = (query.left_time, query.right_time)
-    keys = [of_input(query.key_columns, place) for place in (LEFT, RIGHT)]
+    keys = [of_input(query.key_columns, input) for input in (LEFT, RIGHT)]
     tables = [_needed(*each) for each in zip((left, right), specs, keys, strict=True)]
     pairs = TimingJoin(
         left_time=specs[LEFT],
@@ -143,32 +145,32 @@ def _read(left: pa.Table, right: pa.Table, query: TimingJoin) -> tuple[TimingJoi
         order = np.argsort(times(block)[1], kind="stable")
         order = order[code[order] != NULL_KEY]
         rows = block.take(pa.array(order)).combine_chunks()
-        sides.append(Side(rows, *times(rows), code[order]))
+        sides.append(JoinSide(rows, *times(rows), code[order]))
     return operator, sides
 
 
 def _needed(table: pa.Table, spec: TimeSpec, keys: Sequence[str]) -> pa.Table:
-    """The columns that decide: keys, times, template; one that is not there is the operator's to miss."""
+    """The columns of keys, times and template; a missing one is left to the operator's own error."""
     names = dict.fromkeys([*keys, *spec.columns, *filter(None, [spec.template_column])])
     return table.select([name for name in names if name in table.schema.names])
 
 
-def _told_chance(found: ChanceMatches) -> list[str]:
-    told = [
+def _chance_sentences(found: ChanceMatches) -> list[str]:
+    sentences = [
         f"By chance alone about {_count(found.expected)} pairs are to be expected"
         f" ({found.expected / max(1, found.left_rows):.3g} for each left row):"
         f" two rows match over {format_duration(found.window_us)} of time difference."
     ]
     if found.background_mean is None or found.background_std is None:
-        return [*told, "No time slide is possible: the window is one-sided, or too long for the data."]
+        return [*sentences, "No time slide is possible: the window is one-sided, or too long for the data."]
     mean, std = found.background_mean, found.background_std
-    told.append(f"{len(found.slides_us)} time slides give {_count(mean)} \u00b1 {_count(std)}.")
+    sentences.append(f"{len(found.slides_us)} time slides give {_count(mean)} \u00b1 {_count(std)}.")
     if abs(found.expected - mean) > max(5 * std, 5 * math.sqrt(mean), 0.05 * mean, 5.0):
-        told.append("The two differ, so rows are not spread evenly over time: believe the slides.")
-    return told
+        sentences.append("The two differ, so rows are not spread evenly over time: believe the slides.")
+    return sentences
 
 
-def _told_observed(found: ChanceMatches) -> list[str]:
+def _observed_sentences(found: ChanceMatches) -> list[str]:
     fewer = "narrow the window, raise the confidence, or join on a key"
     if found.observed is None:
         return [f"If that is too many: {fewer}; a window half as wide leaves about half of them."]

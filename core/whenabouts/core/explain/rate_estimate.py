@@ -1,13 +1,13 @@
-"""Accidental pairs from the rates: how often two unrelated rows lie where the join accepts them.
+"""Accidental pairs from the rates: how often the join accepts two unrelated rows.
 
-A row is an anchor (its `t_max`) and a shape about it (a length, or a template). Of unrelated streams of constant rate
-the anchors are uniform over the spans of their sides, so the difference of two anchors is distributed as that of two
-uniform times, which the canonical kernel knows. What is left is the set of differences at which two shapes match.
+A row is an anchor (its `t_max`) and a shape (a length, or a template). For unrelated streams with constant rates the
+anchors are uniform over the spans of their sides, so the difference of two anchors is distributed as that of two
+uniform times, which the canonical kernel computes. What remains is the set of differences at which two shapes match.
 
-That set is found exactly. Moving the right row against the left one by x, `P(x)` is a quadratic between any two
-neighbours among the x at which an edge of one shape, moved, lies `lo` or `hi` from an edge of the other: between them
-the densities overlap in the same buckets (PTJoin section 3 makes the same cut). Three values give the quadratic, its
-crossings of the confidence cut the axis into ranges, and the kernel says which of these match.
+That set is computed exactly. Shift the right row against the left one by x. Consider all x at which an edge of the one
+shape is `lo` or `hi` away from an edge of the other. Between two neighbours of these x, the same buckets overlap, and
+`P(x)` is quadratic (PTJoin section 3 divides the axis in the same way). Three values determine the quadratic, its
+crossings of the confidence divide the axis into ranges, and the kernel decides which of these match.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
-from whenabouts.core.explain.time_slides import Side
-from whenabouts.core.runtime.event_reader import T_MAX, T_MIN, TEMPLATE, templates_of
+from whenabouts.core.explain.time_slides import JoinSide
+from whenabouts.core.runtime.blocks import T_MAX, T_MIN, TEMPLATE, templates_of
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 
 SHAPE_PAIRS = 4096
-"""Pairs of rows over whose shapes the window is averaged."""
+"""How many random pairs of rows the window is averaged over."""
 
 _VALUES_AT_ONCE = 1 << 20
 
 
 def from_rates(
-    operator: TimingJoinOperator, left: Side, right: Side, random: np.random.Generator
+    operator: TimingJoinOperator, left: JoinSide, right: JoinSide, random: np.random.Generator
 ) -> tuple[float, float]:
-    """The expected number of accidental pairs, and the width of the range of differences that match, in microseconds.
+    """The expected number of accidental pairs, and the width of the matching differences in microseconds.
 
-    Both sides must have rows. Cost: a sort by key, and nine kernel calls per stretch between two edges of each pair of
-    shapes that was drawn.
+    Both sides must have rows. Cost: a sort by key, and nine kernel calls per interval between two edges, for each
+    distinct pair of shapes that was drawn.
     """
     pairs, left_at, right_at = _draw(left, right, random)
     if pairs == 0:
@@ -55,8 +55,8 @@ def from_rates(
     return pairs * float(weights @ chance), float(weights @ width)
 
 
-def _draw(left: Side, right: Side, random: np.random.Generator) -> tuple[float, IntArray, IntArray]:
-    """The number of pairs of equal key, and positions of `SHAPE_PAIRS` of them, drawn with equal chance."""
+def _draw(left: JoinSide, right: JoinSide, random: np.random.Generator) -> tuple[float, IntArray, IntArray]:
+    """The number of pairs with equal keys, and the positions of `SHAPE_PAIRS` of them, drawn uniformly."""
     keys, right_start, right_count = np.unique(np.sort(right.code), return_index=True, return_counts=True)
     left_order, right_order = np.argsort(left.code, kind="stable"), np.argsort(right.code, kind="stable")
     of_left = np.minimum(np.searchsorted(keys, left.code[left_order]), len(keys) - 1)
@@ -64,7 +64,7 @@ def _draw(left: Side, right: Side, random: np.random.Generator) -> tuple[float, 
     reached = np.cumsum(partners)
     if reached[-1] == 0:
         return 0.0, reached[:0], reached[:0]
-    number = random.integers(0, reached[-1], SHAPE_PAIRS)  # pairs in order of left rows: the n-th one
+    number = random.integers(0, reached[-1], SHAPE_PAIRS)  # pair numbers, in order of the left rows
     at = np.searchsorted(reached, number, side="right")
     nth_partner = number - (reached[at] - partners[at])
     return float(reached[-1]), left_order[at], right_order[right_start[of_left[at]] + nth_partner]
@@ -74,7 +74,7 @@ def _specs(operator: TimingJoinOperator) -> tuple[TimeSpec, TimeSpec]:
     return operator.query.left_time, operator.query.right_time
 
 
-def _shapes(side: Side) -> IntArray:
+def _shapes(side: JoinSide) -> IntArray:
     """(length, template number or 0) of each row."""
     template = templates_of(side.rows)
     lengths = side.t_max - side.t_min
@@ -82,7 +82,7 @@ def _shapes(side: Side) -> IntArray:
 
 
 def _edges(spec: TimeSpec, shapes: IntArray) -> IntArray:
-    """The edges of each shape's buckets, as offsets from its anchor; shorter lists repeat their last edge, 0."""
+    """The bucket edges of each shape, as offsets from its anchor; shorter lists are padded with their last edge, 0."""
     if not spec.templates:
         return np.column_stack([-shapes[:, 0], np.zeros_like(shapes[:, 0])])
     edges = [template.edges for _, template in spec.templates]
@@ -93,7 +93,7 @@ def _edges(spec: TimeSpec, shapes: IntArray) -> IntArray:
 
 
 class _Spans(NamedTuple):
-    """Where anchors can lie: uniformly in [0, left] and [start, start + right]; their differences are on a lattice."""
+    """The spans of the anchors: uniform in [0, left] and [start, start + right]. Their differences are on a lattice."""
 
     left: int
     start: int
@@ -102,8 +102,8 @@ class _Spans(NamedTuple):
     phase: int
 
     @classmethod
-    def of(cls, left: Side, right: Side) -> _Spans:
-        """The spans of two sides: a mean gap more at each end than the rows cover, which is right on average."""
+    def of(cls, left: JoinSide, right: JoinSide) -> _Spans:
+        """The spans of two sides: those of their rows, extended by a mean gap at each end, which is unbiased."""
         first, second = (int(side.t_max[0]) - side.gap_us for side in (left, right))
         lengths = [int(side.t_max[-1] - side.t_max[0]) + 2 * side.gap_us for side in (left, right)]
         tick = int(np.gcd(left.tick_us, right.tick_us))
@@ -116,23 +116,23 @@ class _Spans(NamedTuple):
         return self.start - self.left, self.start + self.right
 
     def cells(self, first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
-        """Twice the ends of the stretch that the lattice points in [first, last] stand for, a tick each."""
+        """Twice the ends of the interval that the lattice points in [first, last] cover, a tick each."""
         low = -(-(first - self.phase) // self.tick)
         high = np.maximum((last - self.phase) // self.tick, low - 1)
         return 2 * (self.phase + self.tick * low) - self.tick, 2 * (self.phase + self.tick * high) + self.tick
 
     def width(self, first: IntArray, last: IntArray) -> FloatArray:
-        """How much of the time axis the ranges of each row stand for, in microseconds."""
+        """The total width that the ranges of each row cover, in microseconds."""
         low, high = self.cells(first, last)
         return np.asarray((high - low).sum(axis=1) / 2, np.float64)
 
     def chance(self, first: IntArray, last: IntArray) -> FloatArray:
-        """The probability that the difference of two random anchors is in the ranges of each row."""
+        """The probability that the difference of two random anchors lies in the ranges of each row."""
         low, high = self.cells(first, last)
         return np.asarray((self._below(high) - self._below(low)).sum(axis=1))
 
     def _below(self, doubled: IntArray) -> FloatArray:
-        """P(2 (right anchor - left anchor) <= doubled): the kernel's, of two times that are uniform over the spans."""
+        """P(2 (right anchor - left anchor) <= doubled) for times uniform over the spans, by the canonical kernel."""
         from whenabouts.core.probability.satisfaction_probability import UNBOUNDED_US, satisfaction_probability
 
         shifted = 2 * self.start - doubled.ravel()
@@ -146,7 +146,7 @@ class _Spans(NamedTuple):
 def _matching(
     operator: TimingJoinOperator, shapes: IntArray, edges: tuple[IntArray, IntArray], spans: _Spans
 ) -> tuple[IntArray, IntArray]:
-    """The differences of anchors at which shapes match, row by row: disjoint [first, last], empty if last < first."""
+    """The anchor differences at which shapes match, row by row: disjoint [first, last], empty if last < first."""
     condition = operator.query.condition
     apart = (edges[0][:, :, None] - edges[1][:, None, :]).reshape(len(shapes), -1)
     least, greatest = (np.full((len(shapes), 1), end, np.int64) for end in spans.ends)
@@ -159,24 +159,24 @@ def _matching(
     last = np.hstack([cuts, low - 1, low, high - 1, high, end])
     bounds = np.hstack([cuts, *[begin] * 5]), np.hstack([cuts, *[end] * 5])
     first, last = np.maximum(first, bounds[0]), np.minimum(last, bounds[1])
-    first[:, 1 : cuts.shape[1]] += cuts[:, 1:] == cuts[:, :-1]  # a cut that stands twice counts once
+    first[:, 1 : cuts.shape[1]] += cuts[:, 1:] == cuts[:, :-1]  # a repeated cut counts once
     accepted = _probability(operator, shapes, (first + last) // 2) >= condition.confidence
     return first, np.where(accepted, last, first - 1)
 
 
 def _probability(operator: TimingJoinOperator, shapes: IntArray, differences: IntArray) -> FloatArray:
-    """The join's probability for each pair of shapes, left anchor 0 and right anchor at each of the differences."""
+    """The join's probability for each pair of shapes, with left anchor 0 and right anchor at each difference."""
     anchors = differences.ravel()
     at = np.repeat(np.arange(len(shapes), dtype=np.int32), differences.shape[1])
     zero = np.zeros(len(shapes), np.int64)
     specs = _specs(operator)
     left, right = _table(specs[0], shapes[:, :2], zero), _table(specs[1], shapes[at, 2:], anchors)
-    p = operator.probabilities(left, right, at, np.arange(len(anchors), dtype=np.int32))
+    p = operator.matching.probabilities(left, right, at, np.arange(len(anchors), dtype=np.int32))
     return p.reshape(differences.shape)
 
 
 def _table(spec: TimeSpec, shapes: IntArray, anchors: IntArray) -> pa.Table:
-    """Times as a block has them."""
+    """The time columns of a block."""
     columns = {T_MIN: pa.array(anchors - shapes[:, 0]), T_MAX: pa.array(anchors)}
     if spec.templates:
         columns[TEMPLATE] = pa.array(shapes[:, 1].astype(np.int32))
@@ -186,9 +186,9 @@ def _table(spec: TimeSpec, shapes: IntArray, anchors: IntArray) -> pa.Table:
 def _crossings(
     begin: IntArray, end: IntArray, values: list[FloatArray], confidence: float
 ) -> tuple[IntArray, IntArray]:
-    """How far from `begin` the quadratic through values at begin, middle and end crosses the confidence, rounded.
+    """How far from `begin` the quadratic through the values at begin, middle and end crosses the confidence, rounded.
 
-    Where it does so less than twice, any numbers: the ranges between them are judged one by one.
+    Where it crosses less than twice, the results are arbitrary: every range between them is tested anyway.
     """
     length = np.maximum(end - begin, 1).astype(np.float64)
     middle = ((begin + end) // 2 - begin) / length
@@ -197,7 +197,7 @@ def _crossings(
         square = np.nan_to_num((p1 - p0 - middle * (p2 - p0)) / (middle * (middle - 1)), posinf=0.0, neginf=0.0)
         slope = p2 - p0 - square
         root = np.sqrt(slope * slope - 4 * square * (p0 - confidence))
-        far = -0.5 * (slope + np.copysign(root, slope))  # no two nearly equal numbers are subtracted
+        far = -0.5 * (slope + np.copysign(root, slope))  # avoids cancellation
         roots = np.stack([far / square, (p0 - confidence) / far])
     low, high = np.sort(np.clip(np.nan_to_num(roots, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0), axis=0)
     return np.rint(low * length).astype(np.int64), np.rint(high * length).astype(np.int64)

@@ -1,65 +1,58 @@
-"""Why is a pair of rows in the result of a timing join, or not in it?
+"""Explains why a pair of rows is in the result of a timing join, or is not.
 
-The rows go the way that they go in the join - the operator's reader, its keys, its kernel, its bound on what a buffer
-keeps - so that the answer cannot differ from what the join does.
+The rows pass through the join's own reader, keys, kernel and eviction bound, so the answer agrees with the join.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.value_texts import texts
 from whenabouts.core.durations import format_duration
-from whenabouts.core.errors import REASONS, Code, InputError
+from whenabouts.core.errors import REASONS, Code
+from whenabouts.core.explain.pair_rows import PairRow, Row, read_pair
 from whenabouts.core.hosting.input_checks import check_input
-from whenabouts.core.runtime.event_reader import templates_of, times
-from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.option_checks import refused
-from whenabouts.core.runtime.protocol import NO_WATERMARK
 from whenabouts.core.times.conditions import UNBOUNDED_US, Condition
-from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin
 
-Row: TypeAlias = Mapping[str, Any] | pa.RecordBatch | pa.Table
-
-_FIRST = np.zeros(1, np.int32)  # the position of the one row that a side has
+_FIRST = np.zeros(1, np.int32)  # the position of a side's only row
 
 
 class Reason(StrEnum):
-    """What decided about a pair, in the order in which it is asked."""
+    """What decides about a pair, in the order in which it is checked."""
 
     MALFORMED = "malformed"
-    """A row cannot be used: it is in the rejects."""
+    """A row is invalid: it is in the rejects."""
     LATE = "late"
     """A row's `t_max` was behind the watermark when it arrived: it is in the rejects."""
     KEY = "key"
     """The keys differ, or one is null."""
     EVICTED = "evicted"
-    """One row had been given up before the other came, since no row could match it any more."""
+    """One row was evicted before the other came, since no future row could match it."""
     OUTSIDE_WINDOW = "outside window"
-    """Wherever in their uncertainty the two times lie, the condition cannot hold."""
+    """No possible values of the two times meet the condition."""
     PROBABILITY = "probability"
-    """The condition can hold, with a probability below the confidence: 0 where only single instants satisfy it."""
+    """The condition can hold, but with a probability below the confidence (0 if only single instants meet it)."""
     MATCH = "match"
     """The pair matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairAnswer:
-    """The answer to one "why?": true (as `matched`) if and only if the pair matches.
+    """Why a pair matches or not; true, like `matched`, if and only if the pair matches.
 
-    `probability`: of the timing condition, whatever else stands against the pair; None where a row has no usable time.
-    `code`: what the rejects say of the row that was late or malformed, else None. `sentence`: all of it for people.
+    `probability`: of the timing condition, even if something else excludes the pair; None if a row has no usable time.
+    `code`: the reject code of a late or malformed row, otherwise None. `sentence`: the answer in words.
     """
 
     reason: Reason
@@ -87,18 +80,18 @@ def why_not(
     left_watermark_us: int | None = None,
     right_watermark_us: int | None = None,
 ) -> PairAnswer:
-    """Why this left and this right row are a pair of `query`'s result, or are not.
+    """Why this left and this right row are a pair in `query`'s result, or are not.
 
-    A row is a dict of column values, or an Arrow table or record batch of one row; of its columns the keys, the times
-    and the template are looked at. Types are compared as in the join (an integer key on one side and text on the other
-    is an error, not a mismatch). On a stream, give the watermark that was in force when each row arrived, in
-    microseconds; without them the rows are judged as finite input, where nothing is late or evicted.
+    A row is a dict of column values, or an Arrow table or record batch with one row. Only its key, time and template
+    columns are used. Types are compared as in the join (an integer key on one side and text on the other is an error,
+    not a mismatch). On a stream, give the watermark in microseconds that was in force when each row arrived; without
+    them the rows are treated as finite input, where nothing is late or evicted.
 
-    It speaks of the pair alone. Which rows come out in outer, semi and anti joins, or with only the best partner kept,
-    depends on other pairs too: ask about those pairs.
+    The answer is about this pair alone. The result of outer, semi and anti joins, and of `best=`, depends on other
+    pairs too: ask about those.
 
-    Raises: InputError WA-1062 for a table of other than one row; what the query itself raises for such columns
-    (InputError WA-1xxx, QueryError WA-2xxx). Cost: O(1), about a millisecond once the kernels are loaded.
+    Raises: InputError WA-1062 for a table without exactly one row; the query's own errors for such columns (InputError
+    WA-1xxx, QueryError WA-2xxx). Cost: O(1), about a millisecond once the kernels are loaded.
 
     >>> import whenabouts as wa
     >>> query = wa.TimingJoin(left_time=wa.Interval("a", "b"), right_time=wa.Point("t"), on="k",
@@ -112,29 +105,29 @@ def why_not(
     a_timing_join(query)
     for name, row in zip(query.inputs, (left_row, right_row), strict=True):
         check_input(name, row, (Mapping, pa.RecordBatch, pa.Table), "give a dict of values, or a table of one row")
-    operator, sides = _read(left_row, right_row, query, (left_watermark_us, right_watermark_us))
+    operator, sides = read_pair(left_row, right_row, query, (left_watermark_us, right_watermark_us))
     for side in sides:
         if side.fault is not None:
             return malformed(side.name, side.fault)
     blocks = [side.block for side in sides]
-    p = float(operator.probabilities(blocks[LEFT], blocks[RIGHT], _FIRST, _FIRST)[0])
+    p = float(operator.matching.probabilities(blocks[LEFT], blocks[RIGHT], _FIRST, _FIRST)[0])
     for side in sides:
         if side.t_max_us < side.watermark_us:
             return PairAnswer(Reason.LATE, _late_sentence(side, p, query), p, Code.LATE)
-    for stands_against in (_other_key(operator, blocks, p), _evicted(operator, sides, p)):
-        if stands_against is not None:  # it is false, as every answer but a match is
-            return stands_against
+    for answer in (_other_key(operator, blocks, p), _evicted(operator, sides, p)):
+        if answer is not None:  # not a truth test: an answer other than a match is false
+            return answer
     return _judged(sides, p, query)
 
 
 def a_timing_join(query: Any) -> None:
-    """Raise QueryError WA-2006 for another object."""
+    """Raise QueryError WA-2006 unless the query is a `TimingJoin`."""
     if not isinstance(query, TimingJoin):
         raise refused("query", query, "give a TimingJoin")
 
 
 def malformed(side: str, code: Code) -> PairAnswer:
-    """The answer for a row of the input `side` that was rejected under `code` before it could be timed.
+    """The answer for a row of the input `side` that was rejected with `code` while reading.
 
     >>> print(malformed("left", Code.NULL_TIME))
     malformed: the left row is rejected with WA-1003, a time is null
@@ -144,114 +137,7 @@ def malformed(side: str, code: Code) -> PairAnswer:
     )
 
 
-class _Side(NamedTuple):
-    """One row as the join sees it, and the watermark in force when it came (`NO_WATERMARK` on finite input)."""
-
-    name: str
-    block: pa.Table
-    fault: Code | None
-    watermark_us: int
-    shows_dates: bool
-    time: TimeSpec
-
-    @property
-    def t_min_us(self) -> int:
-        """The earliest that it can have happened."""
-        return int(times(self.block)[0][0])
-
-    @property
-    def t_max_us(self) -> int:
-        """The latest that it can have happened."""
-        return int(times(self.block)[1][0])
-
-    @property
-    def stretches(self) -> list[tuple[int, int]]:
-        """Where it can have happened: of a template, the buckets that are not empty."""
-        number = templates_of(self.block)
-        if number is None:
-            return [(self.t_min_us, self.t_max_us)]
-        buckets = self.time.templates[number[0]][1].exact
-        return [(self.t_max_us + lo, self.t_max_us + hi) for lo, hi, p in buckets if p]
-
-    def instant(self, us: int) -> str:
-        """An instant in the form of the row's own times: ISO 8601, or microseconds."""
-        if not self.shows_dates:
-            return f"{us} us"
-        try:
-            return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat()
-        except OverflowError:  # outside the calendar: a watermark may be
-            return f"{us} us"
-
-
-def _read(
-    left_row: Row, right_row: Row, query: TimingJoin, watermarks: tuple[int | None, int | None]
-) -> tuple[TimingJoinOperator, list[_Side]]:
-    """The operator of these rows' columns, and the rows as its readers read them."""
-    specs = (query.left_time, query.right_time)
-    rows = [
-        _one_row(
-            row, (*of_input(query.key_columns, place), *spec.columns, *filter(None, (spec.template_column,))), name
-        )
-        for place, (row, spec, name) in enumerate(zip((left_row, right_row), specs, query.inputs, strict=True))
-    ]
-    rows = [_typed_nulls(rows[place], rows[1 - place], query, place) for place in (LEFT, RIGHT)]
-    streaming = any(watermark is not None for watermark in watermarks)
-    operator = query.operator([row.schema for row in rows], streaming=streaming)
-    sides = []
-    for reader, row, watermark, spec in zip(operator.readers, rows, watermarks, specs, strict=True):
-        block, rejected = reader.read(row)
-        sides.append(
-            _Side(
-                reader.name,
-                pa.Table.from_batches([block]),
-                rejected[0].code if rejected else None,
-                NO_WATERMARK if watermark is None else watermark,
-                pa.types.is_timestamp(row.schema.field(spec.columns[-1]).type),
-                spec,
-            )
-        )
-    return operator, sides
-
-
-def _one_row(row: Row, needed: tuple[str, ...], side: str) -> pa.RecordBatch:
-    """The needed columns of a row; one that is not there is the operator's to miss."""
-    names = list(dict.fromkeys(needed))
-    if isinstance(row, Mapping):
-        return pa.RecordBatch.from_pydict({name: _one_value(row[name], name, side) for name in names if name in row})
-    if row.num_rows != 1:
-        problem = f"the {side} row must be a table of one row, it has {row.num_rows}"
-        raise InputError(Code.NOT_AN_INPUT, problem, "take one: table.slice(n, 1)")
-    table = pa.Table.from_batches([row]) if isinstance(row, pa.RecordBatch) else row
-    kept = table.select([name for name in names if name in table.schema.names]).combine_chunks()
-    return kept.to_batches()[0] if kept.num_columns else pa.RecordBatch.from_pydict({})
-
-
-def _one_value(value: object, name: str, side: str) -> pa.Array:
-    try:
-        return pa.array([value])
-    except (pa.ArrowException, OverflowError) as error:
-        raise InputError(
-            Code.WRONG_TYPE,
-            f"column {name!r} of the {side} row is {value!r}, which Arrow has no type for",
-            "give times as datetime or whole microseconds, keys as numbers or text",
-        ) from error
-
-
-def _typed_nulls(row: pa.RecordBatch, other: pa.RecordBatch, query: TimingJoin, side: int) -> pa.RecordBatch:
-    """A None in a dict has no type: as a key it takes the other row's, as a template it is text."""
-    partner = dict(zip(of_input(query.key_columns, side), of_input(query.key_columns, 1 - side), strict=True))
-    template = {query.left_time.template_column, query.right_time.template_column} - {None}
-    for place, field in enumerate(row.schema):
-        if not pa.types.is_null(field.type):
-            continue
-        if partner.get(field.name) in other.schema.names:
-            row = row.set_column(place, field.name, pa.nulls(1, other.schema.field(partner[field.name]).type))
-        elif field.name in template:
-            row = row.set_column(place, field.name, pa.nulls(1, pa.string()))
-    return row
-
-
-def _late_sentence(side: _Side, p: float, query: TimingJoin) -> str:
+def _late_sentence(side: PairRow, p: float, query: TimingJoin) -> str:
     behind = format_duration(side.watermark_us - side.t_max_us)
     meant = "it would" if p >= query.condition.confidence else "it would not"
     return (
@@ -261,7 +147,7 @@ def _late_sentence(side: _Side, p: float, query: TimingJoin) -> str:
 
 
 def _other_key(operator: TimingJoinOperator, blocks: list[pa.Table], p: float) -> PairAnswer | None:
-    """The answer where the rows' keys keep them apart."""
+    """The answer if the rows' keys differ or one is null, otherwise None."""
     if not operator.keys.names:
         return None
     left, right = (int(code[0]) for code in operator.keys.codes(blocks))
@@ -282,10 +168,10 @@ def _shown(key: pa.Array) -> str | None:
     return repr(text) if text is not None and pa.types.is_string(key.type) else text
 
 
-def _evicted(operator: TimingJoinOperator, sides: list[_Side], p: float) -> PairAnswer | None:
-    """The answer where the row that came first was given up under a watermark that the other one came after.
+def _evicted(operator: TimingJoinOperator, sides: list[PairRow], p: float) -> PairAnswer | None:
+    """The answer if the row that came first was evicted before the other came, otherwise None.
 
-    The bound moves with the watermark, so the watermark at which a row goes follows from the bound at 0.
+    The eviction bound is the watermark plus a constant, so the bound at watermark 0 gives the watermark of eviction.
     """
     first = LEFT if sides[LEFT].watermark_us <= sides[RIGHT].watermark_us else RIGHT
     gone, other = sides[first], sides[1 - first]
@@ -300,8 +186,8 @@ def _evicted(operator: TimingJoinOperator, sides: list[_Side], p: float) -> Pair
     )
 
 
-def _judged(sides: list[_Side], p: float, query: TimingJoin) -> PairAnswer:
-    """The answer of the condition itself."""
+def _judged(sides: list[PairRow], p: float, query: TimingJoin) -> PairAnswer:
+    """The answer from the timing condition."""
     left, right = sides
     condition = query.condition
     least, greatest = right.t_min_us - left.t_max_us, right.t_max_us - left.t_min_us
@@ -317,12 +203,12 @@ def _judged(sides: list[_Side], p: float, query: TimingJoin) -> PairAnswer:
     return PairAnswer(Reason.PROBABILITY, f"probability {_compared(p, '<', condition.confidence)}: {asked}{only}", p)
 
 
-def _can_hold(left: _Side, right: _Side, condition: Condition) -> bool:
-    """Whether any two possible times meet the condition: ends that touch do, though with probability 0."""
+def _can_hold(left: PairRow, right: PairRow, condition: Condition) -> bool:
+    """Whether any two possible times meet the condition, be it with probability 0 where only ends touch."""
     return any(
         first - end <= condition.hi_us and last - start >= condition.lo_us
-        for start, end in left.stretches
-        for first, last in right.stretches
+        for start, end in left.support
+        for first, last in right.support
     )
 
 
@@ -335,13 +221,13 @@ def _window(lo_us: int, hi_us: int) -> str:
 
 
 def _compared(p: float, sign: str, confidence: float) -> str:
-    """Two numbers with as many digits as their comparison needs."""
+    """A comparison of two numbers, with as many digits as it needs to be true."""
     short = f"{p:.6g}", f"{confidence:.6g}"
-    told = short if (p == confidence) == (short[0] == short[1]) else (repr(p), repr(confidence))
-    return f"{told[0]} {sign} {told[1]}"
+    left, right = short if (p == confidence) == (short[0] == short[1]) else (repr(p), repr(confidence))
+    return f"{left} {sign} {right}"
 
 
 def _number(p: float) -> str:
-    """A probability to six digits; one that is not certain never reads 0 or 1."""
+    """A probability with six digits; an uncertain one is never shown as 1."""
     short = f"{p:.6g}"
     return repr(p) if short == "1" and p < 1.0 else short

@@ -22,7 +22,7 @@ from whenabouts.core import metrics
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.input_watermarks import InputClocks
 from whenabouts.core.hosting.query_identity import Identity, identity_of
-from whenabouts.core.runtime.event_reader import reject_rows, rejects_schema, times, times_cut, warn_of_digits
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
@@ -34,6 +34,8 @@ from whenabouts.core.runtime.protocol import (
     SegmentStore,
     Step,
 )
+from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
+from whenabouts.core.runtime.time_columns import times_cut, warn_of_digits
 from whenabouts.core.runtime.watermarks import began
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.core.times.time_units import DoubtfulTimes
@@ -241,7 +243,7 @@ class BlockPacker:
         if not any(block.num_rows for block in blocks):
             return
         for block in pa.Table.from_batches(blocks).combine_chunks().to_batches():
-            for bucket, at, copied in self._operator.keys.places(self._input, block, self._hosting.buckets):
+            for bucket, at, copied in self._operator.keys.partition(self._input, block, self._hosting.buckets):
                 yield bucket, self._input + COPIES * copied, block.take(pa.array(at))
 
     def _packed(self, bucket: int, kind: int, rows: pa.RecordBatch) -> Packed:

@@ -22,6 +22,7 @@ KERNELS = (
     "timing_join.first_partners",
     "timing_join.pair_decision",
     "timing_join.pair_fill",
+    "timing_join.range_search",
     "window_extent.sorted_list_kernels",
     "window_extent.sorted_list_runs",
     "window_join.expansion",

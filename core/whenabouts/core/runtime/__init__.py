@@ -1,1 +1,1 @@
-"""The contract between operators and hosts: protocol, event reader, keys, time slots, watermarks."""
+"""The contract between operators and hosts: protocol, event reader, blocks, keys, time slots, watermarks, rejects."""

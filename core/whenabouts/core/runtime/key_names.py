@@ -1,7 +1,7 @@
-"""What `on` names: key columns, called alike in all inputs or differently in each.
+"""Key columns as `on` names them, with the same or different names in the inputs.
 
-A key is a name where all inputs call it alike, and a tuple of names, one for each input in their order, where they do
-not. The plain form is what stands in checkpoints, so it stays as it is.
+A key is a name if all inputs use the same one, and otherwise a tuple of names, one for each input in order. Checkpoints
+contain the plain form, so it must not change.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 from whenabouts.core.errors import Code, QueryError
 
 Key: TypeAlias = str | tuple[str, ...]
-"""A key column by its name in every input."""
+"""A key column: one name for all inputs, or one for each."""
 
 On: TypeAlias = str | Sequence[str | Sequence[str]] | Mapping[str, str | Sequence[str]] | None
-"""As users write it: a name, a list of names and of tuples (one name for each input), or names by input."""
+"""What users write: a name, a list of names and of tuples (one name for each input), or names by input."""
 
 
 def key_names(on: Any, inputs: Sequence[str]) -> tuple[Key, ...]:
-    """The keys that `on` names. Raises QueryError WA-2006 for what names none.
+    """The keys that `on` names. Raises QueryError WA-2006 for anything else.
 
     >>> key_names("k", ("left", "right")), key_names(["k", ("region", "reg")], ("left", "right"))
     (('k',), ('k', ('region', 'reg')))
@@ -37,22 +37,22 @@ def key_names(on: Any, inputs: Sequence[str]) -> tuple[Key, ...]:
     return tuple(_key(each, on, inputs) for each in on)
 
 
-def of_input(keys: Sequence[Key], place: int) -> tuple[str, ...]:
-    """What the input at this place calls the keys.
+def of_input(keys: Sequence[Key], input: int) -> tuple[str, ...]:
+    """The names of the keys in an input.
 
     >>> of_input(("k", ("region", "reg")), 1)
     ('k', 'reg')
     """
-    return tuple(key if isinstance(key, str) else key[place] for key in keys)
+    return tuple(key if isinstance(key, str) else key[input] for key in keys)
 
 
 def shared(keys: Sequence[Key]) -> tuple[str, ...]:
-    """The keys that all inputs call alike: they stand once in what a join gives."""
+    """The keys with the same name in all inputs: a join's output has them once."""
     return tuple(key for key in keys if isinstance(key, str))
 
 
 def described_keys(keys: Sequence[Key]) -> str:
-    """On what rows are joined, for people; empty where there is no key.
+    """The keys in words; empty without keys.
 
     >>> described_keys(("k", ("region", "reg"))), described_keys(())
     (' on k, region = reg', '')
@@ -83,6 +83,6 @@ def _bad(on: Any, inputs: Sequence[str]) -> QueryError:
     return QueryError(
         Code.BAD_OPTION,
         f"on is {on!r}",
-        f"give a column, a list of columns, tuples of what each of {', '.join(inputs)} calls it, or {{{by_input}}}, "
-        "as many of each",
+        f"give a column, a list of columns, tuples with the column of each of {', '.join(inputs)}, or {{{by_input}}} "
+        "with equally many for each",
     )

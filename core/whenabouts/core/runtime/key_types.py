@@ -1,8 +1,8 @@
-"""The type in which key columns of several inputs are compared: exact for every value of every input, or refused.
+"""The common type in which key columns of several inputs are compared: exact for all values, or refused.
 
-Whole numbers meet whole numbers, floats floats, text text, bytes bytes, dates dates, decimals decimals of any scale,
-and timestamps, durations and times of day those of any other unit. Families do not mix: a float that equals a whole
-number only after rounding is no key.
+Integers are compared with integers, floats with floats, text with text, bytes with bytes, dates with dates, decimals
+with decimals of any scale, and timestamps, durations and times of day with the same kind in any unit. Families do not
+mix, because a float may equal an integer only after rounding.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _MOST_DIGITS = 76
 def common_type(key: Key, schemas: Sequence[pa.Schema], inputs: Sequence[str]) -> pa.DataType:
     """The type in which a key of all inputs is compared.
 
-    Raises InputError WA-1001 for a missing column and QueryError WA-2008 for types without an equality in common.
+    Raises InputError WA-1001 for a missing column and QueryError WA-2008 for types that cannot be compared.
 
     >>> schemas = [pa.schema({"k": pa.timestamp(unit)}) for unit in ("s", "ns")]
     >>> common_type("k", schemas, ("left", "right"))
     TimestampType(timestamp[ns])
     """
     types = []
-    names = [of_input([key], place)[0] for place in range(len(inputs))]
+    names = [of_input([key], input)[0] for input in range(len(inputs))]
     for schema, input_name, name in zip(schemas, inputs, names, strict=True):
         if name not in schema.names:
             raise InputError(
@@ -43,7 +43,7 @@ def common_type(key: Key, schemas: Sequence[pa.Schema], inputs: Sequence[str]) -
                 f"it has {', '.join(schema.names)}",
             )
         types.append(_compared(schema.field(name).type, name, input_name))
-    typed = [type_ for type_ in types if not pa.types.is_null(type_)]  # a column of nulls only goes with any type
+    typed = [type_ for type_ in types if not pa.types.is_null(type_)]  # a column with only nulls fits any type
     if not typed:
         return types[0]
     found: pa.DataType | None = typed[0]
@@ -53,13 +53,13 @@ def common_type(key: Key, schemas: Sequence[pa.Schema], inputs: Sequence[str]) -
         raise QueryError(
             Code.KEY_TYPES_DIFFER,
             f"key {key!r} is {' and '.join(str(type_) for type_ in types)}",
-            "cast one side: keys are compared in one type",
+            "cast one side: keys are compared in a common type",
         )
     return found
 
 
 def in_one_type(chunks: Sequence[pa.Array], type_: pa.DataType) -> pa.ChunkedArray:
-    """Key columns in their `common_type`, and where one holds instants that this cannot hold, in whole decimals."""
+    """Key columns in their `common_type`, or as decimals if an instant does not fit into it."""
     try:
         return pa.chunked_array([_exact(chunk, type_) for chunk in chunks], type_)
     except pa.ArrowInvalid:
@@ -69,9 +69,9 @@ def in_one_type(chunks: Sequence[pa.Array], type_: pa.DataType) -> pa.ChunkedArr
 
 
 def for_hash(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """A key column in a form to hash: equal keys are equal in it, though others may be, too.
+    """A key column in a form to hash: equal keys have equal forms; different keys may, too.
 
-    What it gives for a type says in which bucket the state of a key lies, so it must stay.
+    The form determines the bucket that holds a key's state, so it must not change.
     """
     if pa.types.is_timestamp(type_):
         return column.cast(pa.timestamp("us", None if type_.tz is None else "UTC"), safe=False)
@@ -79,12 +79,12 @@ def for_hash(column: pa.Array, type_: pa.DataType) -> pa.Array:
         return pa.nulls(len(column), pa.int64())
     if _has_unit(type_):
         factor = _PER_SECOND[type_.unit] // _PER_SECOND[column.type.unit]
-        return pa.array(_as_numpy(column) * factor, pa.int64(), mask=np.asarray(column.is_null()))  # may wrap around
+        return pa.array(_as_numpy(column) * factor, pa.int64(), mask=np.asarray(column.is_null()))  # may overflow
     return _exact(column, type_)
 
 
 def _compared(type_: pa.DataType, name: str, input_name: str) -> pa.DataType:
-    """The type in which values of `type_` are compared; a refusal (WA-2008) where equality means nothing."""
+    """The type in which values of `type_` are compared. Raises QueryError WA-2008 for types without equality."""
     if pa.types.is_dictionary(type_):
         return _compared(type_.value_type, name, input_name)
     if pa.types.is_uint64(type_):
@@ -110,7 +110,7 @@ def _compared(type_: pa.DataType, name: str, input_name: str) -> pa.DataType:
 
 
 def _holding_both(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """A type that holds the values of both, which differ; None where there is none."""
+    """A type that holds all values of two different types; None if there is none."""
     pair = (one, other)
     if all(pa.types.is_integer(type_) or type_ == _ANY_INTEGER for type_ in pair):
         return _ANY_INTEGER
@@ -129,7 +129,7 @@ def _holding_both(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def _family(type_: pa.DataType) -> str | None:
-    """What a type with a unit measures."""
+    """The family of a type with a time unit, None for other types."""
     if pa.types.is_timestamp(type_):
         return f"timestamp {type_.tz}"
     if pa.types.is_duration(type_):
@@ -142,7 +142,7 @@ def _has_unit(type_: pa.DataType) -> bool:
 
 
 def one_of_equals(column: pa.Array) -> pa.Array:
-    """Floats that are equal as keys with the same bits: 0.0 for -0.0, and one NaN. Other types as they are.
+    """Floats with the same bits for equal keys: 0.0 for -0.0, and one NaN. Other types are unchanged.
 
     >>> one_of_equals(pa.array([-0.0, 1.5, None])).to_pylist()
     [0.0, 1.5, None]
@@ -160,7 +160,7 @@ def _exact(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _ticks(column: pa.Array, unit: str) -> pa.Array:
-    """Times as whole numbers of a unit, which may be more than an int64 holds."""
+    """Times as whole numbers of a unit, which may exceed int64."""
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), pa.decimal128(30, 0))
     ticks = pa.array(_as_numpy(column), pa.int64(), mask=np.asarray(column.is_null())).cast(pa.decimal128(19, 0))

@@ -1,8 +1,8 @@
-"""Key columns: which rows may meet, in which bucket they live, and dense codes to join on.
+"""Key columns: equality of keys, the bucket of each row, and dense codes to join on.
 
-Equality is that of SQL joins with two refinements that users of pandas and Spark know: a null never equals anything,
-NaN equals NaN, and -0.0 equals 0.0. Keys are compared in one type that holds every value of all inputs (`key_types`),
-so that an int32 on one side meets an int64 on the other, and two instants a nanosecond apart stay two.
+Equality is that of SQL joins, with floats as in pandas and Spark: a null never equals anything, NaN equals NaN, and
+-0.0 equals 0.0. Keys are compared in a common type that holds all values of all inputs (`key_types`), so that an int32
+can equal an int64, and instants a nanosecond apart remain different.
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import Key, of_input
 from whenabouts.core.runtime.key_types import common_type, for_hash, in_one_type
-from whenabouts.core.runtime.time_slots import Place, Slots, by_bucket, place_rows
+from whenabouts.core.runtime.time_slots import BucketRows, Slots, group_by_bucket, partition_copies
 
 NULL_KEY = -1
-"""The code of a key with a null in it: it matches nothing."""
+"""The code of a key with a null, which matches nothing."""
 
 
 class Keys:
     """The key columns `names` of every input, with the type in which they are compared.
 
-    A name that is a tuple is what each input in turn calls the key.
-
-    Without names every row has the same key. With `slots` rows of one key go to many buckets. Raises InputError
-    WA-1001 for a missing column and QueryError WA-2008 where two inputs' types cannot be compared.
+    A tuple has the key's name in each input. Without names, all rows have the same key. With `slots`, rows of one key
+    go to many buckets. Raises InputError WA-1001 for a missing column and QueryError WA-2008 if two inputs' types
+    cannot be compared.
 
     >>> keys = Keys(("k",), [pa.schema({"k": pa.int32()}), pa.schema({"k": pa.int64()})], ("left", "right"))
     >>> left, right = pa.record_batch({"k": pa.array([1, 7], pa.int32())}), pa.record_batch({"k": [7, None]})
@@ -50,35 +49,34 @@ class Keys:
         self.types = tuple(common_type(name, schemas, inputs) for name in self.names)
 
     def of(self, input: int) -> tuple[str, ...]:
-        """What an input calls the key columns."""
+        """The key columns of an input."""
         return of_input(self.names, input)
 
     def buckets(self, rows: pa.RecordBatch, n: int, input: int = 0) -> IntArray:
         """The bucket 0..n-1 of each row: a function of the key's value alone, the same in every process.
 
-        Rows with a null key go to bucket 0. O(rows), and one hash per distinct text. Slots are left aside: this is the
-        placement for a host that spreads keys only.
+        Rows with a null key go to bucket 0. O(rows), and one hash per distinct text. Ignores time slots.
         """
         if not self.names or n == 1:
             return np.zeros(rows.num_rows, np.int64)
         hashes, missing = self._hashes(rows, input)
         return np.where(missing, 0, hashes % np.uint64(n)).astype(np.int64)
 
-    def places(self, input: int, block: pa.RecordBatch, n: int) -> list[Place]:
-        """Where the rows of a block of an input go, of `n` buckets: every pair that can match meets in one of them.
+    def partition(self, input: int, block: pa.RecordBatch, n: int) -> list[BucketRows]:
+        """Partition a block of an input over `n` buckets, so that all rows that can match meet in a common bucket.
 
-        Without slots each row goes to its key's bucket. A row with a null key meets nothing and goes to bucket 0.
+        Without slots, each row goes to its key's bucket. Rows with a null key match nothing and go to bucket 0.
         """
         if self.slots is None or n == 1:
-            return by_bucket(self.buckets(block, n, input))
+            return group_by_bucket(self.buckets(block, n, input))
         hashes, missing = self._hashes(block, input)
         first, count = self.slots.of(input, *times(block), n)
         if missing.any():
             hashes, first, count = (np.where(missing, value, of) for value, of in ((0, hashes), (0, first), (1, count)))
-        return place_rows(hashes.astype(np.uint64), first, count, n)
+        return partition_copies(hashes.astype(np.uint64), first, count, n)
 
     def _hashes(self, rows: pa.RecordBatch, input: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """A hash of each row's key, and which keys have a null."""
+        """A hash of each row's key, and which keys contain a null."""
         hashes, missing = np.zeros(rows.num_rows, np.uint64), np.zeros(rows.num_rows, bool)
         for name, type_ in zip(self.of(input), self.types, strict=True):
             column = rows.column(name)
@@ -87,18 +85,18 @@ class Keys:
         return hashes, missing
 
     def codes(self, tables: Sequence[pa.RecordBatch | pa.Table], first: int = 0) -> list[IntArray]:
-        """One int64 code per row of every table: equal codes mean equal keys, `NULL_KEY` means no key.
+        """One int64 code per row of every table: equal codes mean equal keys, `NULL_KEY` a key with a null.
 
-        The tables are of the input `first` and those after it. Codes are small (below about four times the number of
-        rows), so that counting sorts on them are cheap.
+        The tables belong to input `first` and those after it. Codes are small (below about four times the number of
+        rows), so that counting sorts are cheap.
         """
         lengths = [table.num_rows for table in tables]
         combined = np.zeros(sum(lengths), np.int64)
-        columns = zip(*(self.of(first + place) for place in range(len(tables))), strict=True)
-        for place, (names, type_) in enumerate(zip(columns, self.types, strict=True)):
+        columns = zip(*(self.of(first + number) for number in range(len(tables))), strict=True)
+        for key, (names, type_) in enumerate(zip(columns, self.types, strict=True)):
             found = zip(tables, names, strict=True)
             column = in_one_type([chunk for table, name in found for chunk in _chunks(table, name)], type_)
-            combined = _dense(column) if place == 0 else _combine(combined, _dense(column))
+            combined = _dense(column) if key == 0 else _combine(combined, _dense(column))
         return list(np.split(combined, np.cumsum(lengths)[:-1]))
 
 
@@ -108,7 +106,7 @@ def _chunks(table: pa.RecordBatch | pa.Table, name: str) -> list[pa.Array]:
 
 
 def _as_int64(column: pa.Array | pa.ChunkedArray) -> IntArray | None:
-    """The values as int64 where the type is a whole number of 8 bytes; None elsewhere. Nulls read 0."""
+    """The values as int64 if the type is an integer of 8 bytes, otherwise None. Nulls become 0."""
     type_ = column.type
     if not (pa.types.is_int64(type_) or pa.types.is_timestamp(type_) or pa.types.is_duration(type_)):
         return None
@@ -125,7 +123,7 @@ def _hash_values(column: pa.Array) -> NDArray[np.uint64]:
         return _mix(column.fill_null(0.0).to_numpy(zero_copy_only=False).view(np.uint64))
     encoded = column.dictionary_encode()
     distinct = encoded.dictionary if pa.types.is_binary(column.type) else encoded.dictionary.cast(pa.string())
-    raw = distinct.cast(pa.binary()).to_pylist()  # a text need not be UTF-8, whatever its type says
+    raw = distinct.cast(pa.binary()).to_pylist()  # text may be invalid UTF-8
     hashes = np.array([crc32(b"None" if value is None else value) for value in raw] or [0], np.uint64)
     indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return _mix(hashes)[indices] if len(indices) else np.zeros(0, np.uint64)
@@ -142,7 +140,7 @@ def _dense(column: pa.ChunkedArray) -> IntArray:
     numbers = _as_int64(column)
     if numbers is not None and len(numbers):
         low, high = int(numbers.min()), int(numbers.max())
-        if high - low < 4 * len(numbers):  # a narrow range of integers is its own code
+        if high - low < 4 * len(numbers):  # integers in a narrow range are their own codes
             codes = numbers - low
             return codes if not column.null_count else np.where(np.asarray(column.is_null()), NULL_KEY, codes)
     indices = (
@@ -155,7 +153,7 @@ def _dense(column: pa.ChunkedArray) -> IntArray:
 
 
 def _combine(first: IntArray, second: IntArray) -> IntArray:
-    """Codes of pairs of codes, dense again; a null on either side is a null."""
+    """Dense codes of pairs of codes; a null on either side gives a null."""
     width = int(second.max(initial=0)) + 1
     pairs = pa.chunked_array([pa.array(first * width + second)])
     codes = _dense(pairs)

@@ -1,6 +1,6 @@
-"""What an option of a query may be: any other object is refused with a hint at what belongs there.
+"""Checks of query options: a wrong object is refused, with a hint at what is expected.
 
-Every check raises QueryError, WA-2006 unless said otherwise.
+Every check raises QueryError, with code WA-2006 unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.time_specs import TimeSpec
 
 _PARTS_OF_A_TIME = ("columns", "ends", "end_columns", "max_uncertainty_us")
-"""Asked of the type: a clock of unknown offset has them and cannot tell them."""
+"""Looked up on the type, because these properties of a clock with an unknown offset raise errors."""
 
 
 def refused(name: str, value: object, hint: str, code: Code = Code.BAD_OPTION) -> QueryError:
-    """The error for an object that cannot be what is asked for; a large one is shown in part."""
+    """The error for an invalid option; a large value is shown by its type."""
     return QueryError(code, f"{name} is {shown(value)}", hint)
 
 
 def shown(value: object) -> str:
-    """An object for an error: its text if that is short, else its type.
+    """A value for an error message: its text if that is short, otherwise its type.
 
     >>> shown("4"), shown(range(3)), shown([[0] * 99] * 99)
     ("'4'", 'range(0, 3)', 'a list')
@@ -34,7 +34,7 @@ def shown(value: object) -> str:
 
 
 def time_of(name: str, value: Any) -> TimeSpec:
-    """A time: Point, Interval, Histogram, or what `from_clock` and its like make."""
+    """A time specification: Point, Interval, Histogram, or the result of `from_clock`, `from_latency`, ..."""
     if isinstance(value, type) or not all(hasattr(type(value), part) for part in _PARTS_OF_A_TIME):
         hint = f"give Point({value!r})" if isinstance(value, str) and value else 'give Point("t") or Interval("a", "b")'
         raise refused(name, value, hint)
@@ -43,44 +43,44 @@ def time_of(name: str, value: Any) -> TimeSpec:
 
 
 def condition_of(name: str, value: Any) -> Condition:
-    """A condition."""
+    """A timing condition."""
     if not isinstance(value, Condition):
         raise refused(name, value, "give within(...), deadline(...), delay(...) or between(...), with a confidence")
     return value
 
 
 def one_of(name: str, value: Any, known: Sequence[str | None]) -> None:
-    """One of some words."""
+    """One of the known words."""
     if not isinstance(value, (str, type(None))) or value not in known:
         raise refused(name, value, f"choose of {', '.join(word for word in known if word)}")
 
 
 def flag(name: str, value: Any) -> None:
-    """True or False, and nothing that Python takes for either."""
+    """True or False, and no other object."""
     if not isinstance(value, bool):
         raise refused(name, value, "give True or False")
 
 
 def text(name: str, value: Any) -> None:
-    """A text that is not empty."""
+    """A non-empty text."""
     if not isinstance(value, str) or not value:
         raise refused(name, value, "give a text")
 
 
 def function(name: str, value: Any, hint: str) -> None:
-    """A function, or an object that is called like one."""
+    """A function or another callable, but not a class."""
     if not callable(value) or isinstance(value, type):
         raise refused(name, value, hint)
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> None:
-    """An int."""
+    """An integer, `least` or more."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise refused(name, value, f"give a whole number, {least} or more")
 
 
 def slots_of(value: Any) -> int | str | None:
-    """The width of time slots in microseconds, "auto", or None. Raises WA-2002 and WA-2003 for what is no duration."""
+    """The width of time slots in microseconds, "auto", or None. Raises WA-2002 and WA-2003 for invalid durations."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return value
     width = parse_non_negative(value, name="time_slots")
@@ -97,7 +97,7 @@ def suffixes(name: str, value: Any) -> None:
 
 
 def columns_of(name: str, value: Any, code: Code = Code.BAD_OPTION) -> tuple[str, ...]:
-    """One column's name or several.
+    """One column name or several.
 
     >>> columns_of("group", "a"), columns_of("group", ["a", "b"])
     (('a',), ('a', 'b'))
@@ -111,7 +111,7 @@ def columns_of(name: str, value: Any, code: Code = Code.BAD_OPTION) -> tuple[str
 
 
 def items_of(name: str, value: Any, hint: str, code: Code = Code.BAD_OPTION) -> tuple[tuple[Any, Any], ...]:
-    """The pairs of a mapping, or of a tuple that holds them already."""
+    """The items of a mapping, or of a tuple of pairs."""
     found = tuple(value.items()) if isinstance(value, Mapping) else value
     if not isinstance(found, (tuple, list)) or not all(isinstance(each, tuple) and len(each) == 2 for each in found):
         raise refused(name, value, hint, code)
@@ -119,7 +119,7 @@ def items_of(name: str, value: Any, hint: str, code: Code = Code.BAD_OPTION) -> 
 
 
 def rates_of(value: Any, inputs: Sequence[str]) -> dict[str, float]:
-    """Rows per second by input, of all inputs or of none."""
+    """Rows per second by input, for all inputs or for none."""
     hint = f"give rows per second, above 0, for {' and '.join(inputs)}"
     rates = dict(items_of("rates", value, hint))
     if rates and set(rates) != set(inputs):

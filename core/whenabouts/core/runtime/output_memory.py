@@ -1,13 +1,13 @@
-"""Whether the output of a step fits into memory: asked before it is made where its size is known, and while it grows.
+"""Checks that the output of a step fits into memory: before it is made, if its size is known, and while it grows.
 
-An operator holds what a step puts out until the step ends, on every engine. A condition that is wider than meant makes
-more pairs than any machine holds, and the process is then killed without a word. So a step stops with a code where
+On every engine, an operator holds a step's output until the step ends. A condition that is too wide makes more pairs
+than fit into memory, and the system would kill the process without an error. So a step stops with a code if
 
-- what is *certain* to come out (pairs in sure ranges, extents with tuples) takes more than is free now, or
-- what has come out so far leaves no room for the next batch.
+- the *certain* output (pairs in sure ranges, extents with tuples) needs more than the free memory, or
+- the output so far leaves no room for the next batch.
 
-Free is the least of what the machine, each control group around the process and its address space have left. An upper
-bound alone, which most of the candidates may not reach, never stops a step. `WHENABOUTS_OUTPUT_MEMORY` lifts it.
+Free memory is the least of what the machine, each control group around the process and its address space have left. A
+mere upper bound, which the output may never reach, does not stop a step. `WHENABOUTS_OUTPUT_MEMORY` sets the limit.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ import pyarrow as pa
 from whenabouts.core.errors import Code, EngineError, QueryError
 
 MEBIBYTES = "WHENABOUTS_OUTPUT_MEMORY"
-"""The environment variable that says how many mebibytes the output of one step may take, or `off` (no limit); where it
-does not, as many as are free."""
+"""The environment variable with the limit of one step's output in mebibytes, or `off` for no limit. Unset: the free
+memory."""
 
-WORTH_A_LOOK = 64 << 20
-"""Output up to so many bytes is not asked about; more is asked about each time that it has grown by this."""
+CHECKED_BYTES = 64 << 20
+"""Smaller output is not checked; larger output is checked each time it has grown by this many bytes."""
 
 FEW_ROWS = 1 << 12
-"""Fewer rows than these are not worth measuring the width of."""
+"""For fewer rows than this, measuring their width is not worth while."""
 
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _HINT = (
     "narrow the condition, join on a key, raise the confidence, keep one partner (best=, how='left_semi'), or slide "
-    f"by more; {MEBIBYTES}=off tries all the same"
+    f"by more; {MEBIBYTES}=off removes the limit"
 )
 
 
 def require_room(rows: int, bytes_per_row: float, what: str, *, at_most: int | None = None) -> None:
-    """Refuse output of which at least `rows` are certain to come and do not fit. `what`: "pairs of ...".
+    """Refuse output if its `rows` certain rows do not fit into memory. `what`: "pairs of ...".
 
-    Raises QueryError WA-2201 with the expected number, EngineError WA-2151 for a setting that is none. O(1).
+    Raises QueryError WA-2201 with the expected number, EngineError WA-2151 for an invalid setting. O(1).
     """
     needed = int(rows * bytes_per_row)
-    if needed <= WORTH_A_LOOK:
+    if needed <= CHECKED_BYTES:
         return
     limit = allowed_bytes()
     if limit is None or needed <= limit:
@@ -59,7 +59,7 @@ def require_room(rows: int, bytes_per_row: float, what: str, *, at_most: int | N
 
 @dataclass(slots=True)
 class Growing:
-    """What a step has put out so far."""
+    """The size of a step's output so far."""
 
     what: str
     rows: int = 0
@@ -69,25 +69,25 @@ class Growing:
 
     @classmethod
     def after(cls, output: Sequence[pa.RecordBatch], what: str) -> Growing:
-        """Behind what a step has put out already. `what`: the name of the rows in errors."""
+        """Starting from existing output. `what`: the name of the rows in errors."""
         return cls(what, sum(batch.num_rows for batch in output), sum(batch.nbytes for batch in output))
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, as long as there is room for the next one. Raises QueryError WA-2201."""
+        """Pass the batches on while there is room for the next one. Raises QueryError WA-2201."""
         for batch in batches:
             size = batch.nbytes
             self.rows += batch.num_rows
             self.nbytes += size
             self._largest = max(self._largest, size)
             yield batch
-            if self.nbytes - self._asked_at > WORTH_A_LOOK:
+            if self.nbytes - self._asked_at > CHECKED_BYTES:
                 self._asked_at = self.nbytes
                 self._require_more()
 
     def _require_more(self) -> None:
-        told = _told()
-        limit = told - self.nbytes if told is not None else (None if _is_off() else free_bytes())
-        next_one = 0 if told is not None else 2 * self._largest + WORTH_A_LOOK // 2
+        setting = _setting()
+        limit = setting - self.nbytes if setting is not None else (None if _is_off() else free_bytes())
+        next_one = 0 if setting is not None else 2 * self._largest + CHECKED_BYTES // 2
         if limit is not None and limit < next_one:
             raise QueryError(
                 Code.TOO_MUCH_OUTPUT,
@@ -98,7 +98,7 @@ class Growing:
 
 
 def bytes_per_row(tables: Sequence[pa.Table], names: Sequence[Sequence[str]], computed: int = 0) -> float:
-    """What a row of the output takes that has these columns of these tables and so many computed ones: the mean.
+    """The mean size of an output row with these columns of the tables, and `computed` columns of 8 bytes.
 
     >>> bytes_per_row([pa.table({"a": [1, 2], "b": ["x", "y"]})], [["a"]], computed=1)
     16.0
@@ -110,7 +110,7 @@ def bytes_per_row(tables: Sequence[pa.Table], names: Sequence[Sequence[str]], co
 
 
 def least_width(schema: pa.Schema) -> int:
-    """Bytes that a row of these columns takes at least.
+    """The least number of bytes of a row with these columns.
 
     >>> least_width(pa.schema({"a": pa.int64(), "b": pa.string()}))
     12
@@ -120,15 +120,15 @@ def least_width(schema: pa.Schema) -> int:
 
 
 def allowed_bytes() -> int | None:
-    """How many bytes a step's output may take now; None where nothing says."""
-    told = _told()
-    return told if told is not None else (None if _is_off() else free_bytes())
+    """How many bytes a step's output may take now; None if there is no limit."""
+    setting = _setting()
+    return setting if setting is not None else (None if _is_off() else free_bytes())
 
 
 def free_bytes() -> int | None:
-    """Bytes that this process can still get: of the machine, its control groups and its address space the least.
+    """The bytes that this process can still allocate: the least of machine, control groups and address space.
 
-    None where the system does not say.
+    None if the system does not report them.
     """
     found = [_of_machine(), *_of_control_groups(), _of_address_space()]
     known = [size for size in found if size is not None]
@@ -139,13 +139,13 @@ def _is_off() -> bool:
     return os.environ.get(MEBIBYTES) == "off"
 
 
-def _told() -> int | None:
-    told = os.environ.get(MEBIBYTES)
-    if told in (None, "off"):
+def _setting() -> int | None:
+    setting = os.environ.get(MEBIBYTES)
+    if setting in (None, "off"):
         return None
-    if not told.isascii() or not told.isdigit():
-        raise EngineError(Code.BAD_SETTING, f"{MEBIBYTES} is {told!r}", "give a number of mebibytes, or off")
-    return int(told) << 20
+    if not setting.isascii() or not setting.isdigit():
+        raise EngineError(Code.BAD_SETTING, f"{MEBIBYTES} is {setting!r}", "give a number of mebibytes, or off")
+    return int(setting) << 20
 
 
 def _of_machine() -> int | None:
@@ -155,13 +155,13 @@ def _of_machine() -> int | None:
     for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"):
         try:
             return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
-        except (AttributeError, OSError, ValueError):  # another system
+        except (AttributeError, OSError, ValueError):  # not available on this system
             continue
     return None
 
 
 def _of_control_groups() -> Iterator[int]:
-    """What each memory control group around the process has left; its file cache can be reclaimed."""
+    """The free memory of each control group around the process; its file cache counts as free."""
     for line in _read(_PROC / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -183,7 +183,7 @@ def _left(root: Path, path: str, limit: str, usage: str, prefix: str) -> Iterato
 
 def _of_address_space() -> int | None:
     try:
-        import resource  # not on every system
+        import resource  # not available on every system
 
         most = resource.getrlimit(resource.RLIMIT_AS)[0]
         pages = _read(_PROC / "self" / "statm").split()
@@ -195,7 +195,7 @@ def _of_address_space() -> int | None:
 
 
 def _figures(path: Path) -> dict[str, int]:
-    """Lines "name number" or "name: number kB" by name."""
+    """The numbers of lines "name number" or "name: number kB", by name."""
     words = (line.replace(":", " ").split() for line in _read(path).splitlines())
     return {word[0]: int(word[1]) for word in words if len(word) > 1 and word[1].isdigit()}
 
@@ -208,7 +208,7 @@ def _read(path: Path) -> str:
 
 
 def _human(size: int) -> str:
-    """Bytes for people.
+    """A number of bytes for messages.
 
     >>> _human(3 << 30), _human(5 << 20)
     ('3.0 GiB', '5.0 MiB')

@@ -1,4 +1,4 @@
-"""How the watermark follows the inputs, and which rows come too late: those whose `t_max` is behind it."""
+"""Watermarks: how they follow the inputs, and which rows are late (`t_max` behind the watermark)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code
-from whenabouts.core.runtime.event_reader import EventReader, times
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Copied, Rejected, Step
 
 
@@ -22,9 +23,9 @@ def drop_late(
     *,
     count_processed: bool = True,
 ) -> list[Arrival]:
-    """The arrivals without late rows; these go to `step.rejected` (WA-1010), and the rows are counted.
+    """The arrivals without late rows, which go to `step.rejected` (WA-1010); counts processed and rejected rows.
 
-    Every operator begins a step with it, so that rows in = processed + rejected holds for all of them.
+    Every operator calls it first in a step, so that rows in = processed + rejected holds for all of them.
     `count_processed`: whether the other rows count as processed now; an operator that reorders rows counts them later.
     """
     kept = []
@@ -49,10 +50,10 @@ def drop_late(
 
 
 def watermark_of(greatest_us: Sequence[int], lateness_us: Sequence[int]) -> int:
-    """The watermark once the inputs have come so far: no input is expected to give a row with a lesser `t_max`.
+    """The watermark of several inputs: no row with a lesser `t_max` is expected.
 
-    `greatest_us`: by input the greatest `t_max` so far, `NO_WATERMARK` before any, `END_OF_TIME` once it has ended and
-    holds nothing back. Each input's clock is its `lateness_us` behind that, and the least clock counts.
+    `greatest_us`: by input the greatest `t_max` so far, `NO_WATERMARK` before the first row, `END_OF_TIME` once it has
+    ended. Each input's watermark is `lateness_us` less than that, and the result is the least of them.
 
     >>> watermark_of([100, 40], [5, 5]), watermark_of([100, END_OF_TIME], [5, 5])
     (35, 95)
@@ -61,12 +62,12 @@ def watermark_of(greatest_us: Sequence[int], lateness_us: Sequence[int]) -> int:
 
 
 def watermark_past_idle(began_us: Sequence[int], lateness_us: Sequence[int], idle_after_us: int | None) -> int:
-    """The watermark that no idle input holds back: `idle_after_us` behind the most advanced input.
+    """The watermark that idle inputs do not hold back: `idle_after_us` behind the most advanced input.
 
-    `began_us`: by input, when the last block that it gave began (`began`), `NO_WATERMARK` before any. An input is idle
-    where it is further behind than that. It is told by event time alone, so that a replay has the same watermarks; and
-    by the beginnings of blocks, since what other inputs have for the time of a block may be on its way beside it, in
-    any order. So no input is idle for the length of a block.
+    `began_us`: by input, the start of its last block (`began`), `NO_WATERMARK` before the first. An input is idle if it
+    is further behind than `idle_after_us`. Idleness follows event time alone, so a replay has the same watermarks. It
+    is measured from the starts of blocks, because other inputs' rows for the time of a block may arrive around the
+    block in any order; so no input becomes idle within the length of a block.
 
     >>> watermark_past_idle([100, 40], [5, 5], 20), watermark_past_idle([100, 40], [5, 5], None) == NO_WATERMARK
     (75, True)
@@ -76,7 +77,7 @@ def watermark_past_idle(began_us: Sequence[int], lateness_us: Sequence[int], idl
 
 
 def began(t_max: NDArray[np.int64], lateness_us: int) -> int:
-    """When a block of rows in arrival order began: its least `t_max`, but for rows that are late within it. O(rows).
+    """The start of a block in arrival order: its least `t_max`, ignoring rows that are late within the block. O(rows).
 
     >>> began(np.array([50, 48, 60, 7, 90]), lateness_us=5), began(np.array([], np.int64), lateness_us=5) == END_OF_TIME
     (48, True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 
 QUERY = "query"
 """The output column with the name of the query that a row belongs to."""

@@ -11,7 +11,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, links_of, order_of, without_duplicates
-from whenabouts.core.runtime.event_reader import T_MAX, times
+from whenabouts.core.runtime.blocks import T_MAX, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
 from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout

@@ -27,7 +27,8 @@ from whenabouts.core.coalescing.schedule import FIRST, Progress, floor_of, is_du
 from whenabouts.core.coalescing.window_ranges import ranges_at, ranges_of_slides
 from whenabouts.core.coalescing.window_spec import Extents
 from whenabouts.core.errors import Code, SingleBucketWarning
-from whenabouts.core.runtime.event_reader import EventReader, times
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, Rejected, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late

@@ -1,17 +1,17 @@
-"""Files of events: Parquet, CSV, JSON lines; a file, a folder or a glob; and one schema for several of them."""
+"""Reads files of events (Parquet, CSV, JSON lines; a file, a folder or a glob) and unifies their schemas."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from whenabouts.core.arrays.plain_types import plain_table
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.sources.found_files import check_path, files_below, is_folder, matching, place_of
+from whenabouts.core.sources.found_files import check_path, file_id, files_below, is_folder, matching
 from whenabouts.core.sources.json_integers import check_integers
 from whenabouts.core.sources.written_values import as_type, natural_type
 
@@ -19,23 +19,23 @@ _T = TypeVar("_T")
 
 _BLOCK_BYTES = (1 << 20, 1 << 24, 1 << 28, (1 << 31) - 1)
 _TOO_LONG = ("straddling", "Empty CSV file or block")
-"""What Arrow says of a row, or a header, that is longer than a block."""
+"""Parts of Arrow's messages for a row, or a header, that is longer than a block."""
 
 _COMPRESSED = (".gz", ".bz2", ".zst")
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"} | dict.fromkeys(
     (".jsonl", ".ndjson", ".json"), "jsonl"
 )
-_KNOWN = "Parquet (.parquet), CSV (.csv) and JSON lines (.jsonl) are read, the last two also as .gz"
+_KNOWN = "Parquet (.parquet), CSV (.csv) and JSON lines (.jsonl) are supported, the last two also as .gz"
 
 
 def find_files(path: str) -> tuple[list[Path], list[str]]:
-    """The files meant by `path`, in order of their names, and notes on what is there besides.
+    """The files that `path` means, sorted by name, and notes on other files there.
 
-    A file that is found under several names, by links, is read once. Names in a folder that begin with `_` or `.` are
-    other programs' markers and passed over.
+    A file with several names, by links, is read once. Names in a folder that begin with `_` or `.` are other programs'
+    markers and are skipped.
 
-    Raises: InputError WA-1008 for an empty path, no file, a folder that cannot be read, a link that leads nowhere or
-    back to where it lies.
+    Raises: InputError WA-1008 for an empty path, no file, a folder that cannot be read, and a link that is broken or
+    leads to a folder that contains it.
     """
     check_path(path)
     root = Path(path)
@@ -44,7 +44,7 @@ def find_files(path: str) -> tuple[list[Path], list[str]]:
             inside = files_below(root)
             files = [file for file in inside if format_of(file) is not None]
             if not files:
-                raise _unreadable(path, "the folder holds no file to read", _KNOWN)
+                raise _unreadable(path, "the folder has no file to read", _KNOWN)
             others = [file.name for file in inside if format_of(file) is None]
         elif root.exists():
             return [root], []
@@ -55,23 +55,23 @@ def find_files(path: str) -> tuple[list[Path], list[str]]:
                 raise _unreadable(path, "there is no such file", "give a file, a folder or a glob")
             others = [f"the folder {folder}" for folder in inside if is_folder(folder)]
     except OSError as error:
-        raise _unreadable(path, f"it cannot be looked at: {error.strerror or error}", "") from error
+        raise _unreadable(path, f"it cannot be accessed: {error.strerror or error}", "") from error
     notes = [f"{path}: {len(others)} other files were not read, e.g. {others[0]}"] if others else []
     return _each_once(files, notes), notes
 
 
 def _each_once(files: list[Path], notes: list[str]) -> list[Path]:
-    """Files without those that are another one by a link, which are noted."""
+    """Each file once, even if links give it several names; adds a note for each duplicate."""
     found: dict[tuple[int, int], Path] = {}
     for file in files:
-        first = found.setdefault(place_of(file), file)
+        first = found.setdefault(file_id(file), file)
         if first is not file:
             notes.append(f"{file} is the same file as {first}, and read once")
     return list(found.values())
 
 
 def format_of(file: Path) -> str | None:
-    """`parquet`, `csv` or `jsonl` by the file's extension, None for another.
+    """`parquet`, `csv` or `jsonl` by the file's extension, None for any other.
 
     >>> format_of(Path("a.csv.gz")), format_of(Path("a.xlsx"))
     ('csv', None)
@@ -84,14 +84,14 @@ def format_of(file: Path) -> str | None:
 
 
 def read_file(file: Path, text_columns: tuple[str, ...] = (), *, as_text: bool = False) -> pa.Table:
-    """One file as a table; `text_columns` of CSV and JSON lines stay the text they are, so that nothing is guessed.
+    """One file as a table; `text_columns` of CSV and JSON lines stay text, so that no type is guessed.
 
-    Other columns of CSV are of the type that their text says in full (`written_values`), and `as_text` they are text.
-    Raises: InputError WA-1008 with the file's name.
+    The types of other CSV columns are inferred without loss (`written_values`); with `as_text` they stay text. Raises:
+    InputError WA-1008 with the file's name.
     """
     kind = format_of(file)
     if kind is None:
-        raise _unreadable(file, f"the extension {file.suffix!r} is not known", _KNOWN)
+        raise _unreadable(file, f"the extension {file.suffix!r} is not supported", _KNOWN)
     try:
         if file.stat().st_size == 0:
             raise _unreadable(file, "the file is empty (0 bytes)", "even a table without rows has a header")
@@ -110,23 +110,33 @@ def read_file(file: Path, text_columns: tuple[str, ...] = (), *, as_text: bool =
         raise _unreadable(file, f"it cannot be read as {kind}: {_one_line(error)}", "") from error
 
 
+def open_parquet(path: Path) -> Any:
+    """A Parquet file opened for reading its metadata and row groups. Raises InputError WA-1008 with the file's name."""
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(Code.UNREADABLE_FILE, f"{path}: it cannot be read as parquet: {error}") from error
+
+
 def with_times_found(table: pa.Table) -> pa.Table:
-    """Text columns that hold only timestamps, as timestamps: candidates for a stream's time where nobody names it.
+    """The table with text columns converted that hold only timestamps: candidates for a stream's time column.
 
     >>> with_times_found(pa.table({"at": ["2024-01-01T00:00:00Z"], "name": ["a"]})).schema.types
     [TimestampType(timestamp[s, tz=UTC]), DataType(string)]
     """
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
-            natural = natural_type(table.column(place))
+            natural = natural_type(table.column(index))
             if pa.types.is_timestamp(natural):
-                times = as_type(table.column(place), natural, field.name, natural=natural)
-                table = table.set_column(place, field.with_type(natural), times)
+                times = as_type(table.column(index), natural, field.name, natural=natural)
+                table = table.set_column(index, field.with_type(natural), times)
     return table
 
 
 def unified(schema: pa.Schema, other: pa.Schema, first: Path, file: Path) -> pa.Schema:
-    """One schema for two files: numbers are widened, null columns take the other's type."""
+    """One schema for two files: numbers are widened, null columns get the other's type."""
     odd = set(schema.names) ^ set(other.names)
     if odd and format_of(file) != "jsonl":  # JSON rows leave out what is null
         column = min(odd)
@@ -150,7 +160,7 @@ def unified(schema: pa.Schema, other: pa.Schema, first: Path, file: Path) -> pa.
 
 
 def cast_to(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
-    """The table with the columns of `schema`, null where it has none. Raises InputError WA-1002 naming the file."""
+    """The table with the columns of `schema`; missing ones are null. Raises InputError WA-1002 with the file's name."""
     columns = []
     there = set(table.schema.names)
     for field in schema:
@@ -168,7 +178,7 @@ def cast_to(table: pa.Table, schema: pa.Schema, file: Path) -> pa.Table:
 
 
 def check_distinct(file: Path, names: list[str]) -> None:
-    """Raise QueryError WA-2009 if a file has two columns of one name."""
+    """Raise QueryError WA-2009 if a file has two columns with the same name."""
     for name, times in Counter(names).items():
         if times > 1:
             raise QueryError(Code.COLUMN_CLASH, f"{file} has two columns {name!r}", "rename one")
@@ -187,7 +197,7 @@ def _read_csv(file: Path) -> pa.Table:
     names = _in_blocks(header)
     options = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.binary()),
-        null_values=[""],  # an empty field is null, as Arrow, pandas and databases write it; "NA" is a word like others
+        null_values=[""],  # an empty field is null, as Arrow, pandas and databases write it; "NA" is text
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
@@ -197,7 +207,7 @@ def _read_csv(file: Path) -> pa.Table:
 
 
 def _in_blocks(read: Callable[[int], _T]) -> _T:
-    """What a reader gives that takes blocks of so many bytes; they grow where a row does not fit into one."""
+    """Call a reader with a block size in bytes, which grows until every row fits into a block."""
     for block in _BLOCK_BYTES:
         try:
             return read(block)
@@ -230,9 +240,9 @@ def _typed(table: pa.Table, text_columns: tuple[str, ...], file: Path) -> pa.Tab
 
 
 def _read_json(file: Path, text_columns: tuple[str, ...]) -> pa.Table:
-    """JSON lines, of the text columns those as the text that they are that do not hold numbers.
+    """Read JSON lines. A text column stays text unless it holds numbers.
 
-    What is text there is text here: Arrow would take dates for times.
+    Any other text stays text too: Arrow would convert dates to timestamps.
     """
     columns = tuple(dict.fromkeys(text_columns))
     table = _read_json_as(file, _texts(columns))
@@ -240,9 +250,9 @@ def _read_json(file: Path, text_columns: tuple[str, ...]) -> pa.Table:
         columns = tuple(name for name in columns if _read_json_as(file, _texts((name,))) is not None)
         table = _read_json_as(file, _texts(columns))
     if table is None:  # not JSON either way
-        from whenabouts.core.sources.json_lines import told_by_line
+        from whenabouts.core.sources.json_lines import explain_failure
 
-        raise told_by_line(file) or _unreadable(file, "it cannot be read as jsonl", "")
+        raise explain_failure(file) or _unreadable(file, "it cannot be read as jsonl", "")
     check_integers(file, table.schema)
     table = _without_invented(file, table, columns)
     guessed = [field for field in table.schema if field.type != _times_as_text(field.type)]
@@ -257,7 +267,7 @@ def _read_json(file: Path, text_columns: tuple[str, ...]) -> pa.Table:
 
 def _times_as_text(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type_):
-        fields = [type_.field(place) for place in range(type_.num_fields)]
+        fields = [type_.field(index) for index in range(type_.num_fields)]
         return pa.struct([field.with_type(_times_as_text(field.type)) for field in fields])
     if pa.types.is_list(type_):
         return pa.list_(type_.value_field.with_type(_times_as_text(type_.value_type)))
@@ -269,7 +279,7 @@ def _texts(columns: tuple[str, ...]) -> pa.Schema:
 
 
 def _read_json_as(file: Path, schema: pa.Schema) -> pa.Table | None:
-    """JSON lines with the columns of a schema in these types, None where they are not."""
+    """JSON lines with the columns of a schema in its types, None if a value does not fit."""
     from pyarrow import json
 
     try:
@@ -280,7 +290,7 @@ def _read_json_as(file: Path, schema: pa.Schema) -> pa.Table | None:
 
 
 def _without_invented(file: Path, table: pa.Table, text_columns: tuple[str, ...]) -> pa.Table:
-    """Drop the columns that the explicit schema added and the file does not have, so that they are missed."""
+    """Drop the columns that only the explicit schema has, so that they count as missing."""
     from pyarrow import json
 
     empty = [name for name in text_columns if table.column(name).null_count == table.num_rows]

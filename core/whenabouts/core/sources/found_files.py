@@ -1,4 +1,4 @@
-"""Which files a path means: a file, all files below a folder, or a glob. What cannot be looked into is an error."""
+"""Finds the files that a path means: a file, all files below a folder, or a glob. Inaccessible folders are errors."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ _MAGIC = frozenset("*?[")
 
 
 def check_path(path: str, what: str = "input") -> None:
-    """Refuse a path that is empty, which the system would take for the working directory (InputError WA-1008)."""
+    """Refuse an empty path, which the system would read as the working directory (InputError WA-1008)."""
     if not path.strip():
         raise InputError(Code.UNREADABLE_FILE, f"the path of the {what} is empty", "write . for the working directory")
     if "\0" in path:
-        raise InputError(Code.UNREADABLE_FILE, f"{path!r}: a path holds no NUL character", "")
+        raise InputError(Code.UNREADABLE_FILE, f"{path!r}: a path cannot contain a NUL character", "")
 
 
 def files_below(root: Path) -> list[Path]:
-    """All that is no folder below a folder, in order of their names; links to folders are followed.
+    """All files below a folder, sorted by name; links to folders are followed.
 
-    Names that begin with `_` or `.` are other programs' markers and passed over. Raises: InputError WA-1008 for a
-    folder that cannot be read, a link that leads nowhere, and a link to a folder in which it lies itself.
+    Names that begin with `_` or `.` are other programs' markers and are skipped. Raises: InputError WA-1008 for a
+    folder that cannot be read, a broken link, and a link to a folder that contains it.
     """
     return sorted(_below(root, ()))
 
 
 def _below(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
-    place = place_of(folder)
-    if place in above:
-        raise _refused(folder, "the link leads to a folder that it lies in", "remove it, or name the files by a glob")
+    identity = file_id(folder)
+    if identity in above:
+        raise _refused(folder, "the link leads to a folder that contains it", "remove it, or name the files by a glob")
     for path in _inside(folder):
         if path.name.startswith(("_", ".")):
             continue
         if is_folder(path):
-            yield from _below(path, (*above, place))
+            yield from _below(path, (*above, identity))
         else:
             yield path
 
 
 def matching(pattern: str) -> list[Path]:
-    """All that a glob matches, in order of their text; `**` is any number of folders, links among them.
+    """Everything that a glob matches, sorted; `**` matches any number of folders, links included.
 
-    Names that begin with a dot need a pattern that does. Raises: as `files_below`.
+    Names that begin with a dot match only patterns that do. Raises: as `files_below`.
 
     >>> matching("no-such-folder/*.csv")
     []
@@ -63,10 +63,10 @@ def _matches(folder: Path, parts: list[str], above: tuple[tuple[int, int], ...])
     part, rest = parts[0], parts[1:]
     if part == "**":
         yield from _matches(folder, rest or ["*"], ())
-        place = place_of(folder)
-        for inner in _inside(folder) if place not in above else ():
+        identity = file_id(folder)
+        for inner in _inside(folder) if identity not in above else ():
             if not inner.name.startswith(".") and is_folder(inner):
-                yield from _matches(inner, parts, (*above, place))
+                yield from _matches(inner, parts, (*above, identity))
     elif not _MAGIC & set(part):
         if os.path.lexists(folder / part):
             yield from _matches(folder / part, rest, ())
@@ -90,19 +90,19 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _look_into(folder: Path) -> None:
-    """A name that is not there may be there in a folder that cannot be entered."""
+    """Raise if the folder cannot be entered: a name in it may then exist although it is not found."""
     if folder.is_dir() and not os.access(folder, os.X_OK):
         raise _refused(folder, "the folder cannot be entered", "")
 
 
-def place_of(path: Path) -> tuple[int, int]:
-    """By what a file system knows a file or a folder, whatever it is called."""
+def file_id(path: Path) -> tuple[int, int]:
+    """The file system's identity of a file or folder, which all its names share."""
     found = _status(path)
     return found.st_dev, found.st_ino
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a folder, also by a link. Raises: InputError WA-1008 for a link that leads nowhere."""
+    """Whether it is a folder or a link to one. Raises: InputError WA-1008 for a broken link."""
     return S_ISDIR(_status(path).st_mode)
 
 
@@ -112,11 +112,11 @@ def _status(path: Path) -> os.stat_result:
     except FileNotFoundError as error:
         raise _refused(path, "the link leads nowhere", "remove it, or bring back what it leads to") from error
     except OSError as error:
-        raise _refused(path, f"it cannot be looked at: {error.strerror or error}", "") from error
+        raise _refused(path, f"it cannot be accessed: {error.strerror or error}", "") from error
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Whether two paths are one file, also by links; a file that does not exist yet is where its folder is."""
+    """Whether two paths are the same file, also by links; paths that do not exist yet are compared after resolving."""
     if one.exists() and other.exists():
         return one.samefile(other)
     return os.path.realpath(one) == os.path.realpath(other)

@@ -1,4 +1,4 @@
-"""Integers of JSON lines that no column holds: Arrow would round them to floats, so that numbers apart become one."""
+"""Finds integers in JSON lines that no column can hold: Arrow would round them, so that different ones become equal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONG = re.compile(rb"(?<![0-9.eE+\-])-?[0-9]{16,}(?![0-9.eE])")
 
 
 def check_integers(file: Path, schema: pa.Schema) -> None:
-    """Refuse integers that the columns, as they were read, round (InputError WA-1067, with row, from 0, and column).
+    """Refuse integers that the columns read by Arrow round (InputError WA-1067, with the row, from 0, and the column).
 
     Only lines with a number of 16 digits or more are parsed.
     """
@@ -28,7 +28,7 @@ def check_integers(file: Path, schema: pa.Schema) -> None:
                 raise InputError(
                     Code.VALUE_DOES_NOT_FIT,
                     f"{number} in row {row} of column {name!r} of {file} does not fit "
-                    + ("int64" if abs(number) >= 2**63 else "a double, which the column has for its fractions"),
+                    + ("int64" if abs(number) >= 2**63 else "a double, the type that the column's fractions need"),
                     'write such numbers as text, "..."',
                 )
 
@@ -37,7 +37,7 @@ def _rounded(line: bytes, schema: pa.Schema) -> Iterator[tuple[str, int]]:
     try:
         members = json.loads(line)
     except (ValueError, RecursionError):
-        return  # an object over several lines
+        return  # an object that spans several lines
     for name, value in members.items() if isinstance(members, dict) else ():
         has_integers = name in schema.names and "int64" in str(schema.field(name).type)
         for number in _integers(value):

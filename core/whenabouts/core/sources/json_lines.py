@@ -1,6 +1,6 @@
-"""Text that is no JSON lines, told before Arrow reads it: its parser ends the process upon some of it.
+"""Refuses invalid JSON lines before Arrow reads them, because some of them crash Arrow's parser and the process.
 
-A row that is `null`, and values nested thousands deep, are such text; others are read as something else.
+A row that is `null`, and values nested thousands deep, crash it; other invalid text is silently misread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from whenabouts.core.arrays.jit import INT64, READ_UINT8, WRITE_INT64, compiled
 from whenabouts.core.errors import Code, InputError
 
 DEEPEST = 64
-"""Objects and lists in each other, a row being the first: as many as Arrow's own files may have."""
+"""The deepest nesting of objects and lists, counting the row itself: the limit of Arrow's own files."""
 
 _BYTES_AT_ONCE = 1 << 24
 _TOO_DEEP, _NO_OBJECT = 1, 2
@@ -28,9 +28,9 @@ _KINDS = {bool: "a truth value", int: "a number", float: "a number", str: "text"
 
 
 def check_json_lines(file: Path) -> None:
-    """Refuse what is no row after row of JSON objects in UTF-8 (InputError WA-1008, with the line, from 1).
+    """Check that a file is a sequence of JSON objects in UTF-8 (InputError WA-1008, with the line, from 1).
 
-    Rows may be spread over lines and stand in one line, and lines may be blank. A nanosecond or two a byte.
+    A row may span lines, a line may have several rows, and lines may be blank. Cost: a nanosecond or two per byte.
     """
     state = np.array([0, 0, 0, 1, 1], np.int64)
     utf8 = codecs.getincrementaldecoder("utf-8")()
@@ -47,11 +47,11 @@ def check_json_lines(file: Path) -> None:
                 raise _bad(file, int(state[_LINE]), f"nests more than {DEEPEST} objects and lists", "flatten it")
             if found == _NO_OBJECT:
                 raise _bad(
-                    file, int(state[_LINE]), "holds something that is no object", 'a row is {"column": value, …}'
+                    file, int(state[_LINE]), "has something that is not an object", 'a row is {"column": value, …}'
                 )
         _check_text(utf8, b"", file, int(state[_LINE]))
     if state[_DEPTH] or state[_IN_TEXT]:
-        raise _bad(file, int(state[_BEGAN]), "begins an object that does not end", "is the file whole?")
+        raise _bad(file, int(state[_BEGAN]), "begins an object that does not end", "is the file complete?")
 
 
 def _check_text(utf8: codecs.IncrementalDecoder, chunk: bytes, file: Path, line: int) -> None:
@@ -65,7 +65,7 @@ def _check_text(utf8: codecs.IncrementalDecoder, chunk: bytes, file: Path, line:
 
 @compiled(INT64(READ_UINT8, WRITE_INT64))
 def _scan(data, state):  # type: ignore[no-untyped-def]  # compiled
-    """Follow quotes and brackets; 0, or what is wrong in the line that the state says."""
+    """Follow quotes and brackets. Returns 0, or the kind of error, with its line in the state."""
     depth, in_text, escaped, line = state[_DEPTH], state[_IN_TEXT], state[_ESCAPED], state[_LINE]
     found = 0
     for byte in data:
@@ -98,10 +98,10 @@ def _scan(data, state):  # type: ignore[no-untyped-def]  # compiled
     return found
 
 
-def told_by_line(file: Path) -> InputError | None:
-    """Why Arrow cannot read a file that has been checked, by line and column; None where there is no reason to see.
+def explain_failure(file: Path) -> InputError | None:
+    """Why Arrow cannot read a checked file, by line and column; None if no reason is found.
 
-    Parses everything with Python's own reader: for files that have failed.
+    Parses the whole file with Python's own parser, so use it only after a failure.
     """
     with pa.input_stream(str(file), compression="detect") as stream:
         text = stream.read().decode("utf-8-sig")
@@ -119,7 +119,7 @@ def told_by_line(file: Path) -> InputError | None:
             row, end = decoder.raw_decode(text, at)
         except ValueError as error:
             where = error.pos if isinstance(error, json.JSONDecodeError) else at
-            return _bad(file, line + text.count("\n", at, where), f"is no JSON: {getattr(error, 'msg', error)}", "")
+            return _bad(file, line + text.count("\n", at, where), f"is not JSON: {getattr(error, 'msg', error)}", "")
         for name, value in row:
             if value is None:
                 continue
@@ -138,7 +138,7 @@ def told_by_line(file: Path) -> InputError | None:
 
 
 class _Members(list[tuple[str, Any]]):
-    """The members of an object, in their order."""
+    """The members of a JSON object, in order."""
 
 
 def _bad(file: Path, line: int, problem: str, hint: str) -> InputError:

@@ -1,7 +1,7 @@
-"""A replay from options in text, as SQL and an engine's reader pass them: the same words on every engine.
+"""Builds a replay from text options, as SQL and an engine's reader pass them; the same names on every engine.
 
 path            files to replay (a file, a folder, a glob)
-time            the time column `t`, or `t_min,t_max`; with one of the following it is the reading `t`:
+time            the time column `t`, or `t_min,t_max`; with one of the following models it is the reading `t`:
 granularity     a truncated clock, e.g. `1 minute`;  rounding: down (default), up, nearest
 polling         found by a poll every so often, e.g. `30 s`
 latency         detected late: JSON, `{"0": "100 ms", "0.5": "200 ms", "1": "5 s"}` (quantiles) or a list of samples;
@@ -11,8 +11,8 @@ templates       histograms that end at the reading: JSON, or the path of a JSON 
 maxUncertainty, minUncertainty    bounds on the length of intervals `t_min,t_max`
 bounds          names of the columns that a clock model adds (default `t_min,t_max`)
 disorder, seed  delay rows at random by up to a duration
-rowsPerSecond, speed    the pace; neither: all at once
-timeZone, timeUnit      of times that do not tell
+rowsPerSecond, speed    the pace; without either, all rows are due at once
+timeZone, timeUnit      for times without a zone, and integers
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ KNOWN = (
 
 
 def replay_of(options: Mapping[str, str], *, also: tuple[str, ...] = ()) -> Replay:
-    """The replay that options describe; `also` names further options, which are the engine's own.
+    """The replay that the options describe; `also` names further options of the engine.
 
-    Raises QueryError WA-2006 for an option that is not known, missing, or not what it should be, and what the
-    specifications of times raise for theirs.
+    Raises QueryError WA-2006 for an unknown, missing or invalid option, and the errors of the time specifications.
 
     >>> replay_of({"path": "a.csv", "time": "t", "granularity": "1 minute"}).time
     Around(t='t', before=0, after=60000000)
@@ -65,7 +64,7 @@ def replay_of(options: Mapping[str, str], *, also: tuple[str, ...] = ()) -> Repl
 
 
 def _time(given: Mapping[str, str]) -> TimeSpec:
-    """The one model that is given, over the column `time`."""
+    """The time specification: the one model that is given, over the column `time`."""
     columns = [name.strip() for name in _needed(given, "time").split(",")]
     models = [name for name in ("granularity", "polling", "latency", "clock", "templates") if name in given]
     if len(models) > 1:
@@ -127,7 +126,7 @@ def _json(given: Mapping[str, str], name: str, kinds: tuple[type, ...]) -> Any:
     try:
         value = json.loads(given[name])
     except ValueError as error:
-        raise QueryError(Code.BAD_OPTION, f"{name} is no JSON: {error}", "see its documentation") from None
+        raise QueryError(Code.BAD_OPTION, f"{name} is not JSON: {error}", "see its documentation") from None
     if not isinstance(value, kinds):
         raise QueryError(
             Code.BAD_OPTION, f"{name} is {given[name]!r}", f"give {' or '.join(k.__name__ for k in kinds)}"

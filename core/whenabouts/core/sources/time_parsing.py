@@ -1,7 +1,7 @@
-"""Times as files hold them - text, naive timestamps, dates, integers of another unit - made into what the core reads.
+"""Parses times as files hold them: text, naive timestamps, dates, integers in another unit.
 
-The core takes TIMESTAMP and int64 microseconds only. What is text is parsed here, all rows at once; rows whose text is
-no time are handed back, to be rejected with WA-1009 and their original text.
+The core reads only TIMESTAMP and int64 microseconds. Text is parsed here, all rows at once. Rows whose text is not a
+time are returned, to be rejected with WA-1009 and their original text.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from whenabouts.core.arrays.ticks import as_ticks
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.arrays.value_texts import iso_texts
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.runtime.event_reader import FIRST_US, LAST_US, digits_cut
+from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US, digits_cut
 from whenabouts.core.times.time_units import UnitCounts
 
 UTC_US = pa.timestamp("us", "UTC")
 
 NULL_WORDS = pa.array(["", "na", "n/a", "nan", "nat", "null", "none", "#n/a"])
-"""Text that means no time (lower case, trimmed): WA-1003, not WA-1009."""
+"""Text that means null (lower case, trimmed): rejected with WA-1003, not WA-1009."""
 
 _ISO = (
     r"^(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})"
@@ -42,10 +42,10 @@ _UNIT_NAMES = {"seconds": "s", "milliseconds": "ms", "nanoseconds": "ns"}
 
 @dataclass(frozen=True, slots=True)
 class ClockRules:
-    """How to read times that do not say it themselves.
+    """How to read times without a zone, and integers.
 
-    `zone`: the zone of naive times (None: UTC). `unit`: the unit of integers since 1970 (None: microseconds, with a
-    check that they are). Raises QueryError WA-2006 for a zone that is not known.
+    `zone`: the zone of naive times (None: UTC). `unit`: the unit of integers since 1970 (None: microseconds, after a
+    plausibility check). Raises QueryError WA-2006 for an unknown zone.
     """
 
     zone: str | None = None
@@ -62,37 +62,37 @@ class ClockRules:
 
 
 @dataclass(slots=True)
-class Findings:
-    """What had to be decided while reading, per column: told to the user once the input is read."""
+class ParsingCounts:
+    """Counts per column for notes to the user after reading: naive, ambiguous or skipped, and truncated times."""
 
     naive: Counter[str] = field(default_factory=Counter)
     off_clock: Counter[str] = field(default_factory=Counter)
     cut: Counter[str] = field(default_factory=Counter)
 
     def notes(self, name: str, zone: str | None) -> list[str]:
-        """Sentences for stderr."""
+        """The notes as sentences."""
         notes = [
             f"{n:,} times in column {column!r} of {name} have no zone: read as UTC (--time-zone says otherwise)"
             for column, n in self.naive.items()
             if zone is None
         ]
         notes += [
-            f"{n:,} times in column {column!r} of {name} are finer than a microsecond: what is finer was cut "
+            f"{n:,} times in column {column!r} of {name} are finer than a microsecond: finer digits were cut "
             f"({Code.DIGITS_CUT})"
             for column, n in self.cut.items()
         ]
         return notes + [
-            f"{n:,} times in column {column!r} of {name} stand twice or not at all on the clocks of {zone}: "
+            f"{n:,} times in column {column!r} of {name} are ambiguous or skipped on the clocks of {zone}: "
             "the earliest instant was taken, for the t_max of an interval the latest"
             for column, n in self.off_clock.items()
         ]
 
 
-class Settled(NamedTuple):
-    """A table whose time columns the core can read, and what it lost: rows of `raw`, and where in it they stood.
+class ParsedTimes(NamedTuple):
+    """A table whose time columns the core can read, and the lost rows: as in `raw`, and their row numbers there.
 
-    `text_columns`: which columns were text, or are text in lost rows. `outside[i]`: the i-th lost row has a time, but
-    one outside the calendar.
+    `text_columns`: columns that were text, or are text in lost rows. `outside[i]`: the i-th lost row has a time outside
+    the years 1 to 9999.
     """
 
     table: pa.Table
@@ -102,15 +102,17 @@ class Settled(NamedTuple):
     outside: BoolArray
 
 
-def settle(raw: pa.Table, columns: tuple[str, ...], clock: ClockRules, found: Findings, place: str) -> Settled:
-    """Make the time `columns` of `raw` readable for the core. O(rows).
+def parse_times(
+    raw: pa.Table, columns: tuple[str, ...], clock: ClockRules, found: ParsingCounts, source: str
+) -> ParsedTimes:
+    """Parse the time `columns` of `raw` for the core. O(rows).
 
-    Text becomes timestamp[us, UTC] (or int64 where it is integers); naive timestamps and dates become UTC by the
-    clock's zone; integers get the clock's unit. Dates, and integers of a unit, that lie outside the calendar are lost
-    with their text: no timestamp of microseconds holds them. `place` names the file in errors. A column that is not
-    there, or of a type that is no time, is left to the core's own error.
+    Text becomes timestamp[us, UTC] (or int64 if it is integers). Naive timestamps and dates are converted to UTC from
+    the clock's zone. Integers get the clock's unit. Dates, and integers with a unit, outside the years 1 to 9999 are
+    lost with their text, since no microsecond timestamp holds them. `source` names the file in errors. A missing
+    column, or one that is not a time, is left to the core's own error.
 
-    Raises: InputError WA-1002 for integers that are plainly not microseconds, and for text full of decimal fractions.
+    Raises: InputError WA-1002 for integers that are clearly not microseconds, and for text with decimal fractions.
     """
     table, text_columns = raw, []
     unparsable, outside = np.zeros(raw.num_rows, bool), np.zeros(raw.num_rows, bool)
@@ -122,7 +124,7 @@ def settle(raw: pa.Table, columns: tuple[str, ...], clock: ClockRules, found: Fi
         values = _decoded(table.column(at))
         if _is_text(values.type):
             text_columns.append(column)
-            values, bad = _read_text(values, column, clock, found, place, latest)
+            values, bad = _read_text(values, column, clock, found, source, latest)
             unparsable |= bad
         far = _outside(values, clock)
         if far.any():
@@ -131,19 +133,19 @@ def settle(raw: pa.Table, columns: tuple[str, ...], clock: ClockRules, found: Fi
                 raw = raw.set_column(at, column, _in_words(values))
             outside |= far
             values = pc.if_else(pa.array(~far), values, pa.scalar(None, values.type))
-        settled = _settle_typed(values, column, clock, found, place, latest)
+        settled = _settle_typed(values, column, clock, found, source, latest)
         found.cut += Counter({column: digits_cut(settled)})
         table = table.set_column(at, column, settled)
     bad = unparsable | outside
     lost = np.flatnonzero(bad)
     if not len(lost):
-        return Settled(table, raw.slice(0, 0), tuple(text_columns), lost, np.zeros(0, bool))
+        return ParsedTimes(table, raw.slice(0, 0), tuple(text_columns), lost, np.zeros(0, bool))
     kept, rejected = table.filter(pa.array(~bad)), raw.filter(pa.array(bad))
-    return Settled(kept, rejected, tuple(text_columns), lost, ~unparsable[lost])
+    return ParsedTimes(kept, rejected, tuple(text_columns), lost, ~unparsable[lost])
 
 
 def _outside(values: pa.ChunkedArray, clock: ClockRules) -> BoolArray:
-    """Which dates, or integers of a unit, lie outside the calendar."""
+    """Which dates, or integers with a unit, are outside the years 1 to 9999."""
     type_ = values.type
     if pa.types.is_date(type_):
         ticks, per_second = as_ticks(values), Fraction(1, 86_400) if pa.types.is_date32(type_) else Fraction(1_000)
@@ -166,7 +168,7 @@ def _in_words(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _settle_typed(
-    values: pa.ChunkedArray, column: str, clock: ClockRules, found: Findings, place: str, latest: bool
+    values: pa.ChunkedArray, column: str, clock: ClockRules, found: ParsingCounts, source: str, latest: bool
 ) -> pa.ChunkedArray:
     type_ = values.type
     if pa.types.is_date(type_):
@@ -176,14 +178,14 @@ def _settle_typed(
     if pa.types.is_integer(type_) and clock.unit is not None:
         return values if clock.unit == "us" else values.cast(pa.int64()).cast(pa.timestamp(clock.unit, "UTC"))
     if pa.types.is_int64(type_):
-        _refuse_foreign_unit(values, column, place)
+        _refuse_foreign_unit(values, column, source)
     return values
 
 
 def _read_text(
-    text: pa.ChunkedArray, column: str, clock: ClockRules, found: Findings, place: str, latest: bool
+    text: pa.ChunkedArray, column: str, clock: ClockRules, found: ParsingCounts, source: str, latest: bool
 ) -> tuple[pa.ChunkedArray, BoolArray]:
-    """Text as timestamps, or as int64 where most of it is integers, and which rows could not be read."""
+    """Text as timestamps, or as int64 if most of it is integers, and which rows could not be parsed."""
     trimmed = pc.utf8_trim_whitespace(text.combine_chunks().cast(pa.string()))
     trimmed = trimmed.combine_chunks() if isinstance(trimmed, pa.ChunkedArray) else trimmed
     missing = pc.is_in(pc.utf8_lower(trimmed), value_set=NULL_WORDS)
@@ -196,15 +198,15 @@ def _read_text(
         example = _first(trimmed, number & ~integer)
         raise InputError(
             Code.WRONG_TYPE,
-            f"time column {column!r} of {place} is full of decimal fractions, e.g. {example!r}",
-            "floats cannot hold a time exactly: write ISO 8601, or whole numbers (--time-unit says of what)",
+            f"time column {column!r} of {source} has decimal fractions, e.g. {example!r}",
+            "floats cannot hold a time exactly: write ISO 8601, or whole numbers (with --time-unit)",
         )
     if integer.sum() * 2 > written:
         numbers, ok = _integers(trimmed, integer)
         return pa.chunked_array([pa.array(numbers, pa.int64(), mask=~ok)]), ~null & ~ok
     uniform = _parse_uniform(trimmed)
     us, zoned, ok = uniform or _parse_iso(trimmed)
-    if uniform is None:  # Arrow reads no time that has more than six digits
+    if uniform is None:  # Arrow parses no time with more than six digits
         found.cut += Counter({column: int((_flags(pc.match_substring_regex(trimmed, _FINER)) & ok).sum())})
     aware = pa.array(us, pa.int64(), mask=~ok).cast(UTC_US)
     if (ok & ~zoned).any():
@@ -215,7 +217,7 @@ def _read_text(
 
 
 def _integers(text: pa.Array, candidate: BoolArray) -> tuple[IntArray, BoolArray]:
-    """The candidates as int64; the few of 19 digits that do not fit are told apart one by one."""
+    """The candidates as int64; if some with 19 digits do not fit, each is converted by itself."""
     digits = pc.if_else(pa.array(candidate), pc.replace_substring_regex(text, r"^\+", ""), pa.scalar("0"))
     try:
         return np.asarray(digits.cast(pa.int64()).to_numpy(zero_copy_only=False)), candidate
@@ -226,7 +228,7 @@ def _integers(text: pa.Array, candidate: BoolArray) -> tuple[IntArray, BoolArray
 
 
 def _parse_uniform(text: pa.Array) -> tuple[IntArray, BoolArray, BoolArray] | None:
-    """As `_parse_iso`, ten times faster, where all rows are of the form Arrow casts: all naive, or all with a zone."""
+    """As `_parse_iso`, ten times faster, if Arrow can cast all rows: all naive, or all with a zone. Otherwise None."""
     for zoned in (False, True):
         try:
             parsed = text.cast(UTC_US if zoned else pa.timestamp("us"))
@@ -239,9 +241,9 @@ def _parse_uniform(text: pa.Array) -> tuple[IntArray, BoolArray, BoolArray] | No
 
 
 def _parse_iso(text: pa.Array) -> tuple[IntArray, BoolArray, BoolArray]:
-    """Microseconds (local where there is no zone, else UTC), whether a zone was written, whether it is a time.
+    """Microseconds (local time without a zone, else UTC), whether a zone was given, and whether it is a time.
 
-    Digits finer than a microsecond are cut, as the core cuts them.
+    Digits finer than a microsecond are cut, as in the core.
     """
     parts = pc.extract_regex(text, _ISO)
     ok = _flags(parts.is_valid())
@@ -267,8 +269,10 @@ def _parse_iso(text: pa.Array) -> tuple[IntArray, BoolArray, BoolArray]:
     return (minutes * 60 + second) * 1_000_000 + micros, zoned & ok, ok
 
 
-def _in_zone(values: pa.ChunkedArray, column: str, clock: ClockRules, found: Findings, latest: bool) -> pa.ChunkedArray:
-    """Naive times as instants: the zone's rules decide; where the clocks repeat or skip, the earliest or latest."""
+def _in_zone(
+    values: pa.ChunkedArray, column: str, clock: ClockRules, found: ParsingCounts, latest: bool
+) -> pa.ChunkedArray:
+    """Naive times as instants by the zone's rules; where clocks repeat or skip an hour, the earliest or latest one."""
     found.naive[column] += len(values) - values.null_count
     if clock.zone is None:
         return values.cast(pa.timestamp(values.type.unit, "UTC"))
@@ -284,8 +288,8 @@ def _in_zone(values: pa.ChunkedArray, column: str, clock: ClockRules, found: Fin
     return late if latest else early
 
 
-def _refuse_foreign_unit(values: pa.ChunkedArray, column: str, place: str) -> None:
-    """Refuse integers most of which are times of 1990 to 2100 in another unit, hence within weeks of 1970 here."""
+def _refuse_foreign_unit(values: pa.ChunkedArray, column: str, source: str) -> None:
+    """Refuse integers if most of them look like times of 1990 to 2100 in another unit than microseconds."""
     counts = UnitCounts()
     for chunk in values.chunks:
         counts.count(chunk)
@@ -293,12 +297,12 @@ def _refuse_foreign_unit(values: pa.ChunkedArray, column: str, place: str) -> No
     if unit is None:
         return
     name = _UNIT_NAMES.get(unit)
-    mend = f"give --time-unit {name}" if name else "write them as 2024-01-31"
+    fix = f"give --time-unit {name}" if name else "write them as 2024-01-31"
     raise InputError(
         Code.WRONG_TYPE,
-        f"time column {column!r} of {place} holds integers such as {counts.example}, most of which look like "
+        f"time column {column!r} of {source} holds integers such as {counts.example}, most of which look like "
         f"{unit + ' since 1970' if name else unit} and not like microseconds",
-        f"{mend} (or --time-unit us if they are microseconds after all)",
+        f"{fix} (or --time-unit us if they are microseconds after all)",
     )
 
 

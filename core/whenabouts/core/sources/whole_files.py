@@ -1,4 +1,4 @@
-"""Files that appear under their name only when they are whole."""
+"""Atomic writing: a file appears under its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of `path` when the block ends without an error, and is gone if not.
+    """A temporary file that replaces `path` when the block ends without an error, and is deleted otherwise.
 
     Raises: OSError, as writing does.
 

@@ -1,7 +1,7 @@
-"""What the text of a CSV column holds: numbers, dates, truth values where these say all that the text says, else text.
+"""Infers the type of a CSV column: numbers, dates or booleans if the conversion loses nothing, otherwise text.
 
-A column is a number only where it is plainly one. `007`, `+4915112345678`, `0x10`, `1e5` and an integer that an int64
-does not hold stay the text that they are: as numbers they would be written as something else, or equal something else.
+A column is numeric only if that is certain. `007`, `+4915112345678`, `0x10`, `1e5` and an integer that does not fit
+into int64 stay text: as numbers they would be written differently, or become equal to other values.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _TIMES = (
     pa.date32(), pa.timestamp("s"), pa.timestamp("s", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"),
 )  # fmt: skip
 _DIGITS_OF_A_DOUBLE = 15
-"""So many significant digits any double keeps."""
+"""A double preserves every decimal number with this many significant digits."""
 
 _A_FEW = 1000
-"""Values that are looked at first: most columns of text show there what they are."""
+"""How many values are examined first: they usually show that a column is text."""
 
-_HINT = "another input or file says what the column holds: write it alike, or as text in all of them"
+_HINT = "another input or file determines the column's type: write it alike, or as text in all of them"
 
 
 def natural_type(text: pa.ChunkedArray) -> pa.DataType:
-    """int64, double, bool, date32, timestamp or string; null where there is no value. O(values).
+    """The inferred type: int64, double, bool, date32, timestamp or string; null for no values. O(values).
 
     >>> [natural_type(pa.chunked_array([each])) for each in (["1", None], ["1", "2.50"], ["007"], [str(2**63)])]
     [DataType(int64), DataType(double), DataType(string), DataType(string)]
@@ -61,15 +61,16 @@ def _natural(values: pa.Array) -> pa.DataType:
 def as_type(
     text: pa.ChunkedArray,
     type_: pa.DataType,
-    place: str,
+    source: str,
     rows: NDArray[np.int64] | None = None,
     *,
     natural: pa.DataType | None = None,
 ) -> pa.ChunkedArray:
-    """A column of text in a type.
+    """A text column converted to a type.
 
-    `place` names column and file, `rows` tells which rows of it these are, `natural` what its `natural_type` was.
-    Raises InputError WA-1067 with the first value and its row, from 0, where one is not of the type in its usual form.
+    `source` names column and file for errors, `rows` has the row numbers of the values, `natural` is the column's
+    `natural_type` if known. Raises InputError WA-1067 with the first value that is not of the type in its usual form,
+    and its row, from 0.
     """
     if pa.types.is_string(type_):
         return text
@@ -84,13 +85,13 @@ def as_type(
     at = int(np.argmin(good))
     raise InputError(
         Code.VALUE_DOES_NOT_FIT,
-        f"{values[at].as_py()!r} in row {at if rows is None else int(rows[at])} of {place} does not fit {type_}",
+        f"{values[at].as_py()!r} in row {at if rows is None else int(rows[at])} of {source} does not fit {type_}",
         _HINT,
     )
 
 
 def _fitting(values: pa.Array, type_: pa.DataType) -> NDArray[np.bool_] | None:
-    """Which values are of a type, None where all are."""
+    """Which values have a type, None if all have it."""
     natural = natural_type(pa.chunked_array([values]))
     if pa.types.is_null(natural) or natural == type_ or (natural == pa.int64() and _cast(values, type_) is not None):
         return None
@@ -107,11 +108,11 @@ def _one_fits(value: str, type_: pa.DataType) -> bool:
 
 
 def _doubles_say_it(text: pa.Array) -> bool:
-    """Whether texts are decimal numbers that the nearest doubles say in full, or to the digits that are written."""
+    """Whether texts are decimal numbers that the nearest doubles represent exactly, or to all written digits."""
     doubles = _cast(text, pa.float64())
     if doubles is None or not pc.any(pc.is_finite(doubles)).as_py():
         return False
-    other = pc.invert(pc.equal(doubles.cast(pa.string()), text))  # most are written as they would be here
+    other = pc.invert(pc.equal(doubles.cast(pa.string()), text))  # most are already in the form of this cast
     text = text.filter(other)
     if not _all(pc.or_(pc.match_substring_regex(text, _DECIMAL), pc.is_in(text, value_set=_NO_NUMBER))):
         return False
@@ -122,10 +123,10 @@ def _doubles_say_it(text: pa.Array) -> bool:
 
 
 def _exact(text: str) -> bool:
-    """Whether the nearest double, written with as many digits or as few as tell it from others, is the same number."""
+    """Whether the nearest double, written in its shortest form or with equally many digits, is the same number."""
     nearest, digits = float(text), _digits(text)
     if not digits or not isfinite(nearest):
-        return not digits or not text[-1].isdigit()  # a zero, or a word
+        return not digits or not text[-1].isdigit()  # zero, or a word such as nan
     return digits in (_digits(repr(nearest)), _digits(f"{nearest:.{len(digits) - 1}e}"))
 
 

@@ -17,7 +17,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, rows_at, select_columns, table_of, with_columns_of
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.runtime.event_reader import T_MAX, times
+from whenabouts.core.runtime.blocks import T_MAX, times
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, SegmentStore
 from whenabouts.core.state.segment_codec import decode, encode, fingerprint, unwrap, wrap
 from whenabouts.core.state.segment_layout import (

@@ -25,7 +25,7 @@ from whenabouts.core.coalescing.sliding_window import SlidingWindow
 from whenabouts.core.coalescing.window_ranges import WindowEnds, stream_positions, window_ends_of
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.expressions.row_predicates import call_predicate
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.runtime.output_memory import Growing
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step

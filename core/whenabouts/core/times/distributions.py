@@ -55,7 +55,7 @@ def normal(mean: Duration, sd: Duration, *, tolerance: float = TOLERANCE) -> Tem
     (36, 139232)
     """
     middle, spread = parse_duration(mean, name="mean"), _positive(sd, "sd")
-    side = _NormalSide(spread)
+    side = _NormalHalf(spread)
     return _template(middle, side, side, tolerance)
 
 
@@ -67,7 +67,7 @@ def exponential(mean: Duration, *, start: Duration = 0, tolerance: float = TOLER
     >>> exponential("1 s").edges[-1] - exponential("1 s").edges[0]
     8294051
     """
-    return _template(parse_duration(start, name="start"), None, _ExponentialSide(_positive(mean, "mean")), tolerance)
+    return _template(parse_duration(start, name="start"), None, _ExponentialHalf(_positive(mean, "mean")), tolerance)
 
 
 def triangular(low: Duration, mode: Duration, high: Duration, *, tolerance: float = TOLERANCE) -> Template:
@@ -82,7 +82,7 @@ def triangular(low: Duration, mode: Duration, high: Duration, *, tolerance: floa
     if not (ends[0] <= ends[1] <= ends[2] and ends[0] < ends[2]):
         raise _bad(f"low, mode and high are {ends} us", "give low <= mode <= high, and low < high")
     widths = ends[1] - ends[0], ends[2] - ends[1]
-    before, after = (_RampSide(width, width / sum(widths)) if width else None for width in widths)
+    before, after = (_RampHalf(width, width / sum(widths)) if width else None for width in widths)
     return _template(ends[1], before, after, tolerance)
 
 
@@ -110,7 +110,7 @@ def sum_of_uniforms(first: Duration, second: Duration, *, tolerance: float = TOL
     2040000
     """
     lengths = sorted((_positive(first, "first"), _positive(second, "second")))
-    side = _TrapezoidSide(*lengths)
+    side = _TrapezoidHalf(*lengths)
     return _template(0, side, side, tolerance)
 
 
@@ -131,7 +131,7 @@ def spend_of(tolerance: float) -> float:
     return tolerance / 4 * (1 - 1e-6)
 
 
-class _Side(Protocol):
+class _Half(Protocol):
     """The distribution on one side of its mode, by the distance y >= 0 from the mode in microseconds."""
 
     @property
@@ -146,7 +146,7 @@ class _Side(Protocol):
 
 
 @dataclass(frozen=True)
-class _NormalSide:
+class _NormalHalf:
     sd: int
     width = None
 
@@ -158,7 +158,7 @@ class _NormalSide:
 
 
 @dataclass(frozen=True)
-class _ExponentialSide:
+class _ExponentialHalf:
     mean: int
     width = None
 
@@ -170,7 +170,7 @@ class _ExponentialSide:
 
 
 @dataclass(frozen=True)
-class _RampSide:
+class _RampHalf:
     """A density that falls linearly to 0 at `width`, of total `mass`."""
 
     width: int
@@ -184,7 +184,7 @@ class _RampSide:
 
 
 @dataclass(frozen=True)
-class _TrapezoidSide:
+class _TrapezoidHalf:
     """Half of the sum of two uniforms of half widths `short <= long`: constant up to their difference, then a ramp."""
 
     short: int
@@ -203,7 +203,7 @@ class _TrapezoidSide:
         return self.width - density * 4 * self.short * self.long
 
 
-def _template(mode: int, before: _Side | None, after: _Side | None, tolerance: float) -> Template:
+def _template(mode: int, before: _Half | None, after: _Half | None, tolerance: float) -> Template:
     spend = spend_of(tolerance)
     try:
         sides = [[] if side is None else list(_knots(side, spend)) for side in (before, after)]
@@ -219,7 +219,7 @@ def _bucket(ends: tuple[Knot, Knot]) -> tuple[int, int, float]:
     return near, far, above - below
 
 
-def _knots(side: _Side, spend: float) -> Iterator[Knot]:
+def _knots(side: _Half, spend: float) -> Iterator[Knot]:
     """Distances from the mode, each with the template's mass beyond it, from the mode to the side's end."""
     end = side.width if side.width is not None else _first_within(side, spend)
     knot, step = (0, side.beyond(0)), 1
@@ -231,7 +231,7 @@ def _knots(side: _Side, spend: float) -> Iterator[Knot]:
         yield knot
 
 
-def _first_within(side: _Side, spend: float) -> int:
+def _first_within(side: _Half, spend: float) -> int:
     """The least distance beyond which no more than `spend` lies."""
     good = 1
     while side.beyond(good) > spend:
@@ -239,7 +239,7 @@ def _first_within(side: _Side, spend: float) -> int:
     return _bisect(good // 2, good, lambda y: side.beyond(y) > spend)[1]
 
 
-def _farthest(side: _Side, spend: float, knot: Knot, end: int, step: int) -> Knot:
+def _farthest(side: _Half, spend: float, knot: Knot, end: int, step: int) -> Knot:
     """The farthest next knot whose chord stays within `spend`. Steeper chords do too, so the good knots are a range."""
 
     def candidate(y: int) -> Knot:
@@ -263,7 +263,7 @@ def _farthest(side: _Side, spend: float, knot: Knot, end: int, step: int) -> Kno
     return candidate(good)
 
 
-def _gap(side: _Side, near: Knot, far: Knot) -> float:
+def _gap(side: _Half, near: Knot, far: Knot) -> float:
     """How far the chord rises above the curve; it starts and ends at most `spend` below it by construction."""
     slope = (near[1] - far[1]) / (far[0] - near[0])
     if slope <= 0:  # a step so short that the masses are the same double
@@ -287,7 +287,7 @@ class _TooNarrowError(Exception):
     """Even a bucket of one microsecond exceeds the bound."""
 
 
-def _too_narrow(before: _Side | None, after: _Side | None, tolerance: float) -> QueryError:
+def _too_narrow(before: _Half | None, after: _Half | None, tolerance: float) -> QueryError:
     hint = "use Point or uniform(...)"
     while (tolerance := tolerance * 1.25) < 1:
         try:

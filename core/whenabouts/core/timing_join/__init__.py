@@ -11,7 +11,7 @@ __all__ = ["TimingJoin"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "TimingJoin":  # imported when it is first used: it loads numpy and Arrow
+    if name != "TimingJoin":  # imported on first use: it loads numpy and Arrow
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from whenabouts.core.timing_join.query import TimingJoin
 

@@ -1,6 +1,4 @@
-"""The kernel of `timing_join.best_match_order`: one pass over pairs, keeping for each row the better of two
-candidates.
-"""
+"""The kernel of `timing_join.best_match_order`: one pass over pairs that keeps each row's best candidate."""
 
 from __future__ import annotations
 
@@ -29,8 +27,9 @@ def keep_best(
     best_probability: NDArray[np.float64],
     best: NDArray[np.int64],
 ) -> bool:
-    """Row `chooser[i]` is offered `candidate[i]`; `best` (places among the candidates, -1: none) and
-    `best_probability` are updated. False if two candidates were equal up to `rank`: the first one seen was then kept.
+    """Offer `candidate[i]` to row `chooser[i]`, updating `best` (candidate indices, -1: none) and `best_probability`.
+
+    Returns False if two candidates were equal up to `rank`; the first one was then kept.
 
     >>> best, p = np.array([-1]), np.zeros(1)
     >>> t = np.array([7, 5])

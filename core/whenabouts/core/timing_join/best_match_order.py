@@ -1,8 +1,8 @@
-"""The best partner of each row: the most probable one; of equals the one with the earlier `t_max`, then `t_min`, then
-the lesser columns (`arrays.row_ranks`), then the one that was numbered first.
+"""The best partner of each row: the most probable one; ties go to the earlier `t_max`, then the earlier `t_min`, then
+the lesser columns (`arrays.row_ranks`), then the lower number.
 
-The last step only tells apart rows that agree in everything. All are steps of one total order, so that the best of a
-set is the same however the set was cut into chunks, steps or files.
+The last criterion only distinguishes rows that are equal in everything. Together they are one total order, so the best
+partner does not depend on how rows are divided into chunks, steps or files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.runtime.event_reader import PREFIX, times
+from whenabouts.core.runtime.blocks import PREFIX, times
 
 NOBODY = -1
 
@@ -21,9 +21,9 @@ NOBODY = -1
 class BestPartners:
     """The best partner so far of each of `n` rows, among `candidates` (a table of block columns).
 
-    `numbers`: of the candidates, None where it does not matter which of equal rows is taken. `best`, `probability`:
-    places among the candidates (-1 for none) and the probabilities that go with them. O(1) for each pair offered;
-    columns are only compared once a tie asks for it.
+    `numbers`: the candidates' numbers, None if any of several equal rows may be chosen. `best`, `probability`: index of
+    the best candidate (-1 for none) and its probability. O(1) for each pair offered; columns are compared only to break
+    ties.
 
     >>> rows = pa.table({"_wa_t_min": [0, 0, 0], "_wa_t_max": [5, 5, 5], "v": [3, 2, None]})
     >>> partners = BestPartners(1, rows, None)
@@ -42,7 +42,7 @@ class BestPartners:
         self._ranked = False
 
     def offer(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: NDArray[np.float64]) -> None:
-        """Pairs: candidate `at[i]` matches row `rows[i]`."""
+        """Process pairs: candidate `at[i]` matches row `rows[i]`."""
         before = self.best.copy(), self.probability.copy()
         if not self._keep(rows, at, probability) and not self._ranked:
             self._rank, self._ranked = self._ranks(), True
@@ -58,7 +58,7 @@ class BestPartners:
         return decided
 
     def _ranks(self) -> IntArray:
-        """By columns, then by number; only rows whose times another one shares are looked at."""
+        """Ranks by columns, then by number, of the rows that share their times with another one."""
         order = np.lexsort((self._t_min, self._t_max))
         same = (np.diff(self._t_max[order]) == 0) & (np.diff(self._t_min[order]) == 0)
         shared = np.zeros(len(order), bool)

@@ -1,10 +1,10 @@
-"""How a timing join runs where its query leaves it open: which ranges, and how many rows wait to be correlated at once.
+"""The cost model of timing joins: what `auto` chooses as strategy and block size.
 
-A step costs as much as thousands of rows: it reads and writes segments and starts a correlation. So rows are cheaper
-the more of them are taken in together, and the price is that they wait. `auto` lets rows wait only where `max_latency`
-says for how long; then it takes the least block within a tenth of the least cost. The ranges that spare kernel calls
-are those by sorted midpoints (`probability.midpoint_bounds`), which no strategy of the papers undercuts; what those
-would cost is reported beside it.
+A step costs as much as thousands of rows, because it reads and writes segments and starts a correlation. So rows are
+cheaper when more of them are processed together, but then they wait. `auto` lets rows wait only if `max_latency` says
+how long, and then chooses the smallest block that costs at most a tenth more than the cheapest. Its strategy uses
+ranges of sorted midpoints (`probability.midpoint_bounds`), which cost no more than any strategy of the papers; the
+costs of these are reported too.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from whenabouts.core.timing_join.settings import TimingJoinSettings
 
 DEFAULT_BLOCK = 1000
-"""Rows that wait in a lazy strategy of which nothing else is known."""
+"""The block size of a lazy strategy if neither rates nor `max_latency` are known."""
 
 BLOCKS = (1, 10, 100, 1_000, 10_000, 100_000)
-"""Sizes that are weighed."""
+"""The block sizes that are compared."""
 
 _ENOUGH = 1.1
-"""A block need not be larger than one that costs so many times the least."""
+"""The smallest block within this factor of the least cost is chosen."""
 
 _WHOLE_BUFFER = ("simple", "ssort")
 _UNIT = "ns a row"
@@ -54,12 +54,12 @@ def choices(query: TimingJoinSettings, load: Workload, pins: Mapping[str, Value]
 
 
 def block_rows(query: TimingJoinSettings) -> int:
-    """How many rows the operator lets wait: the block size that follows from the query alone."""
+    """How many rows the operator lets wait: the block size chosen from the query alone."""
     return int(_block_size(query, load_of(query, Workload()), TimingJoinPrices()).value)
 
 
 def load_of(query: TimingJoinSettings, load: Workload) -> Workload:
-    """What is known, with the rates that the query declares where nobody measured them."""
+    """The load, with the rates that the query declares if none were measured."""
     declared = dict(query.rates)
     return replace(load, rates=declared, source="declared") if declared and not load.rates else load
 
@@ -68,15 +68,15 @@ def _block_size(query: TimingJoinSettings, load: Workload, prices: TimingJoinPri
     limit_us = None if query.max_latency is None else parse_duration(query.max_latency)
     given = query.block_size
     if query.strategy in (*_WHOLE_BUFFER, "eager"):
-        return ruled("block_size", 1, f"{query.strategy} takes each arrival by itself")
+        return ruled("block_size", 1, f"{query.strategy} processes each arrival by itself")
     if query.strategy == "auto" and limit_us is None:
-        return ruled("block_size", 1, "rows are taken in as they come: no max_latency says for how long they may wait")
+        return ruled("block_size", 1, "rows do not wait, since there is no max_latency")
     if given is None and query.strategy != "auto" and limit_us is None and not load.rates:
         return ruled("block_size", DEFAULT_BLOCK, "neither rates nor max_latency are known")
     rate = sum(load.rates.values()) or None
     full = None if limit_us is None or rate is None else max(int(rate * limit_us / 1e6), 1)
     sizes = {*BLOCKS, *(size for size in (full, given) if size is not None)}
-    # A block that max_latency ends before it is full costs as much as one of the size that it has by then.
+    # A block that max_latency ends before it is full costs as much as one of the size that it has reached.
     cost = {size: row_cost(query.strategy, query, load, min(size, full or size), prices) for size in sizes}
     weighed = [Alternative(size, cost[size], _too_long(size, rate, limit_us)) for size in sorted(sizes)]
     if given is not None:
@@ -85,11 +85,11 @@ def _block_size(query: TimingJoinSettings, load: Workload, prices: TimingJoinPri
     most = _ENOUGH * cost[int(best.value)]
     enough = next(each for each in weighed if not each.refused and cost[int(each.value)] <= most)
     bound = "" if limit_us is None else f", and none waits longer than {format_duration(limit_us)}"
-    return replace(best, value=enough.value, why=f"the least that costs at most a tenth over the least cost{bound}")
+    return replace(best, value=enough.value, why=f"the smallest within a tenth of the least cost{bound}")
 
 
 def _too_long(size: int, rate: float | None, limit_us: int | None) -> str:
-    """Why a block is too large: it takes longer to fill than a row may wait."""
+    """Why a block is too large (it takes longer to fill than a row may wait), or an empty text."""
     if rate is None or limit_us is None or size == 1:
         return ""
     fills_us = int(size / rate * 1e6)
@@ -102,19 +102,19 @@ def _strategy(query: TimingJoinSettings, load: Workload, block: int, prices: Tim
     weighed = [Alternative(name, row_cost(name, query, load, size, prices)) for name, size in sizes.items()]
     if query.strategy != "auto":
         return Choice("strategy", query.strategy, "as the query says", _UNIT, tuple(weighed), pinned=True)
-    return cheapest("strategy", weighed, _UNIT, why="ranges by sorted midpoints leave least to the kernel")
+    return cheapest("strategy", weighed, _UNIT, why="ranges of sorted midpoints need the fewest kernel calls")
 
 
 def row_cost(strategy: str, query: TimingJoinSettings, load: Workload, block: int, prices: TimingJoinPrices) -> float:
-    """Nanoseconds a row where so many rows of both inputs are correlated at once; a rate that is not known is one row
-    a second and key."""
+    """Nanoseconds per row if `block` rows of both inputs are correlated at once; an unknown rate counts as one row per
+    second and key."""
     per_key = [(load.rate(name) or load.keys) / load.keys for name in query.inputs]
     together = sum(load.rates.values()) * parse_duration(load.every) / 1e6
     pairs = probes = 0.0
     if not query.condition.one_sided:
         width_s = (query.condition.hi_us - query.condition.lo_us) / 1e6
         unsure_s = sum((spec.max_uncertainty_us or 0) / 1e6 for spec in (query.left_time, query.right_time))
-        both = per_key[0] * per_key[1] / (per_key[0] + per_key[1])  # a pair has two rows: so many partners for each
+        both = per_key[0] * per_key[1] / (per_key[0] + per_key[1])  # pairs per row and second of window
         pairs = both * width_s
         part = prices.probed_by_midpoints if strategy == "auto" else prices.probed_by_ends
         probes = both * unsure_s * part

@@ -1,7 +1,8 @@
-"""What a join mode remembers beyond pairs, step by step: the contract between the operator and a mode's rules.
+"""The contract between the operator and join modes that must wait until rows are final.
 
-A *settler* belongs to an operator and says what state holds and what comes out when rows are final; a *round* is its
-work on the pairs of one step. `UnmatchedRows` and `BestPairs` are the two settlers; plain inner joins need none.
+A *finalizer* belongs to an operator: it determines what state holds, and what is emitted when rows are final.
+`StepMatches` is its work on the pairs of one step. `UnmatchedRows` and `BestPairs` are the two finalizers; plain inner
+joins need none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.record_batches import one_batch, with_columns_of
 from whenabouts.core.joins.rows import SideRows
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import Step
 from whenabouts.core.state.segment_layout import Layout, SegmentRows
 from whenabouts.core.state.segmented_state import SegmentedState
@@ -28,27 +29,27 @@ Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 class StepMatches(Protocol):
-    """One step of a settler."""
+    """One step of a finalizer."""
 
     def take(self, pairs: Pairs, probability: NDArray[np.float64] | None, step: Step) -> Iterator[pa.RecordBatch]:
-        """Pairs that match (positions in the rows of both sides); rows that come out because of them."""
+        """Process matching pairs (row positions on both sides); returns rows that are emitted because of them."""
 
     def marks(self, input: int) -> pa.RecordBatch | None:
-        """The marks of all rows of an input, None where none are kept."""
+        """The marks of all rows of an input, None without marks."""
 
     def changed(self, input: int) -> NDArray[np.bool_]:
-        """Rows whose marks are not what they were."""
+        """Which rows' marks have changed."""
 
 
 class Finalizer(Protocol):
-    """What a mode remembers, and what comes out when rows are final."""
+    """What a mode stores, and what it emits when rows are final."""
 
     @property
     def layout(self) -> Layout:
-        """What state holds."""
+        """The layout of the state."""
 
     def wanted(self, held: SegmentRows) -> SegmentRows:
-        """The stored rows that can still change anything."""
+        """The stored rows that can still match."""
 
     def begin(self, state: SegmentedState, rows: Sequence[SideRows]) -> StepMatches:
         """Start a step with these rows."""
@@ -56,19 +57,19 @@ class Finalizer(Protocol):
     def settle(
         self,
         state: SegmentedState,
-        crossed: Sequence[Sequence[pa.RecordBatch]],
-        finality: FinalTimes,
+        new_final: Sequence[Sequence[pa.RecordBatch]],
+        final_times: FinalTimes,
         until_us: int,
         keep: bool,
         step: Step,
     ) -> Iterator[pa.RecordBatch]:
-        """What is settled at the watermark `until_us`; `crossed` are new rows that are final already, by input.
+        """What is decided at the watermark `until_us`; `new_final`: by input, new rows that are already final.
 
-        Called in every step before the state evicts. `keep` is false at the end, when no state is written.
+        Called in every step before rows are evicted. `keep` is false at the end of the input, when no state is written.
         """
 
-    def next_us(self, state: SegmentedState, finality: FinalTimes) -> list[int]:
-        """Watermarks at which further rows come out, or what is kept for them can go."""
+    def next_us(self, state: SegmentedState, final_times: FinalTimes) -> list[int]:
+        """The watermarks at which further rows are emitted or evicted."""
 
 
 def finalizer_of(
@@ -79,9 +80,9 @@ def finalizer_of(
     longest: tuple[int, int],
     output: JoinOutput,
 ) -> Finalizer | None:
-    """The settler of a mode, None where all pairs and nothing else come out.
+    """The finalizer of a mode, None for the plain inner join.
 
-    `window`: bounds on right time - left time; `longest`: the greatest lengths. `best` uses them to forget notes.
+    `window`: bounds on right time - left time; `longest`: the greatest lengths. `best` uses them to evict notes.
     """
     if mode.plain:
         return None
@@ -92,16 +93,16 @@ def finalizer_of(
 
 
 def keep_marks(
-    state: SegmentedState, input: int, side: SideRows, round_: StepMatches, before_us: int
+    state: SegmentedState, input: int, side: SideRows, matches: StepMatches, before_us: int
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Put the marks of stored rows back where a step changed them; give back the new rows with theirs.
+    """Store the changed marks of stored rows; return the new rows with their marks.
 
-    First those that future rows can match and that are of use, then those that are final already (`t_max < before_us`).
+    First the new rows to be stored (not final, and still needed), then those that are final (`t_max < before_us`).
     """
-    marks = round_.marks(input)
+    marks = matches.marks(input)
     new = one_batch(side.table.slice(side.stored))
     if marks is not None:
-        changed, start = round_.changed(input), 0
+        changed, start = matches.changed(input), 0
         for held in side.held:
             stop = start + len(held.at)
             if changed[start:stop].any():

@@ -1,7 +1,7 @@
-"""One partner for each base row that has any: what semi and anti modes ask for, without a list of all pairs.
+"""Finds one partner for each base row that has any, for semi and anti modes, without listing all pairs.
 
-A row whose sure range holds a target is decided by that alone. Only rows without one look at their candidates, and
-only until the first that matches: from the middle outwards, since that is where the probability is greatest.
+A row with a target in its sure range has a partner without further tests. For other rows, candidates are tested until
+the first match, from the middle of the range outwards, since the probability is greatest there.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from whenabouts.core.arrays.jit import (
 )
 from whenabouts.core.probability.satisfaction_probability import pair_probability
 from whenabouts.core.timing_join.pair_decision import (
-    KINDS,
+    KIND_THRESHOLDS,
     OPEN,
-    Kinds,
+    KindThresholds,
     has_templates,
     judge,
     probability_of_kinds,
@@ -31,7 +31,7 @@ from whenabouts.core.timing_join.pair_fill import PASSED, PROBED, TAKEN
 
 
 @compiled((
-    INT64, INT64, FLOAT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32_2D, KINDS, WRITE_INT64,
+    INT64, INT64, FLOAT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32_2D, KIND_THRESHOLDS, WRITE_INT64,
     WRITE_INT32,
 ))  # fmt: skip
 def find_first_partners(
@@ -43,17 +43,17 @@ def find_first_partners(
     target_min: NDArray[np.int64],
     target_max: NDArray[np.int64],
     ranges: NDArray[np.int32],
-    kinds: Kinds,
+    kinds: KindThresholds,
     counts: NDArray[np.int64],
     out: NDArray[np.int32],
 ) -> None:
-    """A matching target of each base row, as an index into the ordered targets, or -1 where there is none.
+    """Write a matching target of each base row, as an index into the ordered targets, or -1 if there is none.
 
-    Arguments as for `timing_join.pair_fill.fill_pairs`. Of `counts` it adds to `TAKEN` (rows
-    decided by their sure range), `PROBED` (kernel calls) and `PASSED` (targets that were looked at). O(1) a row
-    that has a sure partner, else its candidates up to the first match.
+    Arguments as for `timing_join.pair_fill.fill_pairs`. Of `counts` it adds to `TAKEN` (rows decided by their sure
+    range), `PROBED` (kernel calls) and `PASSED` (targets tested). O(1) for a row with a sure partner, otherwise the
+    candidates up to the first match.
     """
-    # Out of the tuple once: taking an array out of it counts references.
+    # Read from the tuple once: numba counts references at each access.
     thresholds, kind, target_kind, templates = kinds.table, kinds.base, kinds.target, has_templates(kinds)
     with_thresholds = thresholds.size > 0
     for i in range(ranges.shape[0]):

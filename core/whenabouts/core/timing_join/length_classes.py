@@ -1,8 +1,8 @@
-"""Which kind each row of a correlation is of, and what that says about pairs: the seam between rows and thresholds.
+"""Assigns each row of a correlation a kind (a template or a class of lengths), and finds the thresholds of the kinds.
 
-Rows with templates are of as many kinds as there are templates. Uniform rows are of a kind for each distinct length
-where these are few; where they meet templates and are many, lengths share classes. Where both sides are uniform and
-lengths are many there are no kinds: bounds are then closed forms of each row's own length.
+Each template is a kind. For uniform rows with few distinct lengths, each length is a kind; with many lengths and
+templates on the other side, lengths are grouped into classes. If both sides are uniform with many lengths there are no
+kinds: the bounds are then closed forms of each row's own length.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from whenabouts.core.probability.match_thresholds import (
     thresholds,
 )
 from whenabouts.core.times.templates import Template
-from whenabouts.core.timing_join.pair_decision import Kinds
+from whenabouts.core.timing_join.pair_decision import KindThresholds
 
 Templates = tuple[Template, ...]
 
@@ -32,8 +32,8 @@ _NO_TABLE = np.empty((0, 0, 4), np.int64)
 _NO_TABLE.setflags(write=False)
 _NO_ROWS = np.empty(0, np.int32)
 
-NO_KINDS = Kinds(_NO_ROWS, _NO_ROWS, _NO_TABLE, NO_SHAPES, NO_SHAPES, False).in_order(_NO_ROWS, _NO_ROWS)
-"""What a fill is given where rows have no kinds."""
+NO_KINDS = KindThresholds(_NO_ROWS, _NO_ROWS, _NO_TABLE, NO_SHAPES, NO_SHAPES, False).in_order(_NO_ROWS, _NO_ROWS)
+"""The argument of a fill if rows have no kinds."""
 
 _PROBE_ALL = (NEVER_US, ALWAYS_US, NEVER_US, ALWAYS_US)  # possible everywhere, sure nowhere
 
@@ -42,7 +42,7 @@ class RowKinds(NamedTuple):
     """`kinds`: for the fill, in the given row order. `span`: see `match_thresholds.common_ranges`. `shift`: for each
     target row, its position on the axis less its anchor."""
 
-    kinds: Kinds
+    kinds: KindThresholds
     span: NDArray[np.int64]
     shift: NDArray[np.int64]
 
@@ -58,9 +58,9 @@ def row_kinds(
     strategy: str,
     base_is_right: bool,
 ) -> RowKinds | None:
-    """The kinds of the rows of both sides, None where there are none (see the module's text).
+    """The kinds of the rows of both sides, None if there are none (see the module's docstring).
 
-    ITC's strategies keep to the bounds of their paper where no side has templates; with templates they are PTJoin's.
+    Without templates, ITC's strategies use the bounds of their paper; with templates they use PTJoin's.
     """
     sides = (base, target)
     if any(templates):
@@ -80,12 +80,14 @@ def row_kinds(
         table = thresholds(base_kinds, target_kinds, lo, hi, confidence)
     shift = mean_offsets(target_kinds) if strategy == "auto" else np.zeros(len(target_kinds), np.int64)
     present = np.flatnonzero(np.bincount(target_kind, minlength=len(target_kinds)))
-    kinds = Kinds(base_kind, target_kind, table, shapes_of(templates[0]), shapes_of(templates[1]), base_is_right)
+    kinds = KindThresholds(
+        base_kind, target_kind, table, shapes_of(templates[0]), shapes_of(templates[1]), base_is_right
+    )
     return RowKinds(kinds, common_ranges(table, shift, present), shift[target_kind])
 
 
 def _few_lengths(times: Times) -> tuple[SideKinds, NDArray[np.int32]] | None:
-    # The first rows tell already, as a rule; the lengths of all cost a pass over fresh memory.
+    # Usually the first rows show whether lengths are few; computing all lengths costs a pass over memory.
     first = slice(1024)
     if few_lengths(times.t_max[first] - times.t_min[first]) is None:
         return None

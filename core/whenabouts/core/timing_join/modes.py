@@ -1,10 +1,10 @@
-"""Modes of the timing join: which rows come out, and when that is settled.
+"""Modes of the timing join: which rows are emitted, and when they are decided.
 
-Two questions make a mode. `how`: do rows without a partner come out (outer, anti), does a pair (inner, outer), or only
-the left row of one (semi)? `best`: does a row keep all its partners, or only the most probable one?
+A mode has two parts. `how`: are rows without a partner emitted (outer, anti), or pairs (inner, outer), or only the left
+row of a pair (semi)? `best`: does a row keep all its partners, or only the most probable one?
 
-On a stream a row is *final* once the watermark proves that no future row of the other input can match it. With W0 the
-least such watermark of a row, what is said of it is settled
+On a stream a row is *final* once the watermark proves that no future row of the other input can match it. Let W0 be the
+least such watermark of a row. Output is decided
 
     | what | at |
     | --- | --- |
@@ -12,7 +12,7 @@ least such watermark of a row, what is said of it is settled
     | a row without a partner (outer, anti) | its W0 |
     | the best partner of a row | its W0 |
     | a mutual best pair, or a row whose best partner prefers another | the later W0 of the row and its best partner |
-    | a row that nobody chose (outer on the side that `best` does not name) | the latest W0 of it and its matches |
+    | a row that no row chose (outer, on the side that `best` does not name) | the latest W0 of it and its matches |
     | a row with a null key | at once |
 
 None of this depends on the order of arrival or on how rows were batched.
@@ -34,7 +34,7 @@ _OTHER_NAMES = {
     "left": "left_outer", "right": "right_outer", "outer": "full_outer", "full": "full_outer", "semi": "left_semi",
     "anti": "left_anti",
 }  # fmt: skip
-"""What Spark, pandas and Polars call some of them; Spark also takes any in other case, and without the underscore."""
+"""Names that Spark, pandas and Polars use; Spark also accepts any case, and names without the underscore."""
 
 _NO_GAPS = str.maketrans("", "", "_- ")
 _NAMES = {name.replace("_", ""): name for name in HOWS} | _OTHER_NAMES
@@ -54,7 +54,7 @@ class Mode:
 
     `how` may be the name that Spark, pandas or Polars has for it: `left`, `outer`, `leftanti`, `LEFT OUTER`.
 
-    Raises QueryError WA-2006 for an unknown value, and for `best` in a mode that puts out no partner.
+    Raises QueryError WA-2006 for an unknown value, and for `best` in a mode that emits no partner.
 
     >>> Mode("full_outer", "left").preserved, Mode("left_semi").one_sided, Mode("inner").plain, Mode("leftouter").how
     ((0, 1), True, True, 'left_outer')
@@ -72,38 +72,38 @@ class Mode:
         if self.best is not None and self.one_sided:
             raise QueryError(
                 Code.BAD_OPTION,
-                f"best={self.best!r} with how={self.how!r}: no partner comes out",
+                f"best={self.best!r} with how={self.how!r}, which emits no partner",
                 "leave best out, or use an inner or outer mode",
             )
 
     @property
     def plain(self) -> bool:
-        """All pairs and nothing else."""
+        """Whether the output is all pairs and nothing else."""
         return self.how == "inner" and self.best is None
 
     @property
     def one_sided(self) -> bool:
-        """Only left columns come out (semi, anti)."""
+        """Whether only left columns are emitted (semi, anti)."""
         return self.how in ("left_semi", "left_anti")
 
     @property
     def preserved(self) -> tuple[int, ...]:
-        """Inputs of which rows without a partner come out."""
+        """Inputs whose rows are emitted even without a partner."""
         return _WITHOUT_PARTNER.get(self.how, ())
 
     @property
     def choosing(self) -> tuple[int, ...]:
-        """Inputs whose rows keep their best partner only."""
+        """Inputs whose rows keep only their best partner."""
         return _CHOOSING.get(self.best, ())
 
     @property
     def chosen_only(self) -> tuple[int, ...]:
-        """Preserved inputs whose rows choose nobody but must know whether they were chosen."""
+        """Preserved inputs whose rows do not choose, but must know whether they were chosen."""
         return tuple(input for input in self.preserved if self.best is not None and input not in self.choosing)
 
 
 def home_input(mode: Mode) -> int:
-    """The input whose rows a mode decides about. Raises QueryError WA-2041 where it decides about both.
+    """The input whose rows a mode decides about. Raises QueryError WA-2041 if it decides about both.
 
     >>> home_input(Mode("right_outer")), home_input(Mode(best="left"))
     (1, 0)
@@ -113,6 +113,6 @@ def home_input(mode: Mode) -> int:
         raise QueryError(
             Code.NOT_SLOTTED,
             f"time slots with how={mode.how!r}" + (f" and best={mode.best!r}" if mode.best else ""),
-            "this mode decides about the rows of both inputs, which no single bucket can: leave time_slots out",
+            "this mode decides about rows of both inputs, which no single bucket can do: leave time_slots out",
         )
     return next(iter(decided), LEFT)

@@ -1,7 +1,7 @@
-"""Outer, semi and anti modes: one mark a row, whether it is still without a partner.
+"""Outer, semi and anti modes: one mark per row, set while the row has no partner.
 
-A match takes the mark away. A row whose mark is there when it becomes final comes out (outer, anti); a semi row comes
-out with its first match. Marks lie beside the segments, so that a match rewrites a few bits and not the rows.
+A match clears the mark. A row whose mark is still set when it becomes final is emitted (outer, anti); a semi row is
+emitted with its first match. Marks are stored beside the segments, so that a match rewrites a few bits, not the rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.record_batches import table_of
 from whenabouts.core.joins.rows import SideRows
-from whenabouts.core.runtime.event_reader import PREFIX, times
+from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.protocol import Step
 from whenabouts.core.state.segment_layout import Layout, SegmentRows
 from whenabouts.core.state.segmented_state import SegmentedState
@@ -24,19 +24,19 @@ from whenabouts.core.timing_join.output import FinalTimes, JoinOutput
 OPEN = PREFIX + "open"
 _MARKS = pa.schema([pa.field(OPEN, pa.bool_())])
 
-Crossed = Sequence[Sequence[pa.RecordBatch]]
-"""By input: rows with their marks that were new in this step and are final at once."""
+NewFinal = Sequence[Sequence[pa.RecordBatch]]
+"""By input: rows with marks that are new in this step and already final."""
 
 
 class UnmatchedRows:
-    """What an outer, semi or anti join without `best` remembers, and what comes out when rows are final."""
+    """The finalizer of outer, semi and anti joins without `best`."""
 
     def __init__(self, mode: Mode, schemas: Sequence[pa.Schema], right_keys: Sequence[str], output: JoinOutput) -> None:
         self._mode, self._output = mode, output
         self._semi = mode.how == "left_semi"
         self._tracked = (LEFT,) if mode.one_sided else mode.preserved
         kept = list(schemas)
-        if mode.one_sided:  # nothing of a right row comes out: its time and key suffice
+        if mode.one_sided:  # right rows are not emitted: their times and keys suffice
             needed = [field for field in schemas[RIGHT] if field.name.startswith(PREFIX) or field.name in right_keys]
             kept[RIGHT] = pa.schema(needed)
         self.layout = Layout(
@@ -48,35 +48,35 @@ class UnmatchedRows:
         )
 
     def wanted(self, held: SegmentRows) -> SegmentRows:
-        """The stored rows that can still change anything: a semi or anti row is done with its first match."""
+        """The stored rows that can still match: semi and anti joins need a left row only until its first match."""
         if not self._mode.one_sided or held.input != LEFT:
             return held
         still = _is_open(held.rows)
         return SegmentRows(held.input, held.first, held.at[still], held.rows.filter(pa.array(still)))
 
-    def begin(self, state: SegmentedState, rows: Sequence[SideRows]) -> UnmatchedRound:
+    def begin(self, state: SegmentedState, rows: Sequence[SideRows]) -> UnmatchedStep:
         """Start a step with these rows."""
-        return UnmatchedRound(self._tracked, rows, self._output if self._semi else None)
+        return UnmatchedStep(self._tracked, rows, self._output if self._semi else None)
 
     def settle(
-        self, state: SegmentedState, crossed: Crossed, finality: FinalTimes, until_us: int, keep: bool, step: Step
+        self, state: SegmentedState, new_final: NewFinal, final_times: FinalTimes, until_us: int, keep: bool, step: Step
     ) -> Iterator[pa.RecordBatch]:
-        """Rows that are final at the watermark `until_us` and have no partner."""
+        """The rows that are final at the watermark `until_us` and have no partner."""
         for input in self._mode.preserved:
-            leaving = state.expiring(input, finality.before(input, until_us))
+            leaving = state.expiring(input, final_times.before(input, until_us))
             schema = pa.schema([*self.layout.schemas[input], *_MARKS])
-            rows = table_of([*crossed[input], *leaving], schema)
+            rows = table_of([*new_final[input], *leaving], schema)
             alone = _is_open(rows)
-            event_us = finality.instants(input, times(rows)[1])
+            event_us = final_times.instants(input, times(rows)[1])
             yield from self._output.unmatched(input, rows, alone, event_us, step)
 
-    def next_us(self, state: SegmentedState, finality: FinalTimes) -> list[int]:
-        """Watermarks at which further rows come out (`Finalizer.next_us`)."""
-        return first_final(state, self._mode.preserved, finality)
+    def next_us(self, state: SegmentedState, final_times: FinalTimes) -> list[int]:
+        """The watermarks at which further rows are emitted (`Finalizer.next_us`)."""
+        return first_final(state, self._mode.preserved, final_times)
 
 
-class UnmatchedRound:
-    """One step's marks."""
+class UnmatchedStep:
+    """One step's matches (`finalizer.StepMatches`)."""
 
     def __init__(self, tracked: Sequence[int], rows: Sequence[SideRows], semi: JoinOutput | None) -> None:
         self._rows, self._semi = rows, semi
@@ -89,7 +89,7 @@ class UnmatchedRound:
     def take(
         self, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], probability: NDArray[np.float64] | None, step: Step
     ) -> Iterator[pa.RecordBatch]:
-        """Pairs that match; a semi row comes out with its first one."""
+        """Process matching pairs; a semi row is emitted with its first one."""
         if self._semi is not None:
             first = np.unique(pairs[LEFT])
             first = first[self._open[LEFT][first]]
@@ -99,21 +99,21 @@ class UnmatchedRound:
             marks[pairs[input]] = False
 
     def marks(self, input: int) -> pa.RecordBatch | None:
-        """The marks of all rows of an input, None where none are kept."""
+        """The marks of all rows of an input, None without marks."""
         if input not in self._open:
             return None
         return pa.RecordBatch.from_arrays([pa.array(self._open[input])], schema=_MARKS)
 
     def changed(self, input: int) -> NDArray[np.bool_]:
-        """Rows whose marks are not what they were."""
+        """Which rows' marks have changed."""
         changed: NDArray[np.bool_] = self._open[input] != self._before[input]
         return changed
 
 
-def first_final(state: SegmentedState, inputs: Sequence[int], finality: FinalTimes) -> list[int]:
-    """For each input with open rows, the least watermark at which one of them is final."""
+def first_final(state: SegmentedState, inputs: Sequence[int], final_times: FinalTimes) -> list[int]:
+    """For each input with undecided rows, the least watermark at which one of them is final."""
     firsts = [(input, state.first_open_us(input)) for input in inputs]
-    return [int(finality.instants(input, np.array([us]))[0]) for input, us in firsts if us is not None]
+    return [int(final_times.instants(input, np.array([us]))[0]) for input, us in firsts if us is not None]
 
 
 def _is_open(rows: pa.RecordBatch | pa.Table) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""What one step of a join works on: the rows of a side, when they are final, and where results go."""
+"""The output of a step: when rows are final, and the columns of a mode."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from whenabouts.core.timing_join.modes import Mode
 class FinalTimes(NamedTuple):
     """When no future row can match a row, by input: `obsolete_before(input, watermark)` is the operator's bound.
 
-    The bound follows the watermark at a fixed distance. In batch nothing has an instant, and all is final at the end.
+    The bound is the watermark plus a constant. In batch there are no instants, and everything is final at the end.
     """
 
     obsolete_before: Callable[[int, int], int]
     streaming: bool
 
     def before(self, input: int, until_us: int) -> int:
-        """Rows with a lesser `t_max` are final at the watermark `until_us`."""
+        """The bound at the watermark `until_us`: rows with a lesser `t_max` are final."""
         if until_us in (NO_WATERMARK, END_OF_TIME):
             return until_us
         return self.obsolete_before(input, until_us)
@@ -37,10 +37,10 @@ class FinalTimes(NamedTuple):
 
 
 class JoinOutput:
-    """Columns of a mode and the rows in them; counts what it puts out.
+    """The output columns of a mode; counts emitted rows.
 
-    Inner and outer modes: `PairColumns`, key columns in the type in which keys are compared where a right row alone
-    can fill them. Semi and anti: the left columns. Then `probability` (pairs only), and on streams `event_time`.
+    Inner and outer modes: `PairColumns`, with key columns in their common type if a right row alone can fill them. Semi
+    and anti: the left columns. Then `probability` (pairs only), and on streams `event_time`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class JoinOutput:
         event_us: IntArray | None,
         step: Step,
     ) -> Iterator[pa.RecordBatch]:
-        """Pairs of rows; `probability` and `event_us` are needed where the schema has them."""
+        """Pairs of rows; `probability` and `event_us` are needed if the schema has them."""
         extra: list[NDArray[np.generic] | None] = [probability] if self._probability else []
         extra += [_as_time(event_us)] if self._streaming else []
         step.metrics[metrics.MATCHED] += len(pairs[0])
@@ -81,19 +81,19 @@ class JoinOutput:
     def alone(
         self, input: int, rows: pa.Table, at: IntArray | NDArray[np.int32], event_us: IntArray, step: Step
     ) -> Iterator[pa.RecordBatch]:
-        """Rows `at` of one input by themselves, `event_us` being theirs."""
+        """Rows `at` of one input without a partner; `event_us`: their event times."""
         extra: list[NDArray[np.generic] | None] = [None] if self._probability else []
         extra += [_as_time(event_us)] if self._streaming else []
         step.metrics[metrics.MATCHED] += len(at)
-        places = at.astype(np.int32)
+        positions = at.astype(np.int32)
         if self._own is not None:
-            return self._own.rows(rows, places, extra)
-        return self._pairs.unmatched(input, rows, places, extra)
+            return self._own.rows(rows, positions, extra)
+        return self._pairs.unmatched(input, rows, positions, extra)
 
     def unmatched(
         self, input: int, rows: pa.Table, alone: NDArray[np.bool_], event_us: IntArray, step: Step
     ) -> Iterator[pa.RecordBatch]:
-        """The rows for which `alone` holds: they found no partner."""
+        """The rows where `alone` is true, which found no partner."""
         at = np.flatnonzero(alone)
         step.metrics[metrics.UNMATCHED] += len(at)
         return self.alone(input, rows, at, event_us[at], step)
@@ -106,6 +106,6 @@ def _as_time(us: IntArray | None) -> NDArray[np.generic] | None:
 def _shared_types(
     schemas: tuple[pa.Schema, pa.Schema], keys: tuple[str, ...], compared: tuple[pa.DataType, ...]
 ) -> list[pa.DataType]:
-    """A key column that can come from either side has the type of both, or where they differ the compared one."""
+    """The types of key columns that either side can fill: the type of both, or if they differ the common type."""
     types = [[schema.field(name).type for schema in schemas] for name in keys]
     return [left if left == right else both for (left, right), both in zip(types, compared, strict=True)]

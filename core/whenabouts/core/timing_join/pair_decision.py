@@ -1,4 +1,4 @@
-"""Whether a pair outside the sure ranges matches, where thresholds decide: one decision for all kernels that ask.
+"""Decides whether a pair outside the sure ranges matches, by thresholds and kernel: one decision for all kernels.
 
 Without thresholds the decision is the canonical kernel's alone (`pair_probability`).
 """
@@ -24,12 +24,12 @@ from whenabouts.core.probability.histogram_probability import SHAPES, UNIFORM, s
 from whenabouts.core.probability.satisfaction_probability import pair_probability
 
 
-class Kinds(NamedTuple):
+class KindThresholds(NamedTuple):
     """The shapes of the rows, and which differences of anchors match for each pair of shapes.
 
     `base`, `target`: the kind of each row, int32, in the order of the fill. `table`: see
-    `probability.match_thresholds.thresholds` (empty: no thresholds). Shapes of templates, or none
-    where the rows are uniform between their own ends.
+    `probability.match_thresholds.thresholds` (empty: no thresholds). `base_shapes`, `target_shapes`: the templates;
+    empty if rows are uniform between their own ends.
     """
 
     base: NDArray[np.int32]
@@ -39,23 +39,23 @@ class Kinds(NamedTuple):
     target_shapes: Shapes
     base_is_right: bool
 
-    def in_order(self, base: NDArray[np.int32], target: NDArray[np.int32]) -> Kinds:
+    def in_order(self, base: NDArray[np.int32], target: NDArray[np.int32]) -> KindThresholds:
         """The same for rows taken in another order."""
         taken = self.base[base], self.target[target]
         for kind in taken:
-            kind.setflags(write=False)  # inside a tuple numba takes nothing else for a read-only array
+            kind.setflags(write=False)  # numba's type of the tuple has read-only arrays
         return self._replace(base=taken[0], target=taken[1])
 
 
-KINDS = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba ships no types
-    (READ_INT32, READ_INT32, READ_INT64_3D, SHAPES, SHAPES, BOOL), Kinds
+KIND_THRESHOLDS = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba ships no types
+    (READ_INT32, READ_INT32, READ_INT64_3D, SHAPES, SHAPES, BOOL), KindThresholds
 )
 
 _TWO_BOOLS = types.Tuple((types.boolean,) * 2)  # type: ignore[no-untyped-call]  # as above
 _FLOAT_AND_BOOL = types.Tuple((types.float64, types.boolean))  # type: ignore[no-untyped-call]  # as above
 
 OPEN = -1.0
-"""In place of a probability: only the kernel for templates can tell it."""
+"""Instead of a probability: the pair needs the kernel for templates."""
 
 
 @compiled(_TWO_BOOLS(READ_INT64_3D, INT64, INT64, INT64), inline=True)
@@ -87,10 +87,10 @@ def judge(
 ) -> tuple[float, bool]:
     """The probability of a pair, and whether it takes a call of the canonical kernel.
 
-    A pair that the thresholds settle has 1 or 0, which is as good in a comparison with the confidence. The kernel
-    decides the others: here the kernel of two uniforms, or, if there are `templates`, `probability_of_kinds`,
-    which the caller calls where the answer is `OPEN`. (It takes a tuple of arrays. If that tuple were passed through
-    here, numba would count its references for every pair, which costs ten times the decision.)
+    A pair that the thresholds decide gets 1 or 0, which compares with the confidence as its probability would. The
+    kernel decides the others: here the kernel of two uniforms, or, with `templates`, `probability_of_kinds`, which the
+    caller calls if the result is `OPEN`. (That function takes a tuple of arrays. Passing it through here would make
+    numba count references for every pair, which costs ten times the decision.)
     """
     sure, possible = compare_anchors(thresholds, base_kind, target_kind, target_max - base_max)
     if sure or not possible:
@@ -100,13 +100,13 @@ def judge(
     return pair_probability(base_min, base_max, target_min, target_max, lo, hi), True
 
 
-@compiled(BOOL(KINDS))
-def has_templates(kinds: Kinds) -> bool:
-    """Whether the rows of a side have templates."""
+@compiled(BOOL(KIND_THRESHOLDS))
+def has_templates(kinds: KindThresholds) -> bool:
+    """Whether the rows of at least one side have templates."""
     return kinds.base_shapes.start.size > 1 or kinds.target_shapes.start.size > 1
 
 
-@compiled(FLOAT64(INT64, INT64, INT64, INT64, INT64, INT64, INT64, INT64, KINDS), inline=True)
+@compiled(FLOAT64(INT64, INT64, INT64, INT64, INT64, INT64, INT64, INT64, KIND_THRESHOLDS), inline=True)
 def probability_of_kinds(
     lo: int,
     hi: int,
@@ -116,12 +116,12 @@ def probability_of_kinds(
     target_min: int,
     target_max: int,
     target_kind: int,
-    kinds: Kinds,
+    kinds: KindThresholds,
 ) -> float:
-    """The canonical kernel's probability of a pair of which at least one row has a template."""
+    """The canonical kernel's probability of a pair in which at least one row has a template."""
     base_shape = base_kind if kinds.base_shapes.start.size > 1 else UNIFORM
     target_shape = target_kind if kinds.target_shapes.start.size > 1 else UNIFORM
-    if kinds.base_is_right:  # the kernel wants left and right, or its sums would come in another order
+    if kinds.base_is_right:  # the kernel sums over the left event first, whichever side is the base
         return shape_probability(
             target_min, target_max, target_shape, base_min, base_max, base_shape,
             kinds.target_shapes, kinds.base_shapes, -hi, -lo,

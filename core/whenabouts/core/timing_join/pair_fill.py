@@ -1,10 +1,8 @@
-"""From index ranges to pairs: the fill kernel that all strategies share, and the search that makes the
-ranges.
+"""Fills pairs from index ranges: the kernel that all strategies share.
 
-A base row's ranges are four half-open indices `outer_lo <= sure_lo <= sure_hi <= outer_hi` into the ordered
-targets: left probe, sure run, right probe. The fill copies sure runs and decides the rest with the canonical
-kernel. It stops when the output is full and goes on from there at the next call, so its output is bounded
-whatever the input.
+A base row's ranges are four half-open indices `outer_lo <= sure_lo <= sure_hi <= outer_hi` into the ordered targets:
+left probe, sure run, right probe. The fill copies sure runs and decides the rest with the canonical kernel. It stops
+when the output is full and resumes there at the next call, so its output is bounded for any input.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import (
-    BOOL,
     FLOAT64,
     FOUR_INT64,
     INT32,
@@ -21,23 +18,19 @@ from whenabouts.core.arrays.jit import (
     READ_INT32,
     READ_INT32_2D,
     READ_INT64,
-    READ_INT64_2D,
     READ_INT64_3D,
     THREE_INT64,
     TWO_INT64,
     UINT64,
     WRITE_INT32,
-    WRITE_INT32_2D,
     WRITE_INT64,
-    WRITE_INT64_2D,
     compiled,
 )
-from whenabouts.core.probability.confidence_bounds import ALWAYS_US
 from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR, pair_probability
 from whenabouts.core.timing_join.pair_decision import (
-    KINDS,
+    KIND_THRESHOLDS,
     OPEN,
-    Kinds,
+    KindThresholds,
     compare_anchors,
     has_templates,
     judge,
@@ -47,122 +40,11 @@ from whenabouts.core.timing_join.pair_decision import (
 # Which ranges a fill writes. The two probe parts go through the look-up table (ITC Alg. 6).
 EVERYTHING, SURE, LEFT_PROBE, RIGHT_PROBE = range(4)
 
-# Slots of the fill's state: where to go on (row, candidates of it already seen), and what was done so far.
+# Cells of the fill's state: where to resume (row, number of its candidates already processed), and counts so far.
 ROW, SEEN, PASSED, PROBED, TAKEN, HITS = range(6)
 STATE_SLOTS = 6
 
-_SHORT = 8  # runs up to this length are copied in one piece
-_NEAR = 8  # places in which a search looks at once, before it gallops
-
-
-@compiled(FOUR_INT64(READ_INT64, READ_INT64))
-def time_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int, int, int]:
-    """Least `t_min`, greatest `t_max`, least and greatest length of at least one row."""
-    first, last = t_min[0], t_max[0]
-    shortest = longest = last - first
-    for start, end in zip(t_min, t_max):  # noqa: B905  (numba's zip has no `strict`)
-        first, last = min(first, start), max(last, end)
-        shortest, longest = min(shortest, end - start), max(longest, end - start)
-    return first, last, shortest, longest
-
-
-@compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
-def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
-    """The first index in `[first, last]` from which on `axis >= value`."""
-    while first < last:
-        middle = (first + last) >> 1
-        if axis[middle] < value:
-            first = middle + 1
-        else:
-            last = middle
-    return first
-
-
-@compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
-def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: int) -> int:
-    """As `_bisect`, in steps that double away from `start`: cheap when the answer is near.
-
-    It goes both ways: bounds of successive rows are not monotone when lengths vary, even if the rows are
-    sorted.
-    """
-    # The usual case without a branch that depends on the data: count what is smaller in a few places around the start.
-    low = max(start - _NEAR // 2, first)
-    if low + _NEAR < last and axis[low] < value and axis[low + _NEAR] >= value:
-        smaller = 0
-        for k in range(_NEAR):  # a constant number, so that it unrolls
-            smaller += axis[np.uint64(low + k)] < value
-        return low + smaller
-    step = 1
-    if start < last and axis[start] < value:
-        first = start + 1
-        while start + step < last and axis[start + step] < value:
-            first = start + step + 1
-            step *= 2
-        return _bisect(axis, first, min(last, start + step), value)
-    last = start
-    while start - step >= first and axis[start - step] >= value:
-        last = start - step
-        step *= 2
-    return _bisect(axis, max(first, start - step), last, value)
-
-
-@compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT64_2D, WRITE_INT32_2D))
-def locate(
-    bounds: NDArray[np.int64],
-    base_key: NDArray[np.int64],
-    axis: NDArray[np.int64],
-    target_starts: NDArray[np.int64],
-    gallop: bool,
-    cursors: NDArray[np.int64],
-    out: NDArray[np.int32],
-) -> None:
-    """Indices of the four bounds (ends inclusive) among the targets of the same key, for each base row.
-
-    Targets are grouped by key (`target_starts`) and ascend along `axis` within a key. `gallop` starts each
-    search where the last one for this key ended, which is cheap when the rows of a key stand nearly in time order.
-    Otherwise each is a binary search over the key. `cursors[2, keys]`, first `target_starts`, tell the next call
-    where this one's last searches ended. O(n) for rows nearly in order, else O(n log m).
-    """
-    lower, upper = cursors[0], cursors[1]
-    for i in range(bounds.shape[0]):
-        k = base_key[i]
-        first, last = target_starts[k], target_starts[k + 1]
-        # Inclusive ends: searched as the start of what lies beyond; ALWAYS_US is beyond everything and has no
-        # successor.
-        after_sure, after_outer = bounds[i, 2], bounds[i, 3]
-        after_sure += after_sure < ALWAYS_US
-        after_outer += after_outer < ALWAYS_US
-        if gallop:
-            lower[k] = i0 = _gallop(axis, first, last, lower[k], bounds[i, 0])
-            upper[k] = i3 = _gallop(axis, first, last, upper[k], after_outer)
-        else:
-            i0 = _bisect(axis, first, last, bounds[i, 0])
-            i3 = _bisect(axis, first, last, after_outer)
-        outer_hi = max(i0, i3)
-        # The sure range lies within the outer one, and close to its ends.
-        if gallop:
-            sure_lo = _gallop(axis, i0, outer_hi, i0, bounds[i, 1])
-            sure_hi = _gallop(axis, sure_lo, outer_hi, outer_hi, after_sure)
-        else:
-            sure_lo = _bisect(axis, i0, outer_hi, bounds[i, 1])
-            sure_hi = _bisect(axis, sure_lo, outer_hi, after_sure)
-        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
-
-
-@compiled((READ_INT32_2D, READ_INT64, WRITE_INT32_2D))
-def scatter_rows(rows: NDArray[np.int32], place: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-    """`out[place[i]] = rows[i]` for rows of four."""
-    for i in range(place.size):
-        p = np.uint64(place[i])
-        out[p, 0], out[p, 1], out[p, 2], out[p, 3] = rows[i, 0], rows[i, 1], rows[i, 2], rows[i, 3]
-
-
-@compiled((READ_INT64, READ_INT64, WRITE_INT32_2D))
-def probe_all(base_key: NDArray[np.int64], target_starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-    """The ranges of a strategy without bounds: every target of the key is probed."""
-    for i in range(base_key.size):
-        out[i, 0] = target_starts[base_key[i]]
-        out[i, 1] = out[i, 2] = out[i, 3] = target_starts[base_key[i] + 1]
+_SHORT = 8  # runs up to this length are copied with a constant number of elements
 
 
 @compiled(FOUR_INT64(READ_INT32_2D, INT64, INT64))
@@ -179,7 +61,7 @@ def _part_of(ranges: NDArray[np.int32], row: int, part: int) -> tuple[int, int, 
 
 @compiled(THREE_INT64(READ_INT32_2D, INT64))
 def part_extent(ranges: NDArray[np.int32], part: int) -> tuple[int, int, int]:
-    """How many candidates a part has, and the span of target indices they lie in."""
+    """The number of candidates in a part, and the range of target indices that contains them."""
     count, first, last = 0, 2**31, 0
     for i in range(ranges.shape[0]):
         start, _, _, end = _part_of(ranges, i, part)
@@ -209,10 +91,9 @@ def _probe(
     out_target: NDArray[np.int32],
     written: int,
 ) -> int:
-    """Put out the targets `first..last` that the kernel accepts (ITC Alg. 3); returns the new
-    `written`."""
+    """Write the targets `first..last` that the kernel accepts (ITC Alg. 3); returns the new `written`."""
     for j in range(first, last):
-        # Written first, counted after: no branch to mispredict.
+        # Write first, then count: no branch that could be mispredicted.
         slot = np.uint64(written)
         out_base[slot] = base_position
         out_target[slot] = target_position[j]
@@ -259,7 +140,7 @@ def _probe_with_table(
             continue
         p = pair_probability(base_min, base_max, target_min[j], target_max[j], lo, hi)
         written += p >= confidence
-        # Only a value that proves the dominated pairs' kernel values, rounding included, may be reused.
+        # Reuse only a value that proves that the kernel accepts the dominated pairs, rounding included.
         if p == 1.0 or p >= proof:
             table[j - table_first] = mark
     state[HITS] += hits
@@ -303,7 +184,7 @@ def _compare(
 
 @compiled(INT64(
     INT64, INT64, FLOAT64, INT64, INT64, INT32, INT64, READ_INT64, READ_INT64, READ_INT32, INT64, INT64,
-    WRITE_INT32, WRITE_INT32, INT64, KINDS,
+    WRITE_INT32, WRITE_INT32, INT64, KIND_THRESHOLDS,
 ))  # fmt: skip
 def _settle(
     lo: int,
@@ -321,7 +202,7 @@ def _settle(
     out_base: NDArray[np.int32],
     out_target: NDArray[np.int32],
     written: int,
-    kinds: Kinds,
+    kinds: KindThresholds,
 ) -> int:
     """As `_compare`, with the kernel for what the thresholds leave open; returns the new `written`."""
     thresholds, target_kind, templates = kinds.table, kinds.target, has_templates(kinds)
@@ -341,7 +222,7 @@ def _settle(
 
 @compiled(INT64(
     INT64, INT64, INT64, FLOAT64, READ_INT64, READ_INT64, READ_INT32, READ_INT64, READ_INT64, READ_INT32,
-    READ_INT32_2D, KINDS,
+    READ_INT32_2D, KIND_THRESHOLDS,
     WRITE_INT64, INT64, WRITE_INT64, WRITE_INT32, WRITE_INT32,
 ))  # fmt: skip
 def fill_pairs(
@@ -356,15 +237,14 @@ def fill_pairs(
     target_max: NDArray[np.int64],
     target_position: NDArray[np.int32],
     ranges: NDArray[np.int32],
-    kinds: Kinds,
+    kinds: KindThresholds,
     table: NDArray[np.int64],
     table_first: int,
     state: NDArray[np.int64],
     out_base: NDArray[np.int32],
     out_target: NDArray[np.int32],
 ) -> int:
-    """Write pairs of `part` until the rows end or the output is full; `state` (zeros at first) says where
-    to go on.
+    """Write pairs of `part` until the rows end or the output is full; `state` (initially zeros) is where to resume.
 
     `kinds` decides what lies outside the sure range where its table is not empty; otherwise the kernel of two
     uniforms does.
@@ -372,13 +252,12 @@ def fill_pairs(
     Returns how many pairs were written. The part is done when `state[PASSED]` equals its number of
     candidates.
 
-    The look-up table holds one number per target instead of a probability: the reach of its best result so
-    far. Left probe, base rows from newest to oldest: the greatest t_min of a base row whose probability
-    proves a match (`>= c + e`, or 1). A later row in this traversal has no greater t_max; if it has no
-    greater t_min either, it is dominated, `P(D >= lo)` is no smaller (Corollary 2), and the kernel must
-    accept the pair. Right probe: oldest to newest, the least t_min, kept negated so that one comparison
-    serves both. (The paper overwrites with the last result, good or bad; only good ones can ever be reused,
-    and the one that reaches widest most often.)
+    The look-up table has one number per target instead of a probability: how far its best result so far applies. Left
+    probe, base rows from newest to oldest: the greatest t_min of a base row whose probability proves a match
+    (`>= c + e`, or 1). A later row in this traversal has no greater t_max. If it has no greater t_min either, it is
+    dominated, `P(D >= lo)` is no smaller (Corollary 2), and the kernel must accept the pair. Right probe: oldest to
+    newest, the least t_min, negated so that one comparison serves both. (The paper stores the last result, whether it
+    proves a match or not. Only matches can be reused, and the one that applies farthest is reused most often.)
     """
     rows, capacity, written = ranges.shape[0], out_base.size, 0
     step, seen = state[ROW], state[SEEN]

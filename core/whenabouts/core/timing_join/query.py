@@ -53,22 +53,21 @@ class TimingJoin(TimingJoinSettings):
     `on`: key column(s) that must be equal; none means one key. A key that the sides call differently is a pair, as in
     `on=[("region", "reg")]`, or all are given as `{"left": [...], "right": [...]}`; both columns of a pair come out.
 
-    `strategy`: see `STRATEGIES`. `block_size` rows wait at
-    most in a lazy strategy, and none longer than `max_latency` of event time; `auto` lets rows wait where there is a
-    `max_latency`. None: chosen by what a row costs (`timing_join.cost`), from `rates`, rows per second by input, where
-    they are known. An engine that takes in batches of its own (Spark) lets none wait; where rows may wait, what comes
-    out has no event time that an engine could rely on. `probability=False` leaves the column out. `lateness`: how far
-    rows may lag behind their side's watermark, a duration for both sides or a `Lateness`. `how`, `best`: see
-    `timing_join.modes`, which also knows the names that Spark, pandas and Polars have for `how`.
+    `strategy`: see `STRATEGIES`. In a lazy strategy at most `block_size` rows wait, and none longer than `max_latency`
+    of event time; `auto` lets rows wait if there is a `max_latency`. None: the cost model decides (`timing_join.cost`),
+    from `rates`, rows per second by input, if given. On an engine with batches of its own (Spark) no row waits. If rows
+    may wait, the output has no event time that an engine could rely on. `probability=False` leaves the column out.
+    `lateness`: how far rows may lag behind their side, a duration for both sides or a `Lateness`. `how`, `best`: see
+    `timing_join.modes`, which also has the names that Spark, pandas and Polars use for `how`.
 
-    `time_slots`: the width of slots that spread the rows of a key over buckets (`time_slots`); "auto": where there is
-    no key and the query allows it, as wide as the stretch in which partners lie.
+    `time_slots`: the width of slots that spread the rows of a key over buckets (`runtime.time_slots`); "auto": if there
+    is no key and the query allows slots, as wide as the range in which partners lie.
 
-    Clocks (`from_clock`) on either side are resolved here, so that `left_time` and `right_time` are what counts.
+    Clocks (`from_clock`) are resolved here: `left_time` and `right_time` become the times that they mean in this join.
 
     Raises QueryError: WA-2001 for a `min_confidence` above the confidence, WA-2006 for an unknown option value, WA-2011
-    for a clock whose offset counts and is not declared, WA-2041 for time slots in a mode that decides about both sides,
-    with a one-sided condition, or where the lengths of intervals are not declared.
+    for a clock whose offset matters but is not declared, WA-2041 for time slots in a mode that decides about both
+    sides, with a one-sided condition, or with undeclared lengths of intervals.
 
     >>> import whenabouts as wa
     >>> point = wa.Point("t")
@@ -77,14 +76,14 @@ class TimingJoin(TimingJoinSettings):
     """
 
     def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
-        """What is chosen where the query says `auto`, and why; see `choices`. `pins`: decided by hand."""
+        """What `auto` chooses, and why; see `costs.choices`. `pins`: options fixed by hand."""
         return choices(self, load_of(self, load or Workload()), pins or {})
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> TimingJoinOperator:
         """The operator for a left and a right schema.
 
-        On a stream a one-sided condition (WA-2004) or a missing `max_uncertainty` (WA-2010) is refused: state would
-        never shrink.
+        On a stream, raises QueryError WA-2004 for a one-sided condition, and WA-2010 for intervals without
+        `max_uncertainty`: state would never shrink.
         """
         if streaming:
             self.condition.require_two_sided()

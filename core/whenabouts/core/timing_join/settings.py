@@ -1,4 +1,4 @@
-"""The settings of a timing join, and what follows from them without rows."""
+"""The settings of a timing join, and what can be derived from them alone."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode, home_input
 
 STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
-"""Names of spec and papers; `auto` correlates by sorted midpoints, the fastest form known."""
+"""The strategies of the papers; `auto` correlates by sorted midpoints, which is the fastest known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingJoinSettings:
-    """The validated settings of a timing join, which its operator and cost model read; `TimingJoin` documents them."""
+    """The validated settings of a timing join, used by its operator and cost model; `TimingJoin` documents them."""
 
     left_time: TimeSpec
     right_time: TimeSpec
@@ -46,7 +46,7 @@ class TimingJoinSettings:
             "max_latency", "rates", "min_confidence",
         }
     )  # fmt: skip
-    """What may change over the state, within what the state holds (see docs/changing-a-query.md)."""
+    """Options that may change while the state is kept, as far as the state allows (docs/changing-a-query.md)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "on", key_names(self.on, self.inputs))
@@ -91,12 +91,12 @@ class TimingJoinSettings:
 
     @property
     def key_columns(self) -> tuple[Key, ...]:
-        """`on` as a tuple, with a pair where left and right call a key differently."""
+        """`on` as a tuple, with a pair of names for a key that the sides name differently."""
         return key_names(self.on, self.inputs)
 
     @property
     def lateness_us(self) -> tuple[int, ...]:
-        """Microseconds of lateness, left and right."""
+        """Lateness of left and right in microseconds."""
         return (self.lateness or Lateness()).per_input_us
 
     @property
@@ -106,12 +106,12 @@ class TimingJoinSettings:
 
     @property
     def idle_after_us(self) -> int | None:
-        """How far a side may be behind the other before it is idle."""
+        """How far behind the other side an idle side is, in microseconds; None: no side is idle."""
         return (self.lateness or Lateness()).idle_after_us
 
     @property
     def described(self) -> str:
-        """How, on what, and under which condition rows are joined.
+        """Mode, keys and condition in one line.
 
         >>> from whenabouts.core import Point, within
         >>> from whenabouts.core.timing_join import TimingJoin
@@ -125,7 +125,7 @@ class TimingJoinSettings:
 
     @property
     def slots(self) -> TimeSlots | None:
-        """How the rows of a key are spread over buckets; None: they are not."""
+        """How the rows of a key are spread over buckets; None if they are not."""
         if self.time_slots is None:
             return None
         if self.time_slots == "auto":
@@ -144,28 +144,26 @@ class TimingJoinSettings:
         return TimeSlots(width_us=width, home=home, before_us=-lo, after_us=hi + longest[home])
 
     def _require_slots(self) -> None:
-        """Raise QueryError WA-2041 where slots cannot be."""
+        """Raise QueryError WA-2041 if slots are impossible."""
         home = home_input(self.mode)
         longest = (self.left_time, self.right_time)[home].max_uncertainty_us
         if self.condition.one_sided or longest is None:
             raise QueryError(
                 Code.NOT_SLOTTED,
-                "time slots, and no bound on how far apart partners are",
+                "time slots are asked for, but nothing bounds how far apart partners are",
                 "give a condition with two ends, and max_uncertainty= for intervals",
             )
 
     def kept_for_us(self, input: int) -> int:
-        """How far behind the watermark the `t_max` of an input's row is when no row to come can match it any more."""
+        """How far behind the watermark a row's `t_max` is once no future row can match it."""
         return -self.least_difference(input)
 
     def copies(self, input: int) -> float:
-        """How many buckets hold a row of an input on average: more than one with time slots."""
+        """How many buckets hold a row of an input, on average: more than one with time slots."""
         return 1.0 if self.slots is None else self.slots.copies(input)
 
     def least_difference(self, input: int) -> int:
-        """The least t_max of `input` less that of the other with which rows can match
-        (`probability.match_thresholds`).
-        """
+        """The least `t_max` of `input` minus that of the other with which rows can match (`match_thresholds`)."""
         from whenabouts.core.probability.match_thresholds import least_difference  # numba: imported when first needed
 
         specs = (self.left_time, self.right_time)

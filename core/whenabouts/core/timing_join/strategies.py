@@ -1,9 +1,9 @@
 """The five correlation strategies of the ITC paper and `auto`, over arrays of times.
 
-A strategy says two things: in which order the rows of the two sides stand, and, for each base row, four
-indices `outer_lo <= sure_lo <= sure_hi <= outer_hi` into the ordered targets of its key. What lies in the
-sure range matches, what lies elsewhere in the outer range is *probed* with the canonical kernel, the rest
-cannot match. One fill kernel writes the pairs of all strategies, in bounded chunks.
+A strategy determines the order of the rows on both sides, and for each base row four indices `outer_lo <= sure_lo <=
+sure_hi <= outer_hi` into the ordered targets of its key. Targets in the sure range match, other targets in the outer
+range are *probed* with the canonical kernel, and the rest cannot match. One fill kernel writes the pairs of all
+strategies, in bounded chunks.
 
 | strategy | base rows | targets | ranges |
 | --- | --- | --- | --- |
@@ -14,10 +14,10 @@ cannot match. One fill kernel writes the pairs of all strategies, in bounded chu
 | `lazy_lookup` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
 | `auto` | as they arrive | by midpoint | quantile ranges, by moving pointers |
 
-With templates the axis of `auto` is the anchor shifted to the template's mean, and the ranges of all but `simple`
-and `ssort` are those of PTJoin Theorem 3.
+With templates, the axis of `auto` is the anchor shifted to the template's mean, and the ranges of all strategies but
+`simple` and `ssort` are those of PTJoin Theorem 3.
 
-Rows of one key never meet rows of another: targets stand key by key, in the order of the table within a key.
+Rows with different keys are never compared: targets are grouped by key, and ordered as in the table within a key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
 from whenabouts.core.probability.satisfaction_probability import FARTHEST_US
 from whenabouts.core.timing_join.first_partners import find_first_partners
 from whenabouts.core.timing_join.length_classes import NO_KINDS, Templates, row_kinds
-from whenabouts.core.timing_join.pair_decision import Kinds
+from whenabouts.core.timing_join.pair_decision import KindThresholds
 from whenabouts.core.timing_join.pair_fill import (
     EVERYTHING,
     HITS,
@@ -55,24 +55,21 @@ from whenabouts.core.timing_join.pair_fill import (
     SURE,
     TAKEN,
     fill_pairs,
-    locate,
     part_extent,
-    probe_all,
-    scatter_rows,
-    time_extremes,
 )
+from whenabouts.core.timing_join.range_search import locate, probe_all, scatter_rows, time_extremes
 
 __all__ = ["STRATEGIES", "CorrelationCounters", "Times", "correlate"]
 
 PROBING_ALL = frozenset({"simple", "ssort"})
-"""Strategies without bounds: every pair is put to the kernel."""
+"""Strategies without bounds: the kernel tests every pair."""
 
 STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 _BOUNDED_AT_ONCE = 1 << 15
-"""Rows whose bounds are found and searched before those of the next: a megabyte, which stays in the cache."""
+"""How many rows' bounds are computed and searched at a time: a megabyte, which stays in the cache."""
 
 _TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
 
@@ -81,9 +78,9 @@ _TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
 class CorrelationCounters:
     """What a correlation did; all fields add up over blocks.
 
-    `probed`: kernel calls that decided membership. `sure`: pairs taken from sure ranges, without the
-    kernel. `lookup_hits`: pairs taken from the look-up table, without the kernel. `matched`: pairs put
-    out. `correlations`: blocks correlated. `passed`: candidates looked at, of which the others are parts.
+    `probed`: kernel calls that decided pairs. `sure`: pairs from sure ranges, without the kernel. `lookup_hits`: pairs
+    from the look-up table, without the kernel. `matched`: pairs written. `correlations`: blocks correlated. `passed`:
+    all candidates processed.
     """
 
     probed: int = 0
@@ -116,24 +113,23 @@ def correlate(
 
     Times are int64 microseconds; `base_lengths` and `target_lengths` are the declared `(rho, pi)` of
     the sides (`auto` uses the lengths it sees). The templates are those that `Times.template` numbers.
-    `base_is_right`: the base is the right-hand side of the condition, which the kernel for templates must know to
-    sum in one order. Yields int32 arrays (base positions, target positions) of
-    at most `chunk_pairs` pairs; all strategies and chunk sizes give the same set of pairs, in an order that
-    is theirs. `counters` is added to as chunks are taken.
+    `base_is_right`: the base is the right-hand side of the condition; the kernel for templates needs this to sum in a
+    fixed order. Yields int32 arrays (base positions, target positions) of at most `chunk_pairs` pairs. All strategies
+    and chunk sizes give the same set of pairs, in different orders. Adds to `counters` as chunks are consumed.
 
     With templates, and in `auto` with few distinct lengths, pairs are decided by comparing integers (PTJoin Theorem
     2, `probability.match_thresholds`); only pairs in the guard band and in windows narrower than
     the supports are probed. `simple` and `ssort` probe every pair always.
 
-    `first_only`: of each base row at most one pair is put out, whichever (semi and anti modes ask no more); a row
-    that has a sure partner then costs O(1) and no other pair is formed. `simple` and `ssort` put out all pairs.
+    `first_only`: at most one arbitrary pair for each base row, as semi and anti modes need. A row with a sure partner
+    then costs O(1), and no other pair is formed. `simple` and `ssort` still give all pairs.
 
-    `expect` receives, before any pair is made, how many there will be at least (the sure ones) and at most.
+    `expect` is called before any pair is made, with the least (the sure ones) and the greatest possible number.
 
-    Cost, n base rows and m targets: `simple` and `ssort` O(n m) kernel calls; the others O(n + m) for
-    rows nearly in time order (`eager`: n log m), plus one copy per sure pair and a kernel call per probed
-    pair. Memory: 60 bytes a row and 8 bytes per pair of a chunk. Source: ITC (Lee and Lee 2010) Algorithms
-    1-7; `auto`: docs of `probability.midpoint_bounds`.
+    Cost for n base rows and m targets: `simple` and `ssort` O(n m) kernel calls; the others O(n + m) for rows nearly in
+    time order (`eager`: n log m), plus a copy per sure pair and a kernel call per probed pair. Memory: 60 bytes per row
+    and 8 bytes per pair of a chunk. Source: ITC (Lee and Lee 2010) Algorithms 1-7; `auto`: see
+    `probability.midpoint_bounds`.
 
     Raises ValueError for an unknown strategy, a confidence outside (0, 1], an empty window, a length outside
     the declared ones, a time out of range, negative key codes, keys on one side only, or templates without numbers.
@@ -194,7 +190,7 @@ def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times,
         first, last, shortest, longest = time_extremes(t_min, t_max)
         if min(first, last) < -FARTHEST_US or max(first, last) > FARTHEST_US:
             raise ValueError(f"{side} times must lie within +-{FARTHEST_US} us")
-        # Lengths of rows with templates are those of the templates: what a changed query says now is what counts.
+        # The lengths of rows with templates are those of the query's current templates, which may have changed.
         if times.template is None and (shortest < max(declared[0], 0) or longest > declared[1]):
             raise ValueError(f"{side} lengths {shortest}..{longest} us are outside the declared {declared}")
         if key is not None and key.min() < 0:
@@ -230,7 +226,7 @@ def _pairs(
         expect(part_extent(ranges, SURE)[0], part_extent(ranges, EVERYTHING)[0])
     parts: tuple[int, ...] = (EVERYTHING,)
     lengths = join.base_lengths[1] + join.target_lengths[1]
-    # Corollary 2 compares one tail of D. In a narrow window both tails count and dominance proves nothing.
+    # Corollary 2 compares one tail of D. In a narrow window both tails matter, and dominance proves nothing.
     if join.strategy == "lazy_lookup" and of is None and is_wide(join.lo, join.hi, lengths):
         parts = (SURE, LEFT_PROBE, RIGHT_PROBE)
     for part in parts:
@@ -238,7 +234,7 @@ def _pairs(
 
 
 class _BaseRows(NamedTuple):
-    """Base rows in the order in which they are filled; their keys need not stand together."""
+    """Base rows in the order of the fill; they need not be grouped by key."""
 
     t_min: NDArray[np.int64]
     t_max: NDArray[np.int64]
@@ -269,10 +265,10 @@ def _ranges(
     kind: NDArray[np.int32],
     span: NDArray[np.int64] | None,
 ) -> NDArray[np.int32]:
-    """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each base row, half-open indices into the targets."""
+    """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each base row, as half-open indices into the targets."""
     if join.strategy == "auto" and not nearly_in_order(base.t_max):
-        # Pairs come in the order of the base rows, so that whoever takes their columns walks forwards; only the search
-        # is much cheaper in time order.
+        # Pairs are written in the order of the base rows, so that gathering their columns reads memory forwards. Only
+        # the search runs in time order, where it is much cheaper.
         order = sorted_positions(base.t_max, base.key, keys)
         in_time = _BaseRows(
             base.t_min.take(order, mode="clip"),
@@ -282,12 +278,12 @@ def _ranges(
         )
         ranges = np.empty((order.size, 4), np.int32)
         kind = kind[order] if span is not None else kind
-        scatter_rows(_ranges_as_they_stand(join, in_time, target, kind, span), order, ranges)
+        scatter_rows(_ranges_in_order(join, in_time, target, kind, span), order, ranges)
         return ranges
-    return _ranges_as_they_stand(join, base, target, kind, span)
+    return _ranges_in_order(join, base, target, kind, span)
 
 
-def _ranges_as_they_stand(
+def _ranges_in_order(
     join: _Join, base: _BaseRows, target: OrderedRows, kind: NDArray[np.int32], span: NDArray[np.int64] | None
 ) -> NDArray[np.int32]:
     ranges = np.empty((base.t_min.size, 4), np.int32)
@@ -313,10 +309,10 @@ def _first_partners(
     base: _BaseRows,
     target: OrderedRows,
     ranges: NDArray[np.int32],
-    kinds: Kinds,
+    kinds: KindThresholds,
     counters: CorrelationCounters,
 ) -> Iterator[Pairs]:
-    """One pair of each base row that has a partner."""
+    """One pair for each base row that has a partner."""
     state, found = np.zeros(STATE_SLOTS, np.int64), np.empty(len(ranges), np.int32)
     find_first_partners(
         join.lo, join.hi, join.confidence, base.t_min, base.t_max, target.t_min, target.t_max, ranges, kinds, state,
@@ -336,7 +332,7 @@ def _fill(
     base: _BaseRows,
     target: OrderedRows,
     ranges: NDArray[np.int32],
-    kinds: Kinds,
+    kinds: KindThresholds,
     part: int,
     counters: CorrelationCounters,
     chunk_pairs: int,
@@ -346,8 +342,8 @@ def _fill(
     table = np.full(last - first if part in (LEFT_PROBE, RIGHT_PROBE) else 0, NEVER_US)
     state = np.zeros(STATE_SLOTS, np.int64)
     while (remaining := candidates - int(state[PASSED])) > 0:
-        # The candidates bound the pairs from above. Memory that is not written is never mapped, so a loose
-        # bound costs nothing.
+        # The number of candidates is an upper bound of the pairs. Memory that is not written is never mapped, so a
+        # loose bound costs nothing.
         capacity = min(remaining, chunk_pairs)
         out_base, out_target = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
         before = state.copy()

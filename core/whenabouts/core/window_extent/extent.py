@@ -36,7 +36,7 @@ from whenabouts.core.coalescing.tuples import (
 from whenabouts.core.coalescing.window_spec import Instant, instant_us
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_types import one_of_equals
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Rejected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whenabouts.core.runtime.protocol import Operator, Placement, Query, Reader, SegmentStore
+from whenabouts.core.runtime.protocol import Operator, Partitioner, Query, Reader, SegmentStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ class WrappedOperator:
         return self._operator.readers
 
     @property
-    def keys(self) -> Placement:
+    def keys(self) -> Partitioner:
         """As the wrapped operator."""
         return self._operator.keys
 

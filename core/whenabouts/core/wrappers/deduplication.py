@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.option_checks import columns_of
 from whenabouts.core.runtime.protocol import (
     NO_WATERMARK,

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.runtime.event_reader import check_time_column, microseconds
+from whenabouts.core.runtime.event_reader import check_time_column
 from whenabouts.core.runtime.protocol import (
     NO_WATERMARK,
     Arrival,
@@ -27,6 +27,7 @@ from whenabouts.core.runtime.protocol import (
     SegmentStore,
     Step,
 )
+from whenabouts.core.runtime.time_columns import microseconds
 from whenabouts.core.wrappers.base import WrappedOperator, WrappedQuery
 from whenabouts.core.wrappers.payloads import Payload, a_payload
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code, EngineError, QueryError
-from whenabouts.core.runtime.event_reader import times
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.option_checks import one_of, shown
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Rejected, SegmentStore, Step
 from whenabouts.core.wrappers.base import WrappedOperator

@@ -1,0 +1,130 @@
+"""Searches the ordered targets for the index ranges of each base row: bounds in time become ranges of indices."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.jit import (
+    BOOL,
+    FOUR_INT64,
+    INT64,
+    READ_INT32_2D,
+    READ_INT64,
+    READ_INT64_2D,
+    WRITE_INT32_2D,
+    WRITE_INT64_2D,
+    compiled,
+)
+from whenabouts.core.probability.confidence_bounds import ALWAYS_US
+
+_NEAR = 8  # how many values a search counts at once before it gallops
+
+
+@compiled(FOUR_INT64(READ_INT64, READ_INT64))
+def time_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int, int, int]:
+    """Least `t_min`, greatest `t_max`, least and greatest length; the arrays must not be empty."""
+    first, last = t_min[0], t_max[0]
+    shortest = longest = last - first
+    for start, end in zip(t_min, t_max):  # noqa: B905  (numba's zip has no `strict`)
+        first, last = min(first, start), max(last, end)
+        shortest, longest = min(shortest, end - start), max(longest, end - start)
+    return first, last, shortest, longest
+
+
+@compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
+def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
+    """The first index in `[first, last]` from which on `axis >= value`."""
+    while first < last:
+        middle = (first + last) >> 1
+        if axis[middle] < value:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
+def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: int) -> int:
+    """As `_bisect`, in doubling steps from `start`: cheap if the result is near.
+
+    It searches in both directions: if lengths vary, the bounds of successive rows are not monotone, even for sorted
+    rows.
+    """
+    # The usual case has no branch that depends on the data: count the smaller ones of a few values around the start.
+    low = max(start - _NEAR // 2, first)
+    if low + _NEAR < last and axis[low] < value and axis[low + _NEAR] >= value:
+        smaller = 0
+        for k in range(_NEAR):  # a constant number, so that it unrolls
+            smaller += axis[np.uint64(low + k)] < value
+        return low + smaller
+    step = 1
+    if start < last and axis[start] < value:
+        first = start + 1
+        while start + step < last and axis[start + step] < value:
+            first = start + step + 1
+            step *= 2
+        return _bisect(axis, first, min(last, start + step), value)
+    last = start
+    while start - step >= first and axis[start - step] >= value:
+        last = start - step
+        step *= 2
+    return _bisect(axis, max(first, start - step), last, value)
+
+
+@compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT64_2D, WRITE_INT32_2D))
+def locate(
+    bounds: NDArray[np.int64],
+    base_key: NDArray[np.int64],
+    axis: NDArray[np.int64],
+    target_starts: NDArray[np.int64],
+    gallop: bool,
+    cursors: NDArray[np.int64],
+    out: NDArray[np.int32],
+) -> None:
+    """Indices of the four bounds (ends inclusive) among the targets of the same key, for each base row.
+
+    Targets are grouped by key (`target_starts`) and sorted along `axis` within a key. With `gallop`, each search starts
+    where the last one for this key ended, which is cheap if the rows of a key are nearly in time order. Otherwise each
+    is a binary search over the key. `cursors[2, keys]`, initially `target_starts`, pass the ends of the last searches
+    on to the next call. O(n) for rows nearly in order, otherwise O(n log m).
+    """
+    lower, upper = cursors[0], cursors[1]
+    for i in range(bounds.shape[0]):
+        k = base_key[i]
+        first, last = target_starts[k], target_starts[k + 1]
+        # An inclusive end is searched as the start of what follows; nothing follows ALWAYS_US.
+        after_sure, after_outer = bounds[i, 2], bounds[i, 3]
+        after_sure += after_sure < ALWAYS_US
+        after_outer += after_outer < ALWAYS_US
+        if gallop:
+            lower[k] = i0 = _gallop(axis, first, last, lower[k], bounds[i, 0])
+            upper[k] = i3 = _gallop(axis, first, last, upper[k], after_outer)
+        else:
+            i0 = _bisect(axis, first, last, bounds[i, 0])
+            i3 = _bisect(axis, first, last, after_outer)
+        outer_hi = max(i0, i3)
+        # The sure range is inside the outer one, and close to its ends.
+        if gallop:
+            sure_lo = _gallop(axis, i0, outer_hi, i0, bounds[i, 1])
+            sure_hi = _gallop(axis, sure_lo, outer_hi, outer_hi, after_sure)
+        else:
+            sure_lo = _bisect(axis, i0, outer_hi, bounds[i, 1])
+            sure_hi = _bisect(axis, sure_lo, outer_hi, after_sure)
+        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
+
+
+@compiled((READ_INT32_2D, READ_INT64, WRITE_INT32_2D))
+def scatter_rows(rows: NDArray[np.int32], index: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    """`out[index[i]] = rows[i]` for rows of four."""
+    for i in range(index.size):
+        p = np.uint64(index[i])
+        out[p, 0], out[p, 1], out[p, 2], out[p, 3] = rows[i, 0], rows[i, 1], rows[i, 2], rows[i, 3]
+
+
+@compiled((READ_INT64, READ_INT64, WRITE_INT32_2D))
+def probe_all(base_key: NDArray[np.int64], target_starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    """The ranges of a strategy without bounds: every target of the key is probed."""
+    for i in range(base_key.size):
+        out[i, 0] = target_starts[base_key[i]]
+        out[i, 1] = out[i, 2] = out[i, 3] = target_starts[base_key[i] + 1]
