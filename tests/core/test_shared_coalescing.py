@@ -169,3 +169,25 @@ def test_what_cannot_share_is_refused() -> None:
     }
     with pytest.raises(QueryError, match=r"WA-2009: column 'n' is double in query 'b'"):
         SharedCoalescing(queries=clash).operator([_files(1)[0].schema], streaming=True)
+
+
+@pytest.mark.parametrize("scheme", ["lazy", "eager"])
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_row_that_loses_outside_of_every_window_is_rejected(scheme: str, changes: bool) -> None:
+    """A lazy query holds rows until the watermark has passed them, be they in its window or not: which of two rows of
+    an instant loses is decided then, under the scheme of that time."""
+    by_room = Coalesce(time="t", group="room", values="v", window=10, at=100, lateness=5)
+    by_both = Coalesce(time="t", group=("room", "side"), values="v", window=10, at=100, lateness=5)
+
+    def query(scheme: str) -> SharedCoalescing:
+        return SharedCoalescing(queries={"room": by_room, "both": by_both}, schemes={"room": scheme, "both": "eager"})
+
+    def file(*t: int) -> pa.Table:
+        return pa.table({"t": t, "room": ["a"] * len(t), "side": list("xyz"[: len(t)]), "v": range(len(t))})
+
+    files = [file(1, 1, 3), file(4), file(50), file(120)]
+    other = "eager" if scheme == "lazy" else "lazy"
+    outcome = run_stream(query(scheme), [files], changes={1: query(other)} if changes else None)
+    expected = run(query(scheme), [pa.concat_tables(files)])
+    assert outcome.rejects.num_rows == expected.rejects.num_rows == 1
+    assert outcome.rejects.equals(expected.rejects)

@@ -18,9 +18,10 @@ import pyarrow as pa
 from whenabouts.core.harness import Capabilities, Run, Variant
 from whenabouts.core.hosting.host import OUTPUT, REJECTED, BlockPacker, Hosting, Packed, Tagged, read_counts
 from whenabouts.core.local import Outcome
-from whenabouts.core.runtime.protocol import Query
+from whenabouts.core.runtime.protocol import Operator, Query
 from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.state.segment_codec import decode
+from whenabouts.core.wrappers.state_limit import StateLimit
 
 T = TypeVar("T")
 
@@ -31,7 +32,8 @@ class KilledError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What happens to a run. `kills`: failures at most; `chance`: of a failure, at each point where one can be.
+    """What happens to a run. `kills`: failures at most; `chance`: of a failure, at each point where one can be, but for
+    the first `spared` points.
 
     `free`: the seed also decides what the files of the inputs are taken in with, and other things that the laws about
     single steps want to be fixed.
@@ -40,6 +42,7 @@ class Schedule:
     seed: int = 0
     kills: int = 0
     chance: float = 0.0
+    spared: int = 0
     free: bool = False
 
 
@@ -49,11 +52,13 @@ class Fate:
     def __init__(self, schedule: Schedule) -> None:
         self._random = Random(schedule.seed)
         self._left, self._chance, self.free = schedule.kills, schedule.chance, schedule.free
+        self._spared = schedule.spared
         self.log: list[str] = []
 
-    def perhaps_fail(self, point: str) -> None:
-        """A point where the engine can fail. Raises KilledError if it does."""
-        if self._left and self._random.random() < self._chance:
+    def perhaps_fail(self, point: str, times: int = 1) -> None:
+        """A point where the engine can fail; `times`: as likely as so many others. Raises KilledError if it does."""
+        self._spared -= 1
+        if self._spared < 0 < self._left and self._random.random() < self._chance * times:
             self._left -= 1
             self.log.append(point)
             raise KilledError(point)
@@ -80,6 +85,8 @@ class Fate:
 class SimulatedRun:
     """One query being run. `collect` starts the engine again after each failure, until it has come to the end."""
 
+    limit: StateLimit | None = None
+
     def __init__(self, query: Query, variant: Variant, schedule: Schedule) -> None:
         self.query, self.variant, self.schedule = query, variant, schedule
         self.fate = Fate(schedule)
@@ -93,14 +100,20 @@ class SimulatedRun:
     def collect(self) -> Outcome:
         """Run to the end of the input; what was committed, each row once."""
         self.files = [self._files[name] for name in self.query.inputs]
+        self._host(self.query)
         while True:
-            schemas = tuple(tables[0].schema for tables in self.files)
-            self.hosting = Hosting(self.query, schemas, self.variant.parallelism, self.variant.streaming)
-            self.packers = [BlockPacker(self.hosting, input) for input in range(len(schemas))]
             try:
-                return outcome(self.hosting, self.life())
+                return outcome(self._operator, self.life())
             except KilledError:
                 pass
+
+    def _host(self, query: Query) -> None:
+        """Have the engine run a query from its next start on."""
+        schemas = tuple(tables[0].schema for tables in self.files)
+        self.query = query
+        self.hosting = Hosting(query, schemas, self.variant.parallelism, self.variant.streaming, self.limit)
+        self._operator = self.hosting.operator()
+        self.packers = [BlockPacker(self.hosting, input, self._operator) for input in range(len(schemas))]
 
     def life(self) -> Iterable[Tagged | tuple[int, bytes]]:
         """The engine from its start to the end of the input, or to a failure. Gives all that is committed."""
@@ -110,7 +123,7 @@ class SimulatedRun:
         """The failure of `Variant.restart_after`, once."""
         if self._asked is not None and step >= self._asked:
             self._asked = None
-            self.query = self.variant.restarted_as or self.query
+            self._host(self.variant.restarted_as or self.query)
             self.fate.log.append(f"step {step}, as asked")
             raise KilledError(f"step {step}")
 
@@ -148,9 +161,8 @@ class SimulatedHarness:
         return self.run(query, variant, self.schedule)
 
 
-def outcome(hosting: Hosting, tagged: Iterable[Tagged | tuple[int, bytes]]) -> Outcome:
+def outcome(operator: Operator, tagged: Iterable[Tagged | tuple[int, bytes]]) -> Outcome:
     """The outcome of all tagged rows of a query."""
-    operator = hosting.operator()
     rejects = rejects_schema([reader.schema for reader in operator.readers])
     blobs: dict[int, list[bytes]] = {}
     for tag, blob in tagged:

@@ -311,14 +311,15 @@ class SimulatedFlinkRun(SimulatedRun):
                 actions += [partial(self._deliver, task)] * 3
             if task.bundle:
                 actions.append(task.end_bundle)
-            if task.sent:
+            if task.sent and self.fate.happens(0.3):
                 actions.append(task.take_sent)
         if self.max_latency_ms is not None:
             actions.append(self._tick)
         quiet = not any(task.ready() for task in self.tasks)
         if self.fate.free or quiet:
             actions += self._sources(quiet)
-        self.fate.choice(actions)()
+        if actions:
+            self.fate.choice(actions)()
 
     def _sources(self, quiet: bool) -> list[Callable[[], None]]:
         """What sources and the coordinator of checkpoints may do. Unless the schedule is free, a step is all files of
@@ -333,12 +334,17 @@ class SimulatedFlinkRun(SimulatedRun):
                 self.fail_if_asked(behind - 1)
                 return [self._cut]
             return [partial(self._emit, n) for n in steps] or [self._end]
-        actions: list[Callable[[], None]] = [partial(self._emit, n) for n in waiting]
+        actions: list[Callable[[], None]] = [partial(self._emit, n) for n in waiting if not self._is_pressed(n)]
         if self.barriers is None and not self.told_end and self.read != self.kept.read:
-            actions.append(self._cut)
+            actions += [self._cut] * 2
         if not waiting and not self.told_end:
             actions.append(self._end)
         return actions
+
+    def _is_pressed(self, input: int) -> bool:
+        """Whether a channel of an input is full, so that its source waits."""
+        n = self.packers_of_input
+        return any(len(items) > 4 for task in self.tasks for items in task.channels[input * n : (input + 1) * n])
 
     def _emit(self, input: int) -> None:
         """A source reads a file, and sends its rows and a watermark."""
@@ -406,7 +412,7 @@ class SimulatedFlinkRun(SimulatedRun):
         """The bundle ends; what it wrote is in the checkpoint, timers that were sent and not taken are not."""
         task.call_once()
         task.end_bundle()
-        self.fate.perhaps_fail("before a task takes its part of a checkpoint")
+        self.fate.perhaps_fail("before a task takes its part of a checkpoint", times=2)
         self.cut.buckets |= {label: bucket.copy() for label, bucket in task.buckets.items()}
         self.cut.given += task.given
         task.given = []
@@ -418,7 +424,7 @@ class SimulatedFlinkRun(SimulatedRun):
             self.cut.given = [*self.kept.given, *self.cut.given]
             self.kept = self.checkpoint = self.cut
             self.barriers = None
-            self.fate.perhaps_fail("a checkpoint is complete")
+            self.fate.perhaps_fail("a checkpoint is complete", times=5)
 
     def _tick(self) -> None:
         """Time passes by the clock."""

@@ -169,12 +169,12 @@ class Packed(NamedTuple):
 
 
 class BlockPacker:
-    """Reads and packs one input; made in the worker."""
+    """Reads and packs one input; made in the worker. `operator`: the hosting's, where there is one already."""
 
-    def __init__(self, hosting: Hosting, input: int) -> None:
+    def __init__(self, hosting: Hosting, input: int, operator: Operator | None = None) -> None:
         self._hosting, self._input = hosting, input
         self._told_of_digits = False
-        self._operator = hosting.operator()
+        self._operator = operator or hosting.operator()
         self._raw_schemas = [reader.schema for reader in self._operator.readers]
 
     def read(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Packed]]:

@@ -65,9 +65,13 @@ class MicroBatchHost:
     def rows(
         self, label: int, packed: Iterable[tuple[int, int, bytes]], state: BucketState, watermark_ms: int
     ) -> Iterator[Tagged]:
-        """A micro-batch's packed rows of one bucket, or those for `CONTROL`. The step is done when this returns."""
+        """A micro-batch's packed rows of one bucket, or those for `CONTROL`. The step is done when this returns.
+
+        A replay may get them in another order from the engine's shuffle. They are sorted, so that it is the same step:
+        a sink may have kept what the first attempt gave.
+        """
         arrived = BucketInput()
-        arrived.take(self._operator, packed)
+        arrived.take(self._operator, sorted(packed))
         if label == CONTROL:
             return self._control(arrived, state)
         return self._step(arrived, state, MicroBatchWatermark(watermark_ms))

@@ -189,7 +189,9 @@ class SharedOperator:
         return self.operators[name].query.extents
 
     def _floor(self, name: str, progress: Progress) -> int:
-        return floor_of(self._extents(name), progress)
+        """No row before this matters to a query: none that an extent holds, and none that the watermark has not passed,
+        since which of the latter lose against others is decided when it does."""
+        return min(floor_of(self._extents(name), progress), max(progress.until, FIRST))
 
     def _target(self, name: str, entry: Entry | None = None) -> str:
         """The scheme that a query should have. A query with row-count windows always has its own operator."""
