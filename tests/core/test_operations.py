@@ -185,7 +185,11 @@ def test_a_frame_says_its_engine() -> None:
     assert Operations().run(_numbers(), [T], buckets=2).num_rows == 3
 
 
-@pytest.mark.parametrize("wrong", [None, 4, "x", b"x", [], {}, object(), int, pd.DataFrame({"t": [1]})], ids=repr)
+@pytest.mark.parametrize(
+    "wrong",
+    [None, 4, "x", b"x", [], {}, object(), int, pd.DataFrame({"t": [1]})],
+    ids=lambda wrong: type(wrong).__name__,
+)
 def test_what_is_no_frame_is_refused(wrong: Any) -> None:
     for call in CALLS.values():
         with pytest.raises(InputError, match=r"WA-1062: the \w+ input is .*pyarrow Table, a DataFrame of Spark"):
