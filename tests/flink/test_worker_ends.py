@@ -65,3 +65,34 @@ def test_any_other_end_is_a_failure(monkeypatch: pytest.MonkeyPatch, code: grpc.
     (error,) = _failures(monkeypatch, code, details)
     assert isinstance(error, grpc.RpcError)
     assert error.code() is code
+
+
+def test_state_that_is_closed_fails_whoever_waits_for_it_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+    from apache_beam.runners.worker.sdk_worker import GrpcStateHandler
+
+    class Jvm(beam_fn_api_pb2_grpc.BeamFnStateServicer):
+        def State(self, requests: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: N802  # Beam's name
+            ends.wait(30)
+            context.abort(grpc.StatusCode.CANCELLED, "the task has ended")
+            yield
+
+    failed: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: failed.append(args.exc_value))
+    let_workers_end()
+    ends, server = threading.Event(), grpc.server(ThreadPoolExecutor(2))
+    beam_fn_api_pb2_grpc.add_BeamFnStateServicer_to_server(Jvm(), server)
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    with grpc.insecure_channel(f"localhost:{port}") as line:
+        before = set(threading.enumerate())
+        handler = GrpcStateHandler(beam_fn_api_pb2_grpc.BeamFnStateStub(line))
+        (reader,) = (thread for thread in set(threading.enumerate()) - before if thread.name == "read_state")
+        ends.set()
+        reader.join(30)
+        assert not reader.is_alive()
+        assert failed == []
+        with pytest.raises(grpc.RpcError, match="the task has ended"), handler.process_instruction_id("bundle"):
+            handler.get_raw(beam_fn_api_pb2.StateKey())
+        handler.done()
+    server.stop(None).wait()

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
-from whenabouts.conformance.simulated_engine import KilledError, Segments, SimulatedHarness, SimulatedRun
+from whenabouts.conformance import multiset
+from whenabouts.conformance.simulated_engine import KilledError, Segments, SimulatedHarness, SimulatedRun, outcome
 from whenabouts.core.hosting.bucket_labels import least_labels, murmur3
-from whenabouts.core.hosting.host import COUNTS, END, PRESENT, REJECTS, Packed, Tagged
+from whenabouts.core.hosting.host import END, PRESENT, REJECTS, Packed, Tagged
 from whenabouts.core.hosting.micro_batch_host import CONTROL, MicroBatchHost
 from whenabouts.core.hosting.micro_batch_watermark import delay_ms
 from whenabouts.core.hosting.out_of_core import Timed, take_in
@@ -158,11 +159,13 @@ class SimulatedSparkRun(SimulatedRun):
 
     def _sink(self, kept: Checkpoint, number: int, given: list[Tagged]) -> None:
         """The sink knows micro-batches by their numbers: one that comes again replaces itself, or is left out. Either
-        is right only if its rows are the same again. (Counts of work are not: they depend on what the process knew.)"""
+        is right only if its rows are the same again. (Their order may differ, and counts of work: both depend on what
+        the process has in memory.)"""
         again = number in kept.sink and self.variant.restarted_as is None
         if again:
-            before, now = (sorted(row for row in rows if row.tag != COUNTS) for rows in (kept.sink[number], given))
-            assert before == now, "a replayed micro-batch gives the same"
+            before, now = (outcome(self._operator, rows) for rows in (kept.sink[number], given))
+            multiset.assert_same(multiset.rows(now.output), multiset.rows(before.output), "a replayed micro-batch")
+            multiset.assert_same(multiset.rows(now.rejects), multiset.rows(before.rejects), "its rejects")
         if not again or self.fate.happens(0.5):
             kept.sink[number] = given
 

@@ -1,31 +1,36 @@
-"""Workers of local jobs end without a word where their job has succeeded.
+"""Workers of local jobs end without a traceback if their job has succeeded.
 
-Flink runs the Python of a local job in the client's own process. When a task ends, the JVM closes the stream of control
-and, right after it, that of data. Beam's worker closes its data channel once it has seen the end of control; where the
-process is busy, the JVM is faster. The channel's reader then takes the end of a job for a failure, and prints a
-traceback ("Multiplexer hanging up") after a job that has succeeded.
+Flink runs the Python of a local job in the client's own process. When a task ends, the JVM closes the streams of
+control, data and state. Beam's worker closes its channels once it has seen the end of control; if the process is busy,
+the JVM is faster. The channels' readers then treat the end of a job as a failure, and print tracebacks ("Multiplexer
+hanging up", "Exception in thread read_state") after a job that has succeeded.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 _HUNG_UP = "Multiplexer hanging up"
-"""What the JVM says when it closes the stream of data by itself; never where that stream has failed."""
+"""The JVM's message when it closes the stream of data by itself; never the one of a stream that has failed."""
 
 
 def let_workers_end() -> None:
-    """Have the data channels of this process take the JVM's hanging up for the end of their input.
+    """Make the channels of this process treat the JVM's hanging up as the end of their input.
 
-    A bundle that still waits for data fails as before ("Channel closed prematurely"). Nothing to do in a client whose
-    workers are elsewhere: it never loads them.
+    A bundle that still waits for data or state fails as before. Does nothing in a client whose workers are elsewhere:
+    it never loads them.
     """
-    plane = sys.modules.get("apache_beam.runners.worker.data_plane")
-    if plane is None:
-        return
-    channel = plane.GrpcClientDataChannel
+    plane, worker = (sys.modules.get(f"apache_beam.runners.worker.{name}") for name in ("data_plane", "sdk_worker"))
+    if plane is not None:
+        _let_data_end(plane.GrpcClientDataChannel)
+    if worker is not None:
+        _let_state_end(worker.GrpcStateHandler)
+
+
+def _let_data_end(channel: Any) -> None:
     if "set_inputs" in vars(channel):  # it inherits the method, until it is given one here
         return
     inherited = channel.set_inputs
@@ -37,9 +42,35 @@ def let_workers_end() -> None:
 
 
 def _until_hung_up(elements: Any) -> Iterator[Any]:
-    grpc: Any = sys.modules["grpc"]  # Beam's, and there where Beam is
+    grpc: Any = sys.modules["grpc"]  # Beam's, and loaded if Beam is
     try:
         yield from elements
     except grpc.RpcError as error:
         if error.code() is not grpc.StatusCode.CANCELLED or error.details() != _HUNG_UP:
             raise
+
+
+def _let_state_end(handler: Any) -> None:
+    start = handler.start
+    if hasattr(start, "quiet"):
+        return
+
+    def quiet_start(self: Any) -> None:
+        stub = self._state_stub
+        self._state_stub = SimpleNamespace(State=lambda requests: _until_closed(self, stub.State(requests)))
+        try:
+            start(self)
+        finally:
+            self._state_stub = stub
+
+    quiet_start.quiet = True  # type: ignore[attr-defined]
+    handler.start = quiet_start
+
+
+def _until_closed(handler: Any, responses: Any) -> Iterator[Any]:
+    """The responses; an error is handed to whoever waits for one. If nobody does, nothing is lost with the stream."""
+    grpc: Any = sys.modules["grpc"]
+    try:
+        yield from responses
+    except grpc.RpcError as error:
+        handler._exception = error
