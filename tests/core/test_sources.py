@@ -144,7 +144,7 @@ def test_what_identifies_rows_is_part_of_what_state_is_bound_to() -> None:
 
 
 def test_what_cannot_identify_rows_is_refused() -> None:
-    with pytest.raises(QueryError, match=r"WA-2101: repeats of 'rigth' .*left, right"):
+    with pytest.raises(QueryError, match=r"WA-2101: rows of 'rigth' .*left, right"):
         deduplicated(join(), {"rigth": "id"})
     with pytest.raises(QueryError, match="WA-2101"):
         deduplicated(join(), ())

@@ -206,11 +206,17 @@ class _Codes:
         return [self._change(codes, table) for codes, table in zip(found, tables, strict=True)]
 
 
+def _change_codes(operator: Any, change: Any) -> None:
+    operator.keys = _Codes(operator.keys, change)
+    if isinstance(operator, TimingJoinOperator):
+        operator.matching._keys = operator.keys  # type: ignore[assignment]
+
+
 class NullsMeet(Spoilt):
     name = "joins null keys"
 
     def spoil(self, operator: Any) -> None:
-        operator.keys = _Codes(operator.keys, lambda codes, _: codes + 1)  # NULL_KEY is a code like any other
+        _change_codes(operator, lambda codes, _: codes + 1)  # NULL_KEY is a code like any other
 
 
 class NaNsDoNotMeet(Spoilt):
@@ -227,7 +233,7 @@ class NaNsDoNotMeet(Spoilt):
                     codes = np.where(np.isnan(values.astype(float)), NULL_KEY, codes)
             return codes
 
-        operator.keys = _Codes(operator.keys, without_nan)
+        _change_codes(operator, without_nan)
 
 
 class OneStrategy(Spoilt):

@@ -1,4 +1,4 @@
-"""Whether a message broker answers, asked before an engine is: engines ask for minutes, and then speak of timeouts."""
+"""Checks that a message broker answers before an engine tries: engines try for minutes, then report a timeout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from whenabouts.core.errors import Code, EngineError
 
 
 def require_broker(brokers: str, wait: Duration = "10 s") -> None:
-    """Return once one of the brokers takes a connection.
+    """Return once one of the brokers accepts a connection.
 
     `brokers`: `host:port`, several with commas between them. Raises EngineError WA-3041 if after `wait` none has.
 

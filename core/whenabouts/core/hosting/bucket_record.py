@@ -1,4 +1,4 @@
-"""What the host of an operator records of each bucket: the number of buckets, the watermark, and the timers set.
+"""The host's record of each bucket: the number of buckets, the watermark, and the timers that are set.
 
 The engine keeps the record with the bucket's state. `JsonRecords` writes it as JSON; hosts of micro-batches keep three
 numbers of it (`micro_batch_host`).
@@ -21,7 +21,7 @@ class BucketRecord:
 
     `buckets`: the number of buckets that its state was written for. `watermark_ms`: the greatest watermark that it has
     seen. `timer_ms`: its event-time timer, besides the one at the end of time; `flush_ms`: its processing-time timer;
-    None: not set. `keeps`: whether rows wait in front of the operator (a later job may have another `max_latency`).
+    None: not set. `keeps`: whether rows wait before the operator (a later job may have another `max_latency`).
     """
 
     buckets: int
@@ -39,7 +39,7 @@ class BucketRecord:
 def move_timer(
     old_ms: int | None, new_ms: int | None, set_: Callable[[int], None], delete: Callable[[int], None]
 ) -> None:
-    """Have one timer at `new_ms` instead of the one at `old_ms`; None: no timer. Nothing is called if they are equal.
+    """Move a timer from `old_ms` to `new_ms`; None: no timer. Nothing is called if they are equal.
 
     >>> move_timer(3, 5, lambda ms: print("set", ms), lambda ms: print("delete", ms))
     delete 3
@@ -54,11 +54,11 @@ def move_timer(
 
 
 class RecordState(Protocol):
-    """Where an engine keeps the record of the bucket at hand, as bytes."""
+    """The engine's storage for the record of the current bucket, as bytes."""
 
     @property
     def key(self) -> int:
-        """The bucket at hand."""
+        """The current bucket."""
 
     def read_record(self) -> bytes | None:
         """The bytes of the record, None if there is none."""

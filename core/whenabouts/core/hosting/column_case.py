@@ -1,7 +1,7 @@
-"""Column names where upper and lower case are one: a query's names, spelled as its inputs have them.
+"""Case-insensitive column names: a query's names, spelled as in its inputs.
 
-Some engines take `Region` and `region` for one column (Spark, unless `spark.sql.caseSensitive` is set). Names are
-resolved once, before a query becomes an operator; from there on they are compared exactly, as everywhere.
+Some engines treat `Region` and `region` as one column (Spark, unless `spark.sql.caseSensitive` is set). Names are
+resolved once, before a query becomes an operator; from then on they are compared exactly, as everywhere.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Columns:
     names: tuple[str, ...]
 
     def __call__(self, name: str) -> str:
-        """The column as it is spelled; a name that no column has stays, for the query to miss it."""
+        """The column's own spelling; a name without a column stays, and the query reports it."""
         if name in self.names:
             return name
         return next((each for each in self.names if same(each, name)), name)
@@ -55,9 +55,9 @@ class Columns:
 def as_spelled(query: Query, schemas: Sequence[pa.Schema]) -> Spelled:
     """The query with the names of its inputs' columns, and the schemas in which it runs.
 
-    A column that inputs share by name (a key) is called as in the first of them: there the schemas differ from those
-    given, which are the columns by position. What a function or an Arrow expression names is not looked into. Raises
-    QueryError WA-2009 for an input with columns that differ by case only, and as the query where it looks at columns.
+    A column that inputs share by name (a key) is spelled as in the first of them; the returned schemas have that name
+    in the same position. Names inside a function or an Arrow expression are not changed. Raises QueryError WA-2009 for
+    an input with columns that differ by case only, and the query's own errors about columns.
 
     >>> from whenabouts.core import Point, within
     >>> query = TimingJoin(left_time=Point("T"), right_time=Point("t"), condition=within(1, confidence=1), on="KEY")
@@ -84,7 +84,7 @@ def check_distinct(names: Iterable[str], what: str) -> None:
 
 
 def told_apart(names: Sequence[str]) -> list[str]:
-    """The names, a number after those that differ from an earlier one by case only.
+    """The names, with a number added to those that differ from an earlier one by case only.
 
     >>> told_apart(["code", "Code", "code_1", "v"])
     ['code', 'Code_2', 'code_1', 'v']
@@ -113,7 +113,7 @@ def _columns(schemas: Sequence[pa.Schema]) -> list[Columns]:
 
 
 def _alike(schemas: tuple[pa.Schema, ...], names: Iterable[str]) -> tuple[pa.Schema, ...]:
-    """The schemas with these columns called as in the first of them."""
+    """The schemas with these columns spelled as in the first of them."""
     found = list(schemas)
     for name in names:
         own = Columns(tuple(schemas[0].names))(name)
@@ -125,7 +125,7 @@ def _alike(schemas: tuple[pa.Schema, ...], names: Iterable[str]) -> tuple[pa.Sch
 
 
 def _keys(keys: Sequence[Key], schemas: tuple[pa.Schema, ...]) -> tuple[list[Key], tuple[pa.Schema, ...]]:
-    """Keys as they are spelled; one that all inputs call alike but for case is one column."""
+    """Keys in the inputs' spelling; names of all inputs that differ by case only are one column."""
     single = [key if isinstance(key, str) else key[0] for key in keys]
     shared = [isinstance(key, str) or all(same(name, key[0]) for name in key) for key in keys]
     schemas = _alike(schemas, (name for name, alike in zip(single, shared, strict=True) if alike))
@@ -139,7 +139,7 @@ def _keys(keys: Sequence[Key], schemas: tuple[pa.Schema, ...]) -> tuple[list[Key
 
 
 def _time(spec: _Spec, find: Columns) -> _Spec:
-    """A specification of times over columns as they are spelled."""
+    """A time specification with the inputs' spelling."""
     named = {f: getattr(spec, f, None) for f in ("t", "t_min", "t_max", "template")}
     changes = {field: find(name) for field, name in named.items() if isinstance(name, str) and find(name) != name}
     if not changes:
@@ -207,7 +207,7 @@ def _deduplicated(query: Deduplicated, schemas: tuple[pa.Schema, ...]) -> Spelle
 
 
 def _decoded(query: Decoded, schemas: tuple[pa.Schema, ...]) -> Spelled:
-    """Names inside payloads are theirs: where sides spell a key differently there, the query misses it."""
+    """Names inside payloads are taken literally: if sides spell a key differently there, the query reports it."""
     payloads, inside = [], []
     for name, payload, schema, find in zip(query.inputs, query.payloads, schemas, _columns(schemas), strict=True):
         if payload is not None:

@@ -1,4 +1,4 @@
-"""Which columns a query compares: what an adapter looks at where an engine has an equality of its own for a type."""
+"""The columns that a query compares, for adapters of engines that have an equality of their own for a type."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from whenabouts.core.wrappers.select_project import SelectProject
 
 
 def columns_compared(query: Query) -> list[set[str]]:
-    """By input the columns whose values are compared: keys, groups, values, templates, identities, and those of SQL.
+    """By input the columns whose values are compared: keys, groups, values, templates, identities, and in SQL.
 
-    What a function or an Arrow expression looks at is not known, nor a query of another kind.
+    Columns that a Python function or an Arrow expression uses are not known, nor those of other kinds of queries.
 
     >>> from whenabouts.core import Point, within
     >>> query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(1, confidence=1), on="k")

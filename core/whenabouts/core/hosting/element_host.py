@@ -1,8 +1,8 @@
 """Hosts an operator where the engine works element by element (Flink): packed rows, timers, and buckets as keys.
 
-The same host serves streams and batch. On a stream each packed row is a step, or, where rows may not wait for large
-blocks, all that came in a few milliseconds. In batch the rows of a bucket are kept until its input has ended, which the
-engine tells by the last watermark there is, and are then one step.
+The same host serves streams and batch. On a stream each packed row is a step, or, if a latency is set, all rows that
+arrived within a few milliseconds. In batch the rows of a bucket are kept until its input has ended, which the engine
+signals by the last watermark, and are then one step.
 
 A bucket has one event-time timer besides the one at the end of time (decision 0018). A restored bucket sets its timers
 again, since a checkpoint may lack them (decision 0020).
@@ -25,7 +25,7 @@ from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, SegmentSto
 from whenabouts.core.state.memory_store import DictStore
 
 _HEADER = struct.Struct("<iq")
-"""In front of a kept blob: its kind and its number of rows."""
+"""The header of a kept blob: its kind and its number of rows."""
 
 T = TypeVar("T")
 Blob = tuple[int, int, bytes]
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 class BucketState(RecordState, Protocol):
-    """What the engine keeps of the bucket at hand: state, timers, and the two clocks."""
+    """The engine's storage for the current bucket: state, timers, and the two clocks."""
 
     @property
     def segments(self) -> SegmentStore:
@@ -52,10 +52,10 @@ class BucketState(RecordState, Protocol):
         """Drop segments and record."""
 
     def keep(self, data: bytes) -> None:
-        """Append to the rows that wait in front of the operator."""
+        """Append to the rows that wait before the operator."""
 
     def take_kept(self) -> list[bytes]:
-        """The rows that wait, in order; they wait no longer."""
+        """Remove and return the waiting rows, in order."""
 
     @property
     def watermark_ms(self) -> int:
@@ -66,40 +66,40 @@ class BucketState(RecordState, Protocol):
         """The processing time."""
 
     def set_event_timer(self, ms: int) -> None:
-        """Set an event-time timer; one that is there already is the same timer."""
+        """Set an event-time timer; setting it twice has no further effect."""
 
     def delete_event_timer(self, ms: int) -> None:
         """Delete an event-time timer."""
 
     def set_clock_timer(self, ms: int) -> None:
-        """Set a processing-time timer; one that is there already is the same timer."""
+        """Set a processing-time timer; setting it twice has no further effect."""
 
     def delete_clock_timer(self, ms: int) -> None:
         """Delete a processing-time timer."""
 
 
 class Runner(Protocol):
-    """Runs work, wherever that is."""
+    """Runs work in some thread."""
 
     def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises."""
+        """Returns or raises what `work` does."""
 
     def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
-        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
+        """Returns or raises what `work` does with a bucket's store; its writes are applied if it does not fail."""
 
     def stop(self) -> None:
-        """Nothing will be run any more."""
+        """No more work will follow."""
 
 
 class Here:
-    """Runs work in the thread that asks for it."""
+    """Runs work in the calling thread."""
 
     def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises."""
+        """Returns or raises what `work` does."""
         return work()
 
     def step(self, work: Callable[[SegmentStore], T], store: SegmentStore, cache: SegmentCache, bucket: int) -> T:
-        """What `work` gives or raises for a bucket's store; its writes are applied if it does not fail."""
+        """Returns or raises what `work` does with a bucket's store; its writes are applied if it does not fail."""
         cached = CachedStore(lambda segment: store.get(*segment), cache, bucket)
         given = work(cached)
         cached.apply(store)
@@ -110,7 +110,7 @@ class Here:
 
 
 class ElementHost:
-    """Runs the operator for the buckets of one task; knows no kind of operator. Made when the task starts."""
+    """Runs any operator for the buckets of one task. Made when the task starts."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class ElementHost:
         self._records.put(state, replace(record, watermark_ms=watermark.ms, flush_ms=flush_ms, keeps=True))
 
     def _gathered(self, record: BucketRecord, state: BucketState) -> Iterator[TaggedBlob]:
-        """The step of what was gathered, under the watermark of its coming."""
+        """The step of the gathered rows, under the watermark of their arrival."""
         began_ms = state.now_ms
         if record.flush_ms is not None:
             state.delete_clock_timer(record.flush_ms)
@@ -198,7 +198,7 @@ class ElementHost:
         state.keep(_HEADER.pack(kind, rows) + blob)
 
     def _take_kept(self, state: BucketState) -> list[Blob]:
-        """Inputs in the query's order: which of them came first is a race between tasks."""
+        """Inputs in the query's order: the order of arrival is a race between tasks."""
         kept = [(*_HEADER.unpack_from(data), data[_HEADER.size :]) for data in state.take_kept()]
         return sorted(kept, key=itemgetter(0))
 
@@ -217,7 +217,7 @@ class ElementHost:
         yield from self._counted(tagged, state.key)
 
     def _end(self, watermark: ElementWatermark, state: BucketState) -> Iterator[TaggedBlob]:
-        """Everything that is still to come from this bucket; nothing of it stays."""
+        """All remaining results of this bucket; its state is deleted."""
         if self._hosting.streaming:
             _, tagged = self._step(state.segments, self._cache, state.key, [], watermark.us, FlushMode.END)
         else:

@@ -1,9 +1,9 @@
-"""What hosts of other processes share: rows as bytes on their way to an operator, and its results on their way out.
+"""What hosts in other processes share: rows as bytes on their way to an operator, and its results on their way out.
 
-An engine's Python operators cost per row and per group. A blob makes a thousand rows one row, and a bucket makes a
-thousand keys one group: so rows are read into blocks where they come in, cut by bucket, and sent as `Packed` rows. What
-an operator gives leaves as `Tagged` rows. Both hold Arrow bytes (`state.segment_codec`) and numbers, which any engine
-can carry.
+An engine's Python operators have a cost per row and per group. A blob makes one row of a thousand, and a bucket makes
+one group of a thousand keys: rows are read into blocks where they enter, split by bucket, and sent as `Packed` rows.
+The operator's results leave as `Tagged` rows. Both contain Arrow bytes (`state.segment_codec`) and numbers, which any
+engine can transport.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ BYTES_PER_BLOB = 16 << 20
 
 @dataclass(frozen=True)
 class Hosting:
-    """What a worker needs to build the operator, and how its rows are bucketed. Travels to the workers by pickle.
+    """Everything that a worker needs to build the operator and to bucket its rows. It is sent to the workers by pickle.
 
-    `flushed`: the inputs of a stream tell their own ends (`BlockPacker.ended`).
+    `flushed`: the inputs of a stream signal their own ends (`BlockPacker.ended`).
     """
 
     query: Query
@@ -78,13 +78,14 @@ class Hosting:
 
     @property
     def keeps_clocks(self) -> bool:
-        """Whether buckets note how far each input has come (`hosting.input_watermarks`)."""
+        """Whether buckets record the progress of each input (`hosting.input_watermarks`)."""
         return self.streaming and (self.flushed or self.query.idle_after_us is not None)
 
     def step(
         self, operator: Operator, store: SegmentStore, arrived: BucketInput, watermark_us: int, demand: FlushMode
     ) -> Step:
-        """One step of a bucket of a stream; `watermark_us` is the engine's. `arrived.ended` says if it was the last."""
+        """One step of a bucket of a stream; `watermark_us` is the engine's. Afterwards `arrived.ended` says whether it
+        was the last."""
         if self.keeps_clocks:
             clocks = InputClocks(store, self.query)
             watermark_us = max(watermark_us, clocks.watermark_us)
@@ -95,7 +96,7 @@ class Hosting:
 
     @property
     def identity(self) -> Identity:
-        """What the state of a stream is bound to."""
+        """The identity that a stream's state is bound to."""
         return identity_of(self.query, self.schemas, self.buckets)
 
     @property
@@ -105,10 +106,10 @@ class Hosting:
 
 
 def require_lateness(query: Query) -> None:
-    """Refuse, as QueryError WA-2051, a stream of which nobody says how late its rows may come.
+    """Refuse, as QueryError WA-2051, a stream without a declared lateness.
 
-    Its watermark would follow the newest row at once: rows that arrive out of order would be rejected, and their
-    pairs missing.
+    Its watermark would follow the newest row at once, so that rows out of order would be rejected and their pairs
+    missing.
     """
     if not query.says_lateness:
         raise QueryError(
@@ -119,11 +120,11 @@ def require_lateness(query: Query) -> None:
 
 
 def require_one_zone(query: Query, operator: Operator, schemas: Sequence[pa.Schema], zone: str | None) -> None:
-    """Refuse, as QueryError WA-2192, times with a zone against times without one, where the session's clocks show
-    another time than UTC: `zone` is what they show, None for UTC.
+    """Refuse, as QueryError WA-2192, to compare times with a zone and times without, unless the session's zone is UTC.
 
-    We read times without zone as UTC, the engine's own `=` reads them in the session's zone. Nobody but the user knows
-    which is meant; and a zone whose clocks are set has times of day that are no instant, and others that are two.
+    `zone`: the session's, None for UTC. Here times without a zone are read as UTC, while the engine's own `=` reads
+    them in the session's zone. Only the user knows which is meant; and in a zone whose clocks change, some local times
+    are no instant and others are two.
     """
     if zone is None:
         return
@@ -132,14 +133,14 @@ def require_one_zone(query: Query, operator: Operator, schemas: Sequence[pa.Sche
             f"time column {column!r} of the {name} input": schema.field(column).type
             for name, reader, schema in zip(query.inputs, operator.readers, schemas, strict=True)
             for column in reader.time.columns
-            if column in schema.names  # what is read from a payload has a type of ours
+            if column in schema.names  # columns of a payload are typed by the payload's description
         },
         f"the session's zone is {zone}",
     )
 
 
 def refuse_two_zones(times: Mapping[str, pa.DataType], zone: str) -> None:
-    """`require_one_zone` for columns by what they are called; `zone`: what is known of the session's."""
+    """`require_one_zone` for columns by their descriptions; `zone` describes the session's zone."""
     stamps = {what: type_ for what, type_ in times.items() if pa.types.is_timestamp(type_)}
     instant = next((what for what, type_ in stamps.items() if type_.tz is not None), None)
     without = next((what for what, type_ in stamps.items() if type_.tz is None), None)
@@ -154,11 +155,11 @@ def refuse_two_zones(times: Mapping[str, pa.DataType], zone: str) -> None:
 class Packed(NamedTuple):
     """Rows of one input and bucket as bytes.
 
-    `kind`: the number of the input (`COPIES` more for rows that another bucket accounts for, and then `rows` is 0), or
+    `kind`: the number of the input (plus `COPIES` for rows that another bucket counts, and then `rows` is 0), or
     `REJECTS` (rows that the reader refused, in the rejects schema), `END` (the input has ended), `PRESENT` (no rows:
-    counts of what was read, as JSON, or nothing, for hosts that want to be called), `LATEST - i` (how far time has come
-    in input i in all buckets, for operators and hosts that need it: two instants, see `_told`).
-    `clock_us`: the greatest `t_max` among the rows, all that a watermark needs.
+    the reader's counts as JSON, or nothing, for hosts that have to be called), `LATEST - i` (the progress of input i in
+    all buckets, for operators and hosts that need it: two instants, see `_told`).
+    `clock_us`: the greatest `t_max` of the rows, which the watermark follows.
     """
 
     bucket: int
@@ -169,7 +170,7 @@ class Packed(NamedTuple):
 
 
 class BlockPacker:
-    """Reads and packs one input; made in the worker. `operator`: the hosting's, where there is one already."""
+    """Reads and packs one input; made in the worker. `operator`: the hosting's, if there is one already."""
 
     def __init__(self, hosting: Hosting, input: int, operator: Operator | None = None) -> None:
         self._hosting, self._input = hosting, input
@@ -194,7 +195,7 @@ class BlockPacker:
 
     @property
     def units(self) -> DoubtfulTimes:
-        """What integer times look like: for a host to warn of."""
+        """Integer times whose unit looks wrong, for the host's warning."""
         return self._operator.readers[self._input].units
 
     def split(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
@@ -204,9 +205,9 @@ class BlockPacker:
         yield from self._latest(blocks)
 
     def split_by_time(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[Packed, int]]:
-        """As `split`, in packed rows of bounded size, each of a stretch of time of its own and with its least `t_max`.
+        """As `split`, in packed rows of bounded size, each of a time range of its own, with its least `t_max`.
 
-        So can a bucket be taken in piecemeal (`hosting.out_of_core`). O(rows), and a sort of those that are out of
+        So a bucket can be read piece by piece (`hosting.out_of_core`). O(rows), and a sort of those that are out of
         order.
         """
         for bucket, kind, rows in self._placed(blocks):
@@ -220,11 +221,11 @@ class BlockPacker:
             yield mark, NO_WATERMARK  # before all rows
 
     def ended(self) -> Iterator[Packed]:
-        """To every bucket, that this input has ended; the hosting must be `flushed`."""
+        """One row per bucket: this input has ended. The hosting must be `flushed`."""
         return self._told(END_OF_TIME, NO_WATERMARK, 0)
 
     def _latest(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
-        """To every bucket, how far time has come in these blocks."""
+        """One row per bucket: the progress of this input in these blocks."""
         query = self._hosting.query
         t_max = [times(block)[1] for block in blocks if block.num_rows]
         if t_max and (self._operator.needs_latest or self._hosting.keeps_clocks):
@@ -235,7 +236,7 @@ class BlockPacker:
             yield from self._told(greatest, first, greatest)
 
     def _told(self, greatest_us: int, began_us: int, clock_us: int) -> Iterator[Packed]:
-        """To every bucket, the greatest `t_max` (`END_OF_TIME` once the input has ended), and when the block began."""
+        """One row per bucket: the greatest `t_max` (`END_OF_TIME` once the input has ended), and the block's start."""
         for bucket in range(self._hosting.buckets):
             yield Packed(bucket, LATEST - self._input, 0, clock_us, _TOLD.pack(greatest_us, began_us))
 
@@ -254,7 +255,7 @@ class BlockPacker:
 
 @dataclass(slots=True)
 class BucketInput:
-    """What arrived for one bucket."""
+    """The rows and messages that arrived for one bucket."""
 
     arrivals: list[Arrival] = field(default_factory=list)
     rejects: list[bytes] = field(default_factory=list)
@@ -267,11 +268,11 @@ class BucketInput:
 
     @property
     def latest_us(self) -> int:
-        """How far time has come in any input that goes on."""
+        """The greatest time of the inputs that have not ended."""
         return max((us for us in self.latest.values() if us != END_OF_TIME), default=NO_WATERMARK)
 
     def take(self, operator: Operator, packed: Iterable[tuple[int, int, bytes]]) -> None:
-        """Sort `(kind, rows, blob)` by what it is."""
+        """Sort `(kind, rows, blob)` by kind."""
         for kind, rows, blob in packed:
             self.rows_in += rows
             if kind == END:
@@ -288,7 +289,7 @@ class BucketInput:
                 self.arrivals.append((Arrival if kind < COPIES else Copied)(kind % COPIES, block))
 
     def _hear(self, input: int, greatest_us: int, began_us: int) -> None:
-        """News of an input: of blocks that come together the first beginning counts."""
+        """The progress of an input; of blocks that arrive together the earliest start counts."""
         self.latest[input] = max(self.latest.get(input, NO_WATERMARK), greatest_us)
         if greatest_us != END_OF_TIME:
             self.began[input] = min(self.began.get(input, END_OF_TIME), began_us)
@@ -302,13 +303,13 @@ class Tagged(NamedTuple):
 
 
 def tagged_rows(step: Step, arrived: BucketInput, operator: Operator, inputs: tuple[str, ...]) -> Iterator[Tagged]:
-    """All that a step gave, and what the readers had rejected before it."""
+    """All results of a step, and the rows that the readers had rejected before it."""
     for batch in step.output:
         for piece in _pieces(batch):
             yield Tagged(OUTPUT, encode(piece, operator.output_schema))
     counts = Counter(step.metrics)
     counts.update(arrived.noted)
-    counts.update(step.gauges)  # not a sum of counters, which has no counts below 0: a row may be refused steps later
+    counts.update(step.gauges)  # not a sum of counters, which drops negative counts
     for blob in arrived.rejects:
         yield Tagged(REJECTED, blob)
     raw = [reader.schema for reader in operator.readers]

@@ -1,4 +1,4 @@
-"""What is handed to an engine: the right number of inputs, each of a kind that it can read."""
+"""Checks of the inputs of a query: the right number, each of a kind that the engine can read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ def check_query(query: Any) -> None:
 
 
 def check_inputs(query: Query, inputs: Any, kinds: tuple[type, ...], hint: str) -> None:
-    """Refuse what is not one input of a kind for each that the query has.
+    """Refuse another number of inputs than the query has, and objects of other classes than `kinds`.
 
-    Raises QueryError WA-2006 for another number of them, InputError WA-1062 for other objects; `hint` says what an
-    input is.
+    Raises QueryError WA-2006 for the number, InputError WA-1062 for an object; `hint` says what an input is.
     """
     if not isinstance(inputs, Sequence) or isinstance(inputs, (str, bytes)):
         raise refused("the list of inputs", inputs, f"give a list with one input for each of {', '.join(query.inputs)}")
@@ -46,7 +45,7 @@ def not_an_input(name: str, given: Any, hint: str) -> InputError:
 
 
 def check_streams(streams: Any, kinds: tuple[type, ...], hint: str) -> None:
-    """As `check_inputs`, of inputs by name."""
+    """As `check_inputs`, for inputs by name."""
     if not isinstance(streams, Mapping) or not all(isinstance(name, str) for name in streams):
         raise refused("the mapping of inputs", streams, 'give inputs by name, as {"a": ..., "b": ...}')
     for name, given in streams.items():
@@ -54,7 +53,7 @@ def check_streams(streams: Any, kinds: tuple[type, ...], hint: str) -> None:
 
 
 def check_hosting(buckets: Any, state_limit: Any = None) -> None:
-    """Raise QueryError WA-2006 for what is no number of buckets (None: the engine's), or no limit on state."""
+    """Raise QueryError WA-2006 for an invalid number of buckets (None: the engine's), or limit on state."""
     if buckets is not None:
         whole_number("buckets", buckets)
     if state_limit is not None and not isinstance(state_limit, StateLimit):

@@ -1,9 +1,9 @@
-"""How far each input has come, kept in a bucket's own state: for hosts whose engine has one watermark and no more.
+"""The progress of each input, kept in a bucket's own state: for hosts whose engine has a single watermark.
 
-An engine's watermark is the least over its inputs, so that a silent or ended input holds it back for ever. Where a
-query says when an input is idle, or where inputs tell their own end, packers tell every bucket how far each input has
-come, and what earlier steps were told makes a watermark that goes on (`lateness`). It is part of the state, so that a
-replayed step has the same one.
+An engine's watermark is the minimum over its inputs, so that a silent or ended input holds it back for ever. If a query
+says when an input is idle, or if inputs signal their own end, packers report the progress of each input to every
+bucket, and a watermark is computed from the reports of earlier steps (`runtime.watermarks`). It is part of the state,
+so that a replayed step has the same one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from whenabouts.core.runtime.watermarks import watermark_of, watermark_past_idle
 from whenabouts.core.state.segment_codec import unwrap, wrap
 
 CLOCKS = -(1 << 30)
-"""The store's input under which they are kept: far from the book-keeping of any operator."""
+"""The store's input number for these clocks, which no operator uses."""
 
 
 class InputClocks:
-    """What the steps of a bucket were told of every input: its greatest `t_max`, and when its last block began.
+    """The reports that a bucket's steps had of every input: its greatest `t_max`, and the start of its last block.
 
     One `get` when made.
     """
@@ -34,20 +34,20 @@ class InputClocks:
 
     @property
     def watermark_us(self) -> int:
-        """The watermark in force, where the engine's own is not ahead of it. It never goes back."""
+        """The watermark, unless the engine's own is ahead of it. It never goes back."""
         lateness_us, idle_after_us = self._query.lateness_us, self._query.idle_after_us
         past_idle = watermark_past_idle(self._began, lateness_us, idle_after_us)
-        if max(self._greatest) < END_OF_TIME:  # the least clock of all inputs is the engine's to know
+        if max(self._greatest) < END_OF_TIME:  # the engine knows the minimum over all inputs
             return past_idle
         return max(past_idle, watermark_of(self._greatest, lateness_us))
 
     @property
     def ended(self) -> bool:
-        """Whether all inputs have."""
+        """Whether all inputs have ended."""
         return min(self._greatest) == END_OF_TIME
 
     def take(self, greatest_us: Mapping[int, int], began_us: Mapping[int, int]) -> None:
-        """What this step was told, by input; one `put` if it is news."""
+        """Record this step's reports by input; one `put` if anything is new."""
         greatest = [max(us, greatest_us.get(input, NO_WATERMARK)) for input, us in enumerate(self._greatest)]
         began = [max(us, began_us.get(input, NO_WATERMARK)) for input, us in enumerate(self._began)]
         if (greatest, began) != (self._greatest, self._began):

@@ -22,7 +22,7 @@ def java_command() -> str | None:
 
 
 def java_version() -> int | None:
-    """Major version of that Java, None if there is none or it does not answer."""
+    """Major version of that Java, None if there is none or it does not run."""
     command = java_command()
     if command is None:
         return None

@@ -1,4 +1,4 @@
-"""What this machine offers."""
+"""The resources of this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def usable_cores() -> int:
-    """Cores that this process may use; where the system does not say, all cores of the machine.
+    """Cores that this process may use; all cores of the machine if the system does not say.
 
     >>> usable_cores() >= 1
     True

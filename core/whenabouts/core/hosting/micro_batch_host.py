@@ -1,8 +1,8 @@
 """Hosts an operator where the engine works in micro-batches (Spark): all rows of a bucket are one step, then timers.
 
-The engine calls the host for each bucket that has rows, and then for each bucket whose timer has expired. It keeps what
-`BucketState` names under the bucket's label, and commits it with the micro-batch; a replayed micro-batch finds the
-state of the one before.
+The engine calls the host for each bucket that has rows, and then for each bucket whose timer has expired. It keeps the
+`BucketState` under the bucket's label and commits it with the micro-batch; a replayed micro-batch finds the state of
+the previous one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from whenabouts.core.hosting.micro_batch_watermark import MicroBatchWatermark
 from whenabouts.core.runtime.protocol import FlushMode, SegmentStore, Step
 
 CONTROL = -1
-"""The label of no bucket: it gets the rows that readers refused, and a word from every micro-batch with rows."""
+"""A label that is no bucket: it receives the rows that readers refused, and a row from every micro-batch with rows."""
 
 LAYOUT = 2
 """Version of the host's own state: labels of buckets, names and types of state variables. 1 was never released."""
@@ -33,20 +33,20 @@ class ClearableStore(SegmentStore, Protocol):
 
 
 class BucketState(Protocol):
-    """What the engine keeps of the bucket at hand."""
+    """The engine's storage for the current bucket."""
 
     @property
     def segments(self) -> ClearableStore:
         """The operator's state."""
 
     def read_record(self) -> Sequence[int] | None:
-        """Layout, number of buckets and timer (-1: none), as `write_record` was given them; None for a new bucket."""
+        """Layout, number of buckets and timer (-1: none), as last written; None for a new bucket."""
 
     def write_record(self, record: Sequence[int]) -> None:
         """Replace the record."""
 
     def write_identity(self, text: str) -> None:
-        """Keep what the state is bound to (`query_identity`), where a restart can read it."""
+        """Keep the identity of the query (`query_identity`) where a restart can read it."""
 
     def set_timer(self, ms: int) -> None:
         """Set an event-time timer."""
@@ -56,7 +56,7 @@ class BucketState(Protocol):
 
 
 class MicroBatchHost:
-    """Runs the operator for the buckets of one task; knows no kind of operator."""
+    """Runs any operator for the buckets of one task."""
 
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
@@ -81,7 +81,7 @@ class MicroBatchHost:
         return self._step(BucketInput(), state, MicroBatchWatermark(watermark_ms), expired_ms)
 
     def _control(self, arrived: BucketInput, state: BucketState) -> Iterator[Tagged]:
-        """The group that every micro-batch has: the checkpoint is judged before any bucket's work is committed."""
+        """The group that every micro-batch has: the checkpoint is checked before any bucket's work is committed."""
         if self._record(state) is None:
             self._write(state, BucketRecord(self._hosting.buckets))
             state.write_identity(self._hosting.identity.to_json())

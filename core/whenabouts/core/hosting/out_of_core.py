@@ -1,8 +1,8 @@
-"""Finite input of one bucket, piece by piece, so that a bucket larger than memory does not need to be held whole.
+"""Finite input of one bucket, piece by piece, so that a bucket may be larger than memory.
 
-A bucket that fits is one step. A larger one is taken in as a stream would be: its packed rows come in the order of
-their first `t_max`, so that no later row lies before the piece at hand, which is all that a watermark says; what can
-have no partner any more leaves the state. Memory is then that of one piece and of the rows that are near it in time.
+A bucket that fits is one step. A larger one is read like a stream: its packed rows are in the order of their first
+`t_max`, so that no later row is before the current piece, which gives the watermark. Rows that can have no partner any
+more leave the state. Memory is then that of one piece and of the rows that are near it in time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Operator, 
 from whenabouts.core.state.memory_store import DictStore
 
 BYTES_PER_PIECE = 128 << 20
-"""Blobs that are taken in together; an operator needs about four times as much for them, and the output."""
+"""Bytes of blobs that are read together; an operator needs about four times as much for them, and the output."""
 
 
 class Timed(NamedTuple):
-    """A packed row of the bucket: `kind`, `rows` and `blob` of `hosting.host.Packed`, behind the least `t_max`
-    in it.
-    """
+    """A packed row of the bucket: its least `t_max`, then `kind`, `rows` and `blob` of `hosting.host.Packed`."""
 
     first_us: int
     kind: int
@@ -31,9 +29,9 @@ class Timed(NamedTuple):
 
 
 def take_in(hosting: Hosting, whole: Operator, rows: Iterable[Timed]) -> Iterator[Tagged]:
-    """All results of one bucket, `rows` being sorted by `first_us`; `whole` is the query's operator for finite input.
+    """All results of one bucket, with `rows` sorted by `first_us`; `whole` is the query's operator for finite input.
 
-    In pieces only where the query also runs as a stream (else nothing says when a row may go) and then gives the same
+    In pieces only if the query also runs as a stream (otherwise nothing says when a row may be dropped) with the same
     columns.
     """
     inputs, store = hosting.query.inputs, DictStore()

@@ -1,4 +1,4 @@
-"""Which version of a package is installed, and whether it will do. Looking at packages imports none of them."""
+"""Versions of installed packages, and whether they are sufficient. Nothing is imported for this."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def installed_version(package: str) -> str | None:
 def require_version(package: str, found: str | None, hint: str, *, least: Release, below: int | None = None) -> None:
     """Raise EngineError WA-3002 with `hint` unless `found` is a version from `least` on, of a major below `below`.
 
-    `found`: of the package wherever it runs, None if it is not there.
+    `found`: the version of the package where it runs, None if it is missing.
 
     >>> require_version("engine", "2.3.1.dev0", "install it", least=(2, 3), below=3)
     >>> require_version("engine", "2.2.9", "install it", least=(2, 3))

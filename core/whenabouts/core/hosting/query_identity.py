@@ -1,7 +1,7 @@
-"""What a query's state is bound to: kept beside the state, so that another query is told what it found there.
+"""The identity that a query's state is bound to. It is stored with the state, so that another query can be refused.
 
 The operators themselves refuse state that they cannot read (WA-3003) or that lacks rows (WA-3006), in their first step.
-This says it before a query starts, and in the words of the query.
+The identity is checked before a query starts, and the error names the options of the query that differ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from whenabouts.core.wrappers.payload_decoding import Decoded
 from whenabouts.core.wrappers.select_project import SelectProject
 
 VERSION = 1
-"""Of the layout of an engine's state: raised when a release cannot read what an older one wrote."""
+"""Version of the layout of an engine's state; a release that cannot read older state has a higher one."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
@@ -41,10 +41,10 @@ class Identity:
         return json.dumps(asdict(self), sort_keys=True)
 
     def check(self, found: str) -> None:
-        """Refuse to go on with the state of another query, of which `found` is the text.
+        """Refuse to continue with the state of another query; `found` is its identity as text.
 
-        Raises EngineError WA-3003 for another version or other buckets, WA-3032 for another query, with all that
-        differs.
+        Raises EngineError WA-3003 for another version or number of buckets, WA-3032 for another query, with all
+        differences.
         """
         other: dict[str, Any] = json.loads(found)
         if other.get("version") != VERSION:
@@ -67,8 +67,8 @@ class Identity:
 def identity_of(query: Query, schemas: Sequence[pa.Schema], buckets: int) -> Identity:
     """The identity of a query over inputs of these schemas.
 
-    A query names in `changeable` what may change over its state; of a query that does not, only the lateness may, and
-    what is idle.
+    A query lists in `changeable` the options that may change at a restart; without it, only the lateness may, and
+    `idle_after`.
 
     >>> from whenabouts.core import Point, within
     >>> from whenabouts.core.timing_join.query import TimingJoin
@@ -115,7 +115,7 @@ def _refusal(identity: Identity, text: str) -> EngineError | None:
 
 
 def _settings(query: Query) -> tuple[str, dict[str, str]]:
-    """What kind of query it is, and what may not change."""
+    """The kind of query, and the options that may not change."""
     if isinstance(query, Deduplicated):
         name, settings = _settings(query.query)
         return name, settings | {"dedupe": repr(query.by)}
@@ -127,7 +127,7 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
         name, settings = _settings(query.query)
         return name, settings | {"where": repr(query.where), "derived": repr(query.derived)}
     changeable = getattr(query, "changeable", frozenset({"lateness", "idle_after"}))
-    recorded_as = getattr(query, "recorded_as", {})  # names of values that checkpoints know by older ones
+    recorded_as = getattr(query, "recorded_as", {})  # values that have older names in checkpoints
     settings = {}
     for field in fields(cast(Any, query)):  # queries are dataclasses
         if field.name not in changeable:
@@ -148,7 +148,7 @@ def _differences(old: dict[str, str], new: dict[str, str], name: str) -> list[st
 
 
 def _lasting(text: str) -> str:
-    """The text without addresses in memory, which are others in the next process: a function is known by its name.
+    """The text without memory addresses, which differ between processes: a function is identified by its name.
 
     >>> _lasting("<function near at 0x7f3c2a0d5b20>")
     '<function near>'

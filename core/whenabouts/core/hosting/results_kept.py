@@ -1,4 +1,4 @@
-"""What is known of results besides their rows: kept while they live, found again by the very object."""
+"""Facts about results besides their rows, kept as long as the result object lives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Known = TypeVar("Known")
 
 
 class ResultsKept(Generic[Known]):
-    """Something known of each result. Cost: nothing once the result is gone.
+    """One fact about each result. No cost remains once the result is gone.
 
     >>> class Rows: ...
     >>> kept, rows = ResultsKept[str](), Rows()
@@ -25,14 +25,14 @@ class ResultsKept(Generic[Known]):
         self._known: dict[int, Known] = {}
 
     def keep(self, result: Any, known: Known) -> None:
-        """Keep what is known of a result until it is garbage; it needs no hash."""
+        """Keep a fact about a result until the result is garbage; it need not be hashable."""
         key = id(result)
         if key not in self._known:
             weakref.finalize(result, self._known.pop, key, None)
         self._known[key] = known
 
     def of(self, result: Any) -> Known:
-        """What is known of a result. Raises QueryError WA-2006 for an object that is none."""
+        """The fact about a result. Raises QueryError WA-2006 for any other object."""
         if id(result) not in self._known:
             raise QueryError(
                 Code.BAD_OPTION,

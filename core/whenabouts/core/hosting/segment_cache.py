@@ -1,8 +1,8 @@
-"""Segments that a step reads without asking the engine, and segments that it has written until it is done.
+"""A cache of segments, so that a step need not read them from the engine, and a buffer of a step's writes.
 
-A step reads the same few segments as the one before it. Where the engine lives in a JVM, each read is a call into it,
-which costs more than a step of few rows does otherwise. Only the operator writes its state, and a restored job makes a
-new host with an empty cache: what was read or written last is what the engine holds.
+A step reads the same few segments as the one before it. If the engine runs in a JVM, each read is a call into it, which
+costs more than the rest of a step of few rows. Only the operator writes its state, and a restored job starts with a new
+host and an empty cache: the cached bytes equal the engine's.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Segment = tuple[int, int]
 """Input and slot, as in `SegmentStore`."""
 
 MOST_BYTES = 64 << 20
-"""What one operator remembers at most."""
+"""The most bytes that one operator caches."""
 
 
 class SegmentCache:
-    """The segments of all buckets that an operator has had, as they were last; all are forgotten when it is full.
+    """The last bytes of the segments of all buckets of an operator; a full cache is emptied.
 
     >>> cache = SegmentCache(most_bytes=5)
     >>> cache.put(7, (0, 1), b"abc"), cache.put(7, (0, 2), None), cache.get(7, (0, 1)), cache.knows(7, (0, 2))
@@ -34,15 +34,15 @@ class SegmentCache:
         self._buckets: dict[int, dict[Segment, bytes | None]] = {}
 
     def knows(self, bucket: int, segment: Segment) -> bool:
-        """Whether it is known what the segment holds."""
+        """Whether the segment's bytes are known."""
         return segment in self._buckets.get(bucket, ())
 
     def get(self, bucket: int, segment: Segment) -> bytes | None:
-        """What a known segment holds; None: there is none."""
+        """The bytes of a known segment; None: there is no such segment."""
         return self._buckets[bucket][segment]
 
     def put(self, bucket: int, segment: Segment, data: bytes | None) -> None:
-        """Remember what a segment holds. O(1)."""
+        """Cache a segment's bytes. O(1)."""
         if self.knows(bucket, segment):
             self._bytes -= len(self._buckets[bucket].pop(segment) or b"")
         size = len(data or b"")
@@ -59,7 +59,7 @@ class SegmentCache:
 
 
 class CachedStore:
-    """A `SegmentStore` of one bucket for one step: reads what is not known by `fetch`, writes with `apply`."""
+    """A `SegmentStore` of one bucket for one step: reads uncached segments by `fetch`, writes in `apply`."""
 
     def __init__(self, fetch: Callable[[Segment], bytes | None], cache: SegmentCache, bucket: int) -> None:
         self._fetch, self._cache, self._bucket = fetch, cache, bucket
@@ -85,7 +85,7 @@ class CachedStore:
         self._written[input, slot] = None
 
     def apply(self, store: SegmentStore) -> None:
-        """Write what the step has written: it did not fail."""
+        """Write the step's segments to the engine: it did not fail."""
         for segment, data in self._written.items():
             if data is None:
                 store.delete(*segment)

@@ -1,4 +1,4 @@
-"""All compiled code at once, for hosts that load it before the first row comes: else the first step that needs it."""
+"""Loads all compiled code at once, for hosts that do so before the first row; else each step loads what it needs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ KERNELS = (
     "window_extent.sorted_list_runs",
     "window_join.expansion",
 )
-"""The modules of `whenabouts.core` that hold it."""
+"""The modules of `whenabouts.core` with compiled code."""
 
 
 def load_kernels() -> None:
-    """Import them. Two to three CPU-seconds where they have been compiled before."""
+    """Import them. Two to three CPU-seconds if they have been compiled before."""
     for name in KERNELS:
         import_module(f"whenabouts.core.{name}")

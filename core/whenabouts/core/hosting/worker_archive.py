@@ -1,6 +1,6 @@
-"""The package as one file that an engine hands to its workers, where it is not installed there.
+"""The package as one file that an engine sends to its workers, if it is not installed there.
 
-It serves where there is no wheel at hand: it is laid out as one, without the metadata.
+The file is laid out like a wheel, without the metadata.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from whenabouts.core.deprecation import renamed
 
 PARTS = ("cli", "conformance", "core", "flink_plugin", "planner", "spark_plugin")
-"""The packages of `whenabouts`, of which an installation may have some."""
+"""The packages of `whenabouts`; an installation may have some of them."""
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive: equal packages give equal bytes."""
@@ -27,8 +27,8 @@ def build_worker_archive(folder: str | os.PathLike[str] = ".") -> str:
     """Write `whenabouts.zip` into a folder and return its path: for `spark-submit --py-files`, `spark.addArtifacts`
     and `flink run -pyfs`.
 
-    It holds all parts of `whenabouts` that are installed here, and nothing that they need: numba, numpy, pyarrow and
-    pandas must be on the workers, as the engine is. Cost: half a second.
+    It contains all parts of `whenabouts` that are installed here, but no dependencies: numba, numpy, pyarrow and pandas
+    must be installed on the workers, like the engine. Cost: half a second.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -39,7 +39,7 @@ def build_worker_archive(folder: str | os.PathLike[str] = ".") -> str:
     path = Path(folder) / "whenabouts.zip"
     entries: dict[str, bytes] = {}
     root = [file for folder in _folders("whenabouts") for file in folder.glob("*.*")]
-    stubs = _folders("pyspark_whenabouts")  # makes Spark find the data source
+    stubs = _folders("pyspark_whenabouts")  # lets Spark find the data source
     for base, files in [
         *((file.parents[1], [file]) for file in root),
         *((part.parents[1], part.rglob("*")) for part in parts()),
