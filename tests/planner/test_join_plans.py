@@ -151,7 +151,7 @@ def test_plans_of_joins_survive_export_and_tell_what_changed() -> None:
         "pairs: timing join of a, b; left 200/s",
         "strategy = auto:",
         "lazy_lookup",
-        "block_size = 1250: the least",
+        "block_size = 1250: the smallest",
         "longer to fill than max_latency",
         "latency: 5 s",
         "hot: scheme = eager: its own extent",
