@@ -24,7 +24,7 @@ help: ## List the targets
 demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark stream, as a Spark batch and locally
 	@$(WITH_JAVA) $(BIN)/whenabouts demo
 
-test: lint test-main ## Lint, types, doctests, unit tests, all laws in process, those of hosting on Spark and Flink
+test: lint test-main ## Lint, types, doctests, unit tests, all laws in process, hosting laws on Spark and Flink: a quarter of an hour
 
 test-main: .venv/ready ## The same without lint
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
