@@ -1,7 +1,7 @@
-"""What each engine can do, from what its harness declares: `python -m whenabouts.conformance.capabilities FILE`.
+"""The capabilities that engines declare, as a table: `python -m whenabouts.conformance.capabilities FILE`.
 
-A gap is a law that does not hold on an engine. The suite runs it all the same and fails if it passes, as it fails if
-any other law does not hold: what is declared is what is so, and no engine has to be started to write it down.
+A gap is a law that does not hold on an engine. The suite runs it anyway and fails if it passes, as it fails if any
+other law does not hold: the declarations are checked, and no engine has to be started for the table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENGINES = (
 
 
 def law_groups() -> dict[str, list[str]]:
-    """Laws by what they are about (the first line of their file), read from the source.
+    """Laws by subject (the first line of their file), read from the source.
 
     >>> [len(laws) > 5 for about, laws in law_groups().items() if "finite inputs" in about]
     [True]

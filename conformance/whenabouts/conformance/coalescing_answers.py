@@ -1,4 +1,4 @@
-"""What a coalescing query must give over a table: its output rows and its rejects, from the oracle."""
+"""The expected output and rejects of a coalescing query over a table, from the oracle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from whenabouts.core.coalescing.window_spec import Extents
 
 
 class Answer(NamedTuple):
-    """Output rows, rejected rows behind their code, and how many rows were repetitions."""
+    """Output rows, rejected rows with their codes, and the number of repeated rows."""
 
     rows: Counter[Row]
     rejects: Counter[Row]
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 def answer(query: Coalesce, table: pa.Table) -> Answer:
-    """From scratch; times are int64 or timestamps in microseconds."""
+    """The answer, computed from scratch; times are int64 or timestamps in microseconds."""
     how, time = query.coalescing, query.point.t
     good, rejects = [], []
     cells = zip(*(multiset.cells(column) for column in table.columns), strict=True)

@@ -1,4 +1,4 @@
-"""An engine under test, as the laws see it: it runs a query once and remembers what came out."""
+"""An engine under test, as the laws use it: it runs a query once and remembers the outcome."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Engine:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the engine says that it can do."""
+        """The engine's declared capabilities."""
         return self.harness.capabilities
 
     def seconds_per_run(self, variant: Variant) -> float:
-        """What a small run of this kind costs (a little more than the cheapest one seen): how much a law can ask."""
+        """The cost of a small run of this kind, by which laws choose their number of examples."""
         if variant.streaming not in self._seconds:
             source, streaming = dataset("points"), variant.streaming
             self.run(

@@ -1,4 +1,4 @@
-"""What a run must give, computed by the oracle from the query and its inputs."""
+"""The expected outcome of a run, computed by the oracle from the query and its inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPUTED = ("probability", "event_time")
 
 
 class Inputs(NamedTuple):
-    """What the rows of the inputs are: usable events and refused rows by side."""
+    """The rows of the inputs: usable events and rejected rows by side."""
 
     events: dict[str, list[oracle.Event]]
     refused: dict[str, list[tuple[str, Row]]]
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 def read(query: TimingJoin, tables: Mapping[str, pa.Table]) -> Inputs:
-    """Both inputs through the oracle's eyes."""
+    """Both inputs as the oracle reads them."""
     specs = {"left": query.left_time, "right": query.right_time}
     keys = {side: of_input(query.key_columns, place) for place, side in enumerate(SIDES)}
     both = {side: oracle.read(tables[side], specs[side], keys[side]) for side in SIDES}
@@ -59,7 +59,7 @@ def answer(query: TimingJoin, tables: Mapping[str, pa.Table], events: Mapping[st
 
 @lru_cache
 def of_dataset(name: str) -> tuple[Inputs, Answer]:
-    """The answer of a dataset, whatever files its rows are in."""
+    """The answer of a dataset, for any split into files."""
     source = dataset(name)
     inputs = read(source.query, source.tables)
     return inputs, answer(source.query, source.tables, inputs.events)
@@ -95,7 +95,7 @@ def output_schema(query: TimingJoin, tables: Mapping[str, pa.Table], *, streamin
 def rejected(outcome: Outcome, tables: Mapping[str, pa.Table], input: str) -> Counter[Row]:
     """Rejected rows of an input: their code, then their original columns.
 
-    A column that the first input has with another type carries the input's number behind its name.
+    A column that the first input has with another type has the input's number after its name.
     """
     first = tables[next(iter(tables))].schema
     place = list(tables).index(input)
@@ -108,7 +108,7 @@ def rejected(outcome: Outcome, tables: Mapping[str, pa.Table], input: str) -> Co
 
 
 def without(events: Sequence[oracle.Event], rows: Counter[Row]) -> list[oracle.Event]:
-    """The events but for these rows (values in the order of the columns), each as often as it is named."""
+    """The events without these rows (values in the order of the columns), with multiplicity."""
     left_over = rows.copy()
     kept = []
     for event in events:
@@ -123,7 +123,7 @@ def without(events: Sequence[oracle.Event], rows: Counter[Row]) -> list[oracle.E
 def accepted(
     outcome: Outcome, tables: Mapping[str, pa.Table], events: Mapping[str, list[oracle.Event]]
 ) -> dict[str, list[oracle.Event]]:
-    """The usable rows of each input that were not late. The accounts must agree that some were, and that no row is
+    """The usable rows of each input that were not late. The counts must show that some were late, and that no row is
     lost."""
     late, kept = 0, {}
     for name in tables:

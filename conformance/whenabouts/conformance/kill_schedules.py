@@ -1,8 +1,8 @@
-"""Schedules of failures: from a seed a query, inputs with all that goes wrong in them, and an engine that is killed.
+"""Schedules of failures: a seed gives a query, inputs with all kinds of faults, and an engine that is killed.
 
-Queries are of every kind and mode, with wrappers. Inputs are out of order inside the lateness, hold rows twice and rows
-that cannot be used; some rows are late, some inputs fall silent. The engine is killed at random points, restored, and
-rescaled. Whatever happens, the rows that were not rejected as late have the answer of a batch.
+Queries are of every kind and mode, with wrappers. Inputs are out of order within the lateness, and have repeated and
+malformed rows; some rows are late, some inputs fall silent. The engine is killed at random points, restored, and
+rescaled. In every case the output must be the batch answer over the rows that were not rejected as late.
 
 `python -m whenabouts.conformance.kill_schedules SEED COUNT` runs scenarios; a failure names its seed.
 """
@@ -58,7 +58,7 @@ COLUMNS = {"id": "int64", "k": "int64", "v": "int64", "kind": "string", "t_min":
 
 @dataclass(frozen=True)
 class Scenario:
-    """A query, the files of its inputs, and how the engine that runs it is treated.
+    """A query, the files of its inputs, and the failures of the engine that runs it.
 
     `plain`, `tables`: the same without payloads, and all rows of each input.
     """
@@ -94,7 +94,7 @@ class Scenario:
 
 
 class Traits(NamedTuple):
-    """What a query has to cope with; `slots`: whether its rows may be spread by time."""
+    """The faults that a query has to handle; `slots`: whether its rows may be spread by time."""
 
     lateness_s: int
     idle: bool
@@ -140,7 +140,8 @@ def scenario(seed: int) -> Scenario:
 
 
 def _can_shed(query: Query) -> bool:
-    """Whether rows that are shed leave no trace: copies cannot be, and the time of a shed row still moves a window."""
+    """Whether shed rows have no further effect: copies cannot be shed, and the time of a shed row still moves a
+    window."""
     return isinstance(query, TimingJoin | WindowJoin) and query.time_slots is None
 
 
@@ -267,7 +268,7 @@ _QUERIES: tuple[Callable[[Random, Traits], Query], ...] = (
 
 
 def _wrapped(draw: Random, query: Query) -> Query:
-    """Some queries choose their rows, some take each row once."""
+    """Some queries select rows, some deduplicate them."""
     if isinstance(query, Coalesce) and type(query) is Coalesce and draw.random() < 0.3:
         some = Expression("lt", (column("v"), Expression("literal", value=2)))
         query = SelectProject(query=query, where={query.inputs[0]: some}, derived={}, columns=(("n", column("n")),))
@@ -276,7 +277,7 @@ def _wrapped(draw: Random, query: Query) -> Query:
 
 # --- Inputs -----------------------------------------------------------------------------------------------------------
 def _files(draw: Random, lateness_s: int, late: bool, idle: bool) -> Tables:
-    """Files of one input: rows in an order in which none is late, but for those that are made so."""
+    """Files of one input: rows in an order in which only the intended ones are late."""
     rows: list[dict[str, Any]] = []
     key_s = draw.choice((None, None, 3, 12))  # a key may have its time, and nothing comes for it later
     for id_ in range(draw.choice((0, 3, 12, 12, 18, 18, 24, 24, 24, 24))):
@@ -309,7 +310,7 @@ def _as_json(table: pa.Table) -> pa.Table:
 
 # --- The law ----------------------------------------------------------------------------------------------------------
 def check(given: Scenario) -> SimulatedRun:
-    """Run a scenario, and raise AssertionError with its seed and failures unless the rows are those of a batch."""
+    """Run a scenario, and raise AssertionError with its seed and failures unless the output is the batch answer."""
     running = given.start()
     try:
         with warnings.catch_warnings():
@@ -343,7 +344,7 @@ def _check(given: Scenario, outcome: Outcome) -> None:
 
 
 def _without(table: pa.Table, refused: pa.Table) -> pa.Table:
-    """The rows of a table without those that were refused, each as often as it was."""
+    """The rows of a table without the rejected ones, with their multiplicity."""
     left = Counter(zip(*refused.select(table.column_names).to_pydict().values(), strict=True))
     keep = []
     for row in zip(*table.to_pydict().values(), strict=True):
@@ -353,7 +354,7 @@ def _without(table: pa.Table, refused: pa.Table) -> pa.Table:
 
 
 def main(first: int, count: int) -> int:
-    """Run `count` scenarios from the seed `first` on, and tell which fail, and how many ran in a second."""
+    """Run `count` scenarios from the seed `first` on; report the failures and the scenarios per second."""
     began, failed = time.perf_counter(), 0
     for seed in range(first, first + count):
         try:

@@ -1,4 +1,4 @@
-"""The suite's pytest side: laws for every engine, gaps as strict xfail, the table of laws x engines."""
+"""The suite as a pytest plugin: laws for every engine, gaps as strict xfail, the table of laws x engines."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def law_of(item: pytest.Item) -> str:
 
 
 def _when(item: pytest.Item) -> str | None:
-    """How much time must be at hand for a law's case on an engine that is slow to start; None: it runs always.
+    """The marker of a law's case on an engine with slow job starts; None: it always runs.
 
-    What hosting decides is looked at in every run, and so is one case of each operator. The other laws are decided by
-    the core, which is the same on all engines.
+    Laws of hosting and one case of each operator run every time. The other laws depend on the core, which is the same
+    on all engines.
     """
     hosting, similar, canary = (item.get_closest_marker(name) for name in ("hosting", "similar", "canary"))
     if canary or (hosting and not similar):
@@ -77,7 +77,7 @@ def _when(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Declared gaps are expected failures, strictly: a gap that has closed fails until it is taken out."""
+    """Declared gaps are strict expected failures: a gap that has closed fails until it is removed."""
     for item in items:
         spec = getattr(item, "callspec", None)
         if item.path.parent != _HERE or spec is None or "engine" not in spec.params:
@@ -89,9 +89,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow" if harness.capabilities.in_process else when)
         if not harness.capabilities.in_process:
             item.add_marker("slow")
-            # Sockets to an engine are closed when its process goes; where warnings are errors, that is no law broken.
+            # Sockets to an engine are closed when its process ends; that warning breaks no law.
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
-            # A failure that a law asks for may come in a thread of the engine's; what it leads to, the law judges.
+            # A failure that a law causes may happen in a thread of the engine; the law checks its effect.
             item.add_marker(
                 pytest.mark.filterwarnings("ignore:Exception in thread:pytest.PytestUnhandledThreadExceptionWarning")
             )
@@ -110,14 +110,14 @@ def _refuse_gaps_in_no_law(config: pytest.Config) -> None:
 
 
 class _Results:
-    """What became of each law on each engine, and the table of it, where asked for."""
+    """The results of each law on each engine, and their table if it is asked for."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._found: dict[tuple[str, str], set[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test's outcome, whichever process it ran in."""
+        """Record a test's outcome, from whichever process."""
         laws = [
             tuple(value) for name, value in report.user_properties if name == _LAW and isinstance(value, list | tuple)
         ]
@@ -128,7 +128,7 @@ class _Results:
     def pytest_sessionfinish(self) -> None:
         """Write the table."""
         path = self._config.getoption("--conformance-table", None)
-        if path and not hasattr(self._config, "workerinput"):  # under xdist the process that hears of all results
+        if path and not hasattr(self._config, "workerinput"):  # under xdist, the process that receives all results
             harnesses = _harnesses(self._config).values()
             gaps = {harness.name: harness.capabilities.gaps for harness in harnesses}
             law_table.write(Path(path), self._found, [harness.name for harness in harnesses], gaps)

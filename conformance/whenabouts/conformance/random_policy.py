@@ -1,4 +1,4 @@
-"""Somebody who decides anew all the time: for laws about schemes that change while queries run."""
+"""A policy that decides at random again and again, for laws about schemes that change while queries run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whenabouts.core.shared_coalescing.scheme_policy import Observation, SchemeD
 
 @dataclass(frozen=True)
 class RandomPolicy:
-    """Draws a scheme for each query whenever event time went on; equal seeds draw alike in each bucket.
+    """Draws a scheme for each query whenever event time has advanced; equal seeds draw the same in each bucket.
 
     >>> first = RandomPolicy(seed=1).decide(Observation({}, 1.0), {"a": "eager"}, {})
     >>> RandomPolicy(seed=1).decide(Observation({}, 9.0), {"a": "lazy"}, {}) == first, first.known
@@ -23,7 +23,7 @@ class RandomPolicy:
     every_us: int = 1
 
     def decide(self, past: Observation, schemes: Mapping[str, str], known: Mapping[str, Any]) -> SchemeDecision:
-        """One scheme or the other for each query."""
+        """A random scheme for each query."""
         turn = int(known.get("turn", 0)) + 1
         draw = random.Random(f"{self.seed} {turn}")
         return SchemeDecision({name: draw.choice(("eager", "lazy")) for name in schemes}, {"turn": turn})

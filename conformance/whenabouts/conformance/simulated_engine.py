@@ -1,8 +1,8 @@
-"""What the simulated engines share: the seed that decides whatever a real engine leaves open, and what comes out.
+"""The common part of the simulated engines: random decisions from a seed, and the collection of the output.
 
 A simulated engine hosts operators as a real one does, in one process and by the same core code (`core.hosting`), over
-state that is bytes. It fails where the real one can fail, and goes on from its last checkpoint. All that a real engine
-leaves open, from the order of events to the failures, follows from one seed, so that a seed reproduces a run exactly.
+state that is bytes. It fails where the real one can fail, and continues from its last checkpoint. Everything that a
+real engine does not promise, from the order of events to failures, depends on one seed, which reproduces a run exactly.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ T = TypeVar("T")
 
 
 class KilledError(Exception):
-    """The simulated engine has failed; it goes on from its last checkpoint."""
+    """The simulated engine has failed; it continues from its last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What happens to a run. `kills`: failures at most; `chance`: of a failure, at each point where one can be, but for
-    the first `spared` points.
+    """What happens to a run. `kills`: the most failures; `chance`: of a failure at each possible point, except the
+    first `spared` points.
 
-    `free`: the seed also decides what the files of the inputs are taken in with, and other things that the laws about
-    single steps want to be fixed.
+    `free`: the seed also decides which files of the inputs are read together, and other things that laws about single
+    steps need to be fixed.
     """
 
     seed: int = 0
@@ -47,7 +47,7 @@ class Schedule:
 
 
 class Fate:
-    """Decides, by the seed, whatever the engine leaves open. `log` tells the failures."""
+    """Makes the engine's random decisions from the seed. `log` lists the failures."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._random = Random(schedule.seed)
@@ -56,7 +56,7 @@ class Fate:
         self.log: list[str] = []
 
     def perhaps_fail(self, point: str, times: int = 1) -> None:
-        """A point where the engine can fail; `times`: as likely as so many others. Raises KilledError if it does."""
+        """A point where the engine can fail, with `times` the usual probability. Raises KilledError if it does."""
         self._spared -= 1
         if self._spared < 0 < self._left and self._random.random() < self._chance * times:
             self._left -= 1
@@ -64,7 +64,7 @@ class Fate:
             raise KilledError(point)
 
     def happens(self, chance: float) -> bool:
-        """Whether something happens that the engine leaves open."""
+        """Whether something happens that the engine does not promise."""
         return self._random.random() < chance
 
     def choice(self, options: Sequence[T]) -> T:
@@ -83,7 +83,7 @@ class Fate:
 
 
 class SimulatedRun:
-    """One query being run. `collect` starts the engine again after each failure, until it has come to the end."""
+    """One query being run. `collect` restarts the engine after each failure, until the end of the input."""
 
     limit: StateLimit | None = None
 
@@ -98,7 +98,7 @@ class SimulatedRun:
         self._files[input] = files
 
     def collect(self) -> Outcome:
-        """Run to the end of the input; what was committed, each row once."""
+        """Run to the end of the input; returns the committed rows, each once."""
         self.files = [self._files[name] for name in self.query.inputs]
         self._host(self.query)
         while True:
@@ -108,7 +108,7 @@ class SimulatedRun:
                 pass
 
     def _host(self, query: Query) -> None:
-        """Have the engine run a query from its next start on."""
+        """Set the query that the engine runs from its next start on."""
         schemas = tuple(tables[0].schema for tables in self.files)
         self.query = query
         self.hosting = Hosting(query, schemas, self.variant.parallelism, self.variant.streaming, self.limit)
@@ -116,7 +116,7 @@ class SimulatedRun:
         self.packers = [BlockPacker(self.hosting, input, self._operator) for input in range(len(schemas))]
 
     def life(self) -> Iterable[Tagged | tuple[int, bytes]]:
-        """The engine from its start to the end of the input, or to a failure. Gives all that is committed."""
+        """The engine from its start to the end of the input, or to a failure. Returns all committed rows."""
         raise NotImplementedError
 
     def fail_if_asked(self, step: int) -> None:
@@ -132,7 +132,7 @@ class SimulatedRun:
         return max(map(len, self.files))
 
     def packed(self, input: int, number: int) -> list[Packed]:
-        """File `number` of an input as packed rows, rejects among them; empty behind the last one."""
+        """File `number` of an input as packed rows, rejects included; empty after the last file."""
         if number >= len(self.files[input]):
             return []
         packer, rows = self.packers[input], []

@@ -1,12 +1,13 @@
 """An engine that works element by element, as Flink does: tasks with keyed state and timers, channels, and barriers.
 
-Files become packed rows and watermarks that go to every task through a channel for each packer; which channel is read
-next follows from the seed. A barrier in every channel separates what belongs to a checkpoint from what does not. A
-checkpoint holds state and timers as bytes and numbers, and how far the inputs were read; the output since the previous
-one is committed with it. A restored job has new tasks, as many as the seed says, and no watermark.
+Files become packed rows and watermarks, which are sent to every task through a channel per packer; the seed decides
+which channel is read next. A barrier in every channel separates the elements before a checkpoint from those after it. A
+checkpoint contains state and timers as bytes and numbers, and the positions in the inputs; the output since the
+previous checkpoint is committed with it. A restored job has new tasks, their number chosen by the seed, and no
+watermark.
 
 As in PyFlink's process mode, timers that a bundle of elements sets reach the engine some time after the bundle, or
-before a watermark; a checkpoint ends the bundle and does not wait for its timers. For that, every bucket is called when
+before a watermark; a checkpoint ends the bundle and does not wait for its timers. Therefore every bucket is called when
 its task starts (decisions 0020 and 0021).
 """
 
@@ -47,7 +48,7 @@ def labels(buckets: int) -> tuple[int, ...]:
 
 
 class Barrier(NamedTuple):
-    """Cuts a channel in what belongs to a checkpoint and what does not."""
+    """Separates the elements before a checkpoint from those after it."""
 
 
 class Mark(NamedTuple):
@@ -57,7 +58,7 @@ class Mark(NamedTuple):
 
 
 class Element(NamedTuple):
-    """A packed row on its way to a bucket."""
+    """A packed row for a bucket."""
 
     label: int
     packed: tuple[int, int, bytes]
@@ -68,7 +69,7 @@ Item = Element | Mark | Barrier
 
 @dataclass
 class Bucket:
-    """What the engine keeps of a bucket."""
+    """The engine's storage for a bucket."""
 
     segments: dict[tuple[int, int], bytes] = field(default_factory=dict)
     record: bytes | None = None
@@ -82,8 +83,8 @@ class Bucket:
 
 @dataclass
 class Checkpoint:
-    """What survives a failure: files read of each input, buckets by label, what was on its way to them through each
-    channel, and all that was given."""
+    """Everything that survives a failure: the files read of each input, buckets by label, elements in flight in each
+    channel, and all output."""
 
     read: list[int]
     buckets: dict[int, Bucket] = field(default_factory=dict)
@@ -110,7 +111,7 @@ class Task:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will come any more."""
+        """Whether all channels have ended."""
         return self.watermark_ms == LAST_MS
 
     def ready(self) -> list[int]:
@@ -118,7 +119,7 @@ class Task:
         return [n for n, items in enumerate(self.channels) if items and n not in self.at_barrier]
 
     def call_once(self) -> None:
-        """Call every bucket before anything else comes."""
+        """Call every bucket before anything else arrives."""
         if not self.called:
             self.called = True
             for label in self.mine:
@@ -134,7 +135,7 @@ class Task:
             self.end_bundle()
 
     def mark(self, channel: int, ms: int) -> None:
-        """A watermark of a channel. The least one counts, and waits for the end of the bundle."""
+        """A watermark of a channel. The minimum counts, and waits for the end of the bundle."""
         self.marks[channel] = max(self.marks[channel], ms)
         least = min(self.marks)
         if least > max(self.held, default=self.watermark_ms):
@@ -143,13 +144,13 @@ class Task:
                 self.end_bundle()
 
     def end_bundle(self) -> None:
-        """The bundle is done: watermarks that waited for it come through."""
+        """The bundle is done: watermarks that waited for it are processed."""
         self.bundle = 0
         while self.held:
             self.advance(self.held.pop(0))
 
     def advance(self, ms: int) -> None:
-        """The watermark moves, and fires timers. Those that they set are waited for, unless a bundle is full."""
+        """The watermark advances and fires timers. Timers that these set are waited for, unless a bundle is full."""
         self.take_sent()
         self.watermark_ms = ms
         while due := [(at, label) for label, at in self._timers("event") if at <= ms]:
@@ -158,7 +159,7 @@ class Task:
                 self.take_sent()
 
     def tick(self) -> None:
-        """Timers by the clock that are due."""
+        """Processing-time timers that are due."""
         while due := [(at, label) for label, at in self._timers("clock") if at <= self.run.now_ms]:
             self.fire("clock", *min(due))
 
@@ -194,7 +195,7 @@ class BucketState:
 
     @property
     def bucket(self) -> Bucket:
-        """What the engine keeps of it."""
+        """The engine's storage for it."""
         return self.task.buckets.setdefault(self.key, Bucket())
 
     @property
@@ -276,7 +277,7 @@ class SimulatedFlinkRun(SimulatedRun):
         return [*self.kept.given, *chain.from_iterable(task.given for task in self.tasks)]
 
     def _restore(self) -> None:
-        """Tasks over the last checkpoint: how many of them, the seed says."""
+        """Tasks from the last checkpoint; the seed decides their number."""
         self.kept = kept = self.checkpoint or Checkpoint([0] * len(self.files))
         most = min(self.most_tasks, self.hosting.buckets)
         tasks = self.fate.between(1, most) if self.fate.free else most
@@ -304,7 +305,7 @@ class SimulatedFlinkRun(SimulatedRun):
         return len(self.files) * self.packers_of_input
 
     def _act(self) -> None:
-        """Whatever happens next."""
+        """One random event."""
         actions: list[Callable[[], None]] = []
         for task in self.tasks:
             if task.ready():
@@ -322,8 +323,8 @@ class SimulatedFlinkRun(SimulatedRun):
             self.fate.choice(actions)()
 
     def _sources(self, quiet: bool) -> list[Callable[[], None]]:
-        """What sources and the coordinator of checkpoints may do. Unless the schedule is free, a step is all files of
-        one number, and a checkpoint comes between two steps."""
+        """The possible actions of sources and of the checkpoint coordinator. Unless the schedule is free, a step is all
+        files of one number, and there is a checkpoint between two steps."""
         behind = min(self.read)
         waiting = [n for n in range(len(self.files)) if self.read[n] < self.steps()]
         if not self.fate.free:
@@ -375,7 +376,7 @@ class SimulatedFlinkRun(SimulatedRun):
             self._send_mark(channel, LAST_MS)
 
     def _cut(self) -> None:
-        """The sources send barriers, and note how far they have read."""
+        """The sources send barriers and record their positions."""
         self.cut = Checkpoint(list(self.read), tasks=len(self.tasks))
         self.barriers = [0] * len(self.tasks)
         for task in self.tasks:
@@ -399,7 +400,7 @@ class SimulatedFlinkRun(SimulatedRun):
             self._overtake(task, channel)
 
     def _overtake(self, task: Task, first: int) -> None:
-        """An unaligned barrier overtakes what is on its way, which becomes part of the checkpoint."""
+        """An unaligned barrier overtakes the elements in flight, which become part of the checkpoint."""
         for number, items in enumerate(task.channels):
             if number != first:
                 at = items.index(Barrier())
@@ -409,7 +410,7 @@ class SimulatedFlinkRun(SimulatedRun):
         self._snapshot(task)
 
     def _snapshot(self, task: Task) -> None:
-        """The bundle ends; what it wrote is in the checkpoint, timers that were sent and not taken are not."""
+        """The bundle ends; its writes are in the checkpoint, timers that have not reached the engine are not."""
         task.call_once()
         task.end_bundle()
         self.fate.perhaps_fail("before a task takes its part of a checkpoint", times=2)
@@ -427,7 +428,7 @@ class SimulatedFlinkRun(SimulatedRun):
             self.fate.perhaps_fail("a checkpoint is complete", times=5)
 
     def _tick(self) -> None:
-        """Time passes by the clock."""
+        """Processing time advances."""
         self.now_ms += self.fate.between(1, 30)
         for task in self.tasks:
             task.call_once()
@@ -453,7 +454,7 @@ class SimulatedFlinkRun(SimulatedRun):
 
 
 def _ignore(_: Counter[str], __: int | None) -> None:
-    """Counts go into no engine's metrics."""
+    """Counts are not added to any metrics."""
 
 
 class SimulatedFlinkHarness(SimulatedHarness):

@@ -1,9 +1,9 @@
 """An engine that works in micro-batches, as Spark does: all rows of a bucket at once, then timers, then a commit.
 
-A micro-batch has one watermark, which follows from the micro-batches before. It is planned in writing, with its files,
-before it runs; each partition commits its state as a version; the sink gets the rows under the micro-batch's number;
-then the micro-batch is committed. After a failure anywhere in between it runs again as planned, over the state before
-it. A restart forgets how far each input has come: only the watermark itself is kept.
+A micro-batch has one watermark, which depends on the earlier micro-batches. Its plan, with its files, is written to the
+checkpoint before it runs; each partition commits its state as a version; the sink receives the rows with the number of
+the micro-batch; then the micro-batch is committed. After a failure in between it runs again as planned, from the
+previous state. A restart forgets the progress of each input: only the watermark is kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def labels(buckets: int) -> tuple[int, ...]:
 
 @dataclass
 class Group:
-    """What the engine keeps under a label; `micro_batch_host.BucketState`."""
+    """The engine's storage for a label; `micro_batch_host.BucketState`."""
 
     segments: Segments = field(default_factory=lambda: Segments({}))
     record: tuple[int, ...] | None = None
@@ -51,7 +51,7 @@ class Group:
         self.record = tuple(record)
 
     def write_identity(self, text: str) -> None:
-        """Keep what the state is bound to."""
+        """Keep the identity of the query."""
         self.identity = text
 
     def set_timer(self, ms: int) -> None:
@@ -69,7 +69,7 @@ Version = dict[int, Group]
 
 @dataclass(frozen=True)
 class Planned:
-    """A micro-batch as it is written down before it runs: the files of each input, the watermark, whether all end."""
+    """The plan of a micro-batch: the files of each input, the watermark, and whether all inputs end."""
 
     files: tuple[range, ...]
     watermark_ms: int
@@ -78,8 +78,8 @@ class Planned:
 
 @dataclass
 class Checkpoint:
-    """What survives a failure: the plans, the state after each micro-batch by partition, and the next watermark of each
-    committed micro-batch; and the sink's rows, by micro-batch."""
+    """Everything that survives a failure: the plans, the state after each micro-batch by partition, and the next
+    watermark of each committed micro-batch; and the sink's rows, by micro-batch."""
 
     plans: list[Planned] = field(default_factory=list)
     versions: dict[tuple[int, int], Version] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class SimulatedSparkRun(SimulatedRun):
 
     checkpoint: Checkpoint | None = None
     files_at_once = 1
-    """Files of an input that a micro-batch takes at most, where the schedule is free."""
+    """The most files of an input in a micro-batch, if the schedule is free."""
 
     def life(self) -> Iterable[Tagged]:
         """One driver, from its start to the end of the input or a failure."""
@@ -102,7 +102,7 @@ class SimulatedSparkRun(SimulatedRun):
             self.checkpoint = Checkpoint()
         kept = self.checkpoint
         self._check(kept)
-        clocks = [0] * len(self.files)  # a new driver does not know how far each input has come
+        clocks = [0] * len(self.files)  # a new driver does not know the progress of the inputs
         watermark_ms = kept.commits[-1] if kept.commits else 0
         if len(kept.plans) > len(kept.commits):
             watermark_ms = kept.plans[-1].watermark_ms
@@ -123,7 +123,7 @@ class SimulatedSparkRun(SimulatedRun):
         check_checkpoint(found, [self.hosting.identity])
 
     def _plan(self, kept: Checkpoint, watermark_ms: int) -> Planned:
-        """The next micro-batch: with new files, without data where the watermark has moved, or the last one."""
+        """The next micro-batch: with new files, without data if the watermark has moved, or the last one."""
         begun = [files.stop for files in kept.plans[-1].files] if kept.plans else [0] * len(self.files)
         ends = [len(files) for files in self.files]
         nothing = tuple(range(at, at) for at in begun)
@@ -141,7 +141,7 @@ class SimulatedSparkRun(SimulatedRun):
         return self.fate.between(0, self.files_at_once) if self.fate.free else 1
 
     def _micro_batch(self, kept: Checkpoint, clocks: list[int], watermark_ms: int) -> int:
-        """Run what was planned last, and commit it. Returns the next watermark."""
+        """Run the last plan and commit it. Returns the next watermark."""
         number, plan = len(kept.commits), kept.plans[-1]
         rows = self._rows(plan, clocks)
         given: list[Tagged] = []
@@ -158,7 +158,7 @@ class SimulatedSparkRun(SimulatedRun):
         return watermark_ms
 
     def _sink(self, kept: Checkpoint, number: int, given: list[Tagged]) -> None:
-        """The sink knows micro-batches by their numbers: one that comes again replaces itself, or is left out. Either
+        """The sink identifies micro-batches by number: a replayed one replaces the first, or is ignored. Either
         is right only if its rows are the same again. (Their order may differ, and counts of work: both depend on what
         the process has in memory.)"""
         again = number in kept.sink and self.variant.restarted_as is None

@@ -1,4 +1,4 @@
-"""Which of a law's cases run on engines with slow job starts, and when."""
+"""Which cases of a law run on engines with slow job starts, and when."""
 
 from __future__ import annotations
 
