@@ -34,7 +34,7 @@ test-fast: .venv/ready ## What needs no engine and no JVM: under 90 seconds
 		--ignore=tests/spark --ignore=tests/flink --ignore=tests/faults --ignore=tests/cluster \
 		--hypothesis-profile=fast $(TWO_AT_ONCE)
 
-test-full: test test-rest ## All laws on all engines, longer kills, more random schedules: under an hour
+test-full: test test-rest ## All laws on all engines, longer kills, more random schedules: about an hour
 
 test-rest: .venv/ready ## What `make test-full` adds to `make test`
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
