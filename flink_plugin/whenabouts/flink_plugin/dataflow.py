@@ -66,7 +66,7 @@ class Result:
 
     @cached_property
     def output(self) -> Blocks:
-        """The output rows; the watermark goes on with them."""
+        """The output rows, with the watermark."""
         operator = self.hosting.operator()
         return self._blocks(OUTPUT, operator.output_schema, self.title, operator.event_time)
 

@@ -170,9 +170,9 @@ class ElementHost:
             yield from self._stream_step([], watermark, replace(record, timer_ms=None), state)
 
     def _gather(self, packed: Blob, watermark: ElementWatermark, record: BucketRecord, state: BucketState) -> None:
-        """Keep rows for the step that a timer by the clock begins. Rows of one step have come under one watermark: what
-        is late is late whether it waits or not. If the output has event time, the next watermark ends the wait before
-        it goes on: behind it the output would be late."""
+        """Keep rows for the step that a processing-time timer begins. The rows of one step arrived under one watermark,
+        so that waiting makes no row late. If the output has event time, the wait ends before the next watermark is
+        passed on: after it the output would be late."""
         self._keep(packed, state)
         flush_ms = record.flush_ms
         if self._operator.event_time is not None and not record.keeps:
