@@ -2,7 +2,7 @@
 BIN := .venv/bin
 NEWEST := .venv-newest/bin
 WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
-# Flink where there is one for this Python; looked for when a recipe runs, that is, after the environment is made.
+# Flink, if there is a release for this Python; checked when a recipe runs, so after the environment is made.
 FLINK = $(shell $(BIN)/python -c 'import importlib.util as u; print("--engine flink" * bool(u.find_spec("pyflink")))')
 IN_PROCESS := --engine local --engine simulated-spark --engine simulated-flink
 ENGINES = $(IN_PROCESS) --engine spark $(FLINK)
@@ -10,9 +10,9 @@ ENGINES = $(IN_PROCESS) --engine spark $(FLINK)
 TWO_AT_ONCE := -n 2
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON
-# Engines start Python workers all the time: without compiled modules each compiles what it imports.
+# Engines start many Python workers: without bytecode files each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests run many plans once each: Spark is done with them before the JVM's second compiler would pay.
+# Tests run many plans once each, too briefly for the JVM's second compiler to pay off.
 test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
 .PHONY: help demo test test-fast test-main test-rest test-full test-exhaustive test-newest test-cluster test-cluster-full lint map bench bench-full lock wheel clean
@@ -52,17 +52,17 @@ test-cluster: .venv/ready ## Kafka to Kafka on clusters of both engines whose wo
 test-cluster-full: .venv/ready ## The same with 200,000 rows a side and a minute of silence: half an hour
 	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/pytest -m cluster $(TWO_AT_ONCE) tests/cluster
 
-lint: .venv/ready ## Style, types, who imports whom, and whether the map of it is today's
+lint: .venv/ready ## Style, types, import contracts, and whether the map of imports is up to date
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@PYTHONPATH=.ci $(BIN)/lint-imports --no-logo
 	@$(BIN)/python .ci/package_map.py --check
 
-map: .venv/ready ## Draw docs/packages.svg, the packages and who imports whom
+map: .venv/ready ## Draw docs/packages.svg, the packages and their imports
 	@$(BIN)/python .ci/package_map.py
 
-bench: .venv/ready .venv-peers/ready ## The quick benchmarks, each beside its peers, and docs/performance.md made of them: under ten minutes
+bench: .venv/ready .venv-peers/ready ## The quick benchmarks, each beside its peers, and docs/performance.md from the results: under ten minutes
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py
 
 bench-full: .venv/ready .venv-peers/ready ## All benchmarks, the engines too: hours
@@ -74,7 +74,7 @@ wheel: .venv/ready ## Build dist/*.whl
 LOCKED := --extra conformance --extra demo --extra payloads --extra plot --extra spark --extra sql --group dev
 COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url
-lock: ## Resolve requirements/*.lock anew (needs uv)
+lock: ## Resolve requirements/*.lock again (needs uv)
 	@$(COMPILE) $(LOCKED) --extra flink pyproject.toml requirements/main.in --output-file requirements/main.lock
 	@$(COMPILE) $(LOCKED) pyproject.toml requirements/newest.in --output-file requirements/newest.lock
 	@$(COMPILE) requirements/build.in --output-file requirements/build.lock

@@ -1,7 +1,7 @@
 """An import-linter contract: the packages that a package may import, everything else being forbidden.
 
-import-linter's own contracts name what is forbidden, so a new dependency would pass unseen; this one names what is
-allowed. The standard library and the package itself always are.
+import-linter's own contracts name what is forbidden, so a new dependency would pass unnoticed; this one lists what
+is allowed. The standard library and the package itself always are.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Draws docs/packages.svg: the packages as rooms on their floors, and who imports whom.
+"""Draws docs/packages.svg: the packages by layer, and their imports.
 
     python .ci/package_map.py            writes the picture
-    python .ci/package_map.py --check    fails if the picture is not that of today's imports
+    python .ci/package_map.py --check    fails if the picture does not match the imports
 
-Floors are the layers of import-linter's contract in pyproject.toml. An arrow that follows from others (A imports B, B
+Rows are the layers of import-linter's contract in pyproject.toml. An arrow that follows from others (A imports B, B
 imports C, A imports C) is left out, so that the picture stays readable.
 """
 
@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "packages.svg"
 CORE = "whenabouts.core"
 ABOVE = [["cli", "conformance"], ["spark_plugin", "flink_plugin", "planner"]]
-BOX, GAP, FLOOR, MARGIN = (138, 30), 16, 74, 20
+BOX, GAP, ROW, MARGIN = (138, 30), 16, 74, 20
 
 
-def floors() -> list[list[str]]:
-    """Modules by floor, from the top: the parts outside the core, then the layers of the core."""
+def package_layers() -> list[list[str]]:
+    """Packages by layer, from the top: the parts outside the core, then the layers of the core."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     core = [[f"{CORE}.{name}" for name in layer.split(" | ")] for layer in layers]
@@ -35,26 +35,26 @@ def floors() -> list[list[str]]:
     return [[f"whenabouts.{name}" for name in layer] for layer in ABOVE] + core
 
 
-def imports(rooms: Iterable[str]) -> set[tuple[str, str]]:
-    """Which room imports which, without arrows that follow from others."""
-    rooms = list(rooms)
+def imports(packages: Iterable[str]) -> set[tuple[str, str]]:
+    """The imports between packages, without arrows that follow from others."""
+    packages = list(packages)
     graph = grimp.build_graph(whenabouts.__name__, cache_dir=None)
-    direct: dict[str, set[str]] = {room: set() for room in rooms}
-    for room in rooms:
-        inside = [room, *graph.find_descendants(room)]
-        for other in rooms:
-            if other != room and any(
+    direct: dict[str, set[str]] = {package: set() for package in packages}
+    for package in packages:
+        inside = [package, *graph.find_descendants(package)]
+        for other in packages:
+            if other != package and any(
                 imported == other or imported.startswith(f"{other}.")
                 for module in inside
                 for imported in graph.find_modules_directly_imported_by(module)
             ):
-                direct[room].add(other)
-    return {(a, b) for a in rooms for b in direct[a] if not any(b in _reached(c, direct) for c in direct[a] - {b})}
+                direct[package].add(other)
+    return {(a, b) for a in packages for b in direct[a] if not any(b in _reached(c, direct) for c in direct[a] - {b})}
 
 
-def _reached(room: str, direct: dict[str, set[str]]) -> set[str]:
+def _reached(package: str, direct: dict[str, set[str]]) -> set[str]:
     found: set[str] = set()
-    todo = [room]
+    todo = [package]
     while todo:
         for other in direct[todo.pop()] - found:
             found.add(other)
@@ -64,14 +64,14 @@ def _reached(room: str, direct: dict[str, set[str]]) -> set[str]:
 
 def picture() -> str:
     """The drawing as SVG text."""
-    storeys = floors()
-    width = max(len(floor) for floor in storeys) * (BOX[0] + GAP) - GAP + 2 * MARGIN
-    height = len(storeys) * FLOOR - (FLOOR - BOX[1]) + 2 * MARGIN
+    rows = package_layers()
+    width = max(len(layer) for layer in rows) * (BOX[0] + GAP) - GAP + 2 * MARGIN
+    height = len(rows) * ROW - (ROW - BOX[1]) + 2 * MARGIN
     at: dict[str, tuple[float, float]] = {}
-    for row, floor in enumerate(storeys):
-        start = (width - len(floor) * (BOX[0] + GAP) + GAP) / 2
-        for column, room in enumerate(floor):
-            at[room] = start + column * (BOX[0] + GAP), MARGIN + row * FLOOR
+    for row, layer in enumerate(rows):
+        start = (width - len(layer) * (BOX[0] + GAP) + GAP) / 2
+        for column, package in enumerate(layer):
+            at[package] = start + column * (BOX[0] + GAP), MARGIN + row * ROW
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="13">',
@@ -87,12 +87,12 @@ def picture() -> str:
             f'<path d="M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f} {x2:.0f} {y2:.0f}" '
             'fill="none" stroke="#7a869a" stroke-opacity="0.55" marker-end="url(#tip)"/>'
         )
-    for room, (x, y) in at.items():
-        inner = room.startswith(f"{CORE}.")
+    for package, (x, y) in at.items():
+        inner, name = package.startswith(f"{CORE}."), escape(package.split(".")[-1])
         lines.append(
             f'<rect x="{x:.0f}" y="{y:.0f}" width="{BOX[0]}" height="{BOX[1]}" rx="6" '
             f'fill="{"#e8f0fe" if inner else "#fdebd2"}" stroke="#4a5568"/>'
-            f'<text x="{x + BOX[0] / 2:.0f}" y="{y + 20:.0f}" text-anchor="middle">{escape(room.split(".")[-1])}</text>'
+            f'<text x="{x + BOX[0] / 2:.0f}" y="{y + 20:.0f}" text-anchor="middle">{name}</text>'
         )
     return "\n".join([*lines, "</svg>", ""])
 
