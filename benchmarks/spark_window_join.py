@@ -32,15 +32,15 @@ LATENESS = "1 second"
 IDENTITY = [f"{column}_{name}" for name in "abc" for column in ("id", "t", "v")]
 
 
-def ours(frames: dict[str, DataFrame], strategy: str = "bew") -> DataFrame:
+def ours(frames: dict[str, DataFrame], strategy: str = "backward") -> DataFrame:
     """The window join."""
     windows = {("a", "b"): "1 s", ("b", "c"): ("0 s", "2 s")}
     return window_join(frames, on="k", time=Point("t"), windows=windows, lateness="1 s", strategy=strategy)
 
 
 def few(frames: dict[str, DataFrame]) -> DataFrame:
-    """The same in the order of time."""
-    return ours(frames, "few")
+    """The same with the strategy `forward`."""
+    return ours(frames, "forward")
 
 
 def cascade(frames: dict[str, DataFrame]) -> DataFrame:

@@ -148,8 +148,8 @@ def cliques() -> None:
     for k, per_key in ((3, 0.05), (5, 0.05)):
         tables, width = streams(k, 100_000, 1_000, per_key), 20 * SECOND
         works: dict[str, Callable[[], pa.Table]] = {
-            f"whenabouts {s}": partial(_ours, uniform_clique(tables, width, strategy=s), list(tables.values()))
-            for s in ("auto", "bew", "few")
+            f"whenabouts {label}": partial(_ours, uniform_clique(tables, width, strategy=name), list(tables.values()))
+            for label, name in (("auto", "auto"), ("bew", "backward"), ("few", "forward"))
         }
         works["DuckDB as written"] = partial(duckdb_as_written, tables, width)
         works["DuckDB by slots"] = partial(duckdb_by_slots, tables, width)

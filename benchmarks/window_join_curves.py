@@ -34,7 +34,9 @@ KEYS = {"hash": 2_000, "nested": 200}
 SHARE = 0.1
 """Of a core: what the operator may use where its throughput is measured; what comes out in a second must fit memory."""
 
-BOTH = ("bew", "few")
+BOTH = ("backward", "forward")
+PAPER = {"backward": "bew", "forward": "few"}
+"""The paper's names of the strategies, under which results are recorded."""
 Series = dict[str, list[tuple[float, float]]]
 
 
@@ -76,7 +78,7 @@ def pace(query: WindowJoin, tables: Mapping[str, pa.Table], tick: int) -> Pace:
     operator = query.operator([table.schema for table in tables.values()], streaming=True)
     times = [table.column("t").to_numpy() for table in tables.values()]
     found, rows, reached = Pace(), 0, 0
-    few = query.strategy == "few"
+    few = query.strategy == "forward"
     for done in simulate(operator, DictStore(), ticks(tables, operator.readers, tick, settle=few)):
         found.seconds += done.spent
         found.combinations += sum(batch.num_rows for batch in done.step.output)
@@ -104,7 +106,8 @@ def sustained(k: int, method: str, rounds: int) -> tuple[dict[str, float], str]:
         for name in BOTH:
             points[name].append((rate, min(found.seconds for found in paces[name]) / seconds))
         rate *= 1.5
-    tried = ", ".join(f"{name.upper()} {paces[name][0].tuple_tests / (k * rate / 1.5 * seconds):.1f}" for name in BOTH)
+    rows = k * rate / 1.5 * seconds
+    tried = ", ".join(f"{PAPER[name].upper()} {paces[name][0].tuple_tests / rows:.1f}" for name in BOTH)
     return {
         name: k * _crossing(of) for name, of in points.items()
     }, f"tuples tried a row {tried}; {_model(k, rate, method)}"
@@ -123,22 +126,22 @@ def _model(k: int, rate: float, method: str) -> str:
     query = uniform_clique({f"s{place}": None for place in range(k)}, WIDTH, conservative="none", method=method)  # type: ignore[dict-item]
     per_key = rate / (KEYS[method] if method == "hash" else 1)
     costs = {c.strategy: c.cost for c in alternatives(query, query.graph(), [per_key] * k, streaming=True)}
-    return f"the cost function says FEW/BEW {costs['bew'] / costs['few']:.2f}"
+    return f"the cost function says FEW/BEW {costs['backward'] / costs['forward']:.2f}"
 
 
 def throughput(suite: Suite, method: str) -> None:
     """Figure 6: maximum throughput of 2- to 5-way uniform cliques."""
-    found: Series = {name.upper(): [] for name in BOTH}
+    found: Series = {PAPER[name].upper(): [] for name in BOTH}
     ratios = {}
     for k in (2, 3, 4, 5):
         rates, why = sustained(k, method, suite.rounds)
         for name in BOTH:
-            found[name.upper()].append((k, rates[name]))
+            found[PAPER[name].upper()].append((k, rates[name]))
             suite.record(
-                f"{k}-way, {method}, rows/s at a tenth of a core / {name}", [round(rates[name])], unit="integer"
+                f"{k}-way, {method}, rows/s at a tenth of a core / {PAPER[name]}", [round(rates[name])], unit="integer"
             )
-        ratios[k] = rates["few"] / rates["bew"]
-        told = ", ".join(f"{name.upper()} {rates[name]:,.0f}" for name in BOTH)
+        ratios[k] = rates["forward"] / rates["backward"]
+        told = ", ".join(f"{PAPER[name].upper()} {rates[name]:,.0f}" for name in BOTH)
         click.echo(f"{method} {k}-way, rows/s: {told}, FEW/BEW {ratios[k]:.2f} ({why})")
     options = {"xscale": "linear", "xticks": [2, 3, 4, 5]}
     plot = draw(f"window_join_throughput-{method}", found, "streams", "rows per second, all streams", **options)
@@ -156,7 +159,7 @@ def throughput(suite: Suite, method: str) -> None:
 
 def response(suite: Suite) -> None:
     """Figure 7: time from a row's arrival to its last combination, 3-way hash, ticks of 100 ms."""
-    found: Series = {name.upper(): [] for name in BOTH}
+    found: Series = {PAPER[name].upper(): [] for name in BOTH}
     for rate in (10, 100, 1_000, 4_000, 16_000, 24_000, 32_000):
         tables = streams(3, rate * 6, KEYS["hash"], rate / KEYS["hash"])
         told: dict[str, list[float]] = {name: [] for name in BOTH}
@@ -166,8 +169,9 @@ def response(suite: Suite) -> None:
                     1000 * pace(uniform_clique(tables, WIDTH, strategy=name), tables, SECOND // 10).waited
                 )
         for name in BOTH:
-            found[name.upper()].append((3 * rate, median(told[name])))
-        click.echo(f"{3 * rate:>7,} rows/s, ms: " + ", ".join(f"{n.upper()} {median(v):,.1f}" for n, v in told.items()))
+            found[PAPER[name].upper()].append((3 * rate, median(told[name])))
+        medians = ", ".join(f"{PAPER[n].upper()} {median(v):,.1f}" for n, v in told.items())
+        click.echo(f"{3 * rate:>7,} rows/s, ms: {medians}")
     plot = draw("window_join_response", found, "rows per second, all streams", "mean response, ms")
     crossed = [rate for (rate, bew), (_, few) in zip(found["BEW"], found["FEW"], strict=True) if few < bew]
     (_, bew), (_, few) = found["BEW"][0], found["FEW"][0]
@@ -192,7 +196,7 @@ def conservative(suite: Suite) -> None:
         told, expected = [], None
         for how, title in titles.items():
             query = WindowJoin(
-                times=dict.fromkeys(tables, Point("t")), windows=windows, on="k", strategy="bew", conservative=how
+                times=dict.fromkeys(tables, Point("t")), windows=windows, on="k", strategy="backward", conservative=how
             )
             spent, outcome = cpu(partial(run, query, list(tables.values())), 3)
             tried = outcome.metrics["tuple_tests"] / 200_000
