@@ -13,7 +13,8 @@ import pytest
 from whenabouts.core import EngineError, Interval, Lateness, Point, within
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS
-from whenabouts.core.hosting.host import OUTPUT, PRESENT, BlockPacker, Hosting, Packed
+from whenabouts.core.hosting.host import OUTPUT, BlockPacker, Hosting, Packed
+from whenabouts.core.hosting.packed_kinds import PRESENT
 from whenabouts.core.metrics import state_rows
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Query
 from whenabouts.core.state.segment_codec import decode

@@ -19,7 +19,8 @@ from whenabouts.core import Lateness, Point, QueryError, within
 from whenabouts.core.errors import EngineError
 from whenabouts.core.hosting.element_host import Here
 from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS, ElementWatermark, delay_ms
-from whenabouts.core.hosting.host import REJECTS, Hosting
+from whenabouts.core.hosting.host import Hosting
+from whenabouts.core.hosting.packed_kinds import REJECTS
 from whenabouts.core.hosting.segment_cache import CachedStore, SegmentCache
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK
 from whenabouts.core.state.memory_store import DictStore

@@ -14,9 +14,10 @@ from whenabouts.core import Interval, Lateness, Point, within
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting import host as hosting
 from whenabouts.core.hosting import out_of_core as piecemeal
-from whenabouts.core.hosting.host import COUNTS, OUTPUT, PRESENT, REJECTS, BucketInput, Hosting, read_counts
+from whenabouts.core.hosting.host import COUNTS, OUTPUT, BucketInput, Hosting, read_counts
 from whenabouts.core.hosting.micro_batch_host import CONTROL
 from whenabouts.core.hosting.micro_batch_watermark import MicroBatchWatermark, delay_ms
+from whenabouts.core.hosting.packed_kinds import PRESENT, REJECTS
 from whenabouts.core.local import run
 from whenabouts.core.runtime.blocks import T_MAX
 from whenabouts.core.runtime.protocol import Query

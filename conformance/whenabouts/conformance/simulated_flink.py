@@ -24,7 +24,7 @@ from whenabouts.conformance.simulated_engine import Segments, SimulatedHarness, 
 from whenabouts.core.hosting.bucket_labels import least_labels, murmur3
 from whenabouts.core.hosting.element_host import ElementHost, Here
 from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS, delay_ms
-from whenabouts.core.hosting.host import PRESENT, REJECTS
+from whenabouts.core.hosting.packed_kinds import PRESENT, REJECTS
 
 GROUPS = 128
 """Key groups: each task has a range of them."""

@@ -16,10 +16,11 @@ from itertools import chain
 from whenabouts.conformance import multiset
 from whenabouts.conformance.simulated_engine import KilledError, Segments, SimulatedHarness, SimulatedRun, outcome
 from whenabouts.core.hosting.bucket_labels import least_labels, murmur3
-from whenabouts.core.hosting.host import END, PRESENT, REJECTS, Packed, Tagged
+from whenabouts.core.hosting.host import Packed, Tagged
 from whenabouts.core.hosting.micro_batch_host import CONTROL, MicroBatchHost
 from whenabouts.core.hosting.micro_batch_watermark import delay_ms
 from whenabouts.core.hosting.out_of_core import Timed, take_in
+from whenabouts.core.hosting.packed_kinds import END, PRESENT, REJECTS
 from whenabouts.core.hosting.query_identity import check_checkpoint
 
 
@@ -31,7 +32,7 @@ def labels(buckets: int) -> tuple[int, ...]:
 
 @dataclass
 class Group:
-    """The engine's storage for a label; `micro_batch_host.BucketState`."""
+    """The engine's storage for a label; `micro_batch_host.MicroBatchState`."""
 
     segments: Segments = field(default_factory=lambda: Segments({}))
     record: tuple[int, ...] | None = None

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext
 
 from whenabouts.core.hosting.element_watermark import LEAST_MS
-from whenabouts.core.hosting.host import REJECTS, BlockPacker, Hosting, Packed
+from whenabouts.core.hosting.host import BlockPacker, Hosting, Packed
+from whenabouts.core.hosting.packed_kinds import REJECTS
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.core.times.time_units import ENOUGH_VALUES
 from whenabouts.flink_plugin.own_thread import runner

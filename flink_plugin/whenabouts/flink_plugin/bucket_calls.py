@@ -15,7 +15,7 @@ from pyflink.datastream import DataStream
 from pyflink.datastream.data_stream import KeyedStream
 from pyflink.java_gateway import get_gateway
 
-from whenabouts.core.hosting.host import PRESENT
+from whenabouts.core.hosting.packed_kinds import PRESENT
 from whenabouts.flink_plugin.wire import by_bucket, packed_type
 
 CLASS = "BucketCalls"

@@ -14,7 +14,7 @@ from typing import Unpack
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from whenabouts.core.errors import Code, EngineError, QueryError
+from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.engine import Engine
 from whenabouts.core.hosting.host import require_lateness
 from whenabouts.core.hosting.host_options import HostOptions, HostSettings
@@ -22,7 +22,7 @@ from whenabouts.core.hosting.input_checks import check_input
 from whenabouts.core.hosting.signatures import takes_options_of
 from whenabouts.core.operations import Operations
 from whenabouts.core.runtime.protocol import Query
-from whenabouts.spark_plugin.checkpoints import identities
+from whenabouts.spark_plugin.checkpoints import check_start
 from whenabouts.spark_plugin.dataflow import tagged
 from whenabouts.spark_plugin.results import Result, result_of, results_in
 from whenabouts.spark_plugin.workers import code_of_worker_first
@@ -123,7 +123,7 @@ def write_with_rejects(
 
     if checkpoint is None:
         return source.tagged.writeStream.foreachBatch(write)
-    check_checkpoint([source], checkpoint)
+    check_start([source], checkpoint)
     return source.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
 
 
@@ -151,22 +151,5 @@ def write_stream(
         )
     if not rows.isStreaming:
         raise QueryError(Code.BAD_OPTION, "write_stream was given a batch", "use rows.write")
-    check_checkpoint(results_in(rows) or [result_of(rows)] if of is None else [result_of(of)], checkpoint)
+    check_start(results_in(rows) or [result_of(rows)] if of is None else [result_of(of)], checkpoint)
     return rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
-
-
-def check_checkpoint(results: Sequence[Result], checkpoint: str) -> None:
-    """Raise as `write_stream` unless the queries of one stream can start from a checkpoint."""
-    for found in identities(results[0].tagged.sparkSession, checkpoint):
-        refusals = [_refusal(result, found) for result in results]
-        for refusal in refusals:
-            if refusal is not None and None not in refusals:
-                raise refusal
-
-
-def _refusal(result: Result, found: str) -> EngineError | None:
-    try:
-        result.hosting.identity.check(found)
-    except EngineError as refusal:
-        return refusal
-    return None

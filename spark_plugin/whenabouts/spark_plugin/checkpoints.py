@@ -7,14 +7,24 @@ file system, also over Spark Connect.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from whenabouts.core.errors import Code, EngineError, WhenaboutsError
+from whenabouts.core.hosting.query_identity import check_checkpoint
+from whenabouts.spark_plugin.results import Result
 from whenabouts.spark_plugin.streaming_host import IDENTITY
 
 _NOTHING_COMMITTED = "STDS_COMMITTED_BATCH_UNAVAILABLE"
 _NO_SUCH_VARIABLE = "STDS_INVALID_OPTION_VALUE"
+
+
+def check_start(results: Sequence[Result], checkpoint: str) -> None:
+    """Raise as `write_stream` unless the queries of one stream can start from a checkpoint."""
+    found = identities(results[0].tagged.sparkSession, checkpoint)
+    check_checkpoint(found, [result.hosting.identity for result in results])
 
 
 def identities(session: SparkSession, checkpoint: str) -> list[str]:

@@ -23,8 +23,8 @@ from whenabouts.core.hosting.machine import usable_cores
 from whenabouts.core.runtime.protocol import Operator, Query
 from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.state.segment_codec import decode
-from whenabouts.spark_plugin.api import check_checkpoint
 from whenabouts.spark_plugin.arrow_types import in_spark_types
+from whenabouts.spark_plugin.checkpoints import check_start
 from whenabouts.spark_plugin.dataflow import tagged
 from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
 from whenabouts.spark_plugin.parquet_types import for_spark, from_spark
@@ -124,7 +124,7 @@ def run_stream(
         sink(number, Result(batch, result.hosting))
 
     if restarted:
-        check_checkpoint([result], checkpoint)
+        check_start([result], checkpoint)
     running = result.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).start()
     try:
         run_to_end(running, end)

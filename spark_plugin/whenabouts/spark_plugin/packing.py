@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType, TimestampType
 
-from whenabouts.core.hosting.host import END, PRESENT, BlockPacker, Hosting, Packed
+from whenabouts.core.hosting.host import BlockPacker, Hosting, Packed
 from whenabouts.core.hosting.micro_batch_host import CONTROL
+from whenabouts.core.hosting.packed_kinds import END, PRESENT
 from whenabouts.spark_plugin.arrow_types import worker_schema
 from whenabouts.spark_plugin.bucket_labels import bucket_labels
 from whenabouts.spark_plugin.unit_alarm import Alarm, tell

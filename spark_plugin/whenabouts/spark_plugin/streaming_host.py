@@ -52,7 +52,7 @@ class MapStateStore:
 
 
 class GroupState:
-    """`micro_batch_host.BucketState`: the state variables of a task; Spark sets the current key."""
+    """`micro_batch_host.MicroBatchState`: the state variables of a task; Spark sets the current key."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle

@@ -19,7 +19,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from whenabouts.core.hosting.bucket_record import BucketRecord, JsonRecords, RecordState, move_timer
 from whenabouts.core.hosting.element_watermark import LAST_MS, ElementWatermark
-from whenabouts.core.hosting.host import COUNTS, REJECTS, BucketInput, Hosting, read_counts, tagged_rows
+from whenabouts.core.hosting.host import COUNTS, BucketInput, Hosting, read_counts, tagged_rows
+from whenabouts.core.hosting.packed_kinds import REJECTS
 from whenabouts.core.hosting.segment_cache import CachedStore, SegmentCache
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, SegmentStore, Step
 from whenabouts.core.state.memory_store import DictStore

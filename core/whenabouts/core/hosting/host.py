@@ -21,6 +21,7 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.input_watermarks import InputClocks
+from whenabouts.core.hosting.packed_kinds import PRESENT, REJECTS, Content, content_of, progress_kind, rows_kind
 from whenabouts.core.hosting.query_identity import Identity, identity_of
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import (
@@ -41,15 +42,10 @@ from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.core.times.time_units import DoubtfulTimes
 from whenabouts.core.wrappers.state_limit import StateLimit, limited
 
-REJECTS = -1
-END = -2
-PRESENT = -3
-LATEST = -4
-COPIES = 1 << 16
-
 OUTPUT, REJECTED, COUNTS = 0, 1, 2
 
-_TOLD = struct.Struct("<qq")
+_PROGRESS = struct.Struct("<qq")
+"""An input's progress: its greatest `t_max` (`END_OF_TIME` once it has ended), and the start of its block."""
 
 ROWS_PER_BLOB = 1 << 13
 """Rows that `BlockPacker.split_by_time` keeps together."""
@@ -155,11 +151,8 @@ def refuse_two_zones(times: Mapping[str, pa.DataType], zone: str) -> None:
 class Packed(NamedTuple):
     """Rows of one input and bucket as bytes.
 
-    `kind`: the number of the input (plus `COPIES` for rows that another bucket counts, and then `rows` is 0), or
-    `REJECTS` (rows that the reader refused, in the rejects schema), `END` (the input has ended), `PRESENT` (no rows:
-    the reader's counts as JSON, or nothing, for hosts that have to be called), `LATEST - i` (the progress of input i in
-    all buckets, for operators and hosts that need it: two instants, see `_told`).
-    `clock_us`: the greatest `t_max` of the rows, which the watermark follows.
+    `kind`: what the blob holds, and of which input, see `hosting.packed_kinds`. `rows`: how many the bucket counts, so
+    0 for copies. `clock_us`: the greatest `t_max` of the rows, which the watermark follows.
     """
 
     bucket: int
@@ -174,7 +167,7 @@ class BlockPacker:
 
     def __init__(self, hosting: Hosting, input: int, operator: Operator | None = None) -> None:
         self._hosting, self._input = hosting, input
-        self._told_of_digits = False
+        self._warned_of_digits = False
         self._operator = operator or hosting.operator()
         self._raw_schemas = [reader.schema for reader in self._operator.readers]
 
@@ -182,10 +175,10 @@ class BlockPacker:
         """A block of the rows that can be used, and the packed rejects. O(rows)."""
         reader, doubtful = self._operator.readers[self._input], self.units.rows
         block, rejected = reader.read(rows)
-        if not self._told_of_digits:
+        if not self._warned_of_digits:
             cut = times_cut(reader, block)
             warn_of_digits(cut, f" of the first block of {reader.name} that has such")
-            self._told_of_digits = cut > 0
+            self._warned_of_digits = cut > 0
         refused = [reject_rows(each, self._raw_schemas, self._hosting.query.inputs) for each in rejected]
         packed = [Packed(0, REJECTS, rows.num_rows, 0, encode(rows)) for rows in refused]
         if self.units.rows > doubtful:
@@ -222,7 +215,7 @@ class BlockPacker:
 
     def ended(self) -> Iterator[Packed]:
         """One row per bucket: this input has ended. The hosting must be `flushed`."""
-        return self._told(END_OF_TIME, NO_WATERMARK, 0)
+        return self._progress(END_OF_TIME, NO_WATERMARK, 0)
 
     def _latest(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
         """One row per bucket: the progress of this input in these blocks."""
@@ -233,24 +226,26 @@ class BlockPacker:
             first = NO_WATERMARK
             if query.idle_after_us is not None:
                 first = min(began(t, query.lateness_us[self._input]) for t in t_max)
-            yield from self._told(greatest, first, greatest)
+            yield from self._progress(greatest, first, greatest)
 
-    def _told(self, greatest_us: int, began_us: int, clock_us: int) -> Iterator[Packed]:
-        """One row per bucket: the greatest `t_max` (`END_OF_TIME` once the input has ended), and the block's start."""
+    def _progress(self, greatest_us: int, began_us: int, clock_us: int) -> Iterator[Packed]:
+        """One row per bucket with the two instants of `_PROGRESS`."""
+        kind, blob = progress_kind(self._input), _PROGRESS.pack(greatest_us, began_us)
         for bucket in range(self._hosting.buckets):
-            yield Packed(bucket, LATEST - self._input, 0, clock_us, _TOLD.pack(greatest_us, began_us))
+            yield Packed(bucket, kind, 0, clock_us, blob)
 
     def _placed(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         if not any(block.num_rows for block in blocks):
             return
         for block in pa.Table.from_batches(blocks).combine_chunks().to_batches():
             for bucket, at, copied in self._operator.keys.partition(self._input, block, self._hosting.buckets):
-                yield bucket, self._input + COPIES * copied, block.take(pa.array(at))
+                yield bucket, rows_kind(self._input, copies=copied), block.take(pa.array(at))
 
     def _packed(self, bucket: int, kind: int, rows: pa.RecordBatch) -> Packed:
         clock_us = int(times(rows)[1].max())
         schema = self._operator.readers[self._input].block_schema
-        return Packed(bucket, kind, 0 if kind >= COPIES else rows.num_rows, clock_us, encode(rows, schema))
+        counted = 0 if content_of(kind)[0] is Content.COPIES else rows.num_rows
+        return Packed(bucket, kind, counted, clock_us, encode(rows, schema))
 
 
 @dataclass(slots=True)
@@ -275,20 +270,23 @@ class BucketInput:
         """Sort `(kind, rows, blob)` by kind."""
         for kind, rows, blob in packed:
             self.rows_in += rows
-            if kind == END:
-                self.ended = True
-            elif kind <= LATEST:
-                self._hear(LATEST - kind, *_TOLD.unpack(blob))
-            elif kind == REJECTS:
-                self.rejects.append(blob)
-                self.rows_rejected += rows
-            elif kind == PRESENT:
-                self.noted += read_counts([blob] if blob else [])
-            else:
-                block = decode(blob, operator.readers[kind % COPIES].block_schema)
-                self.arrivals.append((Arrival if kind < COPIES else Copied)(kind % COPIES, block))
+            content, input = content_of(kind)
+            match content:
+                case Content.ROWS:
+                    self.arrivals.append(Arrival(input, decode(blob, operator.readers[input].block_schema)))
+                case Content.COPIES:
+                    self.arrivals.append(Copied(input, decode(blob, operator.readers[input].block_schema)))
+                case Content.PROGRESS:
+                    self._advance(input, *_PROGRESS.unpack(blob))
+                case Content.REJECTS:
+                    self.rejects.append(blob)
+                    self.rows_rejected += rows
+                case Content.END:
+                    self.ended = True
+                case Content.PRESENT:
+                    self.noted += read_counts([blob] if blob else [])
 
-    def _hear(self, input: int, greatest_us: int, began_us: int) -> None:
+    def _advance(self, input: int, greatest_us: int, began_us: int) -> None:
         """The progress of an input; of blocks that arrive together the earliest start counts."""
         self.latest[input] = max(self.latest.get(input, NO_WATERMARK), greatest_us)
         if greatest_us != END_OF_TIME:

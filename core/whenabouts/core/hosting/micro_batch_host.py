@@ -1,8 +1,8 @@
 """Hosts an operator where the engine works in micro-batches (Spark): all rows of a bucket are one step, then timers.
 
 The engine calls the host for each bucket that has rows, and then for each bucket whose timer has expired. It keeps the
-`BucketState` under the bucket's label and commits it with the micro-batch; a replayed micro-batch finds the state of
-the previous one.
+`MicroBatchState` under the bucket's label and commits it with the micro-batch. A replayed micro-batch finds the state
+of the previous one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ClearableStore(SegmentStore, Protocol):
         """Drop all segments of the bucket."""
 
 
-class BucketState(Protocol):
+class MicroBatchState(Protocol):
     """The engine's storage for the current bucket."""
 
     @property
@@ -63,7 +63,7 @@ class MicroBatchHost:
         self._operator = hosting.operator()
 
     def rows(
-        self, label: int, packed: Iterable[tuple[int, int, bytes]], state: BucketState, watermark_ms: int
+        self, label: int, packed: Iterable[tuple[int, int, bytes]], state: MicroBatchState, watermark_ms: int
     ) -> Iterator[Tagged]:
         """A micro-batch's packed rows of one bucket, or those for `CONTROL`. The step is done when this returns.
 
@@ -76,11 +76,11 @@ class MicroBatchHost:
             return self._control(arrived, state)
         return self._step(arrived, state, MicroBatchWatermark(watermark_ms))
 
-    def expired(self, expired_ms: int, state: BucketState, watermark_ms: int) -> Iterator[Tagged]:
+    def expired(self, expired_ms: int, state: MicroBatchState, watermark_ms: int) -> Iterator[Tagged]:
         """The bucket's timer has expired: the operator has work to do without new rows."""
         return self._step(BucketInput(), state, MicroBatchWatermark(watermark_ms), expired_ms)
 
-    def _control(self, arrived: BucketInput, state: BucketState) -> Iterator[Tagged]:
+    def _control(self, arrived: BucketInput, state: MicroBatchState) -> Iterator[Tagged]:
         """The group that every micro-batch has: the checkpoint is checked before any bucket's work is committed."""
         if self._record(state) is None:
             self._write(state, BucketRecord(self._hosting.buckets))
@@ -88,7 +88,11 @@ class MicroBatchHost:
         return self._tagged(Step(), arrived)
 
     def _step(
-        self, arrived: BucketInput, state: BucketState, watermark: MicroBatchWatermark, expired_ms: int | None = None
+        self,
+        arrived: BucketInput,
+        state: MicroBatchState,
+        watermark: MicroBatchWatermark,
+        expired_ms: int | None = None,
     ) -> Iterator[Tagged]:
         record = self._record(state)
         step = self._hosting.step(self._operator, state.segments, arrived, watermark.us, FlushMode.FLUSH)
@@ -107,7 +111,7 @@ class MicroBatchHost:
     def _tagged(self, step: Step, arrived: BucketInput) -> Iterator[Tagged]:
         return tagged_rows(step, arrived, self._operator, self._hosting.query.inputs)
 
-    def _record(self, state: BucketState) -> BucketRecord | None:
+    def _record(self, state: MicroBatchState) -> BucketRecord | None:
         """The bucket's record. Raises EngineError WA-3003 for another layout or another number of buckets."""
         numbers = state.read_record()
         if numbers is None:
@@ -122,5 +126,5 @@ class MicroBatchHost:
         record = BucketRecord(buckets, timer_ms=None if timer_ms == _NO_TIMER else timer_ms)
         return record.check(self._hosting.buckets)
 
-    def _write(self, state: BucketState, record: BucketRecord) -> None:
+    def _write(self, state: MicroBatchState, record: BucketRecord) -> None:
         state.write_record((LAYOUT, record.buckets, _NO_TIMER if record.timer_ms is None else record.timer_ms))

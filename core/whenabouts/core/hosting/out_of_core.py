@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from whenabouts.core.errors import QueryError
 from whenabouts.core.hosting.host import BucketInput, Hosting, Tagged, tagged_rows
+from whenabouts.core.hosting.packed_kinds import has_rows
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Operator, Step
 from whenabouts.core.state.memory_store import DictStore
 
@@ -65,7 +66,7 @@ def _step(
     if operator is whole:
         step = operator.step(store, arrived.arrivals, NO_WATERMARK, demand, arrived.latest_us)
         return tagged_rows(step, arrived, whole, inputs)
-    watermark_us = min((row.first_us for row in rows if row.kind >= 0), default=NO_WATERMARK)
+    watermark_us = min((row.first_us for row in rows if has_rows(row.kind)), default=NO_WATERMARK)
     step = operator.step(store, arrived.arrivals, watermark_us, demand, arrived.latest_us)
     output = [batch.select(whole.output_schema.names) for batch in step.output]  # without event_time
     return tagged_rows(Step(output, step.rejected, metrics=step.metrics), arrived, whole, inputs)
