@@ -17,7 +17,7 @@ from click.testing import Result
 from pyarrow import csv
 
 from whenabouts.conformance import oracle
-from whenabouts.core.times.conditions import UNBOUNDED_US
+from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.timing_join.settings import STRATEGIES
 
 Cli = Callable[..., Result]

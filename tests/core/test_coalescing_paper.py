@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from whenabouts.conformance.coalescing_oracle import (
+    CoalescedTuple,
     Predicate,
     Reading,
-    Run,
     all_equivalent,
     coalesced,
     extent_by_rows,
@@ -157,7 +157,7 @@ def readings(facts: Iterable[Fact]) -> tuple[Reading, ...]:
     return settle([{"group": g, "value": v, "ts": t} for g, v, t in facts], "ts", ["group"]).readings
 
 
-def shown(runs: Iterable[Run]) -> list[tuple[Any, ...]]:
+def shown(runs: Iterable[CoalescedTuple]) -> list[tuple[Any, ...]]:
     return [(run.rows[0]["group"], run.rows[0]["value"], run.start, run.end) for run in runs]
 
 

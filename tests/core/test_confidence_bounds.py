@@ -11,22 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from whenabouts.core.probability.confidence_bounds import (
-    ALWAYS_US,
-    NEVER_US,
-    confidence_bounds,
-    is_wide,
-    least_reach,
-    sum_quantile,
-)
+from whenabouts.core.probability.confidence_bounds import confidence_bounds, is_wide, least_reach, sum_quantile
 from whenabouts.core.probability.match_thresholds import eviction_bound, least_difference
 from whenabouts.core.probability.midpoint_bounds import anchored_ranges
-from whenabouts.core.probability.satisfaction_probability import (
-    FARTHEST_US,
-    KERNEL_ERROR,
-    UNBOUNDED_US,
-    satisfaction_probability,
-)
+from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR, satisfaction_probability
+from whenabouts.core.times.limits import ALWAYS_US, FARTHEST_US, NEVER_US, UNBOUNDED_US
 
 MONTH_US = 30 * 86_400 * 10**6
 CONFIDENCES = (1.0, 0.8, 0.75, 0.5, 1 / 3, 0.2, 1e-3, 1e-300)

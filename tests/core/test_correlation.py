@@ -13,12 +13,8 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance import oracle
 from whenabouts.core.arrays.key_time_order import order_rows
-from whenabouts.core.probability.satisfaction_probability import (
-    FARTHEST_US,
-    KERNEL_ERROR,
-    UNBOUNDED_US,
-    satisfaction_probability_numpy,
-)
+from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR, satisfaction_probability_numpy
+from whenabouts.core.times.limits import FARTHEST_US, UNBOUNDED_US
 from whenabouts.core.timing_join import strategies as correlation
 from whenabouts.core.timing_join.strategies import STRATEGIES, CorrelationCounters, Times, correlate
 

@@ -140,7 +140,7 @@ def test_example_1_two_motes_of_similar_humidity_for_four_minutes_in_the_past_ho
             scratch.extent_by_time(rows, at, HOUR), scratch.all_equivalent("equal", None, ["bucket"])
         )
 
-        def wanted_pair(a: scratch.Run, b: scratch.Run) -> bool:
+        def wanted_pair(a: scratch.CoalescedTuple, b: scratch.CoalescedTuple) -> bool:
             near = a.group < b.group and abs(a.rows[0]["bucket"] - b.rows[0]["bucket"]) <= 1
             return near and min(a.end, b.end) - max(a.start, b.start) >= 4 * MINUTE
 

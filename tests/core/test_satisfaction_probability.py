@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from whenabouts.conformance import oracle
 from whenabouts.core.probability.satisfaction_probability import (
     KERNEL_ERROR,
-    UNBOUNDED_US,
     satisfaction_probability,
     satisfaction_probability_numpy,
 )
+from whenabouts.core.times.limits import UNBOUNDED_US
 
 YEAR_1900_US, YEAR_2200_US = -2_208_988_800_000_000, 7_258_118_400_000_000
 MONTH_US = 30 * 86_400 * 10**6

@@ -16,7 +16,7 @@ from whenabouts.conformance.satisfaction_time import satisfaction_time
 from whenabouts.core import Histogram, Template, delay
 from whenabouts.core.local import run
 from whenabouts.core.probability.match_thresholds import thresholds
-from whenabouts.core.times.conditions import UNBOUNDED_US
+from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import STRATEGIES
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset, oracle
 from whenabouts.conformance.coalescing_answers import extents
-from whenabouts.conformance.coalescing_generators import Example, arrivals, coalescings
+from whenabouts.conformance.coalescing_generators import CoalescingExample, arrivals, coalescings
 from whenabouts.core import InputError, QueryError
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import run, run_stream
@@ -37,7 +37,7 @@ def expected(query: TemporalAggregate, table: pa.Table, above: float | None) -> 
     readings = scratch.settle(rows, "t", how.group).readings
     goes_on = scratch.all_equivalent(how.equivalence.kind, how.equivalence.bound, how.values)
     for at, extent in extents(how.extents, readings):
-        groups: dict[Any, list[scratch.Run]] = {}
+        groups: dict[Any, list[scratch.CoalescedTuple]] = {}
         held = sorted(extent, key=lambda reading: reading.ts)
         first = {reading.group: reading.row for reading in reversed(held)}
         for each in scratch.coalesced(held, goes_on):
@@ -56,7 +56,9 @@ def expected(query: TemporalAggregate, table: pa.Table, above: float | None) -> 
 @pytest.mark.filterwarnings("ignore::whenabouts.core.LossyQueryWarning", "ignore::whenabouts.core.SingleBucketWarning")
 @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(st.data(), coalescings(units=(1, 1_000_000)), st.sampled_from([None, 0]), st.booleans())
-def test_any_query_over_any_readings(data: st.DataObject, example: Example, above: float | None, stream: bool) -> None:
+def test_any_query_over_any_readings(
+    data: st.DataObject, example: CoalescingExample, above: float | None, stream: bool
+) -> None:
     assume(example.query.coalescing.equivalence.predicate is None)
     assume(example.table.schema.field("v").type != pa.string())
     assume(not (stream and example.query.extents.is_history))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset, oracle
-from whenabouts.conformance.coalescing_generators import Example, arrivals, coalescings
-from whenabouts.conformance.coalescing_oracle import Run
+from whenabouts.conformance.coalescing_generators import CoalescingExample, arrivals, coalescings
+from whenabouts.conformance.coalescing_oracle import CoalescedTuple
 from whenabouts.core import QueryError
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import run, run_stream
@@ -55,7 +55,7 @@ def expected(query: TemporalJoin, tables: list[pa.Table], least: int) -> list[tu
     for at, *place in looks[0].keys() & looks[1].keys():
         left, right = (scratch.coalesced(look[at, *place], goes_on) for look in looks)
 
-        def pairs(a: Run, b: Run) -> bool:
+        def pairs(a: CoalescedTuple, b: CoalescedTuple) -> bool:
             same = all(_same(a.rows[0][name], b.rows[0][name]) for name in query.on)
             return same and HOLDS[query.relation](a, b) and min(a.end, b.end) - max(a.start, b.start) >= least
 
@@ -94,7 +94,7 @@ def _same(a: Any, b: Any) -> bool:
     st.sampled_from([0, 2]), st.booleans(),
 )  # fmt: skip
 def test_any_query_over_any_readings(
-    data: st.DataObject, example: Example, relation: str, on: str, least: int, stream: bool
+    data: st.DataObject, example: CoalescingExample, relation: str, on: str, least: int, stream: bool
 ) -> None:
     query, table = example
     how = query.coalescing
@@ -106,7 +106,7 @@ def test_any_query_over_any_readings(
     least_us = least * 1_000_000 if relation == "overlaps" else None
     join = joined(query, relation=relation, on=on_columns, min_duration=least_us)
     if stream:
-        files = [data.draw(arrivals(Example(query, side)))["events"] for side in tables]
+        files = [data.draw(arrivals(CoalescingExample(query, side)))["events"] for side in tables]
         output = run_stream(join, files, buckets=2).output
     else:
         output = run(join, tables, buckets=2).output

@@ -11,7 +11,7 @@ import pytest
 
 from whenabouts.core import Point
 from whenabouts.core.local import run
-from whenabouts.core.window_join.cost import Operations, WindowJoinPrices, alternatives, choose, expected
+from whenabouts.core.window_join.cost import OperationRates, WindowJoinPrices, alternatives, choose, expected
 from whenabouts.core.window_join.cost import cheapest_algorithm as cheapest
 from whenabouts.core.window_join.join_orders import order_from
 from whenabouts.core.window_join.query import WindowJoin
@@ -54,7 +54,7 @@ def test_expected_operations_are_about_the_counted_ones(case: str, strategy: str
     counted = run(query, _tables(rates)).metrics
     places = range(len(rates)) if strategy == "forward" else [len(rates) - 1]
     join_orders = [order_from(base, query.graph(), strategy, "none") for base in places]
-    work = sum((expected(join_order, list(rates.values())) for join_order in join_orders), Operations())
+    work = sum((expected(join_order, list(rates.values())) for join_order in join_orders), OperationRates())
     for name in ("periods", "tuple_tests"):
         told = getattr(work, name) * KEYS * SECONDS
         assert told == pytest.approx(counted[name], rel=0.2), name

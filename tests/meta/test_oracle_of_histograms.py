@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whenabouts.conformance import oracle
 from whenabouts.conformance.oracle import AmbiguousPairError, Fault, Ratio, Shape, Time
 from whenabouts.core import Histogram, Template
-from whenabouts.core.times.conditions import UNBOUNDED_US
+from whenabouts.core.times.limits import UNBOUNDED_US
 
 # PTJoin Examples 3 and 4: detected at 60, 110 and 210.
 PHI_1 = Template(((0, 20, "0.1"), (20, 30, "0.3"), (30, 40, "0.6")))

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from whenabouts.core import QueryError
 from whenabouts.planner import select
 from whenabouts.planner import selection as module
-from whenabouts.planner.selection import Candidate, SharedExtent, solve
+from whenabouts.planner.selection import Candidate, LazyExtent, solve
 
 
-def exhaustive(candidates: Sequence[Candidate], shared: Sequence[SharedExtent], budget: float | None) -> float | None:
+def exhaustive(candidates: Sequence[Candidate], shared: Sequence[LazyExtent], budget: float | None) -> float | None:
     """The least cost of all 2^n selections that the decisions made and the budget allow; None: there is none."""
     costs = []
     for eager in itertools.product((False, True), repeat=len(candidates)):
@@ -35,14 +35,14 @@ numbers = st.one_of(st.integers(0, 4).map(float), st.floats(0, 3), st.floats(1, 
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> tuple[list[Candidate], list[SharedExtent], float | None]:
+def problems(draw: st.DrawFn) -> tuple[list[Candidate], list[LazyExtent], float | None]:
     streams = draw(st.integers(1, 2))
     one = st.builds(
         Candidate, numbers, numbers, numbers, st.integers(0, streams - 1), st.sampled_from([None, None, True, False])
     )
     candidates = draw(st.lists(one, max_size=8))
     shared = draw(
-        st.lists(st.builds(SharedExtent, numbers | st.floats(-2, 0), numbers), min_size=streams, max_size=streams)
+        st.lists(st.builds(LazyExtent, numbers | st.floats(-2, 0), numbers), min_size=streams, max_size=streams)
     )
     everything = sum(c.memory for c in candidates) + sum(extent.memory for extent in shared)
     budget = draw(st.none() | st.floats(0, 1).map(lambda part: part * everything) | st.integers(0, 12).map(float))
@@ -52,9 +52,9 @@ def problems(draw: st.DrawFn) -> tuple[list[Candidate], list[SharedExtent], floa
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(problems())
-@example(([Candidate(0.0, 0.0, 0.0)], [SharedExtent(0.0, 1.0)], 1e-38))  # 1e38 budgets are nothing for a solver
+@example(([Candidate(0.0, 0.0, 0.0)], [LazyExtent(0.0, 1.0)], 1e-38))  # 1e38 budgets are nothing for a solver
 def test_costs_what_exhaustive_search_finds(
-    problem: tuple[list[Candidate], list[SharedExtent], float | None],
+    problem: tuple[list[Candidate], list[LazyExtent], float | None],
 ) -> None:
     candidates, shared, budget = problem
     want = exhaustive(candidates, shared, budget)
@@ -71,7 +71,7 @@ def test_costs_what_exhaustive_search_finds(
 @settings(max_examples=40, deadline=None)
 @given(problems())
 def test_the_solver_agrees_with_the_closed_form(
-    problem: tuple[list[Candidate], list[SharedExtent], float | None],
+    problem: tuple[list[Candidate], list[LazyExtent], float | None],
 ) -> None:
     candidates, shared, _ = problem
     unbound = module._Problem(candidates, shared, 1e3)  # a budget that does not bind

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.sources.whole_files import whole_file
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def print_delays(flights: pa.Table) -> None:
     _show(grid)
 
 
-def delays_of(flights: pa.Table, bad_weather: bool, origin: str | None = None) -> NDArray[np.int64]:
+def delays_of(flights: pa.Table, bad_weather: bool, origin: str | None = None) -> IntArray:
     """Delays in minutes of the departures with or without bad weather, of one airport or of all."""
     chosen = flights.filter(pc.equal(flights["bad_weather"], bad_weather))
     if origin is not None:

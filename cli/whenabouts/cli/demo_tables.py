@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, EngineError, InputError
 
 MPH_PER_KNOT = 1.15078
@@ -124,5 +123,5 @@ def _us(times: pa.ChunkedArray) -> IntArray:
     return np.asarray(times.cast(UTC_US).cast(pa.int64()).to_numpy(), np.int64)
 
 
-def _time(us: IntArray, missing: NDArray[np.bool_] | None = None) -> pa.Array:
+def _time(us: IntArray, missing: BoolArray | None = None) -> pa.Array:
     return pa.array(us, pa.int64(), mask=missing).cast(UTC_US)

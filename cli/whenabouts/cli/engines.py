@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from whenabouts.cli.failures import guarded
-from whenabouts.cli.progress import Progress
+from whenabouts.cli.progress import ProgressDisplay
 from whenabouts.core.errors import DoubtfulTimesWarning
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ def reads_parquet(name: str) -> Callable[[pa.Schema], bool] | None:
     return reads if name in _READ_FILES else None
 
 
-def run_on(name: str, query: Query, inputs: Sequence[Input], *, stream: bool, progress: Progress) -> OutcomeBatches:
+def run_on(
+    name: str, query: Query, inputs: Sequence[Input], *, stream: bool, progress: ProgressDisplay
+) -> OutcomeBatches:
     """Run a query on an engine.
 
     Raises: EngineError WA-3xxx for whatever the engine raises without a code.

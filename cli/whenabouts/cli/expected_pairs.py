@@ -26,7 +26,7 @@ class AtMost(NamedTuple):
     per_row: int
 
 
-class _Side(NamedTuple):
+class _KeyedTimes(NamedTuple):
     t_min: IntArray
     t_max: IntArray
     code: IntArray
@@ -62,7 +62,7 @@ def refuse_over(bound: AtMost, max_pairs: int | None, max_pairs_per_row: int | N
             )
 
 
-def _sides(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ...]) -> list[_Side]:
+def _sides(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ...]) -> list[_KeyedTimes]:
     blocks = []
     for place, (source, spec) in enumerate(zip(inputs, specs, strict=True)):
         reader = EventReader(place, source.name, source.schema, spec)
@@ -73,8 +73,8 @@ def _sides(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ..
         codes = keys.codes(blocks)
     else:
         codes = [np.zeros(block.num_rows, np.int64) for block in blocks]
-    sides = [_Side(*times(block), code) for block, code in zip(blocks, codes, strict=True)]
-    return [_Side(*(values[side.code != NULL_KEY] for values in side)) for side in sides]
+    sides = [_KeyedTimes(*times(block), code) for block, code in zip(blocks, codes, strict=True)]
+    return [_KeyedTimes(*(values[side.code != NULL_KEY] for values in side)) for side in sides]
 
 
 def _count(values: IntArray, codes: IntArray, asked: IntArray, asked_codes: IntArray, side: str) -> IntArray:

@@ -41,11 +41,12 @@ def _measured(name: str, tables: list[pa.Table], schema: pa.Schema, time: TimeSp
 
     from whenabouts.core.runtime.blocks import times
     from whenabouts.core.runtime.event_reader import EventReader
+    from whenabouts.core.times.limits import ALWAYS_US, NEVER_US
 
     EventReader(0, name, schema, time)  # reports what is wrong with the columns
     needed = list(dict.fromkeys([*time.columns, *filter(None, [time.template_column])]))
     reader = EventReader(0, name, pa.schema([schema.field(column) for column in needed]), time)
-    rows, first, last, longest = 0, 2**63 - 1, -(2**63), 0
+    rows, first, last, longest = 0, ALWAYS_US, NEVER_US, 0
     for table in tables:
         for batch in table.select(needed).to_batches():
             t_min, t_max = times(reader.read(batch).block)

@@ -13,7 +13,7 @@ from whenabouts.cli.say import say
 _SECONDS_BETWEEN_LINES = 5.0
 
 
-class Progress:
+class ProgressDisplay:
     """Shows the current stage and how many of its rows are done. This class shows nothing."""
 
     def stage(self, name: str, rows: int | None = None) -> None:
@@ -23,7 +23,7 @@ class Progress:
         """The number of rows of this stage that are done."""
 
 
-class _Bar(Progress):
+class _Bar(ProgressDisplay):
     """A bar on a terminal."""
 
     def __init__(self, bar: Any) -> None:
@@ -37,7 +37,7 @@ class _Bar(Progress):
         self._bar.update(self._task, completed=rows)
 
 
-class _Lines(Progress):
+class _Lines(ProgressDisplay):
     """Lines in a log, not too many."""
 
     def __init__(self) -> None:
@@ -54,10 +54,10 @@ class _Lines(Progress):
 
 
 @contextmanager
-def progress(wanted: bool) -> Iterator[Progress]:
+def progress(wanted: bool) -> Iterator[ProgressDisplay]:
     """A bar if stderr is a terminal, else lines if `wanted`, else nothing."""
     if not sys.stderr.isatty():
-        yield _Lines() if wanted else Progress()
+        yield _Lines() if wanted else ProgressDisplay()
         return
     from rich import progress as bars
     from rich.console import Console

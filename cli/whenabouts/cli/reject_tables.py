@@ -17,7 +17,7 @@ from whenabouts.core.runtime.protocol import Rejected
 from whenabouts.core.runtime.rejects import reject_column_names, reject_rows, rejects_schema
 
 
-class Rejects:
+class RejectTables:
     """All rejected rows of a command: `input`, `code`, `reason`, then the inputs' columns.
 
     `run`: the rejects of the engine. `batches` can be taken once; `by_code` and `first`, a row, describe what has been

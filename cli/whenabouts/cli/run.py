@@ -19,7 +19,7 @@ from whenabouts.cli.measured_inputs import with_measured
 from whenabouts.cli.options import CommonOptions
 from whenabouts.cli.outputs import check_columns, check_targets, write_batches
 from whenabouts.cli.progress import progress
-from whenabouts.cli.reject_tables import Rejects, counted_by_reason
+from whenabouts.cli.reject_tables import RejectTables, counted_by_reason
 from whenabouts.cli.result_table import print_first_rows
 from whenabouts.cli.say import say_all
 from whenabouts.cli.tables import read_input
@@ -95,7 +95,7 @@ class FileRun(Generic[_Q]):
                 found = run_on(common.engine, self.query, self.inputs, stream=common.stream, progress=shown)
             seconds = perf_counter() - started
             shown.stage("writing")
-            rejects = Rejects(self.inputs, found.rejects)
+            rejects = RejectTables(self.inputs, found.rejects)
             if common.rejects is not None:
                 write_batches(rejects.schema, rejects.batches, common.rejects)
             else:
@@ -106,7 +106,7 @@ class FileRun(Generic[_Q]):
                 write_batches(found.schema, found.batches, common.output)
         self._account(found, rejects, seconds)
 
-    def _account(self, found: OutcomeBatches, rejects: Rejects, seconds: float) -> None:
+    def _account(self, found: OutcomeBatches, rejects: RejectTables, seconds: float) -> None:
         """Print what happened to every row; a row missing from the account is the engine's failure (WA-3005)."""
         common = self._common
         rows_in = sum(source.rows_in for source in self.inputs)

@@ -13,10 +13,10 @@ from weakref import finalize
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from whenabouts.cli.inputs import Input, LazyTables, ParquetTables
 from whenabouts.cli.text_columns import typed_alike
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code
 from whenabouts.core.sources.files import cast_to, check_distinct, find_files, format_of, read_file, unified
 from whenabouts.core.sources.time_parsing import ClockRules, ParsedTimes, ParsingCounts, parse_times
@@ -129,7 +129,7 @@ class _Part(NamedTuple):
     free: Mapping[str, pa.DataType]
     unparsable: pa.Table
     text_columns: tuple[str, ...]
-    lost: NDArray[np.int64]
+    lost: IntArray
     codes: list[Code]
     load: Callable[[], pa.Table]
 
@@ -164,7 +164,7 @@ class _Part(NamedTuple):
         """The rows with unreadable times, likewise."""
         return cast_to(self._converted(self.unparsable, schema, self.lost), schema, self.file)
 
-    def _converted(self, table: pa.Table, schema: pa.Schema, rows: NDArray[np.int64] | None) -> pa.Table:
+    def _converted(self, table: pa.Table, schema: pa.Schema, rows: IntArray | None) -> pa.Table:
         """Free columns in the types of a schema. `rows`: which rows of the file these are, None: all but the lost."""
         if rows is None and len(self.lost):
             rows = np.delete(np.arange(self.rows_read), self.lost)

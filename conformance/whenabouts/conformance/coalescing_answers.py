@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset, oracle
-from whenabouts.conformance.coalescing_oracle import Reading, Run
+from whenabouts.conformance.coalescing_oracle import CoalescedTuple, Reading
 from whenabouts.conformance.multiset import Row
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.coalescing.window_spec import Extents
 
 
-class Answer(NamedTuple):
+class CoalescingAnswer(NamedTuple):
     """Output rows, rejected rows with their codes, and the number of repeated rows."""
 
     rows: Counter[Row]
@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     replayed: int
 
 
-def answer(query: Coalesce, table: pa.Table) -> Answer:
+def answer(query: Coalesce, table: pa.Table) -> CoalescingAnswer:
     """The answer, computed from scratch; times are int64 or timestamps in microseconds."""
     how, time = query.coalescing, query.point.t
     good, rejects = [], []
@@ -46,7 +46,7 @@ def answer(query: Coalesce, table: pa.Table) -> Answer:
     for at, extent in extents(how.extents, settled.readings):
         runs = scratch.coalesced(extent, lambda a, b: goes_on(*({n: r[n] for n in how.values} for r in (a, b))))
         found += [(*([at] if how.extents.slides else []), *_columns(query, run)) for run in runs]
-    return Answer(multiset.counted(found), Counter(rejects), settled.replayed)
+    return CoalescingAnswer(multiset.counted(found), Counter(rejects), settled.replayed)
 
 
 def extents(how: Extents, readings: tuple[Reading, ...]) -> Iterator[tuple[int, Iterable[Reading]]]:
@@ -72,6 +72,6 @@ def extents(how: Extents, readings: tuple[Reading, ...]) -> Iterator[tuple[int, 
             yield at, [reading for reading in readings if reading.ts <= at]
 
 
-def _columns(query: Coalesce, run: Run) -> tuple[object, ...]:
+def _columns(query: Coalesce, run: CoalescedTuple) -> tuple[object, ...]:
     names = (*query.coalescing.group, *query.coalescing.values)
     return (*(run.rows[0][name] for name in names), run.start, run.end, run.n)

@@ -33,7 +33,7 @@ def near_or_none(previous: pa.Table, current: pa.Table) -> pa.ChunkedArray:
     return pc.or_kleene(pc.is_null(b), pc.less_equal(pc.abs(pc.subtract(b, a)), 1.0))
 
 
-class Example(NamedTuple):
+class CoalescingExample(NamedTuple):
     """A query and its table."""
 
     query: Coalesce
@@ -75,7 +75,7 @@ def queries(draw: st.DrawFn, /, unit: int, numeric: bool) -> Coalesce:
 
 
 @st.composite
-def coalescings(draw: st.DrawFn, /, units: tuple[int, ...] = (1, SECOND)) -> Example:
+def coalescings(draw: st.DrawFn, /, units: tuple[int, ...] = (1, SECOND)) -> CoalescingExample:
     """A query and up to 14 readings: instants and groups repeat, rows too, some have no time or no group."""
     unit = draw(st.sampled_from(units))
     group, value = draw(st.sampled_from(sorted(GROUPS))), draw(st.sampled_from(sorted(VALUES)))
@@ -97,11 +97,11 @@ def coalescings(draw: st.DrawFn, /, units: tuple[int, ...] = (1, SECOND)) -> Exa
             "w": pa.array(w, pa.int64()),
         }
     )
-    return Example(query, table)
+    return CoalescingExample(query, table)
 
 
 @st.composite
-def arrivals(draw: st.DrawFn, example: Example) -> dict[str, case_tables.Files]:
+def arrivals(draw: st.DrawFn, example: CoalescingExample) -> dict[str, case_tables.Files]:
     """The readings as files of a stream, out of order inside the lateness."""
     seed, query = draw(st.integers(0, 2**16)), example.query
     ordered = case_tables.reordered(example.table, Point("t"), query.lateness_us[0], seed)

@@ -28,7 +28,7 @@ class Reading(NamedTuple):
     row: Row
 
 
-class Run(NamedTuple):
+class CoalescedTuple(NamedTuple):
     """A coalesced tuple, valid in `[start, end)`: the rows that made it, the first of which lends it its values."""
 
     group: tuple[Any, ...]
@@ -157,7 +157,7 @@ def extent_by_rows(
     return kept
 
 
-def coalesced(extent: Iterable[Reading], goes_on: Predicate) -> list[Run]:
+def coalesced(extent: Iterable[Reading], goes_on: Predicate) -> list[CoalescedTuple]:
     """The runs of an extent: `end` is where the next run of the group begins; that of the last one, its last row."""
     groups: dict[tuple[Any, ...], list[Reading]] = defaultdict(list)
     for reading in sorted(extent, key=_place):
@@ -168,7 +168,7 @@ def coalesced(extent: Iterable[Reading], goes_on: Predicate) -> list[Run]:
         for start, stop in zip(cut, [*cut[1:], len(readings)], strict=True):
             end = readings[stop].ts if stop < len(readings) else readings[-1].ts
             rows = tuple(reading.row for reading in readings[start:stop])
-            runs.append(Run(group, rows, readings[start].ts, end))
+            runs.append(CoalescedTuple(group, rows, readings[start].ts, end))
     return runs
 
 
@@ -191,8 +191,10 @@ def row_instants(readings: Sequence[Reading], slide: int, *, per_group: bool = F
 
 
 def join(
-    left: Iterable[Run], right: Iterable[Run], pairs: Callable[[Run, Run], bool]
-) -> list[tuple[Run, Run, tuple[int, int]]]:
+    left: Iterable[CoalescedTuple],
+    right: Iterable[CoalescedTuple],
+    pairs: Callable[[CoalescedTuple, CoalescedTuple], bool],
+) -> list[tuple[CoalescedTuple, CoalescedTuple, tuple[int, int]]]:
     """All pairs of runs that satisfy `pairs`, with the intersection of their periods: a loop over all of them."""
     return [(a, b, (max(a.start, b.start), min(a.end, b.end))) for a, b in product(left, right) if pairs(a, b)]
 

@@ -28,7 +28,7 @@ class Inputs(NamedTuple):
     refused: dict[str, list[tuple[str, Row]]]
 
 
-class Answer(NamedTuple):
+class TimingJoinAnswer(NamedTuple):
     """The join's rows without computed columns, their exact probabilities, and the times of their event."""
 
     rows: Counter[Row]
@@ -44,11 +44,13 @@ def read(query: TimingJoin, tables: Mapping[str, pa.Table]) -> Inputs:
     return Inputs({side: both[side][0] for side in SIDES}, {side: both[side][1] for side in SIDES})
 
 
-def answer(query: TimingJoin, tables: Mapping[str, pa.Table], events: Mapping[str, Sequence[oracle.Event]]) -> Answer:
+def answer(
+    query: TimingJoin, tables: Mapping[str, pa.Table], events: Mapping[str, Sequence[oracle.Event]]
+) -> TimingJoinAnswer:
     """The rows of the join of `events`."""
     once = shared(query.key_columns)
     kept = [place for place, name in enumerate(tables["right"].column_names) if name not in once]
-    found = Answer(Counter(), {}, {})
+    found = TimingJoinAnswer(Counter(), {}, {})
     for left, right, p in oracle.pairs(events["left"], events["right"], query.condition):
         row = (*left.values, *(right.values[place] for place in kept))
         found.rows[row] += 1
@@ -58,7 +60,7 @@ def answer(query: TimingJoin, tables: Mapping[str, pa.Table], events: Mapping[st
 
 
 @lru_cache
-def of_dataset(name: str) -> tuple[Inputs, Answer]:
+def of_dataset(name: str) -> tuple[Inputs, TimingJoinAnswer]:
     """The answer of a dataset, for any split into files."""
     source = dataset(name)
     inputs = read(source.query, source.tables)

@@ -19,7 +19,7 @@ from whenabouts.conformance import case_tables
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024
 from whenabouts.conformance.templates import BINARY_SECOND
 from whenabouts.core import Condition, Histogram, Interval, Lateness, Point
-from whenabouts.core.times.conditions import UNBOUNDED_US
+from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import STRATEGIES

@@ -39,7 +39,7 @@ PRESERVED = {
 CHOOSING = {None: (), "left": ("left",), "right": ("right",), "both": ("left", "right")}
 
 
-class Result(NamedTuple):
+class ExpectedRow(NamedTuple):
     """An output row without computed columns, its exact probability (None: no pair), and the time of its event.
 
     `left`, `right`: numbers of the input rows, None for a side that has no part in it.
@@ -183,26 +183,28 @@ class _Numbered(NamedTuple):
         return Time(self.t_min, self.t_max, self.shape)
 
 
-def results(query: TimingJoin, schemas: Mapping[str, pa.Schema], events: Mapping[str, Sequence[Event]]) -> list[Result]:
+def results(
+    query: TimingJoin, schemas: Mapping[str, pa.Schema], events: Mapping[str, Sequence[Event]]
+) -> list[ExpectedRow]:
     """Every output row of a mode. `at_us` holds for streams."""
     matches = Matches(query, events)
     if query.how == "left_semi":
         lefts = events["left"]
-        return [Result(lefts[n].values, None, lefts[n].t_max, n, None) for n in matches.of["left"]]
+        return [ExpectedRow(lefts[n].values, None, lefts[n].t_max, n, None) for n in matches.of["left"]]
     chosen = _chosen(matches)
     rows = _Rows(query, schemas)
     found = []
     if query.how != "left_anti":
         for (left, right), at_us in chosen.items():
             row = rows.pair(events["left"][left], events["right"][right])
-            found.append(Result(row, matches.p[left, right], at_us, left, right))
+            found.append(ExpectedRow(row, matches.p[left, right], at_us, left, right))
     for side in PRESERVED[query.how]:
         in_a_pair = {pair[SIDES.index(side)] for pair in chosen}
         for number, event in enumerate(events[side]):
             if number not in in_a_pair:
                 row = event.values if query.how == "left_anti" else rows.alone(side, event)
                 numbers = (number, None) if side == "left" else (None, number)
-                found.append(Result(row, None, _alone_us(matches, side, number), *numbers))
+                found.append(ExpectedRow(row, None, _alone_us(matches, side, number), *numbers))
     return found
 
 

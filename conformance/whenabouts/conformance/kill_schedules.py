@@ -50,7 +50,7 @@ from whenabouts.core.wrappers.state_limit import SHED, StateLimit
 LATE, SHED_CODE = "WA-1010", "WA-1042"
 
 Tables = tuple[pa.Table, ...]
-Answer = Callable[[Sequence[pa.Table]], Outcome]
+BatchAnswer = Callable[[Sequence[pa.Table]], Outcome]
 
 SPAN_S, LONGEST_S = 40, 4
 COLUMNS = {"id": "int64", "k": "int64", "v": "int64", "kind": "string", "t_min": "int64", "t_max": "int64"}

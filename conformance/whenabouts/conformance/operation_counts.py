@@ -24,7 +24,7 @@ LEFT_PROBE, SURE, RIGHT_PROBE = "left probe", "sure", "right probe"
 
 
 @dataclass(slots=True)
-class Counts:
+class TimingJoinCounts:
     """Operations of one or more correlations, under the names of `whenabouts.core.metrics`."""
 
     probed: int = 0
@@ -91,9 +91,9 @@ def region(base: Event, target: Event, g: Geometry) -> str | None:
     return _region(base.t_max - base.t_min, target.t_max - base.t_min, g)
 
 
-def correlation(strategy: str, base: Sequence[Event], target: Sequence[Event], g: Geometry) -> Counts:
+def correlation(strategy: str, base: Sequence[Event], target: Sequence[Event], g: Geometry) -> TimingJoinCounts:
     """Operations of correlating `base` rows with `target` rows (ITC Alg. 1-7); `strategy` is not `auto`."""
-    counts = Counts(correlations=1)
+    counts = TimingJoinCounts(correlations=1)
     probes: list[tuple[str, Event, Event]] = []
     for event, other in oracle.candidates(base, target):
         p = oracle.probability(event.time, other.time, g.lo, g.hi)
@@ -132,7 +132,7 @@ def _answered(probes: Sequence[tuple[str, Event, Event]], region_: str, g: Geome
     return hits
 
 
-def add(total: Counts, part: Counts) -> None:
+def add(total: TimingJoinCounts, part: TimingJoinCounts) -> None:
     """Add `part` to `total`."""
     total.probed += part.probed
     total.sure += part.sure
@@ -141,7 +141,7 @@ def add(total: Counts, part: Counts) -> None:
     total.correlations += part.correlations
 
 
-def block(query: TimingJoin, left: Sequence[Event], right: Sequence[Event]) -> Counts:
+def block(query: TimingJoin, left: Sequence[Event], right: Sequence[Event]) -> TimingJoinCounts:
     """Operations on finite input, all of it one block of one bucket.
 
     Per arrival (`simple`, `ssort`, `eager`), the left rows arrive first and meet nobody, then each right row meets all
@@ -154,13 +154,13 @@ def block(query: TimingJoin, left: Sequence[Event], right: Sequence[Event]) -> C
     return counts
 
 
-def alternating(query: TimingJoin, steps: Sequence[tuple[str, Sequence[Event]]]) -> Counts:
+def alternating(query: TimingJoin, steps: Sequence[tuple[str, Sequence[Event]]]) -> TimingJoinCounts:
     """Operations on a stream whose steps have rows of one input each, none of which is ever dropped.
 
     All strategies then correlate a step's rows with the stored rows of the other input (a block size of 1 lets lazy
     ones wait for nothing), which pins the counts whatever an engine's own batches are.
     """
-    total, seen = Counts(), {"left": list[Event](), "right": list[Event]()}
+    total, seen = TimingJoinCounts(), {"left": list[Event](), "right": list[Event]()}
     for side, events in steps:
         other = "right" if side == "left" else "left"
         if events:

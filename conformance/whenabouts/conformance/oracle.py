@@ -33,7 +33,8 @@ import pyarrow as pa
 
 from whenabouts.conformance import multiset
 from whenabouts.core.durations import parse_duration
-from whenabouts.core.times.conditions import UNBOUNDED_US, Condition
+from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.times.templates import Template
 from whenabouts.core.times.time_specs import Around, Distributed, TimeSpec
 

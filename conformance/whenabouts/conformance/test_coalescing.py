@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance import coalescing_case_tables, generators, multiset
 from whenabouts.conformance.case_tables import SECOND
-from whenabouts.conformance.coalescing_answers import Answer, answer
+from whenabouts.conformance.coalescing_answers import CoalescingAnswer, answer
 from whenabouts.conformance.coalescing_case_tables import QUERIES, TEMPORAL
-from whenabouts.conformance.coalescing_generators import Example, arrivals, coalescings
+from whenabouts.conformance.coalescing_generators import CoalescingExample, arrivals, coalescings
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.core.harness import Variant
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::whenabouts.core.SingleBucketWar
 
 
 @lru_cache
-def _answer(query: str) -> Answer:
+def _answer(query: str) -> CoalescingAnswer:
     return answer(QUERIES[query], coalescing_case_tables.readings())
 
 
@@ -116,7 +116,7 @@ def test_oracle_bounded_state_of_coalescing(engine: Engine, query: str) -> None:
     assert 0 < counts["rows_stored"] - counts["rows_evicted"] <= 0.6 * counts["rows_processed"]
 
 
-def _keeps(example: Example, outcome: Outcome) -> None:
+def _keeps(example: CoalescingExample, outcome: Outcome) -> None:
     """The rows are those from scratch, bad rows are rejected under their codes, and every row is accounted for."""
     __tracebackhide__ = True
     expected = answer(example.query, example.table)
@@ -134,7 +134,7 @@ def test_oracle_coalescing_of_any_tables(engine: Engine) -> None:
 
     @generators.examples(engine.seconds_per_run(Variant()))
     @given(coalescings(), st.integers(1, 3))
-    def law(example: Example, parallelism: int) -> None:
+    def law(example: CoalescingExample, parallelism: int) -> None:
         files = {"events": (example.table,)}
         _keeps(example, engine.run(example.query, files, Variant(parallelism=parallelism), remember=False))
 
@@ -146,7 +146,7 @@ def test_oracle_coalescing_of_any_streams(engine: Engine) -> None:
 
     @generators.examples(engine.seconds_per_run(Variant(streaming=True)))
     @given(st.data(), coalescings(units=(SECOND,)), st.integers(1, 3))
-    def law(data: st.DataObject, example: Example, parallelism: int) -> None:
+    def law(data: st.DataObject, example: CoalescingExample, parallelism: int) -> None:
         files = data.draw(arrivals(example))
         restart = data.draw(st.none() | st.integers(0, len(files["events"]) - 1))
         how = Variant(streaming=True, parallelism=parallelism, restart_after=restart)

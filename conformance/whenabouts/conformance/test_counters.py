@@ -11,7 +11,7 @@ import pytest
 from whenabouts.conformance import case_tables, expectations, operation_counts
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024
 from whenabouts.conformance.engine import Engine
-from whenabouts.conformance.operation_counts import Counts
+from whenabouts.conformance.operation_counts import TimingJoinCounts
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.core import Condition, Interval, Lateness, Point, between, within
 from whenabouts.core.harness import Variant
@@ -63,12 +63,12 @@ def _whole() -> dict[str, tuple[pa.Table, ...]]:
     return {side: (pa.concat_tables(tables),) for side, tables in _files().items()}
 
 
-def _counted(outcome: Outcome) -> Counts:
+def _counted(outcome: Outcome) -> TimingJoinCounts:
     names = ("probed", "sure", "lookup_hits", "matched", "correlations")
-    return Counts(**{name: outcome.metrics[name] for name in names})
+    return TimingJoinCounts(**{name: outcome.metrics[name] for name in names})
 
 
-def _expected_of_stream(query: TimingJoin) -> Counts:
+def _expected_of_stream(query: TimingJoin) -> TimingJoinCounts:
     steps = []
     for tables in zip(_files()["left"], _files()["right"], strict=True):
         events = expectations.read(query, dict(zip(("left", "right"), tables, strict=True))).events
@@ -76,7 +76,7 @@ def _expected_of_stream(query: TimingJoin) -> Counts:
     return operation_counts.alternating(query, steps)
 
 
-def _expected_of_block(query: TimingJoin) -> Counts:
+def _expected_of_block(query: TimingJoin) -> TimingJoinCounts:
     return operation_counts.block(query, *expectations.read(query, expectations.whole(_whole())).events.values())
 
 

@@ -20,7 +20,7 @@ from whenabouts.conformance.case_tables import SECOND
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.expectations import Inputs
 from whenabouts.conformance.generators import Example
-from whenabouts.conformance.join_modes_oracle import Result
+from whenabouts.conformance.join_modes_oracle import ExpectedRow
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.oracle import AmbiguousPairError
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
@@ -61,12 +61,12 @@ def _query(dataset: str, mode: str, **options: Any) -> TimingJoin:
 
 
 @lru_cache
-def _expected(dataset: str, mode: str) -> list[Result]:
+def _expected(dataset: str, mode: str) -> list[ExpectedRow]:
     source = case_tables.dataset(dataset)
     return _answer(_query(dataset, mode), source.tables, expectations.of_dataset(dataset)[0])
 
 
-def _answer(query: TimingJoin, tables: Mapping[str, pa.Table], inputs: Inputs) -> list[Result]:
+def _answer(query: TimingJoin, tables: Mapping[str, pa.Table], inputs: Inputs) -> list[ExpectedRow]:
     schemas = {side: table.schema for side, table in tables.items()}
     return join_modes_oracle.results(query, schemas, inputs.events)
 
@@ -83,7 +83,7 @@ def _told(outcome: Outcome, *computed: str) -> Counter[Row]:
     return multiset.rows(output, [*names, *computed])
 
 
-def _rows(expected: list[Result], outcome: Outcome, *, timed: bool = False) -> Counter[Row]:
+def _rows(expected: list[ExpectedRow], outcome: Outcome, *, timed: bool = False) -> Counter[Row]:
     """The oracle's rows in the form of `_told`."""
     with_p = "probability" in outcome.output.column_names
     return Counter(
@@ -92,7 +92,7 @@ def _rows(expected: list[Result], outcome: Outcome, *, timed: bool = False) -> C
     )
 
 
-def _same(outcome: Outcome, expected: list[Result], what: str, query: TimingJoin) -> None:
+def _same(outcome: Outcome, expected: list[ExpectedRow], what: str, query: TimingJoin) -> None:
     __tracebackhide__ = True
     multiset.assert_same(_told(outcome), _rows(expected, outcome), what, {"query": query})
 
@@ -323,7 +323,7 @@ def _steady_query(mode: str) -> TimingJoin:
 
 
 @lru_cache
-def _steady_answer(mode: str) -> list[Result]:
+def _steady_answer(mode: str) -> list[ExpectedRow]:
     query, tables = _steady_query(mode), expectations.whole(_steady_stream())
     return _answer(query, tables, expectations.read(query, tables))
 
@@ -349,7 +349,7 @@ def _with_mode(data: st.DataObject, example: Example) -> Example:
     return example._replace(query=replace(example.query, **MODES[mode]))
 
 
-def _known_answer(example: Example) -> list[Result]:
+def _known_answer(example: Example) -> list[ExpectedRow]:
     """Brute force; an example in which the kernel's rounding picks the best partner (3/8 or 27/72) is drawn again."""
     try:
         return _answer(example.query, example.tables, expectations.read(example.query, example.tables))

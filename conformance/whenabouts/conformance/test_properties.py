@@ -12,7 +12,7 @@ from whenabouts.conformance.generators import Example
 from whenabouts.core.harness import Variant
 
 
-def _answer(example: Example) -> expectations.Answer:
+def _answer(example: Example) -> expectations.TimingJoinAnswer:
     inputs = expectations.read(example.query, example.tables)
     return expectations.answer(example.query, example.tables, inputs.events)
 

@@ -20,7 +20,7 @@ from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.oracle import Event
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.conformance.window_join_case_tables import with_options
-from whenabouts.conformance.window_join_oracle import Counting, Counts
+from whenabouts.conformance.window_join_oracle import Counting, WindowJoinCounts
 from whenabouts.core import Interval, Point, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
@@ -263,9 +263,9 @@ def test_oracle_empty_streams(engine: Engine, streaming: bool) -> None:
     assert outcome.metrics["rows_processed"] == sum(table.num_rows for (table,) in files.values())
 
 
-def _counted(outcome: Outcome) -> Counts:
+def _counted(outcome: Outcome) -> WindowJoinCounts:
     names = ("matched", "periods", "tuple_tests", "window_tests")
-    return Counts(**{name: outcome.metrics[name] for name in names})
+    return WindowJoinCounts(**{name: outcome.metrics[name] for name in names})
 
 
 def _counting(query: WindowJoin) -> Counting:
@@ -273,9 +273,9 @@ def _counting(query: WindowJoin) -> Counting:
 
 
 @lru_cache
-def _expected_counts(dataset: str, *algorithm: str) -> Counts:
+def _expected_counts(dataset: str, *algorithm: str) -> WindowJoinCounts:
     """By hand: slow, and the same for every engine."""
-    counts = Counts()
+    counts = WindowJoinCounts()
     query = with_options(case_tables.dataset(dataset).query, **_of(algorithm))
     _counting(query).block(case_tables.of_dataset(dataset)[0].events, counts)
     return counts
@@ -445,7 +445,7 @@ def test_oracle_counters_of_arrivals(engine: Engine) -> None:
     query = replace(case_tables.dataset("clique").query, strategy="backward", lateness="1 day")
     events: dict[str, list[Event]] = {name: [] for name in query.inputs}
     files: dict[str, list[pa.Table]] = {name: [] for name in query.inputs}
-    counts = Counts()
+    counts = WindowJoinCounts()
     for number in range(6):  # one stream after another, so that no engine's batches change who came first
         for place, name in enumerate(query.inputs):
             table = case_tables.finite("clique")[name][0]

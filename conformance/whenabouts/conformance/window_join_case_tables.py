@@ -29,7 +29,7 @@ LATENESS_S = 3
 
 
 @dataclass(frozen=True)
-class Profile:
+class WindowJoinProfile:
     """A dataset: its windows, and for each stream its kind of times and how far it runs ahead (seconds)."""
 
     windows: Mapping[tuple[str, str], Any]
@@ -46,33 +46,35 @@ def _points(names: str) -> dict[str, Kind]:
     return dict.fromkeys(names)
 
 
-PROFILES: dict[str, Profile] = {
-    "binary": Profile({("a", "b"): "3 s"}, _points("ab")),
-    "path": Profile({("a", "b"): "2 s", ("b", "c"): "4 s"}, _points("abc")),
-    "directed path": Profile(
+PROFILES: dict[str, WindowJoinProfile] = {
+    "binary": WindowJoinProfile({("a", "b"): "3 s"}, _points("ab")),
+    "path": WindowJoinProfile({("a", "b"): "2 s", ("b", "c"): "4 s"}, _points("abc")),
+    "directed path": WindowJoinProfile(
         {("a", "b"): ("1 s", "4 s"), ("c", "b"): ("-6 s", "-1 s"), ("c", "d"): ("0 s", "3 s")},
         _points("abcd"), ahead={"d": 6}, rows=6, cases=80,
     ),
-    "graph": Profile(
+    "graph": WindowJoinProfile(
         {("a", "b"): "3 s", ("b", "c"): "5 s", ("c", "d"): ("-2 s", "6 s"), ("d", "a"): "4 s",
          ("b", "a"): ("-1 s", "9 s")},
         _points("abcd"), ahead={"c": 2},
     ),
-    "clique": Profile({("a", "b"): "2 s", ("c", "b"): ("-1 s", "7 s"), ("a", "c"): "4 s"}, _points("abc"), rows=6),
-    "uniform clique": Profile(
+    "clique": WindowJoinProfile(
+        {("a", "b"): "2 s", ("c", "b"): ("-1 s", "7 s"), ("a", "c"): "4 s"}, _points("abc"), rows=6
+    ),
+    "uniform clique": WindowJoinProfile(
         dict.fromkeys((("a", "b"), ("a", "c"), ("d", "a"), ("b", "c"), ("d", "b"), ("c", "d")), "5 s"),
         _points("abcd"),
     ),
-    "same time": Profile({("a", "b"): 0, ("c", "b"): 0, ("a", "c"): "1 s"}, _points("abc"), span=5),
-    "no key": Profile(
+    "same time": WindowJoinProfile({("a", "b"): 0, ("c", "b"): 0, ("a", "c"): "1 s"}, _points("abc"), span=5),
+    "no key": WindowJoinProfile(
         {("a", "b"): "2 s", ("b", "c"): ("0 s", "5 s")}, _points("abc"), cases=1, rows=40, span=120, keyed=False
     ),
-    "malformed": Profile({("a", "b"): "4 s", ("b", "c"): "4 s"}, _points("abc"), bad=0.2, rows=8),
-    "uncertain path": Profile(
+    "malformed": WindowJoinProfile({("a", "b"): "4 s", ("b", "c"): "4 s"}, _points("abc"), bad=0.2, rows=8),
+    "uncertain path": WindowJoinProfile(
         {("a", "b"): within("5 s", confidence=0.5), ("b", "c"): between("-1 s", "8 s", confidence=0.6180339887)},
         {"a": (0, 6), "b": None, "c": MIXED}, cases=100, rows=6,
     ),
-    "uncertain clique": Profile(
+    "uncertain clique": WindowJoinProfile(
         {
             ("a", "b"): within("4 s", confidence=0.25), ("b", "c"): within("12 s", confidence=1.0),
             ("a", "c"): between("0 s", "6 s", confidence=0.4), ("c", "a"): between("0 s", "6 s", confidence=0.3),
@@ -86,7 +88,7 @@ EXACT = tuple(name for name, profile in PROFILES.items() if not any(profile.kind
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class WindowJoinDataset:
     """A query and its inputs, rows in no particular order."""
 
     name: str
@@ -95,7 +97,7 @@ class Dataset:
 
 
 @lru_cache
-def dataset(name: str) -> Dataset:
+def dataset(name: str) -> WindowJoinDataset:
     """The dataset of a profile."""
     profile = PROFILES[name]
     query = WindowJoin(
@@ -104,7 +106,7 @@ def dataset(name: str) -> Dataset:
         on=("case", "k") if profile.keyed else None,
         lateness=f"{LATENESS_S} s",
     )
-    return Dataset(name, query, {stream: _table(name, stream, profile) for stream in profile.kinds})
+    return WindowJoinDataset(name, query, {stream: _table(name, stream, profile) for stream in profile.kinds})
 
 
 def _spec(kind: Kind) -> TimeSpec:
@@ -115,7 +117,7 @@ def _spec(kind: Kind) -> TimeSpec:
     return Interval("t_min", "t_max", max_uncertainty=kind[1] * SECOND, min_uncertainty=kind[0] * SECOND)
 
 
-def _table(name: str, stream: str, profile: Profile) -> pa.Table:
+def _table(name: str, stream: str, profile: WindowJoinProfile) -> pa.Table:
     random = rng("window join", name, stream)
     case = np.repeat(np.arange(profile.cases), random.integers(0, profile.rows + 1, profile.cases))
     if not profile.keyed:
@@ -178,7 +180,7 @@ def read(query: WindowJoin, tables: Mapping[str, pa.Table]) -> expectations.Inpu
 
 
 @lru_cache
-def of_dataset(name: str) -> tuple[expectations.Inputs, window_join_oracle.Answer]:
+def of_dataset(name: str) -> tuple[expectations.Inputs, window_join_oracle.WindowJoinAnswer]:
     """The answer of a dataset, whatever files its rows are in."""
     source = dataset(name)
     inputs = read(source.query, source.tables)

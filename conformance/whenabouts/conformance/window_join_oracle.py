@@ -62,7 +62,7 @@ def _extended(query: WindowJoin, rows: Sequence[Sequence[Event]], chosen: Combin
             yield from _extended(query, rows, (*chosen, event))
 
 
-class Answer(NamedTuple):
+class WindowJoinAnswer(NamedTuple):
     """The rows of a window join without computed columns, and for each the exact values of these."""
 
     rows: Counter[Row]
@@ -71,13 +71,13 @@ class Answer(NamedTuple):
     probabilities: dict[Row, tuple[oracle.Ratio, ...]]
 
 
-def answer(query: WindowJoin, tables: Mapping[str, pa.Table], events: Events) -> Answer:
+def answer(query: WindowJoin, tables: Mapping[str, pa.Table], events: Events) -> WindowJoinAnswer:
     """The rows of the join of `events`, the key columns standing once."""
     kept = [
         [place for place, name in enumerate(tables[s].column_names) if at == 0 or name not in shared(query.key_columns)]
         for at, s in enumerate(query.inputs)
     ]
-    found = Answer(Counter(), {}, {}, {})
+    found = WindowJoinAnswer(Counter(), {}, {}, {})
     for combination in combinations(query, events):
         row = tuple(event.values[place] for event, places in zip(combination, kept, strict=True) for place in places)
         placed = dict(zip(query.inputs, combination, strict=True))
@@ -139,7 +139,7 @@ class Windows:
 
 
 @dataclass(slots=True)
-class Counts:
+class WindowJoinCounts:
     """Operations under the names of `whenabouts.core.metrics`."""
 
     matched: int = 0
@@ -161,13 +161,13 @@ class Counting:
         """The graph."""
         return Windows(self.query)
 
-    def block(self, events: Events, counts: Counts) -> None:
+    def block(self, events: Events, counts: WindowJoinCounts) -> None:
         """Finite input. `backward`: the streams arrive in turn, so that only rows of the last one find all others."""
         for base in self.query.inputs if self.strategy == "forward" else self.query.inputs[-1:]:
             for event in events[base]:
                 self.row(base, event, events, counts)
 
-    def row(self, base: str, event: Event, buffers: Events, counts: Counts) -> None:
+    def row(self, base: str, event: Event, buffers: Events, counts: WindowJoinCounts) -> None:
         """A new row (BEW) or the newest one (FEW) against what the buffers of the other streams hold."""
         if event.key is None or not all(buffers[name] for name in self.query.inputs if name != base):
             return
@@ -188,7 +188,7 @@ class Counting:
         buffers: Events,
         periods: dict[str, tuple[int, int]],
         one_period: bool,
-        counts: Counts,
+        counts: WindowJoinCounts,
     ) -> None:
         if len(placed) == len(order):
             counts.matched += 1
@@ -243,7 +243,7 @@ class Counting:
     def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
         return outer[0] <= inner[0] and inner[1] <= outer[1]
 
-    def _refined(self, placed: dict[str, Event], order: list[str], one_period: bool, counts: Counts) -> bool:
+    def _refined(self, placed: dict[str, Event], order: list[str], one_period: bool, counts: WindowJoinCounts) -> bool:
         """The refinement of a whole combination: the windows that what was walked does not settle."""
         if self.conservative == "none" or len(placed) < len(order):
             return True

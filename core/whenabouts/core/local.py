@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, EmptyInputWarning, InputError, RejectedRowsWarning
 from whenabouts.core.hosting.engine import Engine
@@ -332,7 +331,7 @@ class _Host:
             self.metrics,
         )
 
-    def _note(self, input: int, t_max: Sequence[NDArray[np.int64]]) -> None:
+    def _note(self, input: int, t_max: Sequence[IntArray]) -> None:
         """How far an input has come with the rows of a step."""
         if not t_max:
             return

@@ -17,7 +17,7 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.planner.coalescing_queries import DEFAULT_ROWS_PER_SECOND, CoalescingQuery
 from whenabouts.planner.plans import Plan, QueryPlan, Scheme
 from whenabouts.planner.releases import release
-from whenabouts.planner.selection import Candidate, Selection, SharedExtent, solve
+from whenabouts.planner.selection import Candidate, LazyExtent, Selection, solve
 from whenabouts.planner.state_forecast import buckets
 
 
@@ -107,7 +107,7 @@ def _shared(
     streams: Sequence[str],
     given: PlanningInputs,
     most: float,
-) -> list[SharedExtent]:
+) -> list[LazyExtent]:
     """The extent that the lazy queries of each stream would share, as long as the longest of their windows."""
     largest: dict[str, tuple[float, Statistics]] = {}
     for first, n in zip(firsts, tuples, strict=True):
@@ -118,7 +118,7 @@ def _shared(
     for stream in streams:
         n, statistics = largest[stream]
         extent = scheme_costs(n, _with_steps(statistics, given.load), given.costs, given.sizes, largest=most).lazy
-        found.append(SharedExtent(extent.weighted(without_scan) if without_scan else 0.0, extent.memory))
+        found.append(LazyExtent(extent.weighted(without_scan) if without_scan else 0.0, extent.memory))
     return found
 
 
@@ -126,7 +126,7 @@ def _plan(
     registered: Mapping[str, CoalescingEntry],
     distinct: Sequence[_Distinct],
     candidates: Sequence[Candidate],
-    shared: Mapping[str, SharedExtent],
+    shared: Mapping[str, LazyExtent],
     selection: Selection,
     given: PlanningInputs,
 ) -> Plan:
@@ -201,7 +201,7 @@ def _scans(costs: SchemeCosts) -> dict[Scheme, float]:
 
 
 def _scheme_choice(
-    registered: CoalescingEntry, each: _Distinct, scheme: Scheme, candidate: Candidate, extent: SharedExtent
+    registered: CoalescingEntry, each: _Distinct, scheme: Scheme, candidate: Candidate, extent: LazyExtent
 ) -> Choice:
     """The chosen scheme, the cost of both, and the reason."""
     limit, found = registered.max_scan_time, {"eager": candidate.eager, "lazy": candidate.lazy_scan}

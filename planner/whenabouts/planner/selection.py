@@ -45,7 +45,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedExtent:
+class LazyExtent:
     """The lazy extent of a stream: its cost and memory if at least one query over the stream is lazy."""
 
     cost: float
@@ -104,12 +104,12 @@ def select(
         Candidate(float(own), float(scan), float(size), 0, decision)
         for own, scan, size, decision in zip(eager, lazy_scan, memory, fixed, strict=True)
     ]
-    return solve(candidates, [SharedExtent(float(shared_lazy), float(shared_memory))], budget, time_limit=time_limit)
+    return solve(candidates, [LazyExtent(float(shared_lazy), float(shared_memory))], budget, time_limit=time_limit)
 
 
 def solve(
     candidates: Sequence[Candidate],
-    shared: Sequence[SharedExtent],
+    shared: Sequence[LazyExtent],
     budget: float | None = None,
     *,
     time_limit: float | None = None,
@@ -117,7 +117,7 @@ def solve(
     """As :func:`select`, for queries over several streams that share one budget; ``shared[g]`` is stream g's extent.
 
     >>> solve([Candidate(2.0, 1.0, stream=0), Candidate(2.0, 1.0, stream=1)],
-    ...     [SharedExtent(0.5), SharedExtent(9.0)]).eager
+    ...     [LazyExtent(0.5), LazyExtent(9.0)]).eager
     (False, True)
     """
     _check_numbers(candidates, shared, budget)
@@ -136,16 +136,16 @@ def solve(
 @dataclass(frozen=True, slots=True)
 class _Problem:
     candidates: Sequence[Candidate]
-    shared: Sequence[SharedExtent]
+    shared: Sequence[LazyExtent]
     budget: float
 
-    def streams(self) -> Iterator[tuple[SharedExtent, list[int]]]:
+    def streams(self) -> Iterator[tuple[LazyExtent, list[int]]]:
         members: list[list[int]] = [[] for _ in self.shared]
         for j, candidate in enumerate(self.candidates):
             members[candidate.stream].append(j)
         yield from zip(self.shared, members, strict=True)
 
-    def used(self, eager: Sequence[bool]) -> list[SharedExtent]:
+    def used(self, eager: Sequence[bool]) -> list[LazyExtent]:
         lazy = {candidate.stream for candidate, own in zip(self.candidates, eager, strict=True) if not own}
         return [self.shared[stream] for stream in sorted(lazy)]
 
@@ -182,7 +182,7 @@ class _Problem:
             )
 
 
-def _check_numbers(candidates: Sequence[Candidate], shared: Sequence[SharedExtent], budget: float | None) -> None:
+def _check_numbers(candidates: Sequence[Candidate], shared: Sequence[LazyExtent], budget: float | None) -> None:
     numbers: dict[str, tuple[float, ...]] = {
         f"query {j}": (candidate.eager, candidate.lazy_scan, candidate.memory) for j, candidate in enumerate(candidates)
     }

@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import READ_INT32, READ_INT64, WRITE_INT64, compiled
+from whenabouts.core.arrays.typing import IntArray
 
 
 @compiled((READ_INT64, READ_INT32, WRITE_INT64))
-def gather(values: NDArray[np.int64], at: NDArray[np.int32], out: NDArray[np.int64]) -> None:
+def gather(values: IntArray, at: NDArray[np.int32], out: IntArray) -> None:
     """`out[i] = values[at[i]]`; the indices must be valid, they are not checked.
 
     >>> out = np.empty(3, np.int64)

@@ -36,6 +36,8 @@ INT64 = types.int64
 UINT64 = types.uint64
 FLOAT64 = types.float64
 BOOL = types.boolean
+READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
+WRITE_BOOL = types.Array(types.boolean, 1, "C")
 READ_UINT8 = types.Array(types.uint8, 1, "C", readonly=True)
 READ_INT64 = types.Array(types.int64, 1, "C", readonly=True)
 READ_INT64_2D = types.Array(types.int64, 2, "C", readonly=True)

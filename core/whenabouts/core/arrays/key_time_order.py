@@ -20,6 +20,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64,
     compiled,
 )
+from whenabouts.core.arrays.typing import IntArray
 
 Axis = Literal["arrival", "t_max", "midpoint", "shifted"]
 
@@ -36,9 +37,9 @@ class Times:
     key. ``template``: int32 numbers of the rows' templates [n]; None: rows are uniform between their ends.
     """
 
-    t_min: NDArray[np.int64]
-    t_max: NDArray[np.int64]
-    key: NDArray[np.int64] | None = None
+    t_min: IntArray
+    t_max: IntArray
+    key: IntArray | None = None
     template: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
@@ -53,11 +54,11 @@ class OrderedRows:
     midpoint).
     """
 
-    t_min: NDArray[np.int64]
-    t_max: NDArray[np.int64]
+    t_min: IntArray
+    t_max: IntArray
     position: NDArray[np.int32]
-    axis: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    axis: IntArray
+    starts: IntArray
 
     def check(self) -> None:
         """Raise AssertionError unless the invariants hold. O(n log n); for tests."""
@@ -71,7 +72,7 @@ class OrderedRows:
 
 
 @compiled((READ_INT64, WRITE_INT64))
-def _count_keys(key: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
+def _count_keys(key: IntArray, starts: IntArray) -> None:
     for code in key:
         starts[code + 1] += 1
     for k in range(1, starts.size):
@@ -80,12 +81,12 @@ def _count_keys(key: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
 
 @compiled((READ_INT64, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT32))
 def _group_by_key(
-    key: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    axis: NDArray[np.int64],
-    t_min: NDArray[np.int64],
-    out_axis: NDArray[np.int64],
-    out_min: NDArray[np.int64],
+    key: IntArray,
+    starts: IntArray,
+    axis: IntArray,
+    t_min: IntArray,
+    out_axis: IntArray,
+    out_min: IntArray,
     out_position: NDArray[np.int32],
 ) -> None:
     # Counting sort, stable: rows of a key keep their order.
@@ -99,7 +100,7 @@ def _group_by_key(
 
 
 @compiled(BOOL(READ_INT64, READ_INT64))
-def _is_ordered(axis: NDArray[np.int64], starts: NDArray[np.int64]) -> bool:
+def _is_ordered(axis: IntArray, starts: IntArray) -> bool:
     for k in range(starts.size - 1):
         for i in range(starts[k] + 1, starts[k + 1]):
             if axis[i] < axis[i - 1]:
@@ -109,10 +110,10 @@ def _is_ordered(axis: NDArray[np.int64], starts: NDArray[np.int64]) -> bool:
 
 @compiled(BOOL(WRITE_INT64, WRITE_INT64, WRITE_INT32, READ_INT64))
 def _insertion_sort(
-    axis: NDArray[np.int64],
-    t_min: NDArray[np.int64],
+    axis: IntArray,
+    t_min: IntArray,
     position: NDArray[np.int32],
-    starts: NDArray[np.int64],
+    starts: IntArray,
 ) -> bool:
     # Stable, within each key. Returns False, leaving the rows partly sorted, if they need too many moves.
     budget = _MOVES_AHEAD
@@ -135,7 +136,7 @@ def _insertion_sort(
     return True
 
 
-def nearly_in_order(values: NDArray[np.int64]) -> bool:
+def nearly_in_order(values: IntArray) -> bool:
     """Whether rows are nearly sorted, judged by a sample of pairs that are a sixteenth of the block apart.
 
     >>> nearly_in_order(np.arange(1000) ^ 7), nearly_in_order(np.arange(1000)[::-1])
@@ -147,7 +148,7 @@ def nearly_in_order(values: NDArray[np.int64]) -> bool:
     return descents * 16 <= len(values[apart:][sample])
 
 
-def sorted_positions(values: NDArray[np.int64], key: NDArray[np.int64] | None, keys: int) -> NDArray[np.int64]:
+def sorted_positions(values: IntArray, key: IntArray | None, keys: int) -> IntArray:
     """Indices sorted by key (codes below ``keys``), then value, then index.
 
     If all three need more than 63 bits, the lowest bits of the value are ignored: rows that differ only in these stay
@@ -170,7 +171,7 @@ def sorted_positions(values: NDArray[np.int64], key: NDArray[np.int64] | None, k
     return packed
 
 
-def order_rows(times: Times, axis: Axis, keys: int, shift: NDArray[np.int64] | None = None) -> OrderedRows:
+def order_rows(times: Times, axis: Axis, keys: int, shift: IntArray | None = None) -> OrderedRows:
     """Group ``times`` by key and sort each key's rows along ``axis``: "arrival" keeps the order of arrival, "shifted"
     is ``t_max + shift``.
 
@@ -212,8 +213,6 @@ def order_rows(times: Times, axis: Axis, keys: int, shift: NDArray[np.int64] | N
     return OrderedRows(t_min, t_max, position, values, starts)
 
 
-def _taken(
-    values: NDArray[np.int64], t_min: NDArray[np.int64], order: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+def _taken(values: IntArray, t_min: IntArray, order: IntArray) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
     # mode="clip" only avoids checking every index: `order` is a permutation.
     return values.take(order, mode="clip"), t_min.take(order, mode="clip"), order.astype(np.int32)

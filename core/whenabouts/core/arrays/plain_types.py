@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
@@ -110,6 +109,6 @@ def _rebased(column: Any) -> tuple[pa.Array, tuple[int, int]]:
     return _with_nulls(offsets - offsets[0], null, column.type), (int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
-def _with_nulls(offsets: IntArray, null: NDArray[np.bool_], type_: pa.DataType) -> pa.Array:
+def _with_nulls(offsets: IntArray, null: BoolArray, type_: pa.DataType) -> pa.Array:
     width = pa.int64() if pa.types.is_large_list(type_) else pa.int32()
     return pa.array(offsets, width, mask=np.append(null, False) if null.any() else None)

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.typing import IntArray
+
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     """The values of a column as one array, without a copy if it has one chunk (`combine_chunks` always copies)."""
@@ -48,7 +50,7 @@ def select_columns(rows: pa.RecordBatch, chosen: Sequence[int]) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays([rows.column(i) for i in chosen], schema=schema)
 
 
-def rows_at(block: pa.RecordBatch, at: NDArray[np.int64]) -> pa.RecordBatch:
+def rows_at(block: pa.RecordBatch, at: IntArray) -> pa.RecordBatch:
     """The rows at ascending indices, without a copy if these are contiguous."""
     if int(at[-1]) - int(at[0]) + 1 == len(at):
         return block.slice(int(at[0]), len(at))

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from whenabouts.core.arrays.plain_types import plain
 from whenabouts.core.arrays.ticks import as_ticks
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY_S = 86_400
@@ -47,7 +46,7 @@ def in_calendar(times: pa.Array) -> bool:
     return not _parts(times)[0].any()
 
 
-def _parts(times: pa.Array) -> tuple[NDArray[np.bool_], IntArray, IntArray, int]:
+def _parts(times: pa.Array) -> tuple[BoolArray, IntArray, IntArray, int]:
     """Which times are outside the calendar, their days since 1970, ticks in the day, and ticks per second."""
     type_ = times.type
     ticks = np.asarray(as_ticks(times).fill_null(0)).astype(np.int64)

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.record_batches import one_chunk
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
-from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.deprecation import warn_of_old
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.expressions.row_predicates import call_predicate
 
-Indices = NDArray[np.int32] | NDArray[np.int64]
+Indices = NDArray[np.int32] | IntArray
 
 Predicate: TypeAlias = Callable[[pa.Table, pa.Table], Any]
 """Takes two aligned tables of value columns, the previous rows and the current rows, and returns a boolean array:
@@ -270,7 +270,7 @@ def _agree(before: Comparable, after: Comparable, equivalence: Equivalence) -> B
     return np.asarray(agree)
 
 
-def _near_floats(before: NDArray[np.float64], after: NDArray[np.float64], equivalence: Equivalence) -> BoolArray:
+def _near_floats(before: FloatArray, after: FloatArray, equivalence: Equivalence) -> BoolArray:
     """|after - before| <= limit, exactly: if the rounded sides are equal, the rounding errors decide."""
     bound = float(equivalence.bound or 0.0)
     difference = after - before
@@ -289,7 +289,7 @@ def _near_floats(before: NDArray[np.float64], after: NDArray[np.float64], equiva
     return np.where(infinite, before == after, near | (before == after))
 
 
-def _rounding_error(after: NDArray[np.float64], before: NDArray[np.float64], difference: NDArray[np.float64]) -> Any:
+def _rounding_error(after: FloatArray, before: FloatArray, difference: FloatArray) -> Any:
     """after - before - difference, exactly (Knuth's TwoSum)."""
     part = difference - after
     return (after - (difference - part)) - (before + part)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from whenabouts.core.arrays.jit import (
     BOOL,
     INT64,
+    READ_BOOL,
     READ_FLOAT64,
     READ_INT64,
     TWO_INT64,
@@ -22,7 +23,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64,
     compiled,
 )
-from whenabouts.core.arrays.typing import IntArray, Positions
+from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 
 _RADIX_BITS = 11
 _RADIX = 1 << _RADIX_BITS
@@ -30,8 +31,6 @@ _SMALL = 64
 """Groups of up to this size are sorted by insertion."""
 
 READ_INT32 = types.Array(types.int32, 1, "C", readonly=True)
-READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
-WRITE_BOOL = types.Array(types.boolean, 1, "C")
 
 
 @compiled(TWO_INT64(READ_INT64))
@@ -197,7 +196,7 @@ def sort_by_time(times: IntArray, starts: IntArray, order: Positions, sorted_tim
 @compiled(INT64(READ_INT64, READ_BOOL, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64))
 def runs_of_ranges(
     times: IntArray,
-    linked: NDArray[np.bool_],
+    linked: BoolArray,
     lows: IntArray,
     highs: IntArray,
     run_range: IntArray,

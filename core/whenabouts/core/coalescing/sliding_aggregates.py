@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import (
     BOOL,
     INT64,
+    READ_BOOL,
     READ_FLOAT64,
     READ_INT64,
     WRITE_FLOAT64,
@@ -24,10 +23,8 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
-from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.coalescing.kernels import first_from
-
-READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 
 BASE, ROOM, BEGIN, END, SCANNED, HEAD, NEXT, INSIDE, SUM, HIGH_FROM, HIGH_TO, LOW_FROM, LOW_TO, COUNTED = range(14)
 """The columns of a group's row of numbers. BASE, ROOM: its block of indices; BEGIN, END: its tuples in it. SCANNED: the
@@ -277,12 +274,12 @@ def leave_before(
 @compiled((READ_INT64, READ_BOOL, READ_BOOL, READ_FLOAT64, READ_INT64, READ_INT64, WRITE_FLOAT64, WRITE_INT64))
 def weigh_ranges(
     times: IntArray,
-    linked: NDArray[np.bool_],
-    counts: NDArray[np.bool_],
-    values: NDArray[np.float64],
+    linked: BoolArray,
+    counts: BoolArray,
+    values: FloatArray,
     lows: IntArray,
     highs: IntArray,
-    weighted: NDArray[np.float64],
+    weighted: FloatArray,
     total: IntArray,
 ) -> None:
     """Sums of value times duration, and of durations, over the runs of each range that count.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-
 from whenabouts.core.arrays.jit import (
     INT64,
+    READ_BOOL,
     READ_INT64,
     TWO_INT64,
+    WRITE_BOOL,
     WRITE_INT64,
     WRITE_INT64_2D,
     compiled,
@@ -42,9 +42,6 @@ LEAST = 16
 TOP, FREE = 0, 1
 SPACE = 64
 
-_READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
-_WRITE_BOOL = types.Array(types.boolean, 1, "C")
-
 
 @compiled((WRITE_INT64, INT64, INT64, INT64, INT64, INT64, INT64), inline=True)
 def _move_ring(ring: IntArray, base: int, room: int, to: int, size: int, first: int, stop: int) -> None:
@@ -53,7 +50,7 @@ def _move_ring(ring: IntArray, base: int, room: int, to: int, size: int, first: 
 
 
 @compiled(INT64(
-    WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, _WRITE_BOOL, _WRITE_BOOL,
+    WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_BOOL, WRITE_BOOL,
     WRITE_INT64, WRITE_INT64, WRITE_INT64, READ_INT64, READ_INT64, INT64,
 ))  # fmt: skip
 def make_room(
@@ -113,8 +110,8 @@ def make_room(
 
 
 @compiled((
-    WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64, _WRITE_BOOL, _WRITE_BOOL,
-    READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, _READ_BOOL, _READ_BOOL,
+    WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_BOOL, WRITE_BOOL,
+    READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_BOOL, READ_BOOL,
 ))  # fmt: skip
 def append(
     groups: IntArray,
@@ -163,7 +160,7 @@ def first_kept(groups: IntArray, keys: IntArray, ids: IntArray, least: int, most
 
 
 @compiled(TWO_INT64(
-    WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, READ_INT64, _READ_BOOL, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64
+    WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, READ_INT64, READ_BOOL, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64
 ))  # fmt: skip
 def drop_before(
     space: IntArray,

@@ -14,8 +14,7 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.coalescing.sliding_window import SlidingWindow
 from whenabouts.core.coalescing.tuples import TemporalTuples
 from whenabouts.core.coalescing.window_ranges import Ranges, WindowEnds, sliding, spans_between, stream_positions
-
-_BEFORE_ALL = -(2**63)
+from whenabouts.core.times.limits import NEVER_US
 
 
 class NewTuples(NamedTuple):
@@ -53,7 +52,7 @@ def ranges_in_time(window: SlidingWindow, slide_us: int, reach_us: int, first: i
 def ranges_of_last(window: SlidingWindow, rows: int, instants: IntArray) -> Ranges:
     """The last tuples of each group at ascending instants, all later than those of earlier steps."""
     ids, (begins, ends) = window.spans()
-    before = np.full(len(instants), _BEFORE_ALL)
+    before = np.full(len(instants), NEVER_US)
     lows, highs = spans_between(window.times, begins, ends, before, instants)
     lows = np.maximum(np.repeat(begins, len(instants)), highs - rows)
     return _non_empty(ids, instants, lows, highs)._replace(end=None)

@@ -133,7 +133,8 @@ class _Spans(NamedTuple):
 
     def _below(self, doubled: IntArray) -> FloatArray:
         """P(2 (right anchor - left anchor) <= doubled) for times uniform over the spans, by the canonical kernel."""
-        from whenabouts.core.probability.satisfaction_probability import UNBOUNDED_US, satisfaction_probability
+        from whenabouts.core.probability.satisfaction_probability import satisfaction_probability
+        from whenabouts.core.times.limits import UNBOUNDED_US
 
         shifted = 2 * self.start - doubled.ravel()
         zero = np.zeros_like(shifted)

@@ -20,7 +20,8 @@ from whenabouts.core.explain.pair_rows import PairRow, Row, read_pair
 from whenabouts.core.hosting.input_checks import check_input
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.option_checks import refused
-from whenabouts.core.times.conditions import UNBOUNDED_US, Condition
+from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.errors import Code, QueryError
 
 
-def as_mask(result: Any, pairs: int, *, code: Code, what: str, hint: str) -> NDArray[np.bool_]:
+def as_mask(result: Any, pairs: int, *, code: Code, what: str, hint: str) -> BoolArray:
     """A predicate's result as booleans, with null as false; `what` names the predicate in errors. O(pairs).
 
     Raises QueryError with `code` unless the result is a boolean array (Arrow, numpy, or something that numpy converts)
@@ -37,7 +38,7 @@ def as_mask(result: Any, pairs: int, *, code: Code, what: str, hint: str) -> NDA
 
 def call_predicate(
     function: Callable[[Any, Any], Any], left: pa.Table, right: pa.Table, *, code: Code, what: str, hint: str
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Call a predicate on two aligned tables. Raises QueryError with `code` if it fails, and as `as_mask`."""
     try:
         result = function(left, right)

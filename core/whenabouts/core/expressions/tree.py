@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.time_values import COMPARISONS, MICROSECOND, counts_in, in_unit_of, scale_of
 
@@ -243,7 +243,7 @@ def values_of(expression: Expression, rows: pa.RecordBatch | pa.Table) -> pa.Arr
     return pa.repeat(found, rows.num_rows) if isinstance(found, pa.Scalar) else found
 
 
-def holds(expression: Expression, rows: pa.RecordBatch | pa.Table) -> NDArray[np.bool_]:
+def holds(expression: Expression, rows: pa.RecordBatch | pa.Table) -> BoolArray:
     """Which rows meet a condition (null does not). Raises QueryError WA-2092, WA-2093 as `values_of`.
 
     >>> holds(Expression("is null", (column("a"),)), pa.record_batch({"a": [1, None]})).tolist()

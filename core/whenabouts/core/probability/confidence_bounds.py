@@ -29,35 +29,26 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import BOOL, FLOAT64, INT64, READ_INT64, WRITE_INT64_2D, compiled
-from whenabouts.core.probability.satisfaction_probability import (
-    FARTHEST_US,
-    KERNEL_ERROR,
-    UNBOUNDED_US,
-    pair_probability,
-)
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR, pair_probability
+from whenabouts.core.times.limits import ALWAYS_US, FARTHEST_US, NEVER_US, UNBOUNDED_US
 
-NEVER_US = -(2**63)
-"""A lower bound below every time; as a watermark: none yet."""
-
-ALWAYS_US = 2**63 - 1
-"""An upper bound above every time; as a watermark: the input has ended."""
-
-_SPAN = 2 * FARTHEST_US  # |X2 - X1| never exceeds it
+SPAN_US = 2 * FARTHEST_US
+"""The greatest distance of two times."""
 
 
 @compiled(BOOL(INT64))
 def opens_left(lo: int) -> bool:
     """Whether `lo` excludes no pair: the end is open, or farther away than two times can be apart."""
-    return lo < -_SPAN
+    return lo < -SPAN_US
 
 
 @compiled(BOOL(INT64))
 def opens_right(hi: int) -> bool:
     """Whether `hi` excludes no pair."""
-    return hi > _SPAN
+    return hi > SPAN_US
 
 
 @compiled(BOOL(INT64, INT64, INT64))
@@ -136,19 +127,19 @@ def least_reach(length1: int, length2: int, threshold: float) -> int:
 
 @compiled((READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, FLOAT64, WRITE_INT64_2D))
 def fill_confidence_bounds(
-    base_min: NDArray[np.int64],
-    base_max: NDArray[np.int64],
+    base_min: IntArray,
+    base_max: IntArray,
     lo: int,
     hi: int,
     rho: int,
     pi: int,
     confidence: float,
-    out: NDArray[np.int64],
+    out: IntArray,
 ) -> None:
     """Kernel of `confidence_bounds`: writes LH, LL, RL, RH of each row into `out[n, 4]`."""
-    pi = min(pi, _SPAN)
+    pi = min(pi, SPAN_US)
     rho = min(rho, pi)
-    left, right = max(min(lo, _SPAN + 1), -_SPAN - 1), max(min(hi, _SPAN + 1), -_SPAN - 1)
+    left, right = max(min(lo, SPAN_US + 1), -SPAN_US - 1), max(min(hi, SPAN_US + 1), -SPAN_US - 1)
     maybe, sure = confidence - KERNEL_ERROR, confidence + KERNEL_ERROR
     known = -1
     maybe_rho = maybe_pi = sure_rho = sure_pi = 0
@@ -173,14 +164,14 @@ def fill_confidence_bounds(
 
 
 def confidence_bounds(
-    base_min: NDArray[np.int64],
-    base_max: NDArray[np.int64],
+    base_min: IntArray,
+    base_max: IntArray,
     lo: int,
     hi: int,
     *,
     target_lengths: tuple[int, int],
     confidence: float,
-) -> NDArray[np.int64]:
+) -> IntArray:
     """LH, LL, RL, RH of each base row against targets with lengths `(rho, pi)`, for lo <= X_target - X_base <= hi.
 
     Base times are int64 microseconds [n] with `|t| <= FARTHEST_US`; `0 < confidence <= 1`. Where the base is the
@@ -198,6 +189,6 @@ def confidence_bounds(
     fill_confidence_bounds(
         np.ascontiguousarray(base_min, np.int64),
         np.ascontiguousarray(base_max, np.int64),
-        lo, hi, min(rho, _SPAN), min(pi, _SPAN), confidence, out,
+        lo, hi, min(rho, SPAN_US), min(pi, SPAN_US), confidence, out,
     )  # fmt: skip
     return out

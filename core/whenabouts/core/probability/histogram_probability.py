@@ -28,6 +28,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_FLOAT64,
     compiled,
 )
+from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.probability.histogram_arrays import Shapes
 from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR, pair_probability
 
@@ -130,11 +131,11 @@ def shape_probability(
     SHAPES, SHAPES, INT64, INT64, WRITE_FLOAT64,
 ))  # fmt: skip
 def _fill_at(
-    left_min: NDArray[np.int64],
-    left_max: NDArray[np.int64],
+    left_min: IntArray,
+    left_max: IntArray,
     left_shape: NDArray[np.int32],
-    right_min: NDArray[np.int64],
-    right_max: NDArray[np.int64],
+    right_min: IntArray,
+    right_max: IntArray,
     right_shape: NDArray[np.int32],
     left_at: NDArray[np.int32],
     right_at: NDArray[np.int32],
@@ -142,7 +143,7 @@ def _fill_at(
     right_shapes: Shapes,
     lo: int,
     hi: int,
-    out: NDArray[np.float64],
+    out: FloatArray,
 ) -> None:
     # Most pairs of a join are certain. The two supports show it here, without a call that passes tuples.
     edge1, start1, edge2, start2 = left_shapes.edge, left_shapes.start, right_shapes.edge, right_shapes.start
@@ -164,15 +165,15 @@ def _fill_at(
 
 
 def shape_probabilities_at(
-    left: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]],
-    right: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]],
+    left: tuple[IntArray, IntArray, NDArray[np.int32]],
+    right: tuple[IntArray, IntArray, NDArray[np.int32]],
     left_at: NDArray[np.int32],
     right_at: NDArray[np.int32],
     left_shapes: Shapes,
     right_shapes: Shapes,
     lo: int,
     hi: int,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """P(lo <= X_right - X_left <= hi) of the pairs (left_at[i], right_at[i]).
 
     `left` and `right` are (t_min, t_max, shape numbers); without shape numbers the rows are uniform. Every position

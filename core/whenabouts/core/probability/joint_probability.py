@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import FloatArray, IntArray
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.probability.histogram_arrays import Shapes
 
@@ -42,14 +42,14 @@ class Densities(NamedTuple):
     edges: FloatArray
     mass: FloatArray
 
-    def at(self, rows: IntArray | NDArray[np.bool_]) -> Densities:
+    def at(self, rows: IntArray | BoolArray) -> Densities:
         """The densities of some rows."""
         return Densities(self.edges[rows], self.mass[rows])
 
     @property
-    def points(self) -> NDArray[np.bool_]:
+    def points(self) -> BoolArray:
         """Which times are exact."""
-        exact: NDArray[np.bool_] = self.edges[:, 0] == self.edges[:, -1]
+        exact: BoolArray = self.edges[:, 0] == self.edges[:, -1]
         return exact
 
 

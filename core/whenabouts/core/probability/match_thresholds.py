@@ -38,10 +38,11 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_3D,
     compiled,
 )
-from whenabouts.core.probability.confidence_bounds import ALWAYS_US, NEVER_US, is_wide, opens_left, opens_right
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.probability.confidence_bounds import is_wide, opens_left, opens_right
 from whenabouts.core.probability.histogram_arrays import Shapes, template_shapes, uniform_shapes
 from whenabouts.core.probability.histogram_probability import SHAPES, guard_band, shape_probability
-from whenabouts.core.probability.satisfaction_probability import UNBOUNDED_US
+from whenabouts.core.times.limits import ALWAYS_US, NEVER_US, UNBOUNDED_US
 from whenabouts.core.times.templates import Template
 
 MOST_LENGTHS = 32
@@ -58,8 +59,8 @@ class BracketingShapes(NamedTuple):
     """The shapes that bracket the kinds of one side: kind k lies between `earliest[k]` and `latest[k]`."""
 
     shapes: Shapes
-    earliest: NDArray[np.int64]
-    latest: NDArray[np.int64]
+    earliest: IntArray
+    latest: IntArray
 
 
 def bracketing_shapes(kinds: SideKinds) -> BracketingShapes:
@@ -73,7 +74,7 @@ def bracketing_shapes(kinds: SideKinds) -> BracketingShapes:
 
 
 @compiled(INT64(READ_INT64, WRITE_INT64, WRITE_INT32))
-def number_distinct(values: NDArray[np.int64], distinct: NDArray[np.int64], number: NDArray[np.int32]) -> int:
+def number_distinct(values: IntArray, distinct: IntArray, number: NDArray[np.int32]) -> int:
     """Number `values` (>= 0) by first appearance and write the distinct ones into `distinct`. O(n).
 
     Returns their count, or -1 as soon as `distinct` is too short for them."""
@@ -95,7 +96,7 @@ def number_distinct(values: NDArray[np.int64], distinct: NDArray[np.int64], numb
     return count
 
 
-def few_lengths(lengths: NDArray[np.int64]) -> tuple[Lengths, NDArray[np.int32]] | None:
+def few_lengths(lengths: IntArray) -> tuple[Lengths, NDArray[np.int32]] | None:
     """One class per distinct length, in ascending order, and the class of each row; None for over `MOST_LENGTHS`.
 
     >>> few_lengths(np.array([7, 5, 7])), few_lengths(np.arange(33))
@@ -111,7 +112,7 @@ def few_lengths(lengths: NDArray[np.int64]) -> tuple[Lengths, NDArray[np.int32]]
     return tuple((length, length) for length in distinct[order].tolist()), rank[number]
 
 
-def classes_of(lengths: NDArray[np.int64], most: int = MOST_LENGTHS) -> tuple[Lengths, NDArray[np.int32]]:
+def classes_of(lengths: IntArray, most: int = MOST_LENGTHS) -> tuple[Lengths, NDArray[np.int32]]:
     """Classes with about equally many distinct lengths each, and the class of each row. O(n log n).
 
     >>> kinds, number = classes_of(np.array([5, 7, 5]))
@@ -185,15 +186,15 @@ def _last_that_reaches(
 ))  # fmt: skip
 def _fill_thresholds(
     base: Shapes,
-    base_earliest: NDArray[np.int64],
-    base_latest: NDArray[np.int64],
+    base_earliest: IntArray,
+    base_latest: IntArray,
     target: Shapes,
-    target_earliest: NDArray[np.int64],
-    target_latest: NDArray[np.int64],
+    target_earliest: IntArray,
+    target_latest: IntArray,
     lo: int,
     hi: int,
     confidence: float,
-    out: NDArray[np.int64],
+    out: IntArray,
 ) -> None:
     start1, start2 = base.start, target.start
     for k in range(base_earliest.size):
@@ -234,7 +235,7 @@ def _fill_thresholds(
 
 
 @lru_cache(maxsize=256)
-def thresholds(base: SideKinds, target: SideKinds, lo: int, hi: int, confidence: float) -> NDArray[np.int64]:
+def thresholds(base: SideKinds, target: SideKinds, lo: int, hi: int, confidence: float) -> IntArray:
     """outer_lo, sure_lo, sure_hi, outer_hi of `anchor_target - anchor_base`, for each pair of kinds: int64[n, m, 4].
 
     `lo`, `hi`: the window on `X_target - X_base` in microseconds. Ends are inclusive, `NEVER_US` and `ALWAYS_US` where
@@ -254,7 +255,7 @@ def thresholds(base: SideKinds, target: SideKinds, lo: int, hi: int, confidence:
 
 
 @lru_cache(maxsize=64)
-def mean_offsets(kinds: SideKinds) -> NDArray[np.int64]:
+def mean_offsets(kinds: SideKinds) -> IntArray:
     """Roughly the mean time of each kind, in microseconds from its anchor.
 
     >>> mean_offsets(((10, 30),)).tolist(), mean_offsets((Template(((0, 20, .5), (20, 40, .5))),)).tolist()
@@ -269,7 +270,7 @@ def mean_offsets(kinds: SideKinds) -> NDArray[np.int64]:
     )
 
 
-def common_ranges(table: NDArray[np.int64], shift: NDArray[np.int64], present: NDArray[np.int64]) -> NDArray[np.int64]:
+def common_ranges(table: IntArray, shift: IntArray, present: IntArray) -> IntArray:
     """For each base kind, the ranges that hold for all `present` target kinds together: int64[n, 4].
 
     They bound (target anchor + shift[kind]) - (base anchor); PTJoin Theorem 3 where the shifts are 0.
@@ -281,9 +282,7 @@ def common_ranges(table: NDArray[np.int64], shift: NDArray[np.int64], present: N
 
 
 @compiled((READ_INT64, READ_INT32, READ_INT64_2D, WRITE_INT64_2D))
-def fill_kind_bounds(
-    base_max: NDArray[np.int64], kind: NDArray[np.int32], span: NDArray[np.int64], out: NDArray[np.int64]
-) -> None:
+def fill_kind_bounds(base_max: IntArray, kind: NDArray[np.int32], span: IntArray, out: IntArray) -> None:
     """The bounds of each base row on the targets' axis: its anchor plus the ranges of its kind."""
     for i in range(base_max.size):
         for end in range(4):

@@ -22,19 +22,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import FLOAT64, INT64, READ_INT64, TWO_INT64, WRITE_INT64_2D, compiled
-from whenabouts.core.probability.confidence_bounds import (
-    ALWAYS_US,
-    NEVER_US,
-    opens_left,
-    opens_right,
-    sum_quantile,
-)
-from whenabouts.core.probability.satisfaction_probability import FARTHEST_US, KERNEL_ERROR
-
-_SPAN = 2 * FARTHEST_US
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.probability.confidence_bounds import SPAN_US, opens_left, opens_right, sum_quantile
+from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR
+from whenabouts.core.times.limits import ALWAYS_US, NEVER_US
 
 
 @compiled(TWO_INT64(INT64, INT64, FLOAT64), inline=True)
@@ -54,17 +47,17 @@ def _quantile_bracket(length1: int, length2: int, confidence: float) -> tuple[in
 
 @compiled((READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, FLOAT64, WRITE_INT64_2D))
 def fill_anchored_ranges(
-    base_min: NDArray[np.int64],
-    base_max: NDArray[np.int64],
+    base_min: IntArray,
+    base_max: IntArray,
     lo: int,
     hi: int,
     shortest: int,
     longest: int,
     confidence: float,
-    out: NDArray[np.int64],
+    out: IntArray,
 ) -> None:
     """Kernel of `anchored_ranges`: writes the outer and sure ends of each row into `out[n, 4]`."""
-    left, right = max(min(lo, _SPAN + 1), -_SPAN - 1), max(min(hi, _SPAN + 1), -_SPAN - 1)
+    left, right = max(min(lo, SPAN_US + 1), -SPAN_US - 1), max(min(hi, SPAN_US + 1), -SPAN_US - 1)
     left_open, right_open = opens_left(lo), opens_right(hi)
     # In a window narrower than the supports both tails count: each alone still bounds P from above, and nothing is
     # sure.
@@ -91,14 +84,14 @@ def fill_anchored_ranges(
 
 
 def anchored_ranges(
-    base_min: NDArray[np.int64],
-    base_max: NDArray[np.int64],
+    base_min: IntArray,
+    base_max: IntArray,
     lo: int,
     hi: int,
     *,
     target_lengths: tuple[int, int],
     confidence: float,
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Outer start, sure start, sure end, outer end of each base row on the axis `t_min + t_max` of the targets.
 
     Arguments as for `confidence_bounds.confidence_bounds`; `target_lengths` are the least and greatest length present.
@@ -115,6 +108,6 @@ def anchored_ranges(
     fill_anchored_ranges(
         np.ascontiguousarray(base_min, np.int64),
         np.ascontiguousarray(base_max, np.int64),
-        lo, hi, min(shortest, _SPAN), min(longest, _SPAN), confidence, out,
+        lo, hi, min(shortest, SPAN_US), min(longest, SPAN_US), confidence, out,
     )  # fmt: skip
     return out

@@ -33,12 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import FLOAT64, INT64, READ_INT32, READ_INT64, WRITE_FLOAT64, compiled
-
-UNBOUNDED_US = 2**62
-"""A window end at `-UNBOUNDED_US` or `+UNBOUNDED_US` is open."""
-
-FARTHEST_US = 2**59
-"""Times must lie in `[-FARTHEST_US, FARTHEST_US]` (18,000 years around 1970), so that no kernel overflows int64."""
+from whenabouts.core.arrays.typing import FloatArray, IntArray
 
 KERNEL_ERROR = 2.0**-49
 """The guard band `e` around a confidence, 16u.
@@ -85,30 +80,30 @@ def pair_probability(left_min: int, left_max: int, right_min: int, right_max: in
 
 @compiled((READ_INT64, READ_INT64, READ_INT64, READ_INT64, INT64, INT64, WRITE_FLOAT64))
 def _fill_probabilities(
-    left_min: NDArray[np.int64],
-    left_max: NDArray[np.int64],
-    right_min: NDArray[np.int64],
-    right_max: NDArray[np.int64],
+    left_min: IntArray,
+    left_max: IntArray,
+    right_min: IntArray,
+    right_max: IntArray,
     lo: int,
     hi: int,
-    out: NDArray[np.float64],
+    out: FloatArray,
 ) -> None:
     for i in range(out.size):
         out[i] = pair_probability(left_min[i], left_max[i], right_min[i], right_max[i], lo, hi)
 
 
-def _int64(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _int64(values: IntArray) -> IntArray:
     return np.ascontiguousarray(values, dtype=np.int64)
 
 
 def satisfaction_probability(
-    left_min: NDArray[np.int64],
-    left_max: NDArray[np.int64],
-    right_min: NDArray[np.int64],
-    right_max: NDArray[np.int64],
+    left_min: IntArray,
+    left_max: IntArray,
+    right_min: IntArray,
+    right_max: IntArray,
     lo: int,
     hi: int,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """P(lo <= X_right - X_left <= hi) of each pair of rows (ITC Theorem 1, extended to both ends and to points).
 
     The arrays are int64 microseconds of equal length n; `t_min <= t_max` and `|t| <= FARTHEST_US` are preconditions.
@@ -131,15 +126,15 @@ def satisfaction_probability(
 
 @compiled((READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, READ_INT32, INT64, INT64, WRITE_FLOAT64))
 def _fill_probabilities_at(
-    left_min: NDArray[np.int64],
-    left_max: NDArray[np.int64],
-    right_min: NDArray[np.int64],
-    right_max: NDArray[np.int64],
+    left_min: IntArray,
+    left_max: IntArray,
+    right_min: IntArray,
+    right_max: IntArray,
     left_at: NDArray[np.int32],
     right_at: NDArray[np.int32],
     lo: int,
     hi: int,
-    out: NDArray[np.float64],
+    out: FloatArray,
 ) -> None:
     for i in range(out.size):
         left, right = np.uint32(left_at[i]), np.uint32(right_at[i])  # unsigned: no check for negative indices
@@ -147,15 +142,15 @@ def _fill_probabilities_at(
 
 
 def probabilities_at(
-    left_min: NDArray[np.int64],
-    left_max: NDArray[np.int64],
-    right_min: NDArray[np.int64],
-    right_max: NDArray[np.int64],
+    left_min: IntArray,
+    left_max: IntArray,
+    right_min: IntArray,
+    right_max: IntArray,
     left_at: NDArray[np.int32],
     right_at: NDArray[np.int32],
     lo: int,
     hi: int,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """`satisfaction_probability` of the pairs (left_at[i], right_at[i]), without gathering their times first.
 
     `left_at` and `right_at` are int32 row positions of equal length, each a valid index into the time arrays.
@@ -173,13 +168,13 @@ def probabilities_at(
 
 
 def satisfaction_probability_numpy(
-    left_min: NDArray[np.int64],
-    left_max: NDArray[np.int64],
-    right_min: NDArray[np.int64],
-    right_max: NDArray[np.int64],
+    left_min: IntArray,
+    left_max: IntArray,
+    right_min: IntArray,
+    right_max: IntArray,
     lo: int,
     hi: int,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """The same as `satisfaction_probability`, bit for bit, in plain numpy: about ten times slower, no compiled code.
 
     For code that cannot call a compiled kernel, such as a thread that Python did not start. Arrays broadcast.
@@ -209,5 +204,5 @@ def satisfaction_probability_numpy(
     return np.where((u == 0) & (v == support), 1.0, p)
 
 
-def _product(x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+def _product(x: IntArray, y: IntArray) -> FloatArray:
     return x.astype(np.float64) * y.astype(np.float64)

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from whenabouts.core.arrays.plain_types import plain, plain_type
 from whenabouts.core.arrays.record_batches import copy_of
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.blocks import PREFIX, T_MAX, T_MIN, TEMPLATE
 from whenabouts.core.runtime.protocol import Events, Rejected
@@ -111,7 +110,7 @@ class EventReader:
 
     def _faults(
         self, ends: list[TimeColumn], template: IntArray | None, t_min: IntArray, t_max: IntArray
-    ) -> Iterator[tuple[Code, NDArray[np.bool_]]]:
+    ) -> Iterator[tuple[Code, BoolArray]]:
         """The codes and the rows that they apply to, in order of precedence. A clean block costs minima and maxima."""
         for end in ends:
             if end.null is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import Key, of_input
 from whenabouts.core.runtime.key_types import common_type, for_hash, in_one_type
@@ -75,7 +75,7 @@ class Keys:
             hashes, first, count = (np.where(missing, value, of) for value, of in ((0, hashes), (0, first), (1, count)))
         return partition_copies(hashes.astype(np.uint64), first, count, n)
 
-    def _hashes(self, rows: pa.RecordBatch, input: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    def _hashes(self, rows: pa.RecordBatch, input: int) -> tuple[NDArray[np.uint64], BoolArray]:
         """A hash of each row's key, and which keys contain a null."""
         hashes, missing = np.zeros(rows.num_rows, np.uint64), np.zeros(rows.num_rows, bool)
         for name, type_ in zip(self.of(input), self.types, strict=True):

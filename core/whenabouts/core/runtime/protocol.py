@@ -26,20 +26,20 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from whenabouts.core.errors import Code
+from whenabouts.core.times.limits import ALWAYS_US, NEVER_US
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
+    from whenabouts.core.arrays.typing import IntArray
     from whenabouts.core.runtime.time_slots import BucketRows, Slots
     from whenabouts.core.times.time_specs import TimeSpec
     from whenabouts.core.times.time_units import DoubtfulTimes
 
-NO_WATERMARK = -(2**63)
+NO_WATERMARK = NEVER_US
 """No watermark yet: no row is late, nothing can be evicted."""
 
-END_OF_TIME = 2**63 - 1
+END_OF_TIME = ALWAYS_US
 """The watermark when the input has ended."""
 
 
@@ -146,7 +146,7 @@ class Reader(Protocol):
     def read(self, rows: pa.RecordBatch) -> Events:
         """Split a raw batch into a block and rejects with their codes."""
 
-    def ends(self, rows: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def ends(self, rows: pa.RecordBatch) -> tuple[IntArray, IntArray]:
         """`t_min` and `t_max` of a raw batch in microseconds; only those of rows that `read` accepts are meaningful."""
 
     def raw(self, block: pa.RecordBatch) -> pa.RecordBatch:

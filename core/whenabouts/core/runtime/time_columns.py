@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, DigitsCutWarning
 from whenabouts.core.runtime.protocol import Reader
 
@@ -27,8 +26,8 @@ class TimeColumn(NamedTuple):
     have the value 0; None if there are none."""
 
     us: IntArray
-    null: NDArray[np.bool_] | None
-    outside: NDArray[np.bool_] | None
+    null: BoolArray | None
+    outside: BoolArray | None
 
 
 def microseconds(column: pa.Array) -> TimeColumn:

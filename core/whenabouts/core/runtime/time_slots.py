@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 
 LEAST_WIDTH_US = 10_000
 """The least width chosen for slots: a slot should hold many rows."""
@@ -86,9 +86,7 @@ def partition_copies(hashes: NDArray[np.uint64], first: IntArray, count: IntArra
     return group_by_bucket(bucket, further > 0, row)
 
 
-def group_by_bucket(
-    bucket: IntArray, copied: NDArray[np.bool_] | None = None, at: IntArray | None = None
-) -> list[BucketRows]:
+def group_by_bucket(bucket: IntArray, copied: BoolArray | None = None, at: IntArray | None = None) -> list[BucketRows]:
     """The rows of each bucket, given the bucket of each row (of row `at[i]`); rows keep their order. O(rows).
 
     >>> [(part.bucket, part.at.tolist()) for part in group_by_bucket(np.array([2, 0, 2]))]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
@@ -76,7 +76,7 @@ def watermark_past_idle(began_us: Sequence[int], lateness_us: Sequence[int], idl
     return NO_WATERMARK if idle_after_us is None or ahead == NO_WATERMARK else ahead - idle_after_us
 
 
-def began(t_max: NDArray[np.int64], lateness_us: int) -> int:
+def began(t_max: IntArray, lateness_us: int) -> int:
     """The start of a block in arrival order: its least `t_max`, ignoring rows that are late within the block. O(rows).
 
     >>> began(np.array([50, 48, 60, 7, 90]), lateness_us=5), began(np.array([], np.int64), lateness_us=5) == END_OF_TIME

@@ -20,9 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.blocks import times
@@ -287,7 +286,7 @@ def _finished(replay: Replay, schema: pa.Schema, chunk: Chunk, version: tuple[in
     return table
 
 
-def _times_of(table: pa.Table, time: TimeSpec) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
+def _times_of(table: pa.Table, time: TimeSpec) -> tuple[IntArray, IntArray, BoolArray]:
     """`t_min`, `t_max`, and which rows have valid ones."""
     n, names = table.num_rows, _columns_of(time)
     row = "row " + " ".join(names)  # different from every name in it

@@ -11,8 +11,8 @@ from math import isfinite
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, InputError
 
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"
@@ -62,7 +62,7 @@ def as_type(
     text: pa.ChunkedArray,
     type_: pa.DataType,
     source: str,
-    rows: NDArray[np.int64] | None = None,
+    rows: IntArray | None = None,
     *,
     natural: pa.DataType | None = None,
 ) -> pa.ChunkedArray:
@@ -90,7 +90,7 @@ def as_type(
     )
 
 
-def _fitting(values: pa.Array, type_: pa.DataType) -> NDArray[np.bool_] | None:
+def _fitting(values: pa.Array, type_: pa.DataType) -> BoolArray | None:
     """Which values have a type, None if all have it."""
     natural = natural_type(pa.chunked_array([values]))
     if pa.types.is_null(natural) or natural == type_ or (natural == pa.int64() and _cast(values, type_) is not None):

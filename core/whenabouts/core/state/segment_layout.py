@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.runtime.protocol import END_OF_TIME
 
 DIRECTORY = -1
@@ -53,9 +52,9 @@ class Layout:
     schemas: Sequence[pa.Schema]
     marks: dict[int, pa.Schema] = field(default_factory=dict)
     axes: dict[int, str] = field(default_factory=dict)
-    opens: dict[int, Callable[[pa.RecordBatch], NDArray[np.bool_]]] = field(default_factory=dict)
+    opens: dict[int, Callable[[pa.RecordBatch], BoolArray]] = field(default_factory=dict)
     purpose: str = ""
-    needed: dict[int, Callable[[pa.RecordBatch], NDArray[np.bool_]]] = field(default_factory=dict)
+    needed: dict[int, Callable[[pa.RecordBatch], BoolArray]] = field(default_factory=dict)
 
 
 class SegmentRows(NamedTuple):

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, rows_at, select_columns, table_of, with_columns_of
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.blocks import T_MAX, times
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, SegmentStore
@@ -158,7 +157,7 @@ class SegmentedState:
         self._changed = True
         self._note_open(held.input, held.first)
 
-    def needed(self, input: int, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    def needed(self, input: int, rows: pa.RecordBatch) -> BoolArray:
         """Which rows, with their marks, are still needed (`Layout.needed`)."""
         needed = self._layout.needed.get(input)
         return np.ones(rows.num_rows, bool) if needed is None else needed(rows)
@@ -356,7 +355,7 @@ class SegmentedState:
     def _axis(self, input: int, rows: pa.RecordBatch) -> IntArray:
         return np.asarray(rows.column(self._layout.axes.get(input, T_MAX)).to_numpy())
 
-    def _open(self, input: int, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    def _open(self, input: int, rows: pa.RecordBatch) -> BoolArray:
         return self._layout.opens[input](rows)
 
     def _note_open(self, input: int, first: int) -> None:

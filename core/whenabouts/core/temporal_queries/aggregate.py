@@ -15,9 +15,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.coalescing.aggregate_needs import AggregateNeeds
 from whenabouts.core.coalescing.columns import WINDOW_END, time_array
 from whenabouts.core.coalescing.extents import FinalExtents
@@ -187,7 +186,7 @@ def _needs_of(query: AggregateSettings) -> AggregateNeeds:
     return AggregateNeeds(bool(asked & {"max", "min"}), "median" in asked, query.where)
 
 
-def quotients(above: IntArray, below: IntArray) -> NDArray[np.float64]:
+def quotients(above: IntArray, below: IntArray) -> FloatArray:
     """above / below, each the double nearest to the exact quotient.
 
     >>> quotients(np.array([7, 2**53 + 1]), np.array([2, 1])).tolist()

@@ -20,8 +20,8 @@ from whenabouts.core.coalescing.sliding_window import SlidingWindow
 from whenabouts.core.coalescing.window_ranges import Ranges
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.output_memory import require_room
+from whenabouts.core.times.limits import NEVER_US
 
-_BEFORE_ALL = -(2**63)
 _NOTHING, _NONE = np.zeros(0, np.int64), np.zeros(0, bool)
 
 
@@ -211,5 +211,5 @@ def _at(window: SlidingWindow, ranges: Ranges, keys: IntArray, instant: int) -> 
 
 
 def _grown(spans: GroupSpans, size: int) -> GroupSpans:
-    more = np.full(max(size - len(spans.first), 0), _BEFORE_ALL)
+    more = np.full(max(size - len(spans.first), 0), NEVER_US)
     return GroupSpans(np.concatenate([spans.first, more]), np.concatenate([spans.last, more]))

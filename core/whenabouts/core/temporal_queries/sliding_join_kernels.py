@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-
-from whenabouts.core.arrays.jit import BOOL, INT64, READ_INT64, TWO_INT64, WRITE_INT64, compiled
+from whenabouts.core.arrays.jit import BOOL, INT64, READ_BOOL, READ_INT64, TWO_INT64, WRITE_BOOL, WRITE_INT64, compiled
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.kernels import first_from
 
-_READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
-_WRITE_BOOL = types.Array(types.boolean, 1, "C")
 
-
-@compiled(TWO_INT64(READ_INT64, _READ_BOOL, INT64, INT64), inline=True)
+@compiled(TWO_INT64(READ_INT64, READ_BOOL, INT64, INT64), inline=True)
 def _run_at(times: IntArray, linked: BoolArray, head: int, high: int) -> Any:
     """The index after the run that begins at `head`, and the run's end, in a range up to `high`."""
     at = head + 1
@@ -24,8 +19,8 @@ def _run_at(times: IntArray, linked: BoolArray, head: int, high: int) -> Any:
 
 
 @compiled(INT64(
-    READ_INT64, _READ_BOOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64,
-    WRITE_INT64, _WRITE_BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64, _WRITE_BOOL,
+    READ_INT64, READ_BOOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64,
+    WRITE_INT64, WRITE_BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_BOOL,
 ))  # fmt: skip
 def changed_runs(
     times: IntArray,
@@ -69,8 +64,8 @@ def changed_runs(
 
 
 @compiled(INT64(
-    READ_INT64, READ_INT64, READ_INT64, READ_INT64, _READ_BOOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64,
-    _READ_BOOL, BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, _WRITE_BOOL,
+    READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_BOOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64,
+    READ_BOOL, BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_BOOL,
 ))  # fmt: skip
 def touching_runs(
     starts: IntArray,

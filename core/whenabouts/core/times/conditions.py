@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 from whenabouts.core.durations import Duration, format_bounds, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
-
-UNBOUNDED_US = 2**62
-"""A missing bound: `lo = -UNBOUNDED_US` or `hi = UNBOUNDED_US`."""
+from whenabouts.core.times.limits import UNBOUNDED_US
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.record_batches import one_batch
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import PREFIX
 from whenabouts.core.runtime.protocol import Step
@@ -109,7 +109,7 @@ class BestStep:
         return np.concatenate([*stored, new])
 
     def take(
-        self, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], probability: NDArray[np.float64] | None, step: Step
+        self, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], probability: FloatArray | None, step: Step
     ) -> Iterator[pa.RecordBatch]:
         """Process matching pairs and their probabilities; nothing is emitted yet."""
         assert probability is not None
@@ -133,10 +133,10 @@ class BestStep:
             columns += _of_partners(self._partners[input])
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def changed(self, input: int) -> NDArray[np.bool_]:
+    def changed(self, input: int) -> BoolArray:
         """Which rows' marks have changed."""
         if input in self._last:
-            changed: NDArray[np.bool_] = self._last[input] != self._last_before[input]
+            changed: BoolArray = self._last[input] != self._last_before[input]
         else:
             changed = self._partners[input].best != self._best_before[input]
         return changed
@@ -152,12 +152,12 @@ def _of_partners(partners: BestPartners) -> list[pa.Array]:
     return [pa.array(partners.probability, mask=nobody), pa.array(number, mask=nobody), *taken.columns]
 
 
-def every_row(rows: pa.RecordBatch) -> NDArray[np.bool_]:
+def every_row(rows: pa.RecordBatch) -> BoolArray:
     """A mask of all rows."""
     return np.ones(rows.num_rows, bool)
 
 
-def has_partner(rows: pa.RecordBatch | pa.Table) -> NDArray[np.bool_]:
+def has_partner(rows: pa.RecordBatch | pa.Table) -> BoolArray:
     """Which choosing rows have a partner."""
     return np.asarray(rows.column(PROBABILITY).is_valid().to_numpy(zero_copy_only=False), bool)
 
@@ -167,6 +167,6 @@ def int_column(rows: pa.RecordBatch | pa.Table, name: str) -> IntArray:
     return np.asarray(rows.column(name).fill_null(0).to_numpy(), np.int64)
 
 
-def float_column(rows: pa.RecordBatch | pa.Table, name: str) -> NDArray[np.float64]:
+def float_column(rows: pa.RecordBatch | pa.Table, name: str) -> FloatArray:
     """A column of floats, with nulls as 0."""
     return np.asarray(rows.column(name).fill_null(0.0).to_numpy(), np.float64)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import PREFIX, T_MAX, T_MIN, times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Step
@@ -81,7 +81,7 @@ class BestPairs:
             purpose=f"{mode.how}, best {mode.best}",
         )
 
-    def _opens(self, input: int) -> Callable[[pa.RecordBatch], NDArray[np.bool_]]:
+    def _opens(self, input: int) -> Callable[[pa.RecordBatch], BoolArray]:
         """Selects the rows that need a decision: those with a partner, and those that are emitted without one."""
         return every_row if input in self._mode.preserved else has_partner
 

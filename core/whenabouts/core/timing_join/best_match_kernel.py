@@ -14,18 +14,19 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64,
     compiled,
 )
+from whenabouts.core.arrays.typing import FloatArray, IntArray
 
 
 @compiled(BOOL(READ_INT32, READ_INT32, READ_FLOAT64, READ_INT64, READ_INT64, READ_INT64, WRITE_FLOAT64, WRITE_INT64))
 def keep_best(
     chooser: NDArray[np.int32],
     candidate: NDArray[np.int32],
-    probability: NDArray[np.float64],
-    t_max: NDArray[np.int64],
-    t_min: NDArray[np.int64],
-    rank: NDArray[np.int64],
-    best_probability: NDArray[np.float64],
-    best: NDArray[np.int64],
+    probability: FloatArray,
+    t_max: IntArray,
+    t_min: IntArray,
+    rank: IntArray,
+    best_probability: FloatArray,
+    best: IntArray,
 ) -> bool:
     """Offer `candidate[i]` to row `chooser[i]`, updating `best` (candidate indices, -1: none) and `best_probability`.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.runtime.blocks import PREFIX, times
 
 NOBODY = -1
@@ -41,7 +41,7 @@ class BestPartners:
         self._rank = np.zeros(candidates.num_rows, np.int64)
         self._ranked = False
 
-    def offer(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: NDArray[np.float64]) -> None:
+    def offer(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: FloatArray) -> None:
         """Process pairs: candidate `at[i]` matches row `rows[i]`."""
         before = self.best.copy(), self.probability.copy()
         if not self._keep(rows, at, probability) and not self._ranked:
@@ -49,7 +49,7 @@ class BestPartners:
             self.best, self.probability = before
             self._keep(rows, at, probability)
 
-    def _keep(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: NDArray[np.float64]) -> bool:
+    def _keep(self, rows: NDArray[np.int32], at: NDArray[np.int32], probability: FloatArray) -> bool:
         from whenabouts.core.timing_join.best_match_kernel import keep_best  # numba: imported when first needed
 
         decided: bool = keep_best(

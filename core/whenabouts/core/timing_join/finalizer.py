@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.record_batches import one_batch, with_columns_of
+from whenabouts.core.arrays.typing import BoolArray, FloatArray
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import Step
@@ -31,13 +32,13 @@ Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 class StepMatches(Protocol):
     """One step of a finalizer."""
 
-    def take(self, pairs: Pairs, probability: NDArray[np.float64] | None, step: Step) -> Iterator[pa.RecordBatch]:
+    def take(self, pairs: Pairs, probability: FloatArray | None, step: Step) -> Iterator[pa.RecordBatch]:
         """Process matching pairs (row positions on both sides); returns rows that are emitted because of them."""
 
     def marks(self, input: int) -> pa.RecordBatch | None:
         """The marks of all rows of an input, None without marks."""
 
-    def changed(self, input: int) -> NDArray[np.bool_]:
+    def changed(self, input: int) -> BoolArray:
         """Which rows' marks have changed."""
 
 

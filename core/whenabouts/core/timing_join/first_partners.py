@@ -18,6 +18,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64,
     compiled,
 )
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.probability.satisfaction_probability import pair_probability
 from whenabouts.core.timing_join.pair_decision import (
     KIND_THRESHOLDS,
@@ -38,13 +39,13 @@ def find_first_partners(
     lo: int,
     hi: int,
     confidence: float,
-    base_min: NDArray[np.int64],
-    base_max: NDArray[np.int64],
-    target_min: NDArray[np.int64],
-    target_max: NDArray[np.int64],
+    base_min: IntArray,
+    base_max: IntArray,
+    target_min: IntArray,
+    target_max: IntArray,
     ranges: NDArray[np.int32],
     kinds: KindThresholds,
-    counts: NDArray[np.int64],
+    counts: IntArray,
     out: NDArray[np.int32],
 ) -> None:
     """Write a matching target of each base row, as an index into the ordered targets, or -1 if there is none.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.key_time_order import Times
-from whenabouts.core.probability.confidence_bounds import ALWAYS_US, NEVER_US
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.probability.histogram_arrays import NO_SHAPES, shapes_of
 from whenabouts.core.probability.match_thresholds import (
     SideKinds,
@@ -23,6 +23,7 @@ from whenabouts.core.probability.match_thresholds import (
     mean_offsets,
     thresholds,
 )
+from whenabouts.core.times.limits import ALWAYS_US, NEVER_US
 from whenabouts.core.times.templates import Template
 from whenabouts.core.timing_join.pair_decision import KindThresholds
 
@@ -43,8 +44,8 @@ class RowKinds(NamedTuple):
     target row, its position on the axis less its anchor."""
 
     kinds: KindThresholds
-    span: NDArray[np.int64]
-    shift: NDArray[np.int64]
+    span: IntArray
+    shift: IntArray
 
 
 def row_kinds(

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.typing import IntArray, Positions
+from whenabouts.core.arrays.typing import FloatArray, IntArray, Positions
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.key_names import shared
@@ -98,9 +97,7 @@ class Matching:
                 yield (base_at, target_at) if base == LEFT else (target_at, base_at)
         _add(counters, counts)
 
-    def probabilities(
-        self, left: pa.Table, right: pa.Table, left_at: Positions, right_at: Positions
-    ) -> NDArray[np.float64]:
+    def probabilities(self, left: pa.Table, right: pa.Table, left_at: Positions, right_at: Positions) -> FloatArray:
         """The canonical kernel's value for the pairs (left_at[i], right_at[i]) of two tables of blocks. O(pairs)."""
         window = self._windows[LEFT]
         if not any(self.templates):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
+from whenabouts.core.arrays.typing import FloatArray
 from whenabouts.core.durations import parse_duration
 from whenabouts.core.joins.output_columns import EVENT_TIME
 from whenabouts.core.joins.rows import SideRows
@@ -213,7 +213,7 @@ class TimingJoinOperator:
         ) + hi + longest
 
     def _output(
-        self, rows: list[SideRows], pairs: Pairs, probability: NDArray[np.float64] | None, step: Step
+        self, rows: list[SideRows], pairs: Pairs, probability: FloatArray | None, step: Step
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows with their computed columns."""
         (left, right), (l_at, r_at) = rows, pairs

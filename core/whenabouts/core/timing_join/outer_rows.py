@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.record_batches import table_of
+from whenabouts.core.arrays.typing import BoolArray, FloatArray
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.protocol import Step
@@ -87,7 +88,7 @@ class UnmatchedStep:
         self._before = {input: marks.copy() for input, marks in self._open.items()}
 
     def take(
-        self, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], probability: NDArray[np.float64] | None, step: Step
+        self, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], probability: FloatArray | None, step: Step
     ) -> Iterator[pa.RecordBatch]:
         """Process matching pairs; a semi row is emitted with its first one."""
         if self._semi is not None:
@@ -104,9 +105,9 @@ class UnmatchedStep:
             return None
         return pa.RecordBatch.from_arrays([pa.array(self._open[input])], schema=_MARKS)
 
-    def changed(self, input: int) -> NDArray[np.bool_]:
+    def changed(self, input: int) -> BoolArray:
         """Which rows' marks have changed."""
-        changed: NDArray[np.bool_] = self._open[input] != self._before[input]
+        changed: BoolArray = self._open[input] != self._before[input]
         return changed
 
 
@@ -116,5 +117,5 @@ def first_final(state: SegmentedState, inputs: Sequence[int], final_times: Final
     return [int(final_times.instants(input, np.array([us]))[0]) for input, us in firsts if us is not None]
 
 
-def _is_open(rows: pa.RecordBatch | pa.Table) -> NDArray[np.bool_]:
+def _is_open(rows: pa.RecordBatch | pa.Table) -> BoolArray:
     return np.asarray(rows.column(OPEN).to_numpy(zero_copy_only=False), bool)

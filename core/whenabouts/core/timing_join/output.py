@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.joins.output_columns import EVENT_TIME, PROBABILITY, OwnColumns, PairColumns
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Step
 from whenabouts.core.timing_join.modes import Mode
@@ -68,7 +68,7 @@ class JoinOutput:
         left: pa.Table,
         right: pa.Table,
         pairs: tuple[NDArray[np.int32], NDArray[np.int32]],
-        probability: NDArray[np.float64] | None,
+        probability: FloatArray | None,
         event_us: IntArray | None,
         step: Step,
     ) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ class JoinOutput:
         return self._pairs.unmatched(input, rows, positions, extra)
 
     def unmatched(
-        self, input: int, rows: pa.Table, alone: NDArray[np.bool_], event_us: IntArray, step: Step
+        self, input: int, rows: pa.Table, alone: BoolArray, event_us: IntArray, step: Step
     ) -> Iterator[pa.RecordBatch]:
         """The rows where `alone` is true, which found no partner."""
         at = np.flatnonzero(alone)

@@ -19,6 +19,7 @@ from whenabouts.core.arrays.jit import (
     READ_INT64_3D,
     compiled,
 )
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.probability.histogram_arrays import Shapes
 from whenabouts.core.probability.histogram_probability import SHAPES, UNIFORM, shape_probability
 from whenabouts.core.probability.satisfaction_probability import pair_probability
@@ -34,7 +35,7 @@ class KindThresholds(NamedTuple):
 
     base: NDArray[np.int32]
     target: NDArray[np.int32]
-    table: NDArray[np.int64]
+    table: IntArray
     base_shapes: Shapes
     target_shapes: Shapes
     base_is_right: bool
@@ -59,7 +60,7 @@ OPEN = -1.0
 
 
 @compiled(_TWO_BOOLS(READ_INT64_3D, INT64, INT64, INT64), inline=True)
-def compare_anchors(thresholds: NDArray[np.int64], base: int, target: int, delta: int) -> tuple[bool, bool]:
+def compare_anchors(thresholds: IntArray, base: int, target: int, delta: int) -> tuple[bool, bool]:
     """Whether a pair of these kinds matches for sure, and whether it can match, if its anchors differ by `delta`.
 
     Four comparisons without a branch.
@@ -82,7 +83,7 @@ def judge(
     target_min: int,
     target_max: int,
     target_kind: int,
-    thresholds: NDArray[np.int64],
+    thresholds: IntArray,
     templates: bool,
 ) -> tuple[float, bool]:
     """The probability of a pair, and whether it takes a call of the canonical kernel.

@@ -16,13 +16,14 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
-from whenabouts.core.probability.confidence_bounds import ALWAYS_US
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.times.limits import ALWAYS_US
 
 _NEAR = 8  # how many values a search counts at once before it gallops
 
 
 @compiled(FOUR_INT64(READ_INT64, READ_INT64))
-def time_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[int, int, int, int]:
+def time_extremes(t_min: IntArray, t_max: IntArray) -> tuple[int, int, int, int]:
     """Least `t_min`, greatest `t_max`, least and greatest length; the arrays must not be empty."""
     first, last = t_min[0], t_max[0]
     shortest = longest = last - first
@@ -33,7 +34,7 @@ def time_extremes(t_min: NDArray[np.int64], t_max: NDArray[np.int64]) -> tuple[i
 
 
 @compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
-def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
+def _bisect(axis: IntArray, first: int, last: int, value: int) -> int:
     """The first index in `[first, last]` from which on `axis >= value`."""
     while first < last:
         middle = (first + last) >> 1
@@ -45,7 +46,7 @@ def _bisect(axis: NDArray[np.int64], first: int, last: int, value: int) -> int:
 
 
 @compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
-def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: int) -> int:
+def _gallop(axis: IntArray, first: int, last: int, start: int, value: int) -> int:
     """As `_bisect`, in doubling steps from `start`: cheap if the result is near.
 
     It searches in both directions: if lengths vary, the bounds of successive rows are not monotone, even for sorted
@@ -74,12 +75,12 @@ def _gallop(axis: NDArray[np.int64], first: int, last: int, start: int, value: i
 
 @compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT64_2D, WRITE_INT32_2D))
 def locate(
-    bounds: NDArray[np.int64],
-    base_key: NDArray[np.int64],
-    axis: NDArray[np.int64],
-    target_starts: NDArray[np.int64],
+    bounds: IntArray,
+    base_key: IntArray,
+    axis: IntArray,
+    target_starts: IntArray,
     gallop: bool,
-    cursors: NDArray[np.int64],
+    cursors: IntArray,
     out: NDArray[np.int32],
 ) -> None:
     """Indices of the four bounds (ends inclusive) among the targets of the same key, for each base row.
@@ -115,7 +116,7 @@ def locate(
 
 
 @compiled((READ_INT32_2D, READ_INT64, WRITE_INT32_2D))
-def scatter_rows(rows: NDArray[np.int32], index: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+def scatter_rows(rows: NDArray[np.int32], index: IntArray, out: NDArray[np.int32]) -> None:
     """`out[index[i]] = rows[i]` for rows of four."""
     for i in range(index.size):
         p = np.uint64(index[i])
@@ -123,7 +124,7 @@ def scatter_rows(rows: NDArray[np.int32], index: NDArray[np.int64], out: NDArray
 
 
 @compiled((READ_INT64, READ_INT64, WRITE_INT32_2D))
-def probe_all(base_key: NDArray[np.int64], target_starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+def probe_all(base_key: IntArray, target_starts: IntArray, out: NDArray[np.int32]) -> None:
     """The ranges of a strategy without bounds: every target of the key is probed."""
     for i in range(base_key.size):
         out[i, 0] = target_starts[base_key[i]]

@@ -37,10 +37,10 @@ from whenabouts.core.arrays.key_time_order import (
     order_rows,
     sorted_positions,
 )
-from whenabouts.core.probability.confidence_bounds import NEVER_US, fill_confidence_bounds, is_wide
+from whenabouts.core.probability.confidence_bounds import fill_confidence_bounds, is_wide
 from whenabouts.core.probability.match_thresholds import fill_kind_bounds
 from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
-from whenabouts.core.probability.satisfaction_probability import FARTHEST_US
+from whenabouts.core.times.limits import FARTHEST_US, NEVER_US
 from whenabouts.core.timing_join.first_partners import find_first_partners
 from whenabouts.core.timing_join.length_classes import NO_KINDS, Templates, row_kinds
 from whenabouts.core.timing_join.pair_decision import KindThresholds

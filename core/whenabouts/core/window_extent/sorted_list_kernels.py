@@ -13,9 +13,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 
-from whenabouts.core.arrays.jit import INT64, READ_INT64, TWO_INT64, WRITE_INT64, WRITE_INT64_2D, compiled
+from whenabouts.core.arrays.jit import (
+    INT64,
+    READ_BOOL,
+    READ_INT64,
+    TWO_INT64,
+    WRITE_BOOL,
+    WRITE_INT64,
+    WRITE_INT64_2D,
+    compiled,
+)
 from whenabouts.core.arrays.slab_pool import allocate, log2, release
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 
@@ -35,11 +43,9 @@ SPACE = 64
 EMPTY = -(2**63)
 """`LAST` of a list that has never had an element."""
 
-_READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
-_WRITE_BOOL = types.Array(types.boolean, 1, "C")
 ARRAYS = (WRITE_INT64_2D, WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64)
 """Lists, chunks, directories, times, data."""
-_POOL = (WRITE_INT64, *ARRAYS, _WRITE_BOOL)
+_POOL = (WRITE_INT64, *ARRAYS, WRITE_BOOL)
 
 
 @compiled(INT64(WRITE_INT64, WRITE_INT64_2D, WRITE_INT64, INT64), inline=True)
@@ -140,7 +146,7 @@ def element(lists: IntArray, chunks: IntArray, dirs: IntArray, of: int, entry: i
     return chunks[chunk, AT] + at
 
 
-@compiled(INT64(*_POOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64, _READ_BOOL, INT64))
+@compiled(INT64(*_POOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_BOOL, INT64))
 def insert(
     space: IntArray,
     lists: IntArray,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-
-from whenabouts.core.arrays.jit import INT64, READ_INT64, WRITE_INT64, compiled
+from whenabouts.core.arrays.jit import INT64, READ_BOOL, READ_INT64, WRITE_BOOL, WRITE_INT64, compiled
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.window_extent.sorted_list_kernels import (
     ARRAYS,
@@ -22,11 +20,8 @@ from whenabouts.core.window_extent.sorted_list_kernels import (
     find,
 )
 
-_READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
-_WRITE_BOOL = types.Array(types.boolean, 1, "C")
 
-
-@compiled((*ARRAYS, _WRITE_BOOL, READ_INT64, WRITE_INT64, WRITE_INT64, _WRITE_BOOL, WRITE_INT64))
+@compiled((*ARRAYS, WRITE_BOOL, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_BOOL, WRITE_INT64))
 def read(
     lists: IntArray,
     chunks: IntArray,
@@ -53,7 +48,7 @@ def read(
     starts[len(of_list)] = count
 
 
-@compiled(INT64(*ARRAYS, _WRITE_BOOL, READ_INT64, *(WRITE_INT64,) * 5))
+@compiled(INT64(*ARRAYS, WRITE_BOOL, READ_INT64, *(WRITE_INT64,) * 5))
 def read_runs(
     lists: IntArray,
     chunks: IntArray,
@@ -93,7 +88,7 @@ def read_runs(
 
 @compiled(
     INT64(
-        *ARRAYS, _WRITE_BOOL, READ_INT64, READ_INT64, _READ_BOOL, _READ_BOOL, _READ_BOOL, _READ_BOOL,
+        *ARRAYS, WRITE_BOOL, READ_INT64, READ_INT64, READ_BOOL, READ_BOOL, READ_BOOL, READ_BOOL,
         WRITE_INT64, WRITE_INT64,
     )
 )  # fmt: skip

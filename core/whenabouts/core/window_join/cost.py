@@ -36,7 +36,7 @@ class WindowJoinPrices:
 
 
 @dataclass(frozen=True, slots=True)
-class Operations:
+class OperationRates:
     """The expected operations of an algorithm per second of event time and key."""
 
     rows: float = 0.0
@@ -44,8 +44,8 @@ class Operations:
     tuple_tests: float = 0.0
     window_tests: float = 0.0
 
-    def __add__(self, other: Operations) -> Operations:
-        return Operations(
+    def __add__(self, other: OperationRates) -> OperationRates:
+        return OperationRates(
             self.rows + other.rows,
             self.periods + other.periods,
             self.tuple_tests + other.tuple_tests,
@@ -181,7 +181,9 @@ def alternatives(
                 # If streams are in order, the last row is the newest: `backward` then scans what `forward` scans.
                 join_orders = [order_from(base, graph, "forward", conservative) for base in range(last + 1)]
                 asks = strategy == "forward"
-                work = sum((expected(join_order, rates, asks_first=asks) for join_order in join_orders), Operations())
+                work = sum(
+                    (expected(join_order, rates, asks_first=asks) for join_order in join_orders), OperationRates()
+                )
                 yield Algorithm(strategy, conservative, last, work.cost(prices or WindowJoinPrices()))
                 continue
             for base in range(last, -1, -1) if query.strategy == "auto" else (last,):
@@ -189,7 +191,7 @@ def alternatives(
                 yield Algorithm(strategy, conservative, base, work.cost(prices or WindowJoinPrices()))
 
 
-def expected(join_order: JoinOrder, rates: Sequence[float], *, asks_first: bool = True) -> Operations:
+def expected(join_order: JoinOrder, rates: Sequence[float], *, asks_first: bool = True) -> OperationRates:
     """The expected operations of one join order per second and key.
 
     `asks_first`: if one period bounds the whole combination, the streams are searched in turn until one has no row in
@@ -213,7 +215,7 @@ def expected(join_order: JoinOrder, rates: Sequence[float], *, asks_first: bool 
         partial *= held[level]
         tuple_tests += partial
         window_tests += partial * len(join_order.tests[level])
-    return Operations(begun, periods, tuple_tests, window_tests)
+    return OperationRates(begun, periods, tuple_tests, window_tests)
 
 
 def _length(bounds: Sequence[tuple[int, int]]) -> float:

@@ -24,7 +24,7 @@ from whenabouts.core.arrays.jit import (
     compiled,
 )
 from whenabouts.core.arrays.key_time_order import OrderedRows
-from whenabouts.core.arrays.typing import IntArray, Positions
+from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.window_join.join_orders import ANY, JoinOrder
 
 CANDIDATES_AT_ONCE = 1 << 18
@@ -43,7 +43,7 @@ class StreamRows(NamedTuple):
     starts: IntArray
     key: IntArray
 
-    def only(self, kept: NDArray[np.bool_]) -> StreamRows:
+    def only(self, kept: BoolArray) -> StreamRows:
         """The rows where `kept` is true, in the same order. O(rows + keys)."""
         before = np.concatenate(([0], np.cumsum(kept)))
         return StreamRows(
@@ -70,10 +70,10 @@ class ExpansionCounters:
     window_tests: int = 0
 
 
-Test = Callable[[int, Positions, Positions], NDArray[np.bool_]]
+Test = Callable[[int, Positions, Positions], BoolArray]
 """Whether edge number n holds, for row positions of its first and its second stream."""
 
-PairTest = Callable[[Sequence[Positions]], NDArray[np.bool_]]
+PairTest = Callable[[Sequence[Positions]], BoolArray]
 """Whether a predicate holds, for row positions by level."""
 
 
@@ -311,7 +311,7 @@ class Expansion:
         return [self._position[indices] for indices in at]
 
 
-def _kept(at: NDArray[np.int32], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
+def _kept(at: NDArray[np.int32], mask: BoolArray) -> NDArray[np.int32]:
     return at if mask.all() else np.ascontiguousarray(at[:, mask])
 
 

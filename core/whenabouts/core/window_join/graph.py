@@ -16,7 +16,8 @@ from typing import TypeAlias
 from whenabouts.core.durations import Duration, format_bounds, format_duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.option_checks import refused
-from whenabouts.core.times.conditions import UNBOUNDED_US, Condition
+from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.limits import UNBOUNDED_US
 
 Window: TypeAlias = Duration | tuple[Duration, Duration] | Condition
 """A symmetric window, a directed one (bounds on second - first), or a condition with a confidence."""

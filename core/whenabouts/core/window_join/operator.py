@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
-from whenabouts.core.arrays.typing import Positions
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, Positions
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.event_reader import EventReader
@@ -234,7 +234,7 @@ class WindowJoinOperator:
             tests[max(one, other)].append(pair_test(pair, predicate, tables, (one, other)))
         return tests
 
-    def _holds(self, number: int, rows: list[SideRows], one: Positions, other: Positions) -> NDArray[np.bool_]:
+    def _holds(self, number: int, rows: list[SideRows], one: Positions, other: Positions) -> BoolArray:
         """Whether an edge holds for rows `one` of its first and `other` of its second stream."""
         edge = self.query.edges[number]
         first, second = self._ends[number]
@@ -245,7 +245,7 @@ class WindowJoinOperator:
 
     def _probabilities(
         self, edge: Edge, first: SideRows, second: SideRows, one: Positions, other: Positions
-    ) -> NDArray[np.float64]:
+    ) -> FloatArray:
         """The canonical kernel's values for an edge.
 
         The stream whose name sorts first is the left one, so that the order in which a user lists streams does not
@@ -289,7 +289,7 @@ class WindowJoinOperator:
         step.metrics[metrics.MATCHED] += len(t_first)
         yield from self._columns.batches([side.table for side in rows], at, extra)
 
-    def _joint(self, rows: list[SideRows], at: list[Positions]) -> NDArray[np.float64]:
+    def _joint(self, rows: list[SideRows], at: list[Positions]) -> FloatArray:
         """The probability that all windows hold together."""
         from whenabouts.core.probability.histogram_arrays import shapes_of
         from whenabouts.core.probability.joint_probability import densities_of, joint_probabilities

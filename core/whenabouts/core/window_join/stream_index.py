@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from whenabouts.core.arrays.typing import Positions
+from whenabouts.core.arrays.typing import BoolArray, Positions
 from whenabouts.core.errors import Code
 from whenabouts.core.expressions.row_predicates import as_mask
 from whenabouts.core.expressions.tree import Expression, check_condition, evaluate
@@ -126,7 +125,7 @@ def pair_test(
 ) -> PairTest:
     """A predicate as a test of positions by level, which raises QueryError WA-2065 unless it gets one boolean each."""
 
-    def test(at: Sequence[Positions]) -> NDArray[np.bool_]:
+    def test(at: Sequence[Positions]) -> BoolArray:
         rows = [RowsAt(table, at[level]) for table, level in zip(tables, levels, strict=True)]
         return as_mask(
             predicate(*rows),

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.option_checks import columns_of
@@ -124,7 +124,7 @@ class DeduplicatingOperator(WrappedOperator):
         """Rows of the operator in a bucket's state (for `wrappers.state_limit`)."""
         return super().rows_held(StorePart(store, 1, 2))
 
-    def _first_seen(self, seen: SegmentedState, arrival: Arrival, watermark_us: int) -> NDArray[np.bool_]:
+    def _first_seen(self, seen: SegmentedState, arrival: Arrival, watermark_us: int) -> BoolArray:
         """Which rows of a block are not repeats; those that are not late are recorded as seen."""
         input, block = arrival.input, arrival.block
         keep = np.ones(block.num_rows, bool)
@@ -146,7 +146,7 @@ class DeduplicatingOperator(WrappedOperator):
         return keep
 
 
-def _first_of_each(table: pa.Table) -> NDArray[np.bool_]:
+def _first_of_each(table: pa.Table) -> BoolArray:
     """Which rows are the first among equal rows; nulls are equal, and so are NaNs. O(rows)."""
     numbered = table.append_column("_row", pa.array(np.arange(table.num_rows)))
     first = np.zeros(table.num_rows, bool)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.event_reader import check_time_column
 from whenabouts.core.runtime.protocol import (
@@ -140,7 +140,7 @@ class DecodingReader:
         block, more = self._inner.read(usable.select(self._inner.schema.names))
         return Events(block, rejected + [self.as_given(each) for each in more])
 
-    def ends(self, rows: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def ends(self, rows: pa.RecordBatch) -> tuple[IntArray, IntArray]:
         """The times of decoded rows in microseconds."""
         return self._inner.ends(rows)
 

@@ -19,8 +19,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.option_checks import columns_of, refused, shown
@@ -96,7 +96,7 @@ class Decoder:
     skip: int
     read: Callable[[bytes], Record]
 
-    def __call__(self, payloads: Sequence[bytes | None]) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
+    def __call__(self, payloads: Sequence[bytes | None]) -> tuple[pa.RecordBatch, BoolArray]:
         """The columns of `schema`, and which payloads could be decoded; the rows of others are null.
 
         Cost: some tenths of a microsecond per value.

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.tree import Expression, column, holds, values_of
@@ -194,7 +193,7 @@ class DerivingReader:
             [*rows.select(names).columns, *columns], names=[*names, *(name for name, _ in self._derived)]
         )
 
-    def ends(self, rows: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def ends(self, rows: pa.RecordBatch) -> tuple[IntArray, IntArray]:
         """The times of a raw batch in microseconds."""
         return self._inner.ends(self._wide(rows))
 
