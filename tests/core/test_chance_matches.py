@@ -1,4 +1,4 @@
-"""Accidental pairs: both estimates agree with what independent streams give, and fall short of what related ones do."""
+"""Chance matches: both estimates agree with independent streams, and fall short of related ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _shapes(draw: st.DrawFn) -> tuple[int, int, Condition]:
 @given(_shapes())
 @settings(deadline=None, max_examples=100, derandomize=True)
 def test_the_window_of_two_shapes_is_exact(shapes: tuple[int, int, Condition]) -> None:
-    """As many microseconds as there are differences of anchors at which the oracle finds a match."""
+    """Its width in microseconds is the number of anchor differences at which the oracle finds a match."""
     left_length, right_length, condition = shapes
     sides = [
         pa.table({"a": pa.array([t - length for t in ends], pa.int64()), "b": ends})
@@ -137,7 +137,7 @@ def test_related_streams_give_more_than_chance_does() -> None:
 
 
 def test_a_slide_tears_every_true_pair_apart() -> None:
-    """Partners on the very ends of the window, far from all others: no slide may bring any of them together again."""
+    """Partners at the ends of the window, far from all others: no slide may bring any of them together again."""
     ends = np.arange(300, dtype=np.int64) * 1000
     left = pa.table({"a": ends - 3, "b": ends})
     right = pa.table({"a": np.concatenate([ends - 22, ends + 19]), "b": np.concatenate([ends - 20, ends + 21])})

@@ -1,4 +1,4 @@
-"""Al-Kateb 2010: its worked cases, and for each slip of its pseudocode the wrong answer that the printed lines give."""
+"""Al-Kateb 2010: its worked examples, and for each error in its pseudocode the wrong answer of the printed lines."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Entry:
 
 
 def entry(group: str, value: float, *times: int, end: int | None = None) -> Entry:
-    """A tuple as it stands in a window that was right so far."""
+    """A tuple in a window that has been correct so far."""
     return Entry(group, value, times[0], times[-1] if end is None else end, list(times[1:]))
 
 
 class PrintedWindow:
-    """The window updates as printed, to show what they do wrong: nothing is mended.
+    """The window updates as printed, errors included, to show what is wrong with them.
 
     Algorithms 1 and 2 with functions 1 to 3, and the time-based variants of sections 4.2.1 and 4.2.2, over a list of
     tuples, oldest first.
@@ -95,7 +95,7 @@ class PrintedWindow:
         while self.content and self.content[0].start < cut:
             oldest = self.content[0]
             if self.eager and oldest.more and oldest.end > cut:
-                if oldest.more[0] >= cut:  # the second part would be the same again, with the same start
+                if oldest.more[0] >= cut:  # the second part would repeat this, with the same start
                     raise EndlessLoopError
                 self._split(oldest, cut)
             self.content.pop(0)
@@ -180,7 +180,7 @@ def printed(window: PrintedWindow, *facts: Fact) -> PrintedWindow:
 
 
 def test_tables_1_to_3_andys_salary() -> None:
-    """Table 3 coalesces what Table 2 tells apart; NOW is the latest tuple's own time until another one arrives."""
+    """Table 3 coalesces what Table 2 separates; NOW is the latest tuple's own time until another one arrives."""
     history = [("Andy", 100, 2000), ("Andy", 120, 2004), ("Andy", 120, 2008)]
     assert shown(coalesced(readings(history), lambda a, b: False)) == [
         ("Andy", 100, 2000, 2004),
@@ -210,7 +210,7 @@ def test_slip_a_tuple_that_is_too_late_shrinks_the_window() -> None:
         window = printed(PrintedWindow([entry(*fact) for fact in facts], eager=eager), ("A", 9, 5))
         assert window.held() == [(20, "A"), (30, "A")]
     assert held(last([*facts, ("A", 9, 5)], 3)) == [(10, "A"), (20, "A"), (30, "A")]
-    # and one that is in time is refused, since the tuple it would follow has gone
+    # and one in time is refused, since the tuple before it is gone
     assert printed(PrintedWindow([entry(*fact) for fact in facts], eager=False), ("A", 9, 15)).held() == [
         (20, "A"), (30, "A"),
     ]  # fmt: skip
@@ -243,7 +243,7 @@ def test_slip_a_late_tuple_inside_the_latest_run_passes_as_in_order() -> None:
 
 
 def test_slip_an_out_of_order_tuple_moves_the_window_back() -> None:
-    """It becomes the latest one, so that what came after the true latest one is taken again."""
+    """It becomes the latest one, so that a tuple older than the true latest one is accepted again."""
     window = PrintedWindow([entry("A", 1, 10, 50)], eager=True, width=25)
     printed(window, ("A", 2, 30))
     assert window.latest is not None
@@ -257,7 +257,7 @@ def test_slip_an_out_of_order_tuple_moves_the_window_back() -> None:
 
 
 def test_slip_a_tuple_between_two_runs_can_extend_the_later_one() -> None:
-    """Lines 14-16 look at the tuple that contains ts only."""
+    """Lines 14-16 consider only the tuple that contains ts."""
     facts = [("A", 1, 10), ("A", 2, 20), ("A", 2, 15)]
     window = PrintedWindow([entry("A", 1, 10, end=20), entry("A", 2, 20)], eager=True, width=100)
     assert [(value, start) for _, value, start, _ in printed(window, facts[2]).shown() if value == 2] == [
@@ -285,14 +285,14 @@ def test_slip_the_previous_tuple_must_be_of_the_same_group() -> None:
 
 
 def test_slip_a_split_leaves_an_end_and_a_start_as_they_were() -> None:
-    """Function 3: the second part begins where the whole began, before the tuple that parted them."""
+    """Function 3: the second part begins where the whole began, before the tuple that separates the parts."""
     facts = [("A", 1, 10), ("A", 1, 30), ("B", 0, 35), ("A", 2, 20)]
     window = PrintedWindow([entry("A", 1, 10, 30), entry("B", 0, 35)], eager=True, width=100)
     assert printed(window, facts[3]).shown() == [
         ("A", 1, 10, 20), ("A", 2, 20, 10), ("A", 1, 10, 30), ("B", 0, 35, 35),
     ]  # fmt: skip
     window = PrintedWindow([entry("A", 1, 10, 30)], eager=True, width=15)
-    with pytest.raises(EndlessLoopError):  # and what is split in order to expire never does
+    with pytest.raises(EndlessLoopError):  # and a run that is split for expiry never expires
         window.update("A", 2, 35)
     assert [run for run in right(facts) if run[0] == "A"] == [("A", 1, 10, 20), ("A", 2, 20, 30), ("A", 1, 30, 30)]
 

@@ -1,4 +1,4 @@
-"""Names where upper and lower case are one: every kind of query finds its columns, and runs as with exact names."""
+"""Case-insensitive names: every kind of query finds its columns, and gives the same result as with exact names."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_inputs_that_spell_a_shared_column_differently_join_on_it(case: str) -> 
 
 
 def test_predicates_name_columns_in_any_case() -> None:
-    """Their text is part of what a checkpoint knows, so it stays as it was written."""
+    """Their text is part of a checkpoint's identity, so it is kept as written."""
     exact, other = (
         WindowJoin(times=dict.fromkeys("ab", Point("t")), windows={("a", "b"): 3}, predicates={("a", "b"): text})
         for text in ("a.v <= b.v", "a.V <= b.V")

@@ -1,4 +1,4 @@
-"""The words of conditions, and the values that they refuse."""
+"""The functions that make conditions, and the values that they refuse."""
 
 import math
 

@@ -127,8 +127,7 @@ ANY_CONFIDENCE = st.one_of(
 
 
 class TestAgainstTheKernel:
-    """Targets at and around each bound, of all kinds of lengths: outside none may match, in the sure range
-    all must."""
+    """Targets of various lengths at and around each bound: none outside may match, all in the sure range must."""
 
     @given(
         st.integers(-(2**52), 2**52), LONG, LONG, LONG, st.integers(-(2**52), 2**52), LONG, ANY_CONFIDENCE,

@@ -1,4 +1,4 @@
-"""All strategies put out the pairs of an exact brute force, and count what their papers say they do."""
+"""All strategies give the pairs of an exact brute force, with the operation counts that their papers define."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ FOUR_FIFTHS_TIE = ([(0, 0, 0)], [(0, 10, 0), (-10, 0, 0)], (-8, 8), 0.8)
 
 
 class TestFirstPartners:
-    """Semi and anti modes ask for one partner of each row that has any."""
+    """Semi and anti modes need one partner for each row that has any."""
 
     @given(ROWS, ROWS, WINDOW, CONFIDENCE, st.booleans())
     @settings(max_examples=300, deadline=None)
@@ -119,7 +119,7 @@ class TestFirstPartners:
     @pytest.mark.parametrize("strategy", ["auto", "eager", "lazy", "lazy_lookup"])
     @pytest.mark.parametrize("lengths", [[0], [0, 20], range(0, 90)])
     def test_a_row_with_a_sure_partner_looks_at_nothing_else(self, strategy: str, lengths: Sequence[int]) -> None:
-        """20,000 rows a side, each within reach of thousands: 100 million pairs, of which n are looked at."""
+        """20,000 rows a side, each within reach of thousands: 100 million pairs, of which n are examined."""
         n, random = 20_000, np.random.default_rng(7)
         sides = []
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""What is left of a kernel's cache after a full disk or a power cut is compiled again, without a crash."""
+"""A kernel whose cache was damaged by a full disk or a power cut is compiled again, without a crash."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def total(of):
 
 @pytest.mark.slow
 def test_a_class_in_a_signature_may_be_renamed(tmp_path: Path) -> None:
-    """The index of a cache holds signatures, and these their classes, by name: an older one's need not exist."""
+    """The index of a cache names the classes of signatures; those of an older cache need not exist any more."""
     for name in ("Old", "New"):
         (tmp_path / "kernels_of_a_test.py").write_text(RENAMED.replace("NAME", name))
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Whoever meets a code finds what to do about it."""
+"""docs/operations.md says for every error code what to do."""
 
 from __future__ import annotations
 

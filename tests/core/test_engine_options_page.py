@@ -1,4 +1,4 @@
-"""docs/engine-options.md: every host option on every engine, as the engines have it."""
+"""docs/engine-options.md lists every host option, and says the same about each engine as the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENGINES = ("whenabouts.core.local", "whenabouts.spark_plugin", "whenabouts.flink
 
 
 def cells() -> dict[str, list[str]]:
-    """By option: its default, and what each engine makes of it."""
+    """By option: its default, and its meaning on each engine."""
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {row[0].strip("`"): row[1:] for row in rows if len(row) == 2 + len(ENGINES)}

@@ -1,4 +1,4 @@
-"""Rows that a query gives are never behind the watermark that it has passed on, however long they waited in it."""
+"""Output rows are never late for the watermark that the query has forwarded, however long they waited in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUERIES: dict[str, Query] = {
 
 
 class WatchedTask(Task):
-    """Compares the event time of what comes out with the watermark that has been passed on."""
+    """Compares the event time of output rows with the watermark that has been forwarded."""
 
     passed_ms = LEAST_MS
     compared = 0
@@ -55,7 +55,7 @@ class WatchedTask(Task):
     def _compare(self) -> None:
         operator = self.run.hosting.operator()
         assert operator.event_time is not None
-        self.compared = min(self.compared, len(self.given))  # a checkpoint takes what was given
+        self.compared = min(self.compared, len(self.given))  # a checkpoint commits the output
         for tag, blob in self.given[self.compared :]:
             if tag == OUTPUT:
                 times = decode(blob, operator.output_schema)[operator.event_time].cast(pa.int64()).to_pylist()

@@ -43,13 +43,13 @@ PROBABILITIES = {
 
 @lru_cache
 def readings() -> pa.Table:
-    """Every reading that has been received: time, mote, and what was measured."""
+    """Every received reading: time, mote, and measurements."""
     table = pq.read_table(FILE, columns=["recv_ts", "mote", *PROBABILITIES])
     return table.rename_columns(["t", *table.column_names[1:]])
 
 
 def quantised(column: str, quantum: float) -> pa.Table:
-    """The readings of a column in buckets; without those that are null. Quantum 0: as they are, in single precision."""
+    """The non-null readings of a column in buckets. Quantum 0: unchanged, in single precision."""
     known = readings().filter(pc.is_valid(pc.field(column)))
     values = known.column(column).to_numpy()
     bucket = np.floor(values / np.float32(quantum)) if quantum else values
@@ -65,13 +65,14 @@ def test_the_coalescing_probability_of_a_quantum(column: str, quantum: float, to
     runs = coalesce(table, time="t", group="mote", values="bucket")
     motes = len(runs.column("mote").unique())
     pairs = table.num_rows - motes
-    # A last digit can hang on the precision in which a reading is divided by the quantum.
+    # The last digit can depend on the precision of the division by the quantum.
     assert abs((table.num_rows - runs.num_rows) / pairs - told) <= 0.0006
     assert pc.sum(runs.column("n")).as_py() == table.num_rows
 
 
 def test_temperature_and_humidity_together() -> None:
-    """As they are 427,252 runs; the data's own description says 427,146, for humidity to the nearest 0.0335."""
+    """Unchanged readings have 427,252 runs; the data's own description says 427,146, for humidity to the nearest
+    0.0335."""
     table = readings()
     stepped = np.rint(table.column("humidity").to_numpy().astype(float) / 0.0335)
     for humidity, runs in ((table.column("humidity"), 427_252), (pa.array(stepped), 427_146)):

@@ -1,4 +1,4 @@
-"""Modes of the join, step by step: what comes out in which step, what state holds, and what equals do to a choice."""
+"""Join modes step by step: the output of each step, the contents of state, and the choice among equal rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def query(**changes: Any) -> TimingJoin:
 
 
 class Bucket(SecondsDriver):
-    """Flushes in every step, unless it is asked not to."""
+    """Flushes in every step, unless told otherwise."""
 
     def __init__(self, store: DictStore | None = None, **changes: Any) -> None:
         super().__init__(query(**changes), SCHEMA, store)
@@ -121,7 +121,7 @@ def test_lazy_rows_that_wait_hold_back_who_may_match_them() -> None:
 
 
 def test_a_choice_is_told_when_no_better_partner_can_come() -> None:
-    """A later partner that ends earlier is better; a left row keeps one, and x, chosen by nobody, comes out last.
+    """A later partner that ends earlier is better; a left row keeps one, and x, chosen by no row, comes last.
 
     ::
 
@@ -142,7 +142,7 @@ def test_a_choice_is_told_when_no_better_partner_can_come() -> None:
 
 
 def test_a_chosen_row_stays_chosen_until_it_is_final() -> None:
-    """Left rows come 5 to 10 s after their partners, so that a is final as it comes, and x only much later.
+    """Left rows come 5 to 10 s after their partners, so a is final on arrival, and x only much later.
 
     ::
 
@@ -281,7 +281,7 @@ def test_equals_are_one_choice() -> None:
 
 @pytest.mark.parametrize(("how", "best"), MODES)
 def test_histograms_settle_as_in_batch(how: str, best: str | None) -> None:
-    """Rows whose times have templates: a stream, cut into files, gives the rows of the finite join."""
+    """Rows whose times have templates: a stream in several files gives the rows of the finite join."""
     time = Histogram(
         "t", template="kind",
         templates={"quick": [(0, SECOND, 1.0)], "slow": [(0, 2 * SECOND, 0.25), (2 * SECOND, 5 * SECOND, 0.75)]},
@@ -308,7 +308,7 @@ def test_histograms_settle_as_in_batch(how: str, best: str | None) -> None:
 
 
 def test_the_response_never_came() -> None:
-    """The recipe of docs/modes.md: requests without a response inside five seconds."""
+    """The recipe of docs/modes.md: requests without a response within five seconds."""
     interval = Interval("t_min", "t_max", max_uncertainty="1 s")
     columns = {"id": pa.int64(), "t_min": pa.int64(), "t_max": pa.int64()}
 
@@ -348,7 +348,7 @@ def _driven(draw: st.DrawFn) -> tuple[Example, dict[str, list[int]], list[int]]:
 
 
 def _expected_steps(example: Example, arrival: Mapping[str, list[int]], watermarks: list[int]) -> list[Counter[Any]]:
-    """What must come out in each step, and last at the end."""
+    """The expected output of each step, and finally of the end."""
     events = expectations.read(example.query, example.tables).events
     schemas = {side: table.schema for side, table in example.tables.items()}
     matches = join_modes_oracle.Matches(example.query, events)
@@ -374,9 +374,10 @@ def _rows(operator: TimingJoinOperator, step: Step) -> Counter[Any]:
 def test_nothing_comes_out_early_nothing_late_and_nothing_twice(
     driven: tuple[Example, dict[str, list[int]], list[int]],
 ) -> None:
-    """A host calls the operator when rows come or its timer is due; every result comes in the one right step.
+    """A host calls the operator when rows arrive or its timer is due; every result comes in exactly the right step.
 
-    After the last rows the watermark stops just before and at every instant at which the oracle settles something.
+    After the last rows the watermark stops just before and at every instant at which a result becomes final in the
+    oracle.
     """
     example, arrival, watermarks = driven
     schemas = {side: table.schema for side, table in example.tables.items()}
@@ -421,7 +422,7 @@ DECIDING = [strategy for strategy in STRATEGIES if strategy not in ("simple", "s
 @pytest.mark.parametrize("how", ONE_SIDED)
 @pytest.mark.parametrize("strategy", DECIDING)
 def test_one_partner_decides_about_a_row(how: str, strategy: str) -> None:
-    """10,000 x 10,000 rows of one key that all match each other: 10,000 rows are decided by one pair each.
+    """10,000 x 10,000 rows of one key that all match each other: one pair each decides 10,000 rows.
 
     As a stream too, where the partners of the first half are there before it and those of the second half come later.
     """
@@ -440,11 +441,11 @@ def test_one_partner_decides_about_a_row(how: str, strategy: str) -> None:
 @pytest.mark.parametrize("how", ONE_SIDED)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_row_that_is_decided_leaves_the_state(how: str, strategy: str) -> None:
-    """Left rows at 0, 1, ... 9 s; right rows decide the even ones, at once or later; the watermark stays behind."""
+    """Left rows at 0, 1, ... 9 s; right rows decide the even ones, at once or later, before the watermark passes."""
     bucket = Bucket(how=how, strategy=strategy, condition=within("0.1 s", confidence=1))
     evens = {"r" + str(t): float(t) for t in range(0, 4, 2)}
     step = bucket.step(0, right=evens, left={str(t): float(t) for t in range(10)})
-    assert step.gauges["state_rows_left"] == 8  # 0 and 2 found theirs: they are not even written
+    assert step.gauges["state_rows_left"] == 8  # 0 and 2 have partners: they are not even written
     assert step.metrics["rows_stored"] == 8 + 2
     step = bucket.step(0, right={"r" + str(t): float(t) for t in (*range(4, 10, 2), 1, 3)})
     assert step.gauges["state_rows_left"] <= 2 * 3  # 5, 7, 9 are open; a segment is rewritten once half of it is done
@@ -459,7 +460,8 @@ def test_a_row_that_is_decided_leaves_the_state(how: str, strategy: str) -> None
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_dropping_decided_rows_changes_nothing(how: str, data: st.DataObject) -> None:
-    """Rows in any order in any steps: as the slow strategy, which also keeps its rows to the end in one step."""
+    """Rows in any order in any steps give the same as the slow strategy, which keeps all rows to the end in one
+    step."""
     example = data.draw(generators.joins(units=(SECOND,), finite=False))
     files = data.draw(generators.arrivals(example))
     strategies = ("simple", *DECIDING)
@@ -475,7 +477,7 @@ def test_dropping_decided_rows_changes_nothing(how: str, data: st.DataObject) ->
 
 @pytest.mark.parametrize("how", ONE_SIDED)
 def test_state_that_holds_decided_rows_goes_on(how: str) -> None:
-    """As an earlier release left it: those rows stay out of everything, and go with the others of their segment."""
+    """State as an earlier release wrote it: these rows have no effect, and are deleted with their segment."""
     changes = {"how": how, "condition": within("0.1 s", confidence=1)}
     before, after, throughout = (Bucket(**changes) for _ in range(3))
     before.operator._layout = replace(before.operator._layout, needed={})

@@ -40,7 +40,7 @@ def test_range_of_equal_uniforms(k: int, width: float) -> None:
 
 @pytest.mark.parametrize("width", [0.2, 0.5, 0.8])
 def test_general_integral_agrees_with_the_clique_formula(width: float) -> None:
-    """The nested integral, made to run by a fourth window that is hardly wider, against the formula in the limit."""
+    """The nested integral, forced by a fourth window that is hardly wider, against the formula in the limit."""
     densities = _uniform((0, 1), (0.2, 0.9), (-0.5, 1.5))
     nearly = _clique(3, width)
     nearly[0] = (0, 1, -width, width * (1 + 1e-13))
@@ -48,7 +48,7 @@ def test_general_integral_agrees_with_the_clique_formula(width: float) -> None:
 
 
 def test_a_chain_of_before() -> None:
-    """P(X0 < X1 < ... < Xk-1) of k equal uniforms is 1 / k!, by symmetry; cut at half, all in order and near."""
+    """P(X0 < X1 < ... < Xk-1) of k equal uniforms is 1 / k!, by symmetry; cut at half, all are in order and near."""
     for k in (2, 3, 4, 5):
         windows: list[Window] = [(i, i + 1, 0.0, np.inf) for i in range(k - 1)]
         assert abs(_joint(_uniform(*[(0, 1)] * k), windows) - 1 / np.prod(np.arange(1, k + 1))) < 1e-12
@@ -63,7 +63,7 @@ def test_windows_of_one_event_are_not_independent() -> None:
     star: list[Window] = [(0, 1, -0.5, 0.5), (0, 2, -0.5, 0.5)]
     joint = _joint(_uniform(*[(0, 1)] * 3), star)
     assert abs(joint - 7 / 12) < 1e-12
-    assert joint > 0.75**2 + 0.02  # what multiplying would give
+    assert joint > 0.75**2 + 0.02  # the result of multiplication
 
 
 def test_one_window_is_the_pair_s_own_probability() -> None:

@@ -1,4 +1,4 @@
-"""Kernels are compiled once per machine, also where the package lies in an archive and the user has no home."""
+"""Kernels are compiled once per machine, even if the package is in an archive and the user has no home folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """The core as a cluster may have it: an archive on the path, into which nothing can be written."""
+    """The core as on a cluster: a read-only archive on the path."""
     path = tmp_path / "whenabouts.zip"
     root = Path(whenabouts.core.__file__).parent
     with zipfile.ZipFile(path, "w") as file:
@@ -42,7 +42,8 @@ def archive(tmp_path: Path) -> Path:
 
 
 def without_override() -> None:
-    """In a new process: root, too, may write only where permissions say so (other users have no such right)."""
+    """In a new process in which root, too, may write only where permissions allow it (other users have no such
+    right)."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
@@ -64,7 +65,8 @@ def told(process: subprocess.Popen[str]) -> list[str]:
 
 
 def test_an_archive_without_a_home_is_compiled_once(archive: Path, tmp_path: Path) -> None:
-    """Two at once on a cold cache, then one that finds it, then one on another CPU, which must not take that code."""
+    """Two processes at once on a cold cache, then one that finds it, then one on another CPU, which must not use that
+    code."""
     cold = [start(archive, tmp_path), start(archive, tmp_path)]
     answers = [told(process) for process in cold]
     warm = told(start(archive, tmp_path))
@@ -80,7 +82,7 @@ def test_an_archive_without_a_home_is_compiled_once(archive: Path, tmp_path: Pat
 
 
 def test_many_at_once_begin_on_an_empty_folder(archive: Path, tmp_path: Path) -> None:
-    """Each compiles or finds what another has just kept; none fails, and what they leave is whole."""
+    """Each compiles, or finds what another has just stored; none fails, and the resulting cache is complete."""
     kept = tmp_path / "kept"
     kept.mkdir()
     cold = [start(archive, tmp_path, NUMBA_CACHE_DIR=str(kept)) for _ in range(4)]
@@ -94,8 +96,8 @@ def test_many_at_once_begin_on_an_empty_folder(archive: Path, tmp_path: Path) ->
 
 
 def test_a_cache_that_cannot_be_written_is_passed_over(archive: Path, tmp_path: Path) -> None:
-    """Also a filled one: numba takes no folder in which it could keep nothing. Kernels are kept among the temporary
-    files then."""
+    """Also a filled one: numba rejects a folder that is not writable. Kernels are then stored with the temporary
+    files."""
     kept, temporary = tmp_path / "kept", tmp_path / "temporary"
     temporary.mkdir()
     first = told(start(archive, temporary, NUMBA_CACHE_DIR=str(kept)))

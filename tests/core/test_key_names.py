@@ -1,4 +1,4 @@
-"""Keys that inputs call differently, and the join types of other libraries."""
+"""Keys with different names in the inputs, and the join types of other libraries."""
 
 from __future__ import annotations
 

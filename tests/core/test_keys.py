@@ -1,4 +1,4 @@
-"""Key equality: what meets, in codes and in buckets alike."""
+"""Key equality: equal keys have equal codes and the same bucket."""
 
 import math
 import subprocess
@@ -95,7 +95,7 @@ PAIRS = [(one, other) for types in UNITS.values() for one in types for other in 
 def test_times_of_any_units_are_equal_exactly_where_they_are_the_same_time(
     one: pa.DataType, other: pa.DataType
 ) -> None:
-    """Neither a nanosecond that is cut nor a second that wraps around makes a key of two."""
+    """Neither truncated nanoseconds nor an overflow of seconds makes two keys equal."""
     columns, times = [], []
     for type_ in (one, other):
         fitting = [n for n in NUMBERS if type_.bit_width == 64 or -(2**31) <= n < 2**31]
@@ -121,14 +121,14 @@ def test_numbers_and_decimals_of_other_types_meet_exactly() -> None:
         (ticks(pa.date32(), 1, 2**31 - 1), ticks(pa.date64(), 86_400_000, 86_400_001)),
     ]:
         codes_of_plain(left, right)
-    with pytest.raises(QueryError, match="WA-2008"):  # 68 digits before the point and 30 behind it
+    with pytest.raises(QueryError, match="WA-2008"):  # 68 digits before the point and 30 after it
         codes_of(pa.array([1], pa.decimal256(76, 8)), pa.array([1], pa.decimal128(38, 30)))
     with pytest.raises(QueryError, match="WA-2008"):  # 2**53 + 1 is a float's 2**53
         codes_of(pa.array([1]), pa.array([1.0]))
 
 
 def codes_of_plain(left: pa.Array, right: pa.Array) -> None:
-    """As `codes_of`, of values that need not be times of the calendar."""
+    """As `codes_of`, for values that may lie outside the calendar."""
     tables = [pa.record_batch({"k": column}) for column in (left, right)]
     keys = Keys(("k",), [table.schema for table in tables], ("left", "right"))
     buckets = [keys.buckets(table, 97) for table in tables]
@@ -170,7 +170,7 @@ def test_groups_that_a_cut_or_a_wrap_would_merge_stay_apart() -> None:
 
 
 def test_a_key_that_the_shared_type_cannot_hold_is_told() -> None:
-    """A right row alone fills the key column, whose type is that of both inputs."""
+    """A right row without partner fills the key column, whose type is common to both inputs."""
     left, right = (
         pa.table({"t": [1], "k": ticks(pa.timestamp(unit), value)}) for unit, value in (("ns", 1), ("s", 2**40))
     )
@@ -204,7 +204,7 @@ BUCKETS = {
 
 @pytest.mark.parametrize("kind", BUCKETS)
 def test_a_key_keeps_its_bucket_from_release_to_release(kind: str) -> None:
-    """State lies there: a restart that looked elsewhere would lose pairs."""
+    """State is stored by bucket: a restart with another assignment would lose pairs."""
     column, buckets = BUCKETS[kind]
     table = pa.record_batch({"k": column})
     assert Keys(("k",), [table.schema], ("events",)).buckets(table, 1000).tolist() == buckets

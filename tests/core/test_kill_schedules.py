@@ -1,4 +1,4 @@
-"""Random queries and inputs on simulated engines that are killed, restored and rescaled: the rows are those of a batch.
+"""Random queries and inputs on simulated engines that are killed, restored and rescaled give the rows of a batch run.
 
 A failure names its seed; `python -m whenabouts.conformance.kill_schedules SEED 1` runs it again.
 """
@@ -41,7 +41,7 @@ def test_a_seed_repeats_its_run() -> None:
 
 
 def test_scenarios_are_of_every_kind_and_most_of_them_are_killed() -> None:
-    """Kinds of query, engines and wrappers; and points of failure of both engines."""
+    """They cover kinds of query, engines, wrappers, and the points of failure of both engines."""
     drawn = [scenario(seed) for seed in range(EVERY_RUN)]
     kinds = Counter(type(query).__name__ for given in drawn for query in (given.query, given.plain))
     assert {

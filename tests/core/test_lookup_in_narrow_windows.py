@@ -1,7 +1,8 @@
-"""Corollary 2 of the ITC paper needs a wide window: where it fails, and that `lazy_lookup` does not use it there.
+"""Corollary 2 of the ITC paper needs a wide window: counterexamples, and that `lazy_lookup` does not use it otherwise.
 
 The corollary: a target that matches a base row matches every base row that both starts and ends no later (left probe
-range). It compares one tail of D = X_target - X_base; in a window narrower than both supports the other one counts too.
+range). It compares one tail of D = X_target - X_base; in a window narrower than both supports the other tail counts
+too.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def counterexamples(width: int) -> list[Case]:
     """All pairs of base rows and windows of this width in which a dominated row has the lesser probability."""
     found = []
     for lo, proven, dominated in product(range(-3, 9), INTERVALS, INTERVALS):
-        # The left probe range is where D may still fall short of `lo`; dominance is at work there only.
+        # In the left probe range D may be below `lo`; dominance applies only there.
         left_probe = all(TARGET[0] - end < lo for _, end in (proven, dominated))
         if left_probe and dominated[0] <= proven[0] and dominated[1] <= proven[1]:
             better, worse = p(proven, lo, lo + width), p(dominated, lo, lo + width)

@@ -13,7 +13,7 @@ from whenabouts.core.wrappers.state_limit import SHED, StateLimit
 
 
 def test_rows_that_a_shuffle_reorders_are_the_same_step() -> None:
-    """A limit sheds the last rows: which they are must not depend on the shuffle, or a replay would shed others."""
+    """A limit sheds the last rows: which ones must not depend on the shuffle, or a replay would shed others."""
     query = TimingJoin(
         left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), lateness=Lateness("1 s", "1 s")
     )

@@ -1,4 +1,4 @@
-"""Windows in memory from step to step: they say what the state says, whatever a host repeats, restores or moves."""
+"""Windows in memory from step to step agree with the state, whatever a host repeats, restores or moves."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def blocks(operator: Operator, table: pa.Table) -> list[Arrival]:
 
 
 def told(operator: Operator, step: Step) -> tuple[Any, ...]:
-    """All that a step gives but how it was done."""
+    """The results of a step, without the metrics of how it was done."""
     output = multiset.rows(pa.Table.from_batches(step.output, operator.output_schema))
     counts = {name: n for name, n in step.metrics.items() if name != "compared"}
     held = {name: n for name, n in step.gauges.items() if "bytes" not in name}
@@ -88,7 +88,8 @@ def told(operator: Operator, step: Step) -> tuple[Any, ...]:
 def test_memory_says_what_the_state_says(
     data: st.DataObject, example: Any, kind: str, form: str, scheme: str, relation: str, slide: int, width: int
 ) -> None:
-    """Step by step as without memory, where steps are repeated from the state before them with these or other rows."""
+    """Step by step the same as without memory, also if steps are repeated from their previous state, with the same or
+    other rows."""
     if kind == "aggregate" and example.query.equivalence.kind == "predicate":
         kind = "coalesce"
     query = sliding(example.query, kind, form, scheme, relation, slide, width)
@@ -128,7 +129,7 @@ def test_memory_says_what_the_state_says(
 
 
 def test_groups_that_come_go_and_grow() -> None:
-    """Thousands of tuples: places are used again, moved and doubled, and what aggregates keep goes with them."""
+    """Thousands of tuples: slots are reused, moved and doubled, together with the data of aggregates."""
     query = TemporalAggregate(
         time="t", group="g", values="v", window="200us", slide="10us",
         aggregates={name: name for name in FUNCTIONS},
@@ -168,7 +169,7 @@ def test_a_window_is_found_by_its_state_and_query_alone() -> None:
         given.append((operator, store))
     assert len(window_cache()._held) == 2  # equal states, and a window for each query
     step = first.operator([table.schema], streaming=True).step(given[0][1], [], 15 * SECOND)
-    assert step.metrics["compared"] == 5  # of what settles now only: another instance finds the window
+    assert step.metrics["compared"] == 5  # only of the tuples that are now final: another instance finds the window
     window_cache().clear()
     again = given[0][0].step(given[0][1], [], 18 * SECOND)
     assert again.metrics["compared"] > 3
@@ -186,7 +187,7 @@ def test_state_of_an_earlier_form_is_refused() -> None:
 
 
 def bytes_a_step(form: str, scheme: str, width: int) -> tuple[float, float, float]:
-    """Of steps of ten tuples while the window holds `width`: bytes read and written, and bytes held per tuple."""
+    """Bytes read and written by steps of ten tuples while the window holds `width`, and bytes held per tuple."""
     given = {"window": f"{width - 1}us", "slide": "10us"} | FORMS[form]
     of_each = width // 2 if "per_group" in given else width
     given |= {"rows": of_each} if given.get("rows") else {}
@@ -212,11 +213,11 @@ def bytes_a_step(form: str, scheme: str, width: int) -> tuple[float, float, floa
 
 @pytest.mark.parametrize(("form", "scheme"), [*((form, "eager") for form in FORMS), ("rows", "lazy")])
 def test_what_a_step_reads_and_writes_follows_what_came(form: str, scheme: str) -> None:
-    """Not the window, which has half a megabyte; and the state holds a window or two of tuples."""
+    """It does not follow the window, which has half a megabyte. The state holds the tuples of at most two windows."""
     read, written, held = bytes_a_step(form, scheme, 16_000)
-    assert read < 20_000  # rows that wait, and directories: no tuple of the window
+    assert read < 20_000  # waiting rows and directories: no tuple of the window
     assert written < 20_000
-    assert held < 100  # a tuple takes 24 bytes, twice that where a window of rows is due to be written anew
+    assert held < 100  # a tuple takes 24 bytes, twice that before the log of a row-count window is rewritten
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

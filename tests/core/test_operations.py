@@ -204,7 +204,7 @@ def test_what_is_no_frame_is_refused(wrong: Any) -> None:
 
 
 def test_frames_of_two_engines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither engine is there: the class says where a frame is from."""
+    """Neither engine is imported: the class tells the origin of a frame."""
     frame = type("DataFrame", (), {"__module__": "pyspark.sql.dataframe"})()
     home: Any = types.ModuleType("made_up")
     home.ENGINE = dataclasses.replace(local.ENGINE, name="Spark", frames=(type(frame),), run=lambda *given: given)
@@ -230,7 +230,7 @@ def test_a_call_on_tables_imports_no_engine() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_functions_travel_to_workers_by_name(name: str) -> None:
-    """What is known of results here stays here."""
+    """State about results in this process is not sent."""
     function = getattr(local, name)
     before = len(pickle.dumps(function))
     kept = [local.coalesce(T, **RUNS) for _ in range(5)]

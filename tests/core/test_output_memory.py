@@ -1,4 +1,5 @@
-"""A step whose output does not fit into memory stops with a code that tells the number, before it begins if it can."""
+"""A step whose output does not fit into memory stops with a code and the number of rows, before it begins if
+possible."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ FREE = 1 << 30
 
 @pytest.fixture
 def _a_gibibyte(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever machine this is."""
+    """On any machine."""
     monkeypatch.delenv(MEBIBYTES, raising=False)
     monkeypatch.setattr(output_memory, "free_bytes", lambda: FREE)
 
@@ -74,7 +75,8 @@ def test_modes_that_make_no_pairs_are_not_stopped(how: str) -> None:
 def test_what_the_bounds_do_not_know_stops_on_the_way(
     strategy: str, best: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A window that is narrower than the times: nothing is sure, 6,250,000 pairs of 24 and more bytes come out."""
+    """A window that is narrower than the times: no pair is sure, and the output has 6,250,000 pairs of at least 24
+    bytes."""
     n = 2_500
     table = pa.table({"a": [0] * n, "b": [1_000] * n, "id": range(n)})
     time = Interval("a", "b")
@@ -105,7 +107,7 @@ def combinations() -> Any:
 
 
 def three_streams() -> Any:
-    """Each step of the way has few partners, all together many."""
+    """Each single expansion has few partners; together there are many."""
     tables = {name: points(3_000) for name in "abc"}
     return window_join(tables, time=Point("t"), windows={("a", "b"): 3_000, ("b", "c"): 3_000})
 
@@ -119,7 +121,7 @@ def periods() -> Any:
 
 
 def rows_in_a_gap() -> Any:
-    """Ten days in which nothing comes, looked at a million times a second."""
+    """Ten days without rows, evaluated a million times a second."""
     table = pa.table({"t": [0, 864_000 * SECOND], "v": [1, 2]})
     return coalesce(table, time="t", values="v", rows=1, slide="1us")
 
@@ -193,7 +195,7 @@ def _written(root: Path, files: dict[str, str]) -> None:
             55_000,
         ),
         (
-            {  # version 1, and no limit there is a great number
+            {  # version 1, where no limit is a great number
                 "proc/self/cgroup": "3:cpu,cpuacct:/x\n4:memory:/docker/abc\n",
                 "groups/memory/memory.limit_in_bytes": f"{2**63 - 4096}\n",
                 "groups/memory/memory.usage_in_bytes": "5\n",
@@ -217,7 +219,7 @@ def test_free_is_what_the_closest_limit_leaves(
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system tells no size of the address space")
 def test_a_process_with_little_address_space_stops_instead_of_dying() -> None:
-    """As where an engine limits its workers (`spark.executor.pyspark.memory`): 2 GiB are left, 3 GiB would come out."""
+    """As when an engine limits its workers (`spark.executor.pyspark.memory`): 2 GiB are left for an output of 3 GiB."""
     program = """
 import resource, sys
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Payloads: what a topic holds becomes columns, and what nobody can read a rejected row, whatever is beside it."""
+"""Payloads: records of a topic become columns, and unreadable ones rejected rows, whatever the records beside them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_answer_is_that_of_the_columns_whatever_else_is_in_the_topic(
 
 
 def _as_written(poison: bytes | None, form: bool) -> bytes | None:
-    """Avro takes many bytes for a record: eleven that go on and on are none."""
+    """Avro accepts many byte strings as records, but not eleven continuation bytes."""
     return poison if form or not poison else b"\xff" * 11
 
 

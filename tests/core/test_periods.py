@@ -28,7 +28,7 @@ def test_the_inverse_of_the_kth_is_the_kth_from_the_end(place: int) -> None:
 
 
 def test_allen_on_periods_with_a_duration() -> None:
-    """His definitions, as he gives them for intervals whose ends differ."""
+    """Allen's definitions, for intervals whose ends differ."""
     definitions = {
         "before": lambda a, b: a[1] < b[0],
         "meets": lambda a, b: a[1] == b[0],

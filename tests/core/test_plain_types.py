@@ -1,4 +1,4 @@
-"""Columns in the layouts that other libraries choose go through queries as the values they hold."""
+"""Columns in the layouts of other libraries pass through queries unchanged in value."""
 
 from __future__ import annotations
 

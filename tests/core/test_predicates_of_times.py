@@ -1,4 +1,5 @@
-"""SQL conditions on times of every type and unit, far away and finer than a microsecond, against Python's integers."""
+"""SQL conditions on times of every type and unit, far from 1970 and finer than a microsecond, against Python's
+integers."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ COMPARISONS = {
 
 
 def _numbers(kind: pa.DataType, unit: int, day: bool) -> list[int]:
-    """Values that a type holds around others' limits, around zero and around a common instant."""
+    """Values of a type near the limits of other types, near zero and near a common instant."""
     if day:
         return [n for n in (0, 1, 43_200 * 10**9 // unit, 86_399 * 10**9 // unit) if n * unit < 86_400 * 10**9]
     least, greatest = (-(2**31), 2**31 - 1) if pa.types.is_date32(kind) else (-(2**63) + 1, 2**63 - 1)

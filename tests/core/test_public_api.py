@@ -1,4 +1,4 @@
-"""What users may rely on, and what importing it costs."""
+"""The public API, and the cost of importing it."""
 
 import ast
 import dataclasses
@@ -52,7 +52,7 @@ def test_the_core_offers_what_the_root_has_of_it() -> None:
 
 
 def test_type_checkers_see_each_name_where_python_finds_it() -> None:
-    """The imports under TYPE_CHECKING and those at run time are written down separately."""
+    """The imports under TYPE_CHECKING and those at run time are separate lists."""
     tree = ast.parse(Path(str(wa.__file__)).read_text())
     imports = [node for block in tree.body if isinstance(block, ast.If) for node in block.body]
     seen: dict[str, object] = {}
@@ -82,7 +82,7 @@ def test_a_name_loads_what_it_needs_and_no_more(statement: str, not_loaded: tupl
 
 
 def test_the_import_is_light() -> None:
-    """Under a hundred modules more than Python has anyway: a start of the command line must not feel it."""
+    """It loads fewer than a hundred modules beyond Python's own, so that it does not delay the command line."""
     script = "import sys; before = set(sys.modules); import whenabouts; print(len(set(sys.modules) - before))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(found.stdout) < 100

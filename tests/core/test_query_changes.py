@@ -1,4 +1,4 @@
-"""A running query goes on with another confidence, or other templates, over its state (PTJoin Example 2)."""
+"""A running query continues with another confidence, or other templates, over its state (PTJoin Example 2)."""
 
 from dataclasses import replace
 from typing import Any
@@ -56,7 +56,7 @@ def rows(table: pa.Table) -> list[tuple[int | None, ...]]:
 def test_each_pair_is_judged_by_the_confidence_of_the_step_in_which_it_forms(
     seed: int, confidences: list[float], strategy: str, d: int
 ) -> None:
-    """A full outer join: so no row is called alone too early for the least confidence, nor twice."""
+    """A full outer join shows that no row counts as unmatched too early for the least confidence, nor twice."""
     left, right = files(seed), files(seed + 1)
     least = min(confidences)
     queries = [join(c, d, strategy=strategy, how="full_outer", min_confidence=least) for c in confidences]
@@ -81,7 +81,7 @@ def test_a_query_that_needs_dropped_rows_is_refused_and_one_that_needs_fewer_is_
     with pytest.raises(EngineError, match="WA-3006"):
         run_stream(join(0.9), [left, right], changes={4: join(0.5)})
     run_stream(join(0.5), [left, right], changes={4: join(0.9)})
-    with pytest.raises(EngineError, match="WA-3006"):  # what was dropped in between does not come back
+    with pytest.raises(EngineError, match="WA-3006"):  # rows dropped in between do not come back
         run_stream(join(0.5), [left, right], changes={2: join(0.9), 5: join(0.5)})
 
 

@@ -40,7 +40,7 @@ def test_an_old_name_is_the_new_one_and_warns(old: str, new: str) -> None:
     for engine in ("spark", "flink"):
         if f"{engine}_plugin" in new and find_spec(f"py{engine}") is None:
             pytest.skip(f"py{engine} is not installed")
-    expected = _found(new)  # engines warn of their own when they are imported
+    expected = _found(new)  # engines emit warnings of their own when they are imported
     with pytest.warns(
         DeprecationWarning, match=re.escape(f"{old} is deprecated: use {new.rpartition('.')[2]}")
     ) as told:
@@ -78,7 +78,7 @@ QUERIES: dict[str, Callable[[str], Query]] = {
     ),
 }
 HOSTED = {"watermarks"}
-"""Options that are the host's and not a query's."""
+"""Options of the host, not of a query."""
 
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "v": pa.float64()})
 

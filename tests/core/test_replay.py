@@ -1,4 +1,5 @@
-"""A replay gives every row once, in an order that follows from files and settings alone, with the times it promises."""
+"""A replay gives every row once, in an order that depends only on files and settings, within the promised time
+bounds."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_thresholds_are_satisfaction_times(base: Template, target: Template, con
 def test_the_satisfaction_time_is_that_of_bisection(
     first: Template, second: Template, confidence: float, end_us: int
 ) -> None:
-    """To what a double of hours in microseconds can hold, and of a time of this century."""
+    """To the precision of a double, for hours in microseconds and for a time of this century."""
     one, other = (Time(shape[0][0], 0, shape) for shape in map(oracle.shape_of, (first, second)))
     exact = oracle.satisfaction_time(one, other, Fraction(repr(confidence)))
     assert abs(Fraction(satisfaction_time(first, 0, second, confidence)) - exact) < Fraction(1, 10**4)

@@ -1,4 +1,4 @@
-"""Segments, directory, waiting rows: a model of plain lists, and what a restart may find."""
+"""Segments, directory and waiting rows against a model of plain lists, and the states that a restart may find."""
 
 from itertools import pairwise
 

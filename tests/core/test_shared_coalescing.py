@@ -1,4 +1,4 @@
-"""Queries over shared extents: switches of scheme while they run, queries that come and go, and what is kept."""
+"""Queries over shared extents: changes of scheme at run time, added and removed queries, and the rows kept."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_switch_frees_what_is_needed_no_longer() -> None:
 
 
 def _after(first: SharedCoalescing, then: SharedCoalescing, files: list[pa.Table]) -> tuple[Any, dict[Any, bytes]]:
-    """The counts and the segments of a run under one plan, then another one from the ninth file on."""
+    """The counts and the segments of a run under one plan, which changes to another one at the ninth file."""
     store, counts, greatest = DictStore(), Counter[str](), 0
     for number, file in enumerate(files):
         operator = (first if number < 8 else then).operator([file.schema], streaming=True)
@@ -174,8 +174,8 @@ def test_what_cannot_share_is_refused() -> None:
 @pytest.mark.parametrize("scheme", ["lazy", "eager"])
 @pytest.mark.parametrize("changes", [False, True])
 def test_a_row_that_loses_outside_of_every_window_is_rejected(scheme: str, changes: bool) -> None:
-    """A lazy query holds rows until the watermark has passed them, be they in its window or not: which of two rows of
-    an instant loses is decided then, under the scheme of that time."""
+    """A lazy query holds rows until the watermark has passed them, whether or not they are in its window. Which of two
+    rows of an instant loses is decided then, under the current scheme."""
     by_room = Coalesce(time="t", group="room", values="v", window=10, at=100, lateness=5)
     by_both = Coalesce(time="t", group=("room", "side"), values="v", window=10, at=100, lateness=5)
 

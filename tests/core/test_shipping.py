@@ -1,4 +1,4 @@
-"""The package is found and shipped from wherever Python is started, however it is installed."""
+"""The package is found and shipped wherever Python is started and however it is installed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def test_everything_is_imported_from_an_archive_on_the_path(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("last", [False, True])
 def test_source_roots_may_come_in_any_order(tmp_path: Path, last: bool) -> None:
-    """Without site packages, as in a Python inside a JVM: only the roots, the one with `__init__.py` first or last."""
+    """Without site packages, as in a Python inside a JVM: only the roots, with the one that has `__init__.py` first or
+    last."""
     roots = sorted({str(part.parents[1]) for part in parts()}, key=lambda root: (root.endswith("core")) == last)
     code = (
         "import whenabouts, whenabouts.planner.streams, whenabouts.spark_plugin, whenabouts.flink_plugin;"

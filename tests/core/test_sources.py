@@ -1,4 +1,4 @@
-"""Clocks of inputs as hosts keep them, and rows that are delivered again: what the laws of engines do not reach."""
+"""Input clocks in hosts, and repeated rows: cases that the laws for engines do not cover."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(*times: int) -> pa.Table:
 
 
 class Host:
-    """A bucket on an engine with one watermark that never moves: what is known comes with the packed rows."""
+    """A bucket on an engine whose single watermark never advances: progress arrives with the packed rows."""
 
     def __init__(self, query: Query, *, flushed: bool = False) -> None:
         self.hosting = Hosting(query, (SCHEMA, SCHEMA), 1, streaming=True, flushed=flushed)
@@ -61,7 +61,7 @@ def test_a_silent_side_does_not_hold_rows_back_that_wait_for_it() -> None:
     host = Host(query)
     host.step(host.packed(0, 0, 10), host.packed(1, 0, 10))
     assert not host.step(host.packed(0, 40, 90))[0].output
-    assert not host.step(host.packed(0, 100))[0].output  # till now all that is known is that a block began at 40
+    assert not host.step(host.packed(0, 100))[0].output  # so far it is known only that a block began at 40
     step, _ = host.step(host.packed(0, 101))
     assert pa.Table.from_batches(step.output)["t"].to_pylist() == [40]
     late, _ = host.step(host.packed(1, 80, 81))
@@ -72,7 +72,7 @@ def test_a_silent_side_does_not_hold_rows_back_that_wait_for_it() -> None:
 
 
 def test_no_side_is_idle_while_others_send_blocks_longer_than_it_may_be_behind() -> None:
-    """Either side may be first to bring what it has for the same time, in however many steps."""
+    """Either side may be first with its rows for the same period, in any number of steps."""
     for first in (0, 1):
         host = Host(join(lateness=Lateness("1us", "1us", idle_after=20)))
         for block in range(0, 500, 100):
@@ -83,7 +83,7 @@ def test_no_side_is_idle_while_others_send_blocks_longer_than_it_may_be_behind()
 
 
 def test_a_silent_stream_of_a_window_join_does_not_keep_the_state_of_the_others() -> None:
-    """Stream c is silent from second 0 on: with `idle_after`, rows of a and b are kept for 20 s, and not for ever."""
+    """Stream c is silent from second 0 on: with `idle_after`, rows of a and b are kept for 20 s, not forever."""
     seconds = [pa.table({"t": [n * 1_000_000], "k": [1]}) for n in range(100)]
     none = seconds[0].slice(0, 0)
     late = [*[none] * 98, seconds[99]]
@@ -119,7 +119,7 @@ def test_repeats_are_told_by_columns_times_and_key() -> None:
     other = pa.table({"t": [1], "k": ["a"], "id": [1]})
     query = TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), on="k")
     outcome = run(deduplicated(query, {"left": "id"}), [rows, other])
-    assert sorted(outcome.output["t_left"].to_pylist()) == [1, 2, 2]  # a null tells nothing
+    assert sorted(outcome.output["t_left"].to_pylist()) == [1, 2, 2]  # a null has no information
     assert (outcome.metrics["rows_replayed"], outcome.metrics["rows_processed"]) == (1, 5)
     once = timing_join(
         rows, other, left_time=Point("t"), right_time=Point("t"), condition=within(5, confidence=1), deduplicate_by="id"

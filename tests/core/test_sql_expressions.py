@@ -1,4 +1,4 @@
-"""Conditions in SQL: what they mean, against DuckDB, and what is said of text that is none."""
+"""Conditions in SQL: their meaning, compared with DuckDB, and the errors for text that is not valid."""
 
 from __future__ import annotations
 

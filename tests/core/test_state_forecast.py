@@ -1,4 +1,4 @@
-"""The forecast against state that was measured."""
+"""The forecast compared with measured state."""
 
 from __future__ import annotations
 

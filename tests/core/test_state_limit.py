@@ -1,4 +1,4 @@
-"""State keeps to its bound; what that costs is counted, row by row, and nothing else changes."""
+"""State stays within its limit; every shed row is counted, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_state_never_exceeds_its_bound_and_every_shed_row_is_counted(
 def test_the_rows_that_are_not_shed_give_what_they_give_without_a_bound(
     seed: int, mode: dict[str, Any], most: int
 ) -> None:
-    """Shed rows alone are missing: a run over the others, step by step, has the same output."""
+    """Only shed rows are missing: a run over the others, step by step, has the same output."""
     sides = [files(seed, earliest=250), files(seed + 1, earliest=250)]
     told = run_stream(join(**mode), sides, state_limit=StateLimit(most, "shed"))
     shed = {(r["input"], r["id"]) for r in told.rejects.to_pylist()}
@@ -124,7 +124,7 @@ OTHERS: dict[str, Query] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_operator_tells_what_it_holds_and_keeps_to_a_bound(name: str) -> None:
-    """What `rows_held` says between steps is what the gauges said in the step, and a bound fails or sheds."""
+    """`rows_held` between steps equals the gauges in the step, and a limit fails or sheds."""
     query = OTHERS[name]
     random = np.random.default_rng(1)
 

@@ -1,4 +1,4 @@
-"""Templates: what is refused, what is kept, and that they travel."""
+"""Templates: validation, contents, and serialisation."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""Temporal aggregates against exact rationals over extents made from scratch."""
+"""Temporal aggregates against exact rationals over extents computed from scratch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The temporal join against a loop over all pairs of coalesced tuples made from scratch."""
+"""The temporal join against a loop over all pairs of coalesced tuples computed from scratch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def expected(query: TemporalJoin, tables: list[pa.Table], least: int) -> list[tu
 
 
 def _looks(how: Any, side: Any, clock: Any, left: Any) -> Any:
-    """Extents of one side at the instants of both, or at every so many-th tuple of the left one."""
+    """Extents of one side at the instants of both, or at every n-th tuple of the left one."""
     if how.slide_rows is not None:
         for mark in scratch.row_instants(left, how.slide_rows):
             yield (mark.ts, mark.group), scratch.extent_by_rows(side, (mark.ts, mark.group), how.window.rows)
@@ -156,7 +156,7 @@ def test_refusals(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_pairs_that_stay_are_not_put_to_the_test_again(stream: bool) -> None:
-    """Two hours of runs of five minutes: of the pairs of a minute most are those of the minute before.
+    """Two hours of runs of five minutes: most pairs of a minute are those of the minute before.
 
     On a stream every minute is a step of its own.
     """

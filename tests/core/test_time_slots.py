@@ -1,4 +1,4 @@
-"""Placement by time: whatever can meet meets once, and every row is accounted for once."""
+"""Placement by time: rows that can match meet exactly once, and every row is counted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integers that are no microseconds since 1970: what most rows look like is reported, with the mend."""
+"""Integers that are not microseconds since 1970: the likely unit of most rows is reported, with the remedy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNITS = {
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("odd", [[], [0], [-1, None], [0, -1]])
 def test_most_rows_decide_and_the_mend_is_named(unit: str, odd: list[int | None]) -> None:
-    """One 0 or -1 among them, as senders write who know no time, does not hide the rest."""
+    """A 0 or -1 among them, which some senders write for an unknown time, does not hide the rest."""
     values, mend = UNITS[unit]
     table = pa.table({"t": pa.array([*odd, *values], pa.int64())})
     with pytest.warns(DoubtfulTimesWarning, match=re.escape(mend)) as told:

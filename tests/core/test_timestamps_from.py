@@ -1,4 +1,4 @@
-"""Times from what people have: where each specification puts the event, as a value, and in a join."""
+"""Builders of time specifications: where each one places the event, as a value and in a join."""
 
 import doctest
 import math

@@ -1,4 +1,4 @@
-"""The operator by itself: when rows wait, what it keeps, what it asks of its host. Pairs are the suite's business."""
+"""The operator by itself: when rows wait, what it keeps, what it requests from its host. The suite checks its pairs."""
 
 import pyarrow as pa
 import pytest
@@ -108,14 +108,14 @@ def test_waiting_rows_are_not_evicted_nor_are_their_partners() -> None:
     bucket = bucket_of(strategy="lazy", block_size=2)
     bucket.step(left={"a": 10}, demand=FlushMode.FLUSH)
     bucket.step(watermark=10, right={"x": 10})  # waits
-    bucket.step(watermark=100)  # a is long obsolete for rows to come, but x has not met it
+    bucket.step(watermark=100)  # a is obsolete for future rows, but x has not met it yet
     assert pairs(bucket.step(watermark=100, demand=FlushMode.FLUSH)) == ["ax"]
 
 
 @pytest.mark.parametrize("options", [{"strategy": "lazy", "block_size": 100}, {"strategy": "auto"}])
 def test_max_latency_ends_the_wait(options: dict[str, object]) -> None:
     bucket = bucket_of(**options, max_latency="2s")
-    assert bucket.operator.event_time is None  # what waited lies behind the watermark
+    assert bucket.operator.event_time is None  # the waiting row is below the watermark
     first = bucket.step(left={"a": 10}, right={"x": 10})
     assert first.timer_us == 12 * SECOND
     assert pairs(bucket.step(watermark=11.9)) == []

@@ -1,4 +1,4 @@
-"""Equivalences against exact rationals, null, NaN, infinities and the ends of integer types among them."""
+"""Equivalences against exact rationals, including null, NaN, infinities and the limits of integer types."""
 
 import math
 import re

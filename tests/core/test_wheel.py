@@ -1,7 +1,7 @@
-"""The package as it is installed, editable and as a wheel: found by Python, by mypy and by pyright, with types.
+"""The installed package, editable and as a wheel: Python, mypy and pyright find it, with types.
 
-In an environment of its own, by a user's file in another folder. Nothing else is installed there, so that what the
-import needs would be missed.
+In an environment of its own, used by a file in another folder. Nothing else is installed there, so that an undeclared
+dependency would be missing.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_python_finds_all_parts(installed: Installed) -> None:
 
 @pytest.mark.slow
 def test_a_wheel_is_imported_without_being_unpacked(installed: Installed) -> None:
-    """As `spark-submit --py-files` and `flink run -pyfs` hand it over."""
+    """As `spark-submit --py-files` and `flink run -pyfs` pass it."""
     if installed.wheel is None:
         return
     code = (

@@ -1,4 +1,5 @@
-"""The answer to "why is this pair in the result, or not?" is the join's own, for any rows, in batch and on streams."""
+"""The answer to "why is this pair in the result, or not?" agrees with the join, for any rows, in batch and on
+streams."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def test_it_says_match_for_exactly_the_pairs_of_brute_force(example: Example, as
 @given(st.data(), generators.joins(units=(SECOND,), finite=False))
 @generators.examples(0.2)
 def test_on_a_stream_it_says_match_for_exactly_the_pairs_that_came_out(data: st.DataObject, example: Example) -> None:
-    """Late rows included: the files are out of order by the lateness drawn, and the query that runs allows none."""
+    """Late rows included: the files are out of order by the lateness drawn, and the query allows none."""
     files = data.draw(generators.arrivals(example))
     strict = TimingJoin(
         left_time=example.query.left_time,
@@ -118,7 +119,7 @@ def _rows(table: pa.Table) -> list[pa.Table]:
 
 
 def test_what_decides_comes_first() -> None:
-    """Malformed before key, key before times: each row of the table spoils one thing more."""
+    """Malformed before key, key before times: each row of the table has one fault more."""
     for row, other, reason in (
         (left(), right(), Reason.MATCH),
         (left(), right(11), Reason.PROBABILITY),
@@ -292,7 +293,7 @@ SHAPES = {"early": [(-4, -2, 1), (-2, 0, 0)], "gap": [(-4, -3, "0.5"), (-3, -1, 
 
 
 def _possible(side: Interval | Histogram, row: Mapping[str, Any], at: str, end: str) -> set[int]:
-    """All whole microseconds at which it can have happened; what touches, touches in one of them."""
+    """All whole microseconds at which it can have happened; intervals that touch share one of them."""
     if isinstance(side, Interval):
         return set(range(row[at], row[end] + 1))
     buckets = SHAPES[row["kind"]]
@@ -313,7 +314,7 @@ def _possible(side: Interval | Histogram, row: Mapping[str, Any], at: str, end: 
 def test_the_reason_is_that_of_brute_force(
     of_left: list[int], of_right: list[int], window: list[int], confidence: float, kinds: tuple[str, str]
 ) -> None:
-    """Zero widths included: of the window, of the times, and of what they have in common."""
+    """Zero widths included: of the window, of the times, and of their intersection."""
     rows = [
         {"a": of_left[0], "b": of_left[1], "kind": kinds[0]},
         {"c": of_right[0], "d": of_right[1], "kind": kinds[1]},

@@ -1,4 +1,4 @@
-"""The cost function of window joins: expected operations against counted ones, and what `auto` makes of them."""
+"""The cost function of window joins: expected operations against counted ones, and the choices of `auto`."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def test_conservative_bounds_cost_what_they_are_wider() -> None:
 
 
 def test_the_base_of_finite_input_is_where_least_is_tried() -> None:
-    """A rare stream in the middle of a path: begin there."""
+    """A rare stream in the middle of a path is the base."""
     query = _query({("a", "b"): "5 s", ("b", "c"): "5 s"})
     assert cheapest(query, query.graph(), [5.0, 0.01, 5.0], streaming=False).base == 1
     declared = _query({("a", "b"): "5 s", ("b", "c"): "5 s"}, strategy="backward", conservative="none")
-    assert cheapest(declared, declared.graph(), [5.0, 0.01, 5.0], streaming=False).base == 2  # as it was asked for
+    assert cheapest(declared, declared.graph(), [5.0, 0.01, 5.0], streaming=False).base == 2  # as requested
 
 
 def test_prices_decide() -> None:

@@ -1,4 +1,5 @@
-"""`WindowExtent` after any sequence of arrivals: its invariants, and in both schemes the extent from scratch."""
+"""`WindowExtent` after any sequence of arrivals: its invariants, and in both schemes the extent computed from
+scratch."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def near(previous: pa.Table, current: pa.Table) -> pa.ChunkedArray:
 
 
 def near_row(previous: Any, current: Any) -> bool:
-    """The same from scratch."""
+    """The same for the oracle."""
     return bool(abs((previous["v"] or 0) - (current["v"] or 0)) <= 1)
 
 
@@ -63,7 +64,7 @@ rows = st.lists(
 
 
 class Arrivals(RuleBasedStateMachine):
-    """Tuples in order, out of order, too late, again and in conflict; time that goes on by itself."""
+    """Tuples in order, out of order, too late, repeated and in conflict; time that advances without tuples."""
 
     @initialize(window=st.sampled_from(WINDOWS), equivalence=st.sampled_from(EQUIVALENCES), grouped=st.booleans())
     def begin(self, window: dict[str, Any], equivalence: Any, grouped: bool) -> None:
@@ -92,7 +93,7 @@ class Arrivals(RuleBasedStateMachine):
     @precondition(lambda self: self.seen)
     @rule(data=st.data())
     def again(self, data: st.DataObject) -> None:
-        """A row that was there before, as it was and otherwise."""
+        """A repeated row, unchanged and changed."""
         old = data.draw(st.sampled_from(self.seen))
         self._update(
             [{"g": "a", "s": None, **old}, {"g": "a", "s": "off", **old, "v": data.draw(st.sampled_from([None, 1.0]))}]
@@ -100,7 +101,7 @@ class Arrivals(RuleBasedStateMachine):
 
     @rule(ahead=st.integers(0, 15))
     def advance(self, ahead: int) -> None:
-        """No row comes for a while."""
+        """Time advances without rows."""
         self.now += ahead
         for extent in self.extents:
             extent.advance(self.now)
@@ -274,7 +275,8 @@ def test_bad_queries_are_refused() -> None:
 
 @pytest.mark.parametrize("scheme", ["eager", "lazy"])
 def test_groups_that_are_equal_are_one_group_whatever_came_first_and_together(scheme: str) -> None:
-    """0.0 and -0.0, and NaNs of other bits: nothing tells how the rows were cut into calls, or in which order."""
+    """0.0 and -0.0, and NaNs of other bits: the result does not depend on how rows are divided into calls, or on their
+    order."""
     other_nan = np.uint64(0x7FF8000000000001).view(np.float64)
     groups = [-0.0, 0.0, 0.0, -0.0, np.nan, other_nan]
     rows = pa.table({"t": [1, 1, 2, 3, 1, 1], "g": groups, "v": [5, 5, 5, 6, 7, 7]})
@@ -300,7 +302,7 @@ def test_groups_that_are_equal_are_one_group_whatever_came_first_and_together(sc
 
 @pytest.mark.filterwarnings("ignore::whenabouts.core.errors.DigitsCutWarning")
 def test_the_end_of_a_window_may_lie_after_the_last_nanosecond() -> None:
-    """Rows end in 2262, the slide at which they are looked at is a little later."""
+    """Rows end in 2262; the slide at which they are evaluated is a little later."""
     last = 9_223_372_036_854_775_807
     rows = pa.table({"t": pa.array([last - 10**6, last - 1_000], pa.timestamp("ns", "UTC")), "g": [1, 1], "v": [1, 1]})
     slide = 3_600_000_000

@@ -56,7 +56,7 @@ def test_missing_windows_are_shortest_paths() -> None:
 
 
 def test_a_directed_path_keeps_directions() -> None:
-    """a --[1, 4]--> b --[2, 3]--> c: c comes 3 to 7 after a, and a row of c is of no use to anybody still to come."""
+    """a --[1, 4]--> b --[2, 3]--> c: c comes 3 to 7 after a, and a row of c can match no later row."""
     graph = _graph("abc", {("a", "b"): (1, 4), ("b", "c"): (2, 3)})
     assert (graph.reach[0][2], -graph.reach[2][0]) == (7, 3)
     assert [graph.horizon_us(stream) for stream in range(3)] == [7, 3, -2]
@@ -164,7 +164,7 @@ def test_streams_need_both_ends() -> None:
 
 
 def test_conservative_bounds() -> None:
-    """Of the figure's graph: GCA takes the longest way, 14; LCA for B-C the lesser of 11 and 7."""
+    """Of the figure's graph: GCA takes the longest path, 14; LCA for B-C the lesser of 11 and 7."""
     graph = _graph("ABCDE", FIGURE)
     assert pair_bounds(graph, "gca")[1][2] == (-14, 14)
     assert pair_bounds(graph, "lca")[1][2] == (-7, 7)

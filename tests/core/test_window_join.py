@@ -1,4 +1,4 @@
-"""The window join, step by step: timelines drawn from the paper's descriptions, state, predicates and columns."""
+"""The window join, step by step: timelines from the paper's descriptions, state, predicates and columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POINT = Point("t")
 
 
 class Timeline(OperatorDriver):
-    """Rows of one stream at a time, and the combinations that come as the times of their members."""
+    """Rows of one stream at a time, and the resulting combinations as the times of their members."""
 
     def __init__(self, names: str, windows: dict[tuple[str, str], Any], **options: Any) -> None:
         query = WindowJoin(times=dict.fromkeys(names, POINT), windows=windows, **options)
@@ -30,11 +30,11 @@ class Timeline(OperatorDriver):
     def arrive(
         self, stream: str, *t: int, watermark: int = NO_WATERMARK, demand: FlushMode = FlushMode.NOTHING
     ) -> list[str]:
-        """Rows of one stream come; the times of the combinations that come out, in the order of the streams."""
+        """Rows of one stream arrive; returns the times of the resulting combinations, in the order of the streams."""
         return self._told(self.feed({stream: pa.record_batch({"t": list(t)})}, watermark, demand))
 
     def wait(self, watermark: int) -> list[str]:
-        """The watermark comes so far, without rows."""
+        """The watermark advances, without rows."""
         return self._told(self.feed({}, watermark))
 
     def _told(self, step: Step) -> list[str]:
@@ -46,7 +46,7 @@ UNIFORM: dict[tuple[str, str], Any] = {("a", "b"): 5, ("b", "c"): 5, ("a", "c"):
 
 
 def test_backward_evaluation() -> None:
-    """BEW (section 3.1): a period of 2w about the new row shrinks with each member, and nobody is waited for.
+    """BEW (section 3.1): a period of 2w about the new row shrinks with each member, and no stream is waited for.
 
     a  --1-------------8---------
     b  ------3-------7-----------      w = 5, new rows c@6, then c@12
@@ -61,7 +61,8 @@ def test_backward_evaluation() -> None:
 
 
 def test_each_combination_comes_with_its_newest_arrival() -> None:
-    """Slip of the paper: "the newest tuple" must be the newest to arrive, or rows out of order come twice or never."""
+    """Error of the paper: "the newest tuple" must be the newest to arrive, or rows out of order match twice or
+    never."""
     line = Timeline("abc", UNIFORM, strategy="backward")
     assert line.arrive("a", 10) == []
     assert line.arrive("c", 11) == []
@@ -71,7 +72,7 @@ def test_each_combination_comes_with_its_newest_arrival() -> None:
 
 
 def test_forward_evaluation_waits_for_slow_streams() -> None:
-    """FEW (section 3.2): a row is joined once every stream has come past it, with what lies in the period before it.
+    """FEW (section 3.2): a row is joined once every stream has passed it, with the rows in the period before it.
 
     a  --1-------------8---------
     b  ------3-------7-----------      w = 5
@@ -85,7 +86,7 @@ def test_forward_evaluation_waits_for_slow_streams() -> None:
     assert line.wait(6) == []  # another row at 6 may still come
     assert line.wait(7) == ["1-3-6"]  # c@6 is the newest of them
     assert line.wait(8) == []  # b@7 finds c@6 and no a
-    assert line.last.metrics["tuple_tests"] == 0  # mode 1: somebody is missing in the period
+    assert line.last.metrics["tuple_tests"] == 0  # mode 1: a stream has no row in the period
     assert line.wait(9) == ["8-3-6", "8-7-6"]
     assert line.last.metrics["window_tests"] == 0  # mode 2: no window is tested
     assert line.wait(100) == ["8-7-12"]
@@ -96,7 +97,7 @@ def test_forward_evaluation_waits_for_slow_streams() -> None:
 @pytest.mark.parametrize("conservative", ["none", "lca", "gca"])
 @pytest.mark.parametrize("method", ["hash", "nested"])
 def test_forward_evaluation_looks_at_the_same_on_a_stream(conservative: str, method: str) -> None:
-    """What the laws count on finite input is what FEW does on a stream, except that there old rows are gone already."""
+    """FEW on a stream does what the laws count on finite input, except that there old rows are gone already."""
     random = np.random.default_rng(8)
     tables = [pa.table({"k": random.integers(0, 3, 90), "t": np.sort(random.integers(0, 400, 90))}) for _ in "abc"]
     query = WindowJoin(
@@ -120,7 +121,7 @@ def test_equal_times_come_once() -> None:
 
 
 def test_modified_bew_passes_over_and_drops_nothing() -> None:
-    """Section 5.2: a row that violates a window with one member is passed over, for it may fit another combination."""
+    """Section 5.2: a row that violates a window with one member is skipped, as it may fit another combination."""
     line = Timeline("abc", {("a", "b"): 2, ("b", "c"): 2}, strategy="backward", conservative="none")
     line.arrive("a", 0, 6)
     line.arrive("b", 4)

@@ -20,7 +20,7 @@ duckdb = pytest.importorskip("duckdb")
 
 DATA = Path(os.environ.get("WHENABOUTS_DATA", "/nonexistent"))
 POSSIBLE = 5e-324
-"""The least confidence there is: everything that is not impossible."""
+"""The least confidence: every combination that is not impossible."""
 
 QUESTIONS = {
     # Origin times of three catalogues of one earthquake sequence, two standard errors (or residuals) to each side.
@@ -30,7 +30,7 @@ QUESTIONS = {
            WHERE t BETWEEN '2019-07-04 17:02:50' AND '2019-07-04 23:59:50')""",
         ("SCSN", "GaMMA", "PAL_HYPOINVERSE"), 3_000_000, 417, 401,
     ),
-    # When devices sent: between the server's receiving and a round trip earlier.
+    # Sending times of devices: between the server's receipt and a round trip earlier.
     "s9_d1_ooo_events": (
         """SELECT device AS name, epoch_us(server_recv) AS t, t AS hi, 1 AS k,
            t - 1000 * (epoch_ms(ack) - epoch_ms(send) - epoch_ms(server_done) + epoch_ms(server_recv)) AS lo

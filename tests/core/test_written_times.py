@@ -1,4 +1,4 @@
-"""Times in text, without zone, or in another unit: each becomes the instant that was meant, or is refused."""
+"""Times in text, without zone, or in another unit: each becomes the intended instant, or is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a column is read as a number only where the number says all that the text says."""
+"""The text of a column is read as a number only if the number preserves the text."""
 
 from __future__ import annotations
 

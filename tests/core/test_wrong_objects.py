@@ -70,7 +70,7 @@ OPTIONS = [
 
 
 def told(call: Callable[[], Any]) -> str | None:
-    """The code with which a call is refused; None where it is not."""
+    """The error code of a call; None if it succeeds."""
     try:
         call()
         return None
@@ -149,7 +149,7 @@ def test_what_belongs_there_is_taken() -> None:
 
 @pytest.mark.parametrize("package", ["core", "spark_plugin", "flink_plugin", "planner"])
 def test_dir_lists_the_public_names(package: str) -> None:
-    """Those too that are imported when they are first used."""
+    """Including those that are imported on first use."""
     if package == "flink_plugin":
         pytest.importorskip("pyflink")
     module = importlib.import_module(f"whenabouts.{package}")

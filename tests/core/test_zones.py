@@ -1,4 +1,4 @@
-"""Instants against times without a zone: refused where the `=` of an engine would not read them as UTC, as we do."""
+"""Instants compared with times without a zone are refused if the engine's `=` would not read the latter as UTC."""
 
 from __future__ import annotations
 
