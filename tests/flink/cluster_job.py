@@ -1,4 +1,4 @@
-"""A job that has whenabouts from `-pyfs` alone: `flink run -pyfs whenabouts.zip -py cluster_job.py FOLDER`."""
+"""A job that gets whenabouts from `-pyfs` alone: `flink run -pyfs whenabouts.zip -py cluster_job.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from whenabouts.flink_plugin.row_streams import rows_of
 
 
 def line(row: Row) -> str:
-    """A pair, with the worker that saw it and where that has the package from."""
+    """A pair, with the worker that saw it and the worker's path of the package."""
     return f"{row['id_left']} {row['id_right']} {os.getpid()} {wa.__file__}"
 
 

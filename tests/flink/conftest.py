@@ -1,4 +1,4 @@
-"""Tests of the Flink adapter are collected where there is a Flink (it has no release for every Python)."""
+"""Tests of the Flink adapter are collected only if Flink is installed (it has no release for every Python)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ collect_ignore_glob = [] if find_spec("pyflink") else ["test_*.py"]
 
 @pytest.fixture(autouse=True, scope="session")
 def _flink() -> Iterator[None]:
-    """The JVM, started once; what Flink's client leaves to the garbage collector is nobody's fault here."""
+    """The JVM, started once. Objects that Flink's client leaves to the garbage collector are not reported."""
     from whenabouts.flink_plugin.harness import FlinkHarness
 
     with warnings.catch_warnings():
@@ -26,7 +26,7 @@ def _flink() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_workers() -> Iterator[None]:
-    """A test leaves nothing of its jobs behind."""
+    """No worker of a test's jobs outlives the test."""
     from whenabouts.flink_plugin.harness import forget_workers
 
     yield

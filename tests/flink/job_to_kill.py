@@ -1,6 +1,6 @@
 """A streaming join over files into a file sink, for `test_recovery` to kill: FOLDER MODE PARALLELISM [CHECKPOINT].
 
-`SPLITS_LOG` names the log of splits, `SPLITS` how many the job may begin before it stops to be killed (0: no number).
+`SPLITS_LOG` names the log of splits, `SPLITS` how many the job may begin before it stops to be killed (0: no limit).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ PATIENCE_S = 600
 
 
 class ReadAndTell(ReadSplit):
-    """Writes each split that it reads to a log, so that what is read again can be seen.
+    """Writes each split that it reads to a log, which shows the splits that are read again.
 
-    The last that the job may begin is never done: no checkpoint can pass, and whenever the kill comes, it is in time.
+    The last split that the job may begin never ends: no checkpoint can complete, so the kill is always in time.
     """
 
     def __call__(self, split: str) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,5 @@
-"""The function that hosts an operator, over state and timers like Flink's: when it works, and what it asks for."""
+"""The function that hosts an operator, over state and timers like Flink's: when it runs steps, and which timers it
+sets."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class _Map(dict[str, bytes]):
 
 
 class _List(list[bytes]):
-    """Rows that were gathered; a step begins with taking them."""
+    """Gathered rows; a step begins by taking them."""
 
     add = list.append
 
@@ -76,7 +77,7 @@ class _Counter:
 
 
 class _Flink:
-    """One key of a job: its state, its timers, its metrics. It is every context that the function is given."""
+    """One key of a job: its state, its timers, its metrics. It serves as every context of the function."""
 
     def __init__(self, hosting: Hosting, max_latency_ms: int | None = None, *, gathers: bool = False) -> None:
         self.hosting, self.max_latency_ms, self.gathers = hosting, max_latency_ms, gathers
@@ -92,7 +93,7 @@ class _Flink:
         self.now += self.step_ms
 
     def start(self) -> None:
-        """A function that goes on from the state; Flink forgets its watermark."""
+        """A function that continues from the state; Flink does not restore the watermark."""
         self.watermark = LEAST_MS
         self.function = BucketFunction(self.hosting, self.max_latency_ms, gathers=self.gathers)
         self.function.open(self)  # type: ignore[arg-type]
@@ -137,7 +138,7 @@ class _Flink:
         self.by_clock.discard(timestamp)
 
     def tick(self, ms: int) -> list[Any]:
-        """Time passes by the clock, and its timers fire."""
+        """Processing time advances, and its timers fire."""
         self.now += ms
         given: list[Any] = []
         while reached := [timer for timer in self.by_clock if timer <= self.now]:
@@ -150,7 +151,7 @@ class _Flink:
         return list(self.function.process_element(element, self))  # type: ignore[arg-type]
 
     def advance(self, watermark: int) -> Iterator[Any]:
-        """Moves the watermark, and fires what it reaches, the earliest first."""
+        """Advances the watermark, and fires the timers that it reaches, the earliest first."""
         self.watermark = watermark
         while reached := [timer for timer in self.timers if timer <= watermark]:
             self.timers.remove(min(reached))
@@ -193,7 +194,7 @@ def _files(seed: int) -> list[pa.RecordBatch]:
 
 
 def _packed(hosting: Hosting, seed: int) -> Iterator[list[Packed]]:
-    """What arrives, file by file: a block of each input."""
+    """Arrivals, file by file: a block of each input."""
     packers = [BlockPacker(hosting, input) for input in range(len(hosting.schemas))]
     for blocks in zip(*[_files(seed + input) for input in range(len(packers))], strict=True):
         yield [
@@ -212,7 +213,7 @@ def _rows(given: list[Any], hosting: Hosting) -> Counter[str]:
 
 @pytest.mark.parametrize("name", list(QUERIES))
 def test_between_its_timers_a_bucket_has_nothing_to_do(name: str) -> None:
-    """One timer at a time is enough: called at every watermark besides, the operator gives and frees nothing more."""
+    """One timer at a time is enough: if also called at every watermark, the operator emits and frees nothing more."""
     hosting = _hosting(QUERIES[name])
     alone, called = _Flink(hosting), _Flink(hosting)
     clock_ms, total = 0, 0
@@ -229,7 +230,7 @@ def test_between_its_timers_a_bucket_has_nothing_to_do(name: str) -> None:
                 assert alone.held() == called.held()
             assert len(alone.timers - {LAST_MS}) <= 1
             total += sum(found.values())
-    assert name in ("inner", "lazy", "windows") or total > 0  # here rows come without other rows
+    assert name in ("inner", "lazy", "windows") or total > 0  # here rows are emitted without new rows
     assert _rows(list(alone.advance(LAST_MS)), hosting) == _rows(list(called.advance(LAST_MS)), hosting)
     assert not alone.segments
     assert alone.book.data is None
@@ -269,8 +270,8 @@ def test_a_restored_bucket_keeps_its_watermark_and_its_timers() -> None:
 
 
 def _restored_with(missed: Callable[[_Flink], None]) -> tuple[_Flink, _Flink]:
-    """A job that has taken rows, kept further ones, and goes on from a checkpoint with other timers than it had set;
-    and one that nothing has happened to."""
+    """A job that has processed rows, kept further ones, and continues from a checkpoint with other timers than it had
+    set; and one without a failure."""
     restored, unharmed = (_Flink(_hosting(QUERIES["full outer"]), 20, gathers=True) for _ in range(2))
     (left, right), *_ = _packed(restored.hosting, 1)
     for flink in (restored, unharmed):
@@ -292,7 +293,7 @@ def _all(flink: _Flink) -> Counter[str]:
 
 
 def test_timers_that_a_checkpoint_has_missed_are_set_again_when_a_bucket_is_called() -> None:
-    """PyFlink sends timers on their way, and in process mode a checkpoint does not wait for them."""
+    """PyFlink registers timers asynchronously, and in process mode a checkpoint does not wait for them."""
 
     def missed(flink: _Flink) -> None:
         flink.timers, flink.by_clock = set(), set()
@@ -315,7 +316,7 @@ COMES: dict[str, Callable[[_Flink], list[Any]]] = {
 @pytest.mark.parametrize("what", list(COMES))
 @pytest.mark.parametrize("calls", [0, 1, 2])
 def test_only_a_call_makes_up_for_timers_where_nothing_but_time_comes(what: str, calls: int) -> None:
-    """As many restores as calls: the timers that a call has set are missed by the next checkpoint again."""
+    """As many restores as calls: the next checkpoint lacks the timers of a call, too."""
 
     def missed(flink: _Flink) -> None:
         flink.timers, flink.by_clock = set(), set()
@@ -326,7 +327,7 @@ def test_only_a_call_makes_up_for_timers_where_nothing_but_time_comes(what: str,
             missed(restored)
             restored.start()
         restored.take(Packed(0, PRESENT, 0, NO_WATERMARK, b""))
-    if what == "a watermark":  # what was gathered counts first
+    if what == "a watermark":  # the gathered rows are processed first
         for flink in (restored, unharmed):
             flink.tick(20)
     expected = _rows(COMES[what](unharmed), unharmed.hosting)
@@ -360,7 +361,7 @@ def test_whatever_timer_is_left_sets_the_others_again(left: str) -> None:
 
 @pytest.mark.parametrize("name", list(QUERIES))
 def test_rows_that_are_gathered_by_the_clock_have_the_same_answer(name: str) -> None:
-    """Some of them are late: the watermark of a file is beyond what the next one begins with."""
+    """Some of them are late: the watermark after a file is greater than the first times of the next one."""
     hosting = _hosting(QUERIES[name])
     alone, gathering = _Flink(hosting), _Flink(hosting, 20, gathers=True)
     expected: list[Any] = []
@@ -375,7 +376,7 @@ def test_rows_that_are_gathered_by_the_clock_have_the_same_answer(name: str) -> 
             assert not gathering.kept
         watermark = max(row.clock_us for row in packed) // 1000 - 500
         expected += alone.advance(watermark)
-        if number % 3:  # a timer by event time may come first, and finds what was gathered
+        if number % 3:  # an event-time timer may fire first, and finds the gathered rows
             found += gathering.advance(watermark)
         else:
             gathering.watermark = watermark

@@ -1,6 +1,6 @@
-"""A standalone cluster of the pip package, whose Python has Flink and numba, and not whenabouts: `-pyfs` brings it.
+"""A standalone cluster of the pip package whose Python has Flink and numba, but not whenabouts: `-pyfs` ships it.
 
-What it brings is an archive, or the wheel that WHENABOUTS_WHEEL names.
+It ships an archive, or the wheel that WHENABOUTS_WHEEL names.
 """
 
 from __future__ import annotations
@@ -46,4 +46,4 @@ def test_two_task_managers_share_a_job_that_brings_the_package_along(tmp_path: P
     ids = zip(expected["id_left"].to_pylist(), expected["id_right"].to_pylist(), strict=True)
     assert Counter((int(line[0]), int(line[1])) for line in lines) == Counter(ids)
     assert len({line[2] for line in lines}) == 2, "one task manager had it all"
-    assert all("python-dist-" in line[3] for line in lines), lines[0]  # where Flink unpacks what a job brings
+    assert all("python-dist-" in line[3] for line in lines), lines[0]  # where Flink unpacks the files of a job

@@ -1,4 +1,4 @@
-"""Every type of a column passes a query unchanged, or is refused by name before there is a job."""
+"""Every column type passes a query unchanged, or is refused by name before a job exists."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ EDGES = (
     "0001-01-01 00:00:00.000001", "1899-12-31 23:59:59.123456", "1969-12-31 23:59:58.000001",
     "1969-12-31 23:59:59.999999", "1970-01-01 00:00:00", "1970-01-01 00:00:00.000001", "9999-12-31 23:59:59.999999",
 )  # fmt: skip
-"""Timestamps in the columns of every precision, which cut what they have no digits for."""
+"""Timestamps in columns of every precision, which truncate finer digits."""
 TIMES = {name: int(sql.rstrip(")")[-1]) for name, (sql, *_) in CARRIED.items() if sql.startswith("TIMESTAMP")}
 
 
@@ -85,7 +85,7 @@ def _python(time: str) -> dt.datetime:
 
 
 def _same(written: Any, read: Any) -> bool:
-    """Two values of JSON: timestamps may have more zeros."""
+    """Whether two JSON values are equal: timestamps may have more trailing zeros."""
     if isinstance(written, str) and " " in written and ":" in written:
         return read is not None and _python(read) == _python(written)
     return bool(read == written)
@@ -171,7 +171,7 @@ def test_every_flat_type_passes_from_rows_to_rows(mode: str) -> None:
     rows = env.from_collection([Row(1, 0, *(value for _, value in ROWS.values()))], type_)
     plain = env.from_collection([Row(1, 0)], Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()]))
     pairs = timing_join(rows, plain, **JOIN)
-    # In thread mode a function that is chained to what makes the rows sees Java's own objects for times.
+    # In thread mode a function that is chained to the producer of the rows sees Java's own objects for times.
     names = [name for name in ROWS if mode == PROCESS or name not in ("day", "wall")]
     told = pairs.map(lambda row: repr([row[name] for name in names]), Types.STRING())
     with told.execute_and_collect() as found:

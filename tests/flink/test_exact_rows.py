@@ -1,4 +1,4 @@
-"""Microseconds on the way into Python and out of it: constants, and the rows of Tables as a DataStream."""
+"""Microseconds survive conversion to and from Python: constants, and rows of Tables as a DataStream."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CONSTANTS = {
 
 
 def _texts(table: Table, names: list[str]) -> list[tuple[str | None, ...]]:
-    """Columns as Flink writes them."""
+    """Columns as Flink prints them."""
     with table.select(*(col(name).cast(DataTypes.STRING()) for name in names)).execute().collect() as rows:
         return sorted((tuple(row) for row in rows), key=str)
 

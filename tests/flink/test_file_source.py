@@ -1,4 +1,4 @@
-"""Files of every kind are read into blocks, and a job that fails goes on with the split at which it was."""
+"""Files of every kind are read into blocks, and a job that fails continues with the split that it was reading."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _rows(first: int, n: int) -> pa.Table:
 
 
 def _write(table: pa.Table, path: Path) -> Path:
-    """A file of two row groups or batches, where its kind has them."""
+    """A file, with two row groups or batches if its kind has them."""
     half = table.num_rows // 2
     if path.suffix == ".parquet":
         pq.write_table(table, path, row_group_size=half)
@@ -98,7 +98,7 @@ STORED = ("in/1.parquet", "in/2.csv", "in/notes.txt", "in/more/3.parquet", "in/m
 
 @contextmanager
 def _stores(folder: Path) -> Iterator[dict[str, tuple[Callable[[str], str], Any]]]:
-    """How a path of the same files is written on each kind of file system, and the file system, where it is given."""
+    """The path of the same files on each kind of file system, and the file system where one is given."""
     import fsspec
 
     for number, name in enumerate(STORED):
@@ -127,7 +127,7 @@ def _stores(folder: Path) -> Iterator[dict[str, tuple[Callable[[str], str], Any]
 
 
 def _of(files: list[File]) -> list[str]:
-    """What the rows of files say, in their order, read as workers do."""
+    """The rows of files in order, read as workers read them."""
     read = []
     for file in files:
         reader = pickle.loads(pickle.dumps(ReadSplit(SCHEMA, (file.system,))))  # so it gets there
@@ -184,7 +184,7 @@ def test_a_job_reads_an_object_store_and_a_file_system_of_fsspec(tmp_path: Path)
 @pytest.mark.filterwarnings("ignore")
 def test_arrow_and_csv_files_go_on_at_their_split_when_a_job_fails(tmp_path: Path) -> None:
     class CrashOnce(MapFunction):  # here, so that it is pickled by value: Flink's Python need not find the tests
-        """Fails once, behind some rows: what has been read since the last checkpoint is read again."""
+        """Fails once, after some rows: everything since the last checkpoint is read again."""
 
         def __init__(self, told: Path, after: int) -> None:
             self._told, self._left = str(told), after

@@ -1,4 +1,4 @@
-"""Workers find the package wherever a job is started, also where Python runs no hooks of editable installs."""
+"""Workers find the package wherever a job is started, also if Python does not run the hooks of editable installs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORKER = "import whenabouts.flink_plugin.bucket_host, whenabouts.core.timing_joi
 
 
 def _environment(folder: Path, installed: str) -> dict[str, str]:
-    """The environment of a process that finds the package so, in a folder without it."""
+    """The environment of a process that finds the package this way, in a folder without it."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if installed != "as it is":
         site = Path(build_worker_archive(folder))

@@ -1,4 +1,4 @@
-"""What a job looks like to those who run it: its counts are in Flink's metrics, and a savepoint goes on."""
+"""A job as its operators see it: counts in Flink's metrics, and a restart from a savepoint."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def _files(folder: Path, name: str) -> Path:
 
 
 def _rest(port: int, path: str) -> Any:
-    """What Flink's REST interface answers."""
+    """The answer of Flink's REST interface."""
     with urllib.request.urlopen(f"http://localhost:{port}/jobs{path}", timeout=10) as answer:
         return json.load(answer)
 
 
 def _metrics(port: int, job: str) -> dict[str, int]:
-    """The counts of the running operator, summed over its subtasks, without what Flink writes in front of a name."""
+    """The counts of the running operator, summed over its subtasks, without Flink's prefix of the names."""
     found: dict[str, int] = {}
     for vertex in _rest(port, f"/{job}")["vertices"]:
         where = f"/{job}/vertices/{vertex['id']}/subtasks/metrics"

@@ -1,4 +1,5 @@
-"""In process mode a checkpoint may come while timers are on their way: what they are for comes all the same."""
+"""In process mode a checkpoint may be taken before timers are registered: the results that they would trigger are not
+lost."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ JOIN = TimingJoin(
 
 
 class _Bundling(FlinkProcessHarness):
-    """Bundles end with checkpoints, and when they are old: the input ends with no checkpoint. Between two steps is
-    one checkpoint only."""
+    """Bundles end with checkpoints, or by age: no checkpoint comes at the end of the input. There is one checkpoint
+    between two steps."""
 
     options: ClassVar = {
         "python__fn_execution__bundle__size": "1000",
@@ -41,7 +42,7 @@ def _rows(at_s: int, keys: range) -> pa.Table:
 
 
 def test_timers_that_a_checkpoint_has_missed_are_set_again() -> None:
-    """Behind the first file, from whose checkpoint the job goes on, come rows of one key only."""
+    """After the first file, from whose checkpoint the job continues, only rows of one key follow."""
     lefts = [_rows(0, range(40)), *(_rows(at, range(1)) for at in (10, 20, 30))]
     rights = [table.slice(0, 0) for table in lefts]
     job = _Bundling().open(JOIN, Variant(streaming=True, parallelism=4, restart_after=1))

@@ -47,7 +47,7 @@ def blocks(env: StreamExecutionEnvironment, folder: Path, *tables: pa.Table, nam
 
 @pytest.fixture(autouse=True)
 def _operation_of_ones_own() -> Iterator[None]:
-    """Workers have no such module: it travels by value."""
+    """Workers have no such module: it is pickled by value."""
     cloudpickle.register_pickle_by_value(toy_operation)
     yield
     cloudpickle.unregister_pickle_by_value(toy_operation)
@@ -103,7 +103,7 @@ def test_repeats_are_taken_in_once_in_every_operation(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_state_keeps_to_its_limit(tmp_path: Path) -> None:
-    """Three rows of each side arrive where four rows in all may stay."""
+    """Three rows of each side arrive; the limit is four rows in all."""
 
     def join(limit: StateLimit) -> Any:
         env = local_environment(1, mode=THREAD)

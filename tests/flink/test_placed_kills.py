@@ -1,8 +1,8 @@
-"""Jobs in process mode, killed where PyFlink leaves timers out of a checkpoint: the answer is that of batch.
+"""Jobs in process mode, killed when PyFlink has left timers out of a checkpoint: the answer is that of batch.
 
 A checkpoint ends the open bundle and has none of the timers that the bundle has set. The source gives its next step
 when a checkpoint has completed, so that a step that fails does so right after such a checkpoint and before the next.
-No element reaches the operator between that kill and the answer: a gate in front of all packers keeps it back.
+No element reaches the operator between that kill and the answer: a gate before all packers holds it back.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ STEP_S = 100
 KEYS = 24
 PATIENCE_S = 60
 PAUSE_MS = 150
-"""Between two checkpoints: rows that the first has let through leave the source before the second, which ends their
-bundle; no bundle gets so old by itself."""
+"""Time between two checkpoints: rows that are released by the first leave the source before the second, which ends
+their bundle. No bundle gets so old that it ends by itself."""
 TIME = Interval("t_min", "t_max", max_uncertainty="1s")
 JOIN: dict[str, Any] = {
     "left_time": TIME, "right_time": TIME, "on": "k", "condition": within("3s", confidence=0.5),
@@ -54,10 +54,10 @@ SCHEMA = pa.schema({"t_min": pa.int64(), "t_max": pa.int64(), "k": pa.int64(), "
 
 @dataclass(frozen=True)
 class Scene:
-    """A query, and what its answer waits for when the job was killed.
+    """A query, and the event that its answer waits for after a kill.
 
     `every`: how many steps apart rows come (0: in the first step only); in all other steps the job is killed.
-    `waits`: a step in which it was killed continues when the answer to the rows before it has come, by the clock.
+    `waits`: a step in which it was killed continues after the answer to the earlier rows has come, in processing time.
     `event_times`: of the inputs, so that a killed step brings a watermark and no element.
     """
 
@@ -70,11 +70,11 @@ class Scene:
     conf: tuple[tuple[str, str], ...] = ()
 
     def has_rows(self, step: int) -> bool:
-        """Whether rows come in a step; else the job is killed in it."""
+        """Whether rows come in a step; otherwise the job is killed in it."""
         return step % self.every == 0 if self.every else step == 0
 
     def steps(self, kills: int) -> int:
-        """How many it takes."""
+        """The number of steps."""
         return kills * (self.every or 1) + 1
 
 
@@ -104,7 +104,7 @@ class _Rows(FlatMapFunction):
 
 
 class _Gate(ProcessFunction):
-    """Lets steps with rows through, and fails once in each of the others: a checkpoint has just completed."""
+    """Forwards steps with rows, and fails once in each of the others: a checkpoint has just completed."""
 
     def __init__(self, folder: Path, scene: Scene) -> None:
         self._folder, self._scene, self._client = str(folder), scene, os.getpid()
@@ -128,10 +128,10 @@ class _Gate(ProcessFunction):
 
 
 class _Tap(ProcessFunction):
-    """Each row as text, in front of it whether it is late; notes whose answer has come.
+    """Each row as text, preceded by whether it is late; records which answers have come.
 
-    A row without partner comes with the watermark that settles it, and before it: its time is not behind the one that
-    has come here.
+    A row without partner is emitted before the watermark that makes it final: its time is not below the watermark that
+    has arrived here.
     """
 
     def __init__(self, folder: Path, at: int, timed: bool) -> None:
@@ -166,7 +166,7 @@ def _out(pairs: Blocks | DataStream | Table) -> DataStream:
 
 
 def _job(folder: Path, scene: Scene, kills: int) -> Counter[str]:
-    """What the killed job gives."""
+    """The output of the killed job."""
     conf = {
         "execution__checkpointing__interval": f"{PAUSE_MS} ms",
         "execution__checkpointing__min_pause": f"{PAUSE_MS} ms",
@@ -190,7 +190,7 @@ def _job(folder: Path, scene: Scene, kills: int) -> Counter[str]:
     names = api.result_of(pairs).output.schema.names
     tap = _Tap(folder, names[:-1].index("id_left"), scene.event_times)
     tapped = _out(pairs).process(tap, Types.STRING())
-    if scene.event_times:  # not in the operator's task: it sees the watermark that has left it
+    if scene.event_times:  # not in the operator's task, so that it sees the forwarded watermark
         tapped = tapped.set_parallelism(2)
     with tapped.execute_and_collect() as rows:
         found = Counter(rows)
@@ -248,7 +248,7 @@ def test_a_job_that_is_killed_right_after_a_checkpoint_gives_the_batch_answer(
 def test_a_job_whose_worker_is_killed_right_after_a_checkpoint_gives_the_batch_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """By kill -9: Python's workers are processes here, as on a cluster."""
+    """With kill -9: Python's workers are processes here, as on a cluster."""
     monkeypatch.setenv("_python_worker_execution_mode", "process")
     this = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(this)  # a worker cannot import it

@@ -1,4 +1,4 @@
-"""A job that is killed goes on from its last checkpoint: the file sink holds each row of the batch answer once."""
+"""A killed job continues from its last checkpoint: the file sink holds each row of the batch answer once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _write(folder: Path, files: int) -> dict[str, pa.Table]:
 def _start(
     folder: Path, mode: str, parallelism: int, backend: str, checkpoint: str | None, splits: int = 0
 ) -> subprocess.Popen[bytes]:
-    """The job in a session of its own: its JVM and workers are in it, and nobody else."""
+    """The job in a session of its own, which contains only its JVM and workers."""
     command = [sys.executable, str(JOB), str(folder), mode, str(parallelism), *([checkpoint] if checkpoint else [])]
     own = {"SPLITS_LOG": str(folder / "splits.log"), "SPLITS": str(splits), "STATE_BACKEND": backend}
     own["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -59,7 +59,7 @@ def _splits(folder: Path) -> list[str]:
 
 
 def _kill_after(job: subprocess.Popen[bytes], folder: Path, splits: int) -> None:
-    """Kill -9 the job once it has begun so many splits, the last of which it does not end."""
+    """Kill -9 the job once it has begun the given number of splits, the last of which it does not end."""
     deadline = time.monotonic() + 300
     while len(_splits(folder)) < splits:
         assert job.poll() is None, (folder / "job.log").read_text()[-3000:]

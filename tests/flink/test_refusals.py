@@ -1,4 +1,4 @@
-"""What cannot work is refused with a code before there is a job."""
+"""Invalid calls are refused with a code before a job exists."""
 
 from __future__ import annotations
 

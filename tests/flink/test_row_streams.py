@@ -1,4 +1,4 @@
-"""Tables and DataStreams in, the same out: the rows of the local engine, whatever the columns' types."""
+"""Tables and DataStreams in and out: the rows of the local engine, whatever the columns' types."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_table_comes_back_as_a_table_and_sql_goes_on_with_its_event_time(tmp_p
     """
     with tables.execute_sql(query).collect() as rows:
         found = sorted(tuple(row) for row in rows)
-    minute = dt.datetime(2024, 5, 1, 2)  # windows are told in the session's time
+    minute = dt.datetime(2024, 5, 1, 2)  # windows are printed in the session's time zone
     assert [(row[0], row[1]) for row in found] == [(minute, 1), (minute + dt.timedelta(minutes=1), 1)]
     assert Counter(row[-2:] for row in found) == Counter(_expected())
     first, second = found
@@ -111,7 +111,7 @@ def test_a_stream_of_rows_comes_back_as_one_and_rejects_are_its_side_output(mode
     everything = pairs.map(lambda row: f"pair {list(row)}", told).union(
         refused.map(lambda row: f"reject {list(row)[:2]} {row[-1]}", told), metrics(pairs)
     )
-    with everything.map(str, told).execute_and_collect() as rows:  # a union by itself PyFlink makes twice
+    with everything.map(str, told).execute_and_collect() as rows:  # PyFlink makes a union with itself twice
         found = list(rows)
     (pair,) = [row for row in found if row.startswith("pair")]
     assert pair.startswith("pair [1, 5, 'a', 7, 'c', 1.0, ")
@@ -285,7 +285,7 @@ def test_a_stream_that_was_a_table_is_one_of_named_rows() -> None:
 
 
 def test_nanoseconds_of_a_table_are_cut_downwards_and_told_of_once() -> None:
-    """What Flink hands a vectorised function for TIMESTAMP(9): it used to end the job."""
+    """The values that Flink passes to a vectorised function for TIMESTAMP(9) used to end the job."""
     import pandas as pd
 
     schema = pa.schema({"t": pa.timestamp("us"), "i": pa.timestamp("us", "UTC")})

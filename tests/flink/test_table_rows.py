@@ -1,4 +1,4 @@
-"""Blocks become a Table's columns without loss: nothing of Flink runs but its own way between pandas and Arrow."""
+"""Blocks become a Table's columns without loss: of Flink, only its conversion between pandas and Arrow runs."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ BLOB = encode(ROWS, SCHEMA)
 
 
 def filled(function: Any, type_: Any, calls: list[list[bytes]]) -> list[Any]:
-    """What Flink makes of a function's answers, in a session whose clocks skip an hour a year."""
+    """Flink's conversion of a function's results, in a session whose clocks skip an hour a year."""
     schema = create_arrow_schema(["c"], [type_])
     values = []
     for blobs in calls:
         answer = function(pd.Series(blobs, dtype=object))
         assert type(answer) is pd.Series
         values += pandas_to_arrow(schema, "Europe/Berlin", [type_], [answer]).column(0).to_pylist()
-    later = dt.timedelta(days=LATER_DAYS)  # what SQL takes away from times
+    later = dt.timedelta(days=LATER_DAYS)  # what SQL truncates from times
     return [value - later if isinstance(value, dt.datetime) else value for value in values]
 
 
@@ -73,7 +73,7 @@ def test_whatever_calls_a_spread_block_is_cut_into_its_columns_come_back(
         if column.name == "real":
             nan = filled(_NotNumbers(SCHEMA, place), table_type(pa.field("nan", pa.string())), calls)
             found = [value if text is None else float(text) for value, text in zip(found, nan, strict=True)]
-        if column.name == "instant":  # to Flink the number of microseconds is the instant
+        if column.name == "instant":  # for Flink the number of microseconds is the instant
             wanted = [None if value is None else value.replace(tzinfo=None) for value in wanted]
         assert list(map(repr, found)) == list(map(repr, wanted)), column
 

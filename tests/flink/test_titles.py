@@ -1,4 +1,4 @@
-"""Plans and screens name a query: its kind, its keys, its condition and its confidence."""
+"""Plans and the web UI describe a query: its kind, its keys, its condition and its confidence."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_explain_and_the_job_graph_say_what_is_joined() -> None:
     rows = tables.sql_query("SELECT 1 AS k, TIMESTAMP '2024-05-01 00:00:00' AS t")
     pairs = timing_join(rows, rows, **JOIN, name="alarms")
     plan = pairs.where(col("k") > 0).explain()
-    assert plan.count(TITLE) == 3  # as it was written, optimised, and to be run
+    assert plan.count(TITLE) == 3  # as written, as optimised, and as executed
     assert f"rejects of {TITLE}" in rejects(pairs).explain()
     tables.to_data_stream(pairs)
     graph = json.loads(pairs._t_env._j_tenv.execEnv().getExecutionPlan())
     assert [node["contents"] for node in graph["nodes"]].count(TITLE) == 1
     names = [str(t.getName()) for t in pairs._t_env._j_tenv.execEnv().getTransformations()]
-    assert "alarms" in names  # metrics go by the name, which stays short
+    assert "alarms" in names  # metrics use the name, which stays short

@@ -1,4 +1,4 @@
-"""Every operator that the adapter puts into a job has a uid, and always the same one."""
+"""Every operator that the adapter adds to a job has a uid, which never changes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _rows(env: StreamExecutionEnvironment) -> list[DataStream]:
 
 
 def _queries(env: StreamExecutionEnvironment, folder: Path, form: str) -> None:
-    """Two queries in one job, whose rows, rejects and counts all go somewhere."""
+    """Two queries in one job, with sinks for rows, rejects and counts."""
     sources: list[Any]
     watermarks = "source" if form.startswith("event times") else "lateness"
     if form == "blocks":
@@ -80,7 +80,7 @@ def _queries(env: StreamExecutionEnvironment, folder: Path, form: str) -> None:
 
 
 def _expected(form: str, mode: str) -> set[str]:
-    """They are in every savepoint: one that changes loses the state that was kept under it."""
+    """Every savepoint has them: the state of an operator whose uid changes is lost."""
     steps = ["blocks"] if form.startswith("event times") else ["blocks", "watermarks", "packed"]
     if form == "event times of rows":
         steps.append("event-times")

@@ -1,4 +1,4 @@
-"""What Blocks can become: rows, a Table, the records of a sink, and Arrow in the client."""
+"""Conversions of Blocks: to rows, a Table, the records of a sink, and Arrow in the client."""
 
 from __future__ import annotations
 

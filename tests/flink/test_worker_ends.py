@@ -1,4 +1,4 @@
-"""The end of a job is no failure to its workers; anything else that cuts their data is."""
+"""Workers do not report the end of a job as a failure, but they do report any other end of their data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _served(code: grpc.StatusCode, details: str, ends: threading.Event) -> Itera
 
 
 def _failures(monkeypatch: pytest.MonkeyPatch, code: grpc.StatusCode, details: str) -> list[BaseException]:
-    """What the channel's reader leaves to the interpreter, which prints it."""
+    """Errors of the channel's reader, which the interpreter would print."""
     failed: list[BaseException] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: failed.append(args.exc_value))
     let_workers_end()
@@ -48,7 +48,7 @@ def _failures(monkeypatch: pytest.MonkeyPatch, code: grpc.StatusCode, details: s
         ends.set()
         reader.join(30)
         assert not reader.is_alive()
-        with pytest.raises((RuntimeError, grpc.RpcError)):  # a bundle that waits for data does not wait for ever
+        with pytest.raises((RuntimeError, grpc.RpcError)):  # a bundle that waits for data does not wait forever
             list(channel.input_elements("bundle", ["source"]))
     return failed
 

@@ -1,4 +1,4 @@
-"""Objects that Flink's functions cannot take: a code, before any environment is made."""
+"""Objects that Flink's functions cannot accept are refused with a code before any environment is created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans that follow the stream: switched in the buckets while it runs, with nothing lost and nothing repeated."""
+"""Plans that adapt to the stream: buckets switch at run time, with no row lost or repeated."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def test_plans_follow_the_stream_and_the_rows_are_those_of_each_query_alone(
     files = drifting()
     share = registry().share(files[0].schema, adapt_every="30 s", weight=0.5)
     outcome = run_stream(share, [files], buckets=buckets, restart_after=restart_after)
-    # To lazy once hardly anything coalesces, back later on, and not to and fro.
+    # To lazy once hardly anything coalesces, back later, and without oscillation.
     assert 2 * buckets <= outcome.metrics["schemes_switched"] <= 6 * 2 * buckets
     assert_alone(outcome, files)
 
 
 def test_what_a_bucket_decides_and_when_it_acts() -> None:
-    """Eager while tuples coalesce; lazy when they hardly do; eager again. A repeated step decides alike."""
+    """Eager while tuples coalesce; lazy when they hardly do; eager again. A repeated step decides the same."""
     files = drifting()
     operator = (
         registry().share(files[0].schema, adapt_every="30 s", weight=0.5).operator([files[0].schema], streaming=True)
@@ -85,7 +85,7 @@ def test_what_a_bucket_decides_and_when_it_acts() -> None:
         before = store.copy()
         operator.step(store, blocks, greatest - 14 * SECOND)
         operator.step(before, blocks, greatest - 14 * SECOND)
-        assert before.get(0, 0) == store.get(0, 0)  # the book
+        assert before.get(0, 0) == store.get(0, 0)  # the record
         greatest = max(greatest, pc.max(file["t"]).as_py())
         book = Catalog.read(StorePart(store, 0, PARTS))
         wishes.append({entry.wish for entry in book.queries.values()})
@@ -109,7 +109,7 @@ def test_a_query_that_adapts_travels_and_may_stop_doing_so() -> None:
     adapting = pickle.loads(pickle.dumps(plans.share(files[0].schema, adapt_every="30 s", weight=0.5)))
     fixed = plans.share(files[0].schema)
     outcome = run_stream(adapting, [files], changes={38: fixed, 39: adapting})
-    assert outcome.metrics["schemes_switched"] >= 6  # to lazy, and to eager when nobody decides
+    assert outcome.metrics["schemes_switched"] >= 6  # to lazy, and to eager without a policy
     assert_alone(outcome, files)
 
 
@@ -136,7 +136,7 @@ def test_pins_and_budgets_hold_in_every_bucket() -> None:
     for parts, scheme in ((4, "eager"), (10, "lazy")):
         limited = deciding(registry(memory_budget=640e6), parts)
         assert set(limited.decide(high, eager, {}).schemes.values()) == {scheme}
-    # A budget that nothing keeps, and a stretch without anything to go by, leave all as it was.
+    # A budget that no plan meets, or a period without data, changes nothing.
     mixed = eager | {"a": "lazy"}
     assert deciding(registry(memory_budget=640e6), 1000).decide(high, mixed, {}).schemes == mixed
     known = {"a": {"cp": 0.5, "oop": 0.0, "rate": 1.0, "arrived": None, "source": "measured", "step_rows": 9.0}}

@@ -1,4 +1,4 @@
-"""The corrected cost model: the paper's decisions, its contradiction with constant costs, and its slips."""
+"""The corrected cost model: the paper's decisions, its contradiction with constant costs, and its errors."""
 
 import pytest
 

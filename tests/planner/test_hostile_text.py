@@ -1,4 +1,4 @@
-"""Texts and plan files that are too long, too deep, or of other kinds end with a code, and none takes long."""
+"""Texts and plan files that are too long, too deep, or of the wrong kind end with a code, and quickly."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_other_texts_without_measure_are_refused(text: str) -> None:
 
 
 def bomb() -> str:
-    """282 bytes that stand for a billion values."""
+    """282 bytes that expand to a billion values."""
     lines = ["a: &a [x,x,x,x,x,x,x,x,x]"]
     lines += [
         f"{name}: &{name} [{','.join(['*' + before] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)

@@ -1,4 +1,4 @@
-"""Joins in a plan: what is chosen for them, why, what else there was, and that what is explained is what runs."""
+"""Joins in a plan: the choices, their reasons and alternatives, and that the explained plan is the one that runs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_window_join_is_chosen_by_the_rates_of_its_streams() -> None:
         "every_us": 0,
         "source": "declared",
     }
-    assert blind.statistics["rates"] == known.statistics["rates"]  # the inputs are called as the streams are
+    assert blind.statistics["rates"] == known.statistics["rates"]  # the inputs have the names of the streams
     assert (elsewhere.statistics["rates"], elsewhere.strategy) == ({}, "backward")
     costs = {each.value: each.cost or 0.0 for each in known.choices[1].alternatives}
     assert known.values["conservative"] == "none" == min(costs, key=lambda name: costs[name])
@@ -171,7 +171,7 @@ def test_measured_rates_change_a_plan_only_if_that_wins_clearly_and_pins_hold() 
     registry.observe("pairs", Workload(rates={"left": 5000.0, "right": 5000.0}, keys=1e6, source="measured"))
     assert registry.replan(current).decisions["pairs"]["block_size"] == 10_000
     registry.observe("pairs", Workload(rates={"left": 5.0, "right": 5.0}, keys=1e6))
-    assert registry.replan(current).decisions == current.decisions  # max_latency ends the wait as it ends any other
+    assert registry.replan(current).decisions == current.decisions  # max_latency ends this wait like any other
     registry.pin_all(current)
     assert registry.plan().decisions["pairs"]["block_size"] == 1000
     with pytest.raises(QueryError, match="WA-2006: Statistics for 'pairs'"):

@@ -1,4 +1,4 @@
-"""Plan files: what they say is planned, and what is wrong in them is named with its place."""
+"""Plan files: their contents are planned, and errors in them are reported with their location."""
 
 from pathlib import Path
 

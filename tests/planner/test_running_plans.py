@@ -1,4 +1,4 @@
-"""Plans that run: registered queries share an operator, are measured, planned again, and switched while they run."""
+"""Running plans: registered queries share an operator, are measured, planned again, and switched at run time."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_registered_texts_and_objects_run_as_one_query_and_are_switched_while_th
     registry.register("level", LEVEL, Statistics(0.9))
     assert registry.register(plain, Statistics(0.9)) == "query 1"
     with pytest.raises(QueryError, match="WA-2074: which stream: None"):
-        registry.share(table.schema)  # an object says nothing of its stream
+        registry.share(table.schema)  # an object does not describe its stream
     registry.unregister("query 1")
     registry.register("plain", plain, Statistics(0.9), stream="s")
     first = registry.plan()
@@ -149,7 +149,7 @@ def test_a_plan_of_another_release_is_kept_by_pins_and_its_changes_are_told(monk
     with pytest.warns(PlanChangedWarning, match="release 99.0 would decide"):
         adopted = registry.adopt(before.to_json())
     assert (adopted.choices, adopted.release) == (before.choices, "99.0")
-    assert registry.replan(adopted).choices == before.choices  # said once, and then its own
+    assert registry.replan(adopted).choices == before.choices  # declared once, then its own
     registry.pin_all(before)
     assert registry.plan().choices == before.choices
 
@@ -174,7 +174,7 @@ SIZE, STEPS = 100, (50.0, 10.0)
 
 
 def _measured(cp: float, oop: float) -> GridPoint:
-    """Made up: 1 the row, 4 the step where eager, 2 the step where lazy; an order costs 0.9 a tuple."""
+    """Invented costs: 1 per row, 4 per eager step, 2 per lazy step; a sort costs 0.9 per tuple."""
     eager = [
         SchemeMeasurement(SIZE * (60 - 40 * cp), 3 + oop - cp + 4 / rows, 4 + SIZE * (3 - cp), SIZE, rows)
         for rows in STEPS
@@ -186,7 +186,7 @@ def _measured(cp: float, oop: float) -> GridPoint:
 
 
 def _made_up() -> Calibration:
-    """Costs from measurements that are made up."""
+    """Costs from invented measurements."""
     found = {(cp, oop): _measured(cp, oop) for cp in CP for oop in OOP}
     return Calibration(*solved(found), TimingJoinPrices(step=7.0), machine="a made-up one", release="1")
 
@@ -268,7 +268,7 @@ def test_few_rows_a_step_and_a_grouping_of_its_own_tell_for_the_shared_extent_or
         registry.register(name, CoalescingQuery((name,), ("k",), rows=SIZE), Statistics(0.35, step_rows=10.0))
     together = {each.name: each.lazy_cost for each in registry.plan().queries}
     registry.unregister("b")
-    assert registry.plan().queries[0].lazy_cost > together["a"]  # alone it pays for the order
+    assert registry.plan().queries[0].lazy_cost > together["a"]  # alone it pays for the sort
     whole = CoalescingQuery.of(TemporalAggregate(**AGGREGATED)), CoalescingQuery.of(Coalesce(**_without(AGGREGATED)))
     assert [each.eager_part for each in whole] == [0.5, 1.0]
     texts = (f"SELECT k, {what} FROM s [RANGE 40 SECOND SLIDE 10 SECOND] COALESCE ON v GROUP BY k" for what in (

@@ -1,4 +1,4 @@
-"""`select` against exhaustive search, the solver against the closed form, and what it refuses."""
+"""`select` against exhaustive search, the solver against the closed form, and refused input."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ from whenabouts.planner.selection import Candidate, LazyExtent, solve
 
 
 def exhaustive(candidates: Sequence[Candidate], shared: Sequence[LazyExtent], budget: float | None) -> float | None:
-    """The least cost of all 2^n selections that the decisions made and the budget allow; None: there is none."""
+    """The least cost of all 2^n selections that the decisions made and the budget allow; None if there is none."""
     costs = []
     for eager in itertools.product((False, True), repeat=len(candidates)):
         if any(c.fixed not in (None, own) for c, own in zip(candidates, eager, strict=True)):
@@ -30,7 +30,7 @@ def exhaustive(candidates: Sequence[Candidate], shared: Sequence[LazyExtent], bu
     return min(costs, default=None)
 
 
-# Small integers make ties and budgets met exactly; the others differ by less than a solver sees.
+# Small integers make ties and exactly met budgets; the others differ by less than a solver's tolerance.
 numbers = st.one_of(st.integers(0, 4).map(float), st.floats(0, 3), st.floats(1, 1 + 1e-9))
 
 
@@ -52,7 +52,7 @@ def problems(draw: st.DrawFn) -> tuple[list[Candidate], list[LazyExtent], float 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(problems())
-@example(([Candidate(0.0, 0.0, 0.0)], [LazyExtent(0.0, 1.0)], 1e-38))  # 1e38 budgets are nothing for a solver
+@example(([Candidate(0.0, 0.0, 0.0)], [LazyExtent(0.0, 1.0)], 1e-38))  # budgets of 1e38 are no problem for a solver
 def test_costs_what_exhaustive_search_finds(
     problem: tuple[list[Candidate], list[LazyExtent], float | None],
 ) -> None:

@@ -1,4 +1,4 @@
-"""Queries as text: what they mean, against plain Python over the rows, and how a mistake is named and located."""
+"""Queries as text: their meaning, compared with plain Python over the rows, and how errors are named and located."""
 
 from __future__ import annotations
 

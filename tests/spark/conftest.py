@@ -18,7 +18,7 @@ BatchOf = Callable[[pa.Table], DataFrame]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # pyspark leaves the sockets of collect() and of its JVM to the garbage collector, which runs in anybody's module.
+    # pyspark leaves the sockets of collect() and of its JVM to the garbage collector, which may run in any test.
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 

@@ -1,4 +1,4 @@
-"""What a client of Spark Connect does: `python connect_client.py ADDRESS FOLDER` writes what it got."""
+"""A client of Spark Connect: `python connect_client.py ADDRESS FOLDER` writes its results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(address: str, folder: Path) -> None:
     writer = write_stream(stream, str(folder / "checkpoint")).format("parquet")
     writer.trigger(availableNow=True).start(str(folder / "sink")).awaitTermination()
     pq.write_table(spark.read.parquet(str(folder / "sink")).toArrow(), folder / "stream.parquet")
-    write_stream(stream, str(folder / "checkpoint"))  # may go on
+    write_stream(stream, str(folder / "checkpoint"))  # may continue
 
     files = spark.readStream.schema(batch.schema).parquet(source)
     windows = files.withWatermark("t_max", "5 seconds").groupBy(window("t_max", "1 minute"), "k").count()

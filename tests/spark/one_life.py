@@ -1,4 +1,4 @@
-"""One life of a streaming program, written as the documentation says: `python one_life.py SPARK FOLDER CALL`.
+"""One run of a streaming program, written as in the documentation: `python one_life.py SPARK FOLDER CALL`.
 
 `SPARK` is the address of a Spark Connect server, or `local`; `CALL` the function that makes the writer. The program
 takes in what files there are in FOLDER/events and ends; started again, it continues from FOLDER/checkpoint.
@@ -22,7 +22,7 @@ def main(address: str, folder: str, call: str) -> None:
     columns = "t_min timestamp, t_max timestamp, k bigint, id bigint"
     events = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(f"{folder}/events")
     pairs = timing_join(events, events, **QUERY, lateness=Lateness("1 minute", "1 minute"), buckets=2)  # type: ignore[arg-type]
-    pairs = pairs.where("probability > 0").alias("likely")  # programs do something with what they get
+    pairs = pairs.where("probability > 0").alias("likely")  # programs use their results
     if call == "write_stream":
         writer = write_stream(pairs, f"{folder}/checkpoint").format("parquet").option("path", f"{folder}/sink")
     else:

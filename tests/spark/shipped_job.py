@@ -1,4 +1,4 @@
-"""A job that has whenabouts from `--py-files` alone: `spark-submit ... shipped_job.py FOLDER`."""
+"""A job that gets whenabouts from `--py-files` alone: `spark-submit ... shipped_job.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whenabouts.spark_plugin import write_stream
 
 
 def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """From where a worker has the package."""
+    """The path from which a worker has loaded the package."""
     import whenabouts as wa
 
     assert wa.Point("t") == wa.Point("t")  # an import from another part of the package

@@ -1,4 +1,4 @@
-"""Batch: what the local engine gives, in Spark's own types, and clear refusals."""
+"""Batch: the results of the local engine in Spark's own types, and clear refusals."""
 
 from __future__ import annotations
 
@@ -234,7 +234,8 @@ def test_a_worker_says_what_is_wrong_with_a_query_in_its_code(spark: SparkSessio
 
 
 def test_an_accidental_cross_join_is_stopped_with_its_number(spark: SparkSession) -> None:
-    """400,000 x 400,000 points within each other's reach: a terabyte and more, and the worker says so before a pair."""
+    """400,000 x 400,000 points within each other's reach: more than a terabyte, which the worker reports before it
+    makes a pair."""
     rows = spark.range(400_000).selectExpr("id", "timestamp_micros(id) AS t")
     times = Point("t")
     pairs = timing_join(rows, rows, left_time=times, right_time=times, condition=within("1s", confidence=1))

@@ -1,4 +1,4 @@
-"""Over Spark Connect everything works that works without: a server of its own, and a client that must not use py4j."""
+"""Everything works over Spark Connect, too: with a server of its own, and a client that must not use py4j."""
 
 from __future__ import annotations
 

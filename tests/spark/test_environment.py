@@ -1,4 +1,4 @@
-"""What is missing is said in a code and a hint, before anything starts."""
+"""Missing packages are reported with a code and a hint, before anything starts."""
 
 from __future__ import annotations
 

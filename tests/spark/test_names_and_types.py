@@ -1,4 +1,4 @@
-"""Names and types as Spark has them: upper and lower case, time zones, collations; and rows of no side."""
+"""Names and types as Spark treats them: case, time zones, collations; and rows without a valid side."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def plain(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def test_names_are_found_whatever_their_case(spark: SparkSession, conf: Any) -> None:
-    """Times, keys under another spelling on either side, and identities. A reject's `Code` is not the code's column."""
+    """Times, keys spelled differently on each side, and identities. A column `Code` of a reject is not the column of
+    its code."""
     left = table(spark, "Region, t, Code", "'a', 1000000L, 1", "'a', 1000000L, 1", "'b', 1500000L, 2", "'c', null, 3")
     right = table(spark, "REGION, u, w", "'a', 1200000L, 7", "'c', 1200000L, 8")
     pairs = timing_join(left, right, on="region", deduplicate_by={"left": "CODE"}, probability=False, **JOIN)
@@ -92,7 +93,7 @@ def test_every_function_and_a_stream_find_their_columns(spark: SparkSession, con
 
 @pytest.mark.parametrize("wall", ["2024-07-01 12:00:00", "2024-10-27 02:30:00"])
 def test_a_wall_clock_is_not_compared_with_an_instant(spark: SparkSession, conf: Any, wall: str) -> None:
-    """In summer and in the hour that comes twice: the mend in the hint converts as Spark does."""
+    """In summer and in the repeated hour: the conversion in the hint is the one that Spark applies."""
     conf("spark.sql.session.timeZone", "Europe/Berlin")
     clock = table(spark, "t, i", f"TIMESTAMP_NTZ'{wall}', 1")
     instant = spark.sql(f"SELECT CAST(TIMESTAMP_NTZ'{wall}' AS TIMESTAMP) AS u, 2 AS j")
@@ -163,7 +164,7 @@ def test_the_table_function_rejects_rows_of_no_side(spark: SparkSession, conf: A
 
 
 def test_times_in_another_unit_are_told_in_the_driver_and_counted(spark: SparkSession, conf: Any) -> None:
-    """Workers see them; an accumulator brings it here. Once for each column, whatever the partitions."""
+    """Workers detect them, and an accumulator reports them. One warning for each column, whatever the partitions."""
     odd = table(spark, "t, i", *(f"{1_700_000_000 + n}L, {n}" for n in range(40)), "0L, -1").repartition(3)
     pairs = timing_join(odd, odd.toDF("u", "j"), **ZONED)
     with pytest.warns(DoubtfulTimesWarning, match="look like seconds: multiply them by 1,000,000") as told:

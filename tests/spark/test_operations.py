@@ -38,7 +38,7 @@ def local_rows(table: pa.Table) -> Counter[Any]:
 
 @pytest.fixture(autouse=True)
 def _operation_of_ones_own() -> Iterator[None]:
-    """Workers have no such module: it travels by value."""
+    """Workers have no such module: it is pickled by value."""
     cloudpickle.register_pickle_by_value(toy_operation)
     yield
     cloudpickle.unregister_pickle_by_value(toy_operation)
@@ -104,5 +104,5 @@ def test_what_spark_lacks_is_refused_and_why(batch_of: BatchOf, option: str, val
         on_spark.coalesce(frame, **RUNS, **given)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match=rf"WA-2007: Spark takes no {option}"):
         run(toy_operation.Numbered(time="t", key="k"), [frame], **given)  # type: ignore[arg-type]
-    if option == "max_latency":  # where it is the query's own, a strategy looks at it
+    if option == "max_latency":  # where it is an option of the query, a strategy uses it
         assert on_spark.timing_join(frame, frame, **JOIN, max_latency="1 s").count() == 3

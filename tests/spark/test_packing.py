@@ -1,4 +1,4 @@
-"""Rows survive packing, whatever the sizes of batches and packs; no engine is needed to see it."""
+"""Rows survive packing, whatever the sizes of batches and packs; this needs no engine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_row_arrives_once_in_the_bucket_of_its_key(
         assert (row["bucket"] == CONTROL) == (row["kind"] in (REJECTS, PRESENT))
         if row["bucket"] == CONTROL:
             rejected += row["rows"]
-            present += row["kind"] == PRESENT and not row["blob"]  # with one: what integer times look like
+            present += row["kind"] == PRESENT and not row["blob"]  # with one: the counts of doubtful integer times
             continue
         arrived = BucketInput()
         arrived.take(operator, [(row["kind"], row["rows"], row["blob"])])
@@ -81,7 +81,7 @@ def test_the_watermark_never_claims_more_than_is_true(t_max_us: int, lateness_us
     clock = MicroBatchWatermark(max(t_max_us // 1000 - delay_ms(lateness_us), 0))
     in_time = t_max_us - min(behind_us, lateness_us)
     assert in_time >= clock.us
-    if clock.ms > 0:  # and Spark takes an event time that the operator takes
+    if clock.ms > 0:  # and Spark accepts an event time that the operator accepts
         assert clock.us > clock.ms * 1000
 
 
@@ -181,6 +181,6 @@ def test_a_bucket_larger_than_memory_is_taken_in_piecemeal(monkeypatch: pytest.M
     assert sorted(map(repr, output.to_pylist())) == sorted(map(repr, want.output.to_pylist()))
     assert counts["rows_in"] == counts["rows_processed"] == sum(map(len, tables))
     if kind == "lengths not declared":
-        assert counts["rows_stored"] == 0  # nothing says when a row may go: all at once
+        assert counts["rows_stored"] == 0  # without a rule for eviction: all rows at once
     elif kind != "extents":  # which keep extents, not rows
         assert counts["rows_evicted"] > 0.5 * counts["rows_stored"] > 0

@@ -1,4 +1,4 @@
-"""What the package offers is what its names say, whatever was imported before."""
+"""The package offers the objects that its names promise, whatever was imported before."""
 
 from importlib import import_module
 from types import ModuleType

@@ -1,4 +1,5 @@
-"""`format("whenabouts")`: found by Spark itself; the rows of the files in batch, or as a stream with restarts."""
+"""`format("whenabouts")`: Spark finds it by itself; it gives the rows of the files in batch, or as a stream with
+restarts."""
 
 from __future__ import annotations
 
@@ -145,9 +146,9 @@ def test_available_now_takes_everything_in_capped_micro_batches(
 
 
 def test_a_join_of_replayed_streams_is_the_join_of_the_files(spark: SparkSession, events: Path, tmp_path: Path) -> None:
-    """The disorder of the replay is inside the lateness of the join: nothing is late.
+    """The disorder of the replay is within the lateness of the join: no row is late.
 
-    Rows without a partner come out too, since the streams tell their ends by flush rows, which are no events.
+    Rows without a partner are emitted too, since the streams signal their ends by flush rows, which are not events.
     """
     times = Interval("t_min", "t_max", max_uncertainty="30 s")
     query: dict[str, Any] = {"left_time": times, "right_time": times, "condition": within("20 s", confidence=0.5)}

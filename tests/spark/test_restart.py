@@ -1,4 +1,4 @@
-"""Starting again from a checkpoint: what may change does, and what may not is refused before the query starts."""
+"""Restarts from a checkpoint: permitted changes take effect, and others are refused before the query starts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ STEPS = [events(0), events(10), events(30, 11), events(45, 31), events(60, 38)]
 
 @pytest.fixture
 def settings(spark: SparkSession) -> Any:
-    """Gives sessions' settings back as they were."""
+    """Restores the settings of sessions."""
     names = ("spark.sql.shuffle.partitions", "spark.sql.streaming.multipleWatermarkPolicy")
     before = {name: spark.conf.get(name, None) for name in names}
     yield spark.conf
@@ -98,7 +98,7 @@ def test_lateness_file_options_and_shuffle_partitions_may_change(
     start(join(stream, stream, lateness=Lateness("5 s", "5 s"), condition=within("500 ms", confidence=1)))
     # step 2 still knew the old window: 10 and 11 s are 1 s apart, each way
     assert sorted(pairs)[:5] == [0, 10, 10, 11, 11]
-    assert sorted(pairs)[5:] == [30, 31, 45, 60]  # the micro-batch that failed goes by the watermark before it
+    assert sorted(pairs)[5:] == [30, 31, 45, 60]  # the failed micro-batch uses the watermark before it
     assert told == {"WA-1010 38": 2}
 
 
@@ -172,7 +172,7 @@ def test_what_cannot_work_is_refused_in_a_code(stream_of: StreamOf, settings: An
 
 
 def test_state_keeps_to_its_bound(stream_of: StreamOf, tmp_path: Path) -> None:
-    """Two rows of each side arrive where three rows in all may stay; the bound can be raised on restart."""
+    """Two rows of each side arrive; the limit is three rows in all, and can be raised on restart."""
     stream = stream_of([events(0, 1), events(2, 3)])
     rejected: list[str] = []
     totals: Counter[str] = Counter()

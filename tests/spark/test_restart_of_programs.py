@@ -1,7 +1,7 @@
-"""A program that is started again: each of its lives is a new process, or a new client of a new server.
+"""A program that is restarted: each run is a new process, or a new client of a new server.
 
-Spark makes much of what a session has when its first streaming query starts. Only a new process shows what a restart
-finds missing.
+Spark creates parts of a session when its first streaming query starts. Only a new process shows what is missing at a
+restart.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).parent / "one_life.py"
 LIFE_US = 20_000_000
-"""So much later are the events of the next life; those of one life spread over a minute."""
+"""The events of the next run are this much later; those of one run spread over a minute."""
 
 
 def events(life: int) -> pa.Table:
-    """The events that come in a life; their ids tell which. The first of each ends before it begins."""
+    """The events of a run; their ids tell which. The first event of each run ends before it begins."""
     draw = np.random.default_rng(life)
     t_max = draw.integers(0, 60_000_000, 40) + 1_600_000_000_000_000 + life * LIFE_US
     widths = draw.integers(0, 5_000_000, 40)
@@ -49,7 +49,7 @@ def events(life: int) -> pa.Table:
 
 @contextmanager
 def spark_of(place: str, folder: Path) -> Iterator[str]:
-    """The address that the program gets for its Spark."""
+    """The address of the program's Spark."""
     if place == "connect":
         with connect_server(folder) as address:
             yield address
@@ -58,7 +58,7 @@ def spark_of(place: str, folder: Path) -> Iterator[str]:
 
 
 def live(spark: str, folder: Path, call: str) -> None:
-    """One life from its start to its end."""
+    """One run from its start to its end."""
     life = subprocess.run(
         [sys.executable, str(PROGRAM), spark, str(folder), call],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -76,7 +76,7 @@ def written(folders: Sequence[Path], schema: pa.Schema) -> Counter[str]:
 
 
 def lives(calls: Sequence[str], place: str, folder: Path) -> None:
-    """As many lives as calls, and what they write is what one batch over all events gives."""
+    """One run for each call; together they write the rows of one batch over all events."""
     tables = [events(life) for life in range(len(calls))]
     (folder / "events").mkdir()
     for life, (table, call) in enumerate(zip(tables, calls, strict=True)):
@@ -103,7 +103,7 @@ BOTH = ["write_stream", "write_with_rejects"]
 
 @pytest.mark.full
 def test_three_lives_give_what_one_batch_gives(tmp_path: Path) -> None:
-    """Either documented call comes upon a checkpoint in the first thing that its process does with streams."""
+    """Either documented call finds a checkpoint as the first action of its process on streams."""
     lives(["write_stream", *BOTH], "classic", tmp_path)
 
 

@@ -1,6 +1,6 @@
-"""A cluster whose machines have Spark and numba, and not whenabouts: it goes there with `--py-files`.
+"""A cluster whose machines have Spark and numba, but not whenabouts: `--py-files` ships it.
 
-What goes there is an archive, or a copy of the wheel that WHENABOUTS_WHEEL names: Spark takes no `.whl`.
+It ships an archive, or a copy of the wheel that WHENABOUTS_WHEEL names: Spark does not accept `.whl` files.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def test_a_cluster_runs_it_from_py_files(tmp_path: Path) -> None:
         build_worker_archive(tmp_path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))} | {
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": shipped,  # for the processes in which Spark plans data sources: they know no --py-files
-        "HOME": "/dev/null/nowhere",  # kernels are kept among the temporary files
+        "PYTHONPATH": shipped,  # for the processes in which Spark plans data sources: they do not get --py-files
+        "HOME": "/dev/null/nowhere",  # kernels are cached with the temporary files
         "TMPDIR": str(tmp_path),
     }
     command = [

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def events() -> pa.Table:
-    """Two kinds and a third one; rows that cannot be used; times in the hour that New York has twice."""
+    """Both sides and an unknown one; unusable rows; times in the repeated hour of New York."""
     draw = np.random.default_rng(2)
     n, start = 60, int(dt.datetime(2021, 11, 7, 5, 30, tzinfo=dt.UTC).timestamp() * 1_000_000)
     t_max = start + draw.integers(0, 3_600_000_000, n)

@@ -1,4 +1,4 @@
-"""Streams: real streaming queries over files, one file of every side in each micro-batch."""
+"""Streaming queries over files, one file of every side in each micro-batch."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
     spark.conf.unset(PROVIDER_CONF)
     steps = [_points(0), _points(10), _points(3, 8)]
     pairs = timing_join(stream_of(steps), stream_of(steps), **_fields(JOIN), lateness=Lateness("5 s", "5 s"), buckets=1)
-    assert spark.conf.get(PROVIDER_CONF) == ROCKSDB  # the call sees to it
+    assert spark.conf.get(PROVIDER_CONF) == ROCKSDB  # the call ensures it
     seen: list[tuple[str, Any]] = []
     totals: Counter[str] = Counter()
 
@@ -101,7 +101,7 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
     assert row.counts == {name: n for name, n in metrics_of(third).items() if n}
     told = line(third, metrics_of(third))
     assert "4 rows in, 1 out, 2 rejected, 2 of them late, state 4 rows, 0.0 MB, watermark " in told
-    for _ in range(300):  # Spark tells its listeners in its own time
+    for _ in range(300):  # Spark notifies its listeners asynchronously
         if printed.getvalue().count("\n") == 3:
             break
         sleep(0.1)
@@ -130,7 +130,8 @@ def test_windows_can_follow_in_append_mode(stream_of: StreamOf, tmp_path: Path) 
 
 
 def test_times_before_1970_are_neither_late_nor_refused(stream_of: StreamOf, tmp_path: Path) -> None:
-    """Spark's watermark is 0 until the times pass 1970; nothing may be judged by it, on either side of the epoch."""
+    """Spark's watermark is 0 until the times pass 1970; it must not decide anything before, on either side of the
+    epoch."""
     steps = [_points(-7200, base=0), _points(-3600, base=0), _points(-7200, 5, base=0), _points(3, 20, base=0)]
     pairs = timing_join(stream_of(steps), stream_of(steps), **_fields(JOIN), lateness=Lateness("2 s", "2 s"), buckets=1)
     found: list[tuple[float, float]] = []
@@ -267,12 +268,12 @@ def test_a_stream_that_loses_a_micro_batch_ends_with_the_rows_of_the_local_engin
     assert _multiset(got.output) == _multiset(want.output)
     assert got.rejects.num_rows == 0
     assert got.metrics["rows_in"] == got.metrics["rows_processed"] == sum(t.num_rows for f in files for t in f)
-    assert sorted(job.attempts.values())[-2:] == [1, 2]  # one micro-batch did its work twice, and no other
+    assert sorted(job.attempts.values())[-2:] == [1, 2]  # exactly one micro-batch did its work twice
     assert spark.sql("select 1").count() == 1  # the harness leaves a session that it did not start
 
 
 def test_extents_come_out_by_timer_before_the_input_ends(stream_of: StreamOf, tmp_path: Path) -> None:
-    """An extent is final once the watermark has passed it, also when its own bucket gets no more rows."""
+    """An extent is final once the watermark has passed it, even if its own bucket gets no more rows."""
     rows = [("a", 0), ("b", 0), ("b", 10), ("b", 20), ("b", 30)]
     steps = [
         pa.table({"k": [k], "t": pa.array([NOW + t * SECOND], pa.timestamp("us", "UTC")), "v": [1]}) for k, t in rows

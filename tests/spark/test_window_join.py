@@ -1,4 +1,4 @@
-"""`window_join` as Spark users call it; what it gives is the conformance suite's business."""
+"""`window_join` as Spark users call it; the conformance suite checks its results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_batch_with_a_predicate_and_rejects(batch_of: Callable[[pa.Table], Dat
 def test_the_last_instant_carries_the_watermark_on(
     spark: SparkSession, stream_of: Callable[[Sequence[pa.Table]], DataFrame], tmp_path: Path
 ) -> None:
-    """Counts of ten seconds by `t_last` come out in append mode once the streams are past them."""
+    """Counts of ten seconds by `t_last` are emitted in append mode once the streams have passed them."""
     steps = [(0, 3), (11, 14), (60, 61), (120, 121)]
     frames = {name: stream_of([_points(*step) for step in steps]) for name in "abc"}
     found = window_join(frames, on="k", time=Point("t"), windows=WINDOWS, lateness="0 s")

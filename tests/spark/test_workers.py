@@ -1,4 +1,4 @@
-"""What a worker finds in memory, and what it does before each task."""
+"""The memory of a worker, and its actions before each task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from whenabouts.spark_plugin.sessions import WORKER_DAEMON
 
 
 class Knot:
-    """Refers to itself: only the collector frees it."""
+    """Refers to itself: only the garbage collector frees it."""
 
     def __init__(self) -> None:
         self.me = self
@@ -33,7 +33,7 @@ class Knot:
 def test_lasting_objects_are_set_aside_and_garbage_among_them_is_not_kept_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Set aside in tasks 1, 2, 4, 8: a knot that was alive in task 2 and then dropped is gone after task 4."""
+    """Objects are frozen in tasks 1, 2, 4, 8: a knot that was alive in task 2 and then dropped is gone after task 4."""
     monkeypatch.setattr(workers, "_tasks", count(1))
     try:
         workers.begin_task()
@@ -53,7 +53,7 @@ def test_lasting_objects_are_set_aside_and_garbage_among_them_is_not_kept_for_go
 
 @pytest.mark.parametrize("simplified", ["", "1"])
 def test_an_error_is_reported_with_its_code_first(simplified: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the function with which Spark's workers report; those of others keep their tracebacks."""
+    """By the function with which Spark's workers report errors; other errors keep their tracebacks."""
     monkeypatch.setenv("SPARK_SIMPLIFIED_TRACEBACK", simplified)
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
 
@@ -74,7 +74,7 @@ def test_an_error_is_reported_with_its_code_first(simplified: str, monkeypatch: 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at threads in /proc")
 def test_workers_are_forked_with_all_kernels_in_memory(spark: SparkSession) -> None:
-    """From a process with one thread, but for the allocator's, which knows of forks: no lock is held for ever."""
+    """From a process with one thread besides the allocator's, which handles forks: no lock is held forever."""
 
     def origin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spec = sys.modules["__main__"].__spec__

@@ -1,4 +1,4 @@
-"""Objects that Spark's functions cannot take: a code, before any session is asked."""
+"""Objects that Spark's functions cannot accept are refused with a code before any session is used."""
 
 from __future__ import annotations
 
