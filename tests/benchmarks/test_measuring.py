@@ -1,4 +1,4 @@
-"""What keeps the benchmarks honest: contenders that disagree leave no figure, and no promise disappears."""
+"""Benchmarks are honest: contenders that disagree give no figure, and no promise disappears."""
 
 from __future__ import annotations
 

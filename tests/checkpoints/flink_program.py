@@ -1,7 +1,7 @@
-"""A life of the streams on Flink: `python flink_program.py FOLDER [SAVEPOINT]`.
+"""A run of the streams on Flink: `python flink_program.py FOLDER [SAVEPOINT]`.
 
-Without a savepoint it is the first life: it reads slowly, and when there are some rows it stops with a savepoint in
-FOLDER/checkpoints. With one it is the next life, to the end of the input. Rows go to FOLDER/rows/QUERY/LIFE; rows of
+Without a savepoint it is the first run: it reads slowly, and stops with a savepoint in FOLDER/checkpoints after some
+rows. With a savepoint it is the next run, to the end of the input. Rows go to FOLDER/rows/QUERY/LIFE; rows of
 timing joins have their event time as a last value.
 """
 
@@ -27,11 +27,11 @@ EVENT = Types.ROW_NAMED(
     [Types.LONG(), Types.LONG(), Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()],
 )
 SLOWLY_S = 0.1
-"""Seconds that an event takes in the first life."""
+"""Seconds per event in the first run."""
 
 
 class Event:
-    """The event of a number. In the first life it takes its time."""
+    """The event of a number. In the first run it is slow."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -1,7 +1,8 @@
 """Checkpoints as files of this repository: `python kept.py pack FOLDER ARCHIVE`.
 
-Text files of a checkpoint hold the path of the folder that it was written in. In the archive a mark stands for it, and
-`unpack` writes the new folder instead. Checksums of such files are left out: Spark reads files without one, too.
+Text files of a checkpoint contain the path of the folder that it was written in. In the archive a placeholder replaces
+it, and `unpack` writes the new folder instead. Checksums of such files are left out: Spark also reads files without
+one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ PARTS = ("checkpoints", "rows")
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Write what a life left. Refuses a folder whose path is in a file that is not text."""
+    """Pack the result of a run. Refuses a folder whose path is in a file that is not text."""
     written = str(folder).encode()
     files = [path for part in PARTS for path in sorted((folder / part).rglob("*")) if path.is_file()]
     holds = {path for path in files if written in path.read_bytes()}

@@ -1,4 +1,4 @@
-"""The streams whose checkpoints are kept: their events, and their queries in words that every release knows."""
+"""The streams whose checkpoints are kept: their events, and their queries in names that every release accepts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 from whenabouts.core import Histogram, Interval, Lateness, Point, within
 
 LIVES = 2
-"""Streams that were checkpointed after life 0 and continue with life 1."""
+"""Streams that were checkpointed after run 0 and continue with run 1."""
 ROWS = 60
 LAST_ID = 1_000_000
-"""The last event is so much later than all others that their rows are final. Rows that hold it are not compared."""
+"""The last event is so much later than all others that their rows are final. Rows that contain it are not compared."""
 
 _TIME = Interval("t_min", "t_max", max_uncertainty="5 s")
 _FAST = {"fast": [(0, 1_000_000, 0.75), (1_000_000, 3_000_000, 0.25)], "slow": [(0, 2_000_000, 1.0)]}
@@ -40,7 +40,7 @@ ONE_STREAM = "1 minute"
 
 
 def events(life: int) -> pa.Table:
-    """The events that come in a life. They spread over a minute; the next life's begin 20 seconds later."""
+    """The events of a run. They spread over a minute; those of the next run begin 20 seconds later."""
     draw = np.random.default_rng(life)
     t_max = draw.integers(0, 60_000_000, ROWS) + 1_600_000_000_000_000 + life * 20_000_000
     ids = 1000 * life + np.arange(ROWS)
@@ -60,7 +60,7 @@ def events(life: int) -> pa.Table:
 
 
 def all_events_in_microseconds() -> pa.Table:
-    """The events of all lives, times as numbers."""
+    """The events of all runs, times as numbers."""
     table = pa.concat_tables([events(life) for life in range(LIVES)])
     times = [pa.field(name, pa.int64()) for name in ("t_min", "t_max")]
     return table.cast(pa.schema([*times, *list(table.schema)[2:]]))

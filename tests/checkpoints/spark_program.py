@@ -1,6 +1,6 @@
-"""A life of the streams on Spark: `python spark_program.py FOLDER` takes in FOLDER/events and ends.
+"""A run of the streams on Spark: `python spark_program.py FOLDER` reads FOLDER/events and ends.
 
-Started again, by whatever release, it continues from FOLDER/checkpoints. Rows go to FOLDER/rows/<query>/<batch>.
+A restart, by any release, continues from FOLDER/checkpoints. Rows go to FOLDER/rows/<query>/<batch>.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def results(events: DataFrame) -> Iterator[tuple[str, DataFrame]]:
 
 
 def main(folder: str) -> None:
-    """Run each query over what there is."""
+    """Run each query over all available events."""
     spark = local_session("a life")
     columns = "t_min timestamp, t_max timestamp, kind string, k bigint, level bigint, id bigint"
     events = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(f"{folder}/events")

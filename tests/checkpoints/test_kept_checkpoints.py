@@ -1,4 +1,4 @@
-"""Checkpoints that an earlier release wrote are continued by this one, and the rows are those of one batch.
+"""This release continues from checkpoints of an earlier one, and the rows are those of one batch.
 
 `spark-f13ac8d.tar.xz` was written by commit f13ac8d, the last before the core became packages: in a checkout of it,
 
@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 
 
 def batch_results(events: pa.Table) -> dict[str, pa.Table]:
-    """What the programs' queries give over all events at once."""
+    """The rows of the programs' queries over all events at once."""
     found = {name: timing_join(events, events, **options) for name, options in queries.TIMING_JOINS.items()}
     found["window"] = window_join(dict.fromkeys("abc", events), **queries.WINDOW_JOIN)
     found["coalesce"] = coalesce(events, **queries.COALESCE)
@@ -47,7 +47,7 @@ def final_rows(rows: pa.Table, end: pa.Scalar) -> Counter[str]:
 
 
 def live(program: str, folder: Path, *arguments: str) -> None:
-    """A life of the program that has to end well."""
+    """A run of the program that must succeed."""
     life = subprocess.run(
         [sys.executable, str(HERE / program), str(folder), *arguments],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -57,7 +57,7 @@ def live(program: str, folder: Path, *arguments: str) -> None:
 
 
 def check(events: pa.Table, rows_of: Callable[[str, pa.Schema], list[pa.Table]]) -> None:
-    """Both lives' rows of each query are those of one batch, and the second life has given some."""
+    """Each query's rows of both runs are those of one batch, and the second run has some."""
     newest = pc.max(events["t_max"].slice(0, queries.ROWS).cast(pa.int64())).as_py()
     end = pa.scalar(newest + 60_000_000).cast(events["t_max"].type)
     for name, want in batch_results(events).items():

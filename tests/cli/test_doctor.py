@@ -1,4 +1,4 @@
-"""`whenabouts doctor` finds what is there and says what is missing."""
+"""`whenabouts doctor` finds what is installed and reports what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every engine gives rows, rejects and account of `--engine local`, in batch and as a stream."""
+"""Every engine gives the rows, rejects and counts of `--engine local`, in batch and as a stream."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_engine_gives_what_local_gives(cli: Cli, tmp_path: Path, other: str, 
 def test_keys_of_text_files_are_equal_as_they_are_written_on_every_engine(
     cli: Cli, tmp_path: Path, other: str, mode: str
 ) -> None:
-    """Zeros in front, integers of 20 digits, numbers on one side only, a row outside the calendar."""
+    """Leading zeros, integers of 20 digits, numbers on one side only, a row outside the calendar."""
     keys = ["007", "7", "12345678901234567890", "12345678901234567891"]
     lines = [f"{key},{t}" for t, key in enumerate(keys, 10)]
     for name, order in (("l", lines), ("r", lines[::-1])):
@@ -116,7 +116,7 @@ TEXTS = {
 @pytest.mark.parametrize("mode", TEXTS)
 @pytest.mark.parametrize("other", ENGINES)
 def test_texts_that_join_run_on_every_engine(cli: Cli, tmp_path: Path, other: str, mode: str) -> None:
-    """A timing join as a stream, and a window join in batch; the planner plans what the engines run."""
+    """A timing join as a stream, and a window join in batch; the planner plans the queries that the engines run."""
     sides(tmp_path)
     streams = "--input l=left --input r=right --time t_min,t_max"
     found = {}

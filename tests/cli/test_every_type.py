@@ -130,7 +130,7 @@ def test_csv_holds_every_value_or_says_so_before_the_run(tmp_path: Path, kind: s
 
 NO_PARQUET = {"interval", "empty struct", "dense union", "sparse union"}
 CHANGED_BY_PARQUET = {"timestamp s", "timestamp s zoned", "time32 s", "date64", "large_list"}
-"""Seconds are milliseconds there, and dates whole days: what these cannot hold would be something else."""
+"""Seconds are milliseconds there, and dates whole days: values that these cannot hold would change."""
 
 
 @pytest.mark.parametrize("kind", GRID)
@@ -154,7 +154,7 @@ def test_parquet_holds_every_value_or_says_so(tmp_path: Path, kind: str) -> None
 
 @pytest.mark.parametrize("kind", [kind for kind, column in GRID.items() if not pa.types.is_union(column.type)])
 def test_a_row_of_any_payload_is_one_reject_and_one_row(cli: Cli, tmp_path: Path, kind: str) -> None:
-    """The time that is outside the calendar: nanoseconds that were stored as microseconds."""
+    """Its time is outside the calendar: nanoseconds that were stored as microseconds."""
     column = GRID[kind]
     at = [1_700_000_000_000_000_000, *[1_700_000_000_000_000] * (len(column) - 1)]
     rows = pa.table({"t": pa.array(at, pa.timestamp("us", "UTC")), "v": column})
@@ -217,7 +217,7 @@ def test_a_time_outside_the_calendar_is_one_reject_as_it_was_written(cli: Cli, t
 
 
 def test_what_spark_has_no_type_for_is_cut_as_the_core_cuts_times_or_told() -> None:
-    """Spark has microseconds: other columns than times, and keys, would change without a word."""
+    """Spark has microseconds: columns other than times, and keys, would change silently."""
     for_spark = pytest.importorskip("whenabouts.spark_plugin.parquet_types").for_spark
     table = pa.table({"t": ticks(pa.timestamp("ns", "UTC"), -1, 1_999, None), "v": [1, 2, 3]})
     found = for_spark(table, {"t"})
@@ -233,7 +233,7 @@ def test_what_spark_has_no_type_for_is_cut_as_the_core_cuts_times_or_told() -> N
 @pytest.mark.parametrize("unit", ["s", "ns"])
 @pytest.mark.parametrize("nest", ["list", "large list", "fixed list", "struct", "map", "struct of lists"])
 def test_nested_times_that_spark_would_change_are_told(unit: str, nest: str) -> None:
-    """They were cut where files are staged for Spark."""
+    """They were truncated when files were staged for Spark."""
     arrow_types = pytest.importorskip("whenabouts.spark_plugin.arrow_types")
     for_spark = pytest.importorskip("whenabouts.spark_plugin.parquet_types").for_spark
 
@@ -277,7 +277,7 @@ def test_times_on_their_way_into_spark_are_rounded_down_and_never_wrap() -> None
 
 @pytest.mark.slow
 def test_no_pandas_is_needed(tmp_path: Path) -> None:
-    """Nanoseconds went through pandas: without it the run failed."""
+    """Nanoseconds used to go through pandas: without it the run failed."""
     rows = {
         "t": pa.array([1, 2, 10**18], pa.timestamp("ns")),
         "k": [1, 2, 3],

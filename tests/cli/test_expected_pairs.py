@@ -1,4 +1,4 @@
-"""The number of pairs that a join can have at most is counted exactly, and limits stop a run before it begins."""
+"""The greatest number of pairs that a join can have is counted exactly, and limits stop a run before it begins."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_limits_stop_only_what_passes_them() -> None:
 def test_more_pairs_than_memory_holds_end_a_command_with_their_number(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No option was given: what is certain is counted anyway, before a pair is made."""
+    """Without options: sure pairs are counted anyway, before any pair is made."""
     pq.write_table(pa.table({"t": range(20_000)}), tmp_path / "a.parquet")
     monkeypatch.setenv("WHENABOUTS_OUTPUT_MEMORY", "500")
     given = "a.parquet a.parquet --left-time t --right-time t --within 1s --confidence 1"

@@ -1,4 +1,4 @@
-"""Which files a command reads and writes: nothing is left out silently, and no input is written over."""
+"""Which files a command reads and writes: none is skipped silently, and no input is overwritten."""
 
 from __future__ import annotations
 
@@ -127,7 +127,8 @@ def test_a_folder_that_cannot_be_read_or_entered_is_an_error() -> None:
 
 
 def _without_rights() -> None:
-    """In a new process: root, too, may read only what permissions say (other users have no such right)."""
+    """In a new process in which root, too, may read only where permissions allow it (other users have no such
+    right)."""
     libc = ctypes.CDLL(None)
     for capability in CAPABILITIES if hasattr(libc, "prctl") else ():
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)

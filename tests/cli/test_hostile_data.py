@@ -1,4 +1,5 @@
-"""Whatever bytes files hold, a command ends with a code of ours, and no terminal takes data for commands."""
+"""Whatever bytes files contain, a command ends with one of our codes, and a terminal never interprets data as
+commands."""
 
 from __future__ import annotations
 

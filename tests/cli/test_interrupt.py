@@ -1,4 +1,4 @@
-"""Ctrl-C and the signals that ask a command to end, in real processes: nothing half done stays."""
+"""Ctrl-C and termination signals, in real processes: no partial output remains."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_signal_leaves_nothing_half_done(tmp_path: Path, number: int, code: in
     assert process.returncode == code
     assert errors == said
     left = {path.name for path in tmp_path.iterdir()}
-    assert left <= {"x.csv", "bad.csv"}  # the rejects were whole before the result began
+    assert left <= {"x.csv", "bad.csv"}  # the rejects were complete before the result began
 
 
 def test_cleaning_up_is_not_stopped_by_a_second_signal(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def _started(program: str, folder: Path, *more: str, **environment: str) -> subp
 
 
 def _descendants(pid: int) -> list[int]:
-    """Processes below a process, by Linux's /proc."""
+    """Descendants of a process, from Linux's /proc."""
     found: list[int] = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, children.read_text().split()):

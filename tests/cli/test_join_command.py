@@ -1,4 +1,4 @@
-"""`whenabouts join` as a user meets it: what goes to stdout, stderr and files, and the exit code of every failure."""
+"""`whenabouts join` as users see it: stdout, stderr, files, and the exit code of every failure."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(
 
 
 def test_a_bug_of_ours_is_no_rejected_row(cli: Cli, pair_of_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unexpected exception ends with 4: 1 would say that the result is there."""
+    """An unexpected exception ends with 4: 1 would mean that there is a result."""
     from whenabouts.cli import run
 
     def broken(*_: object, **options: object) -> None:
@@ -399,7 +399,7 @@ def test_two_columns_of_one_name_are_refused(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_digits_finer_than_a_microsecond_are_told_of_once(cli: Cli, tmp_path: Path) -> None:
-    """Nanoseconds of a column, of text and of numbers alike; zeros behind the sixth digit are no loss."""
+    """Nanoseconds of a column, of text and of numbers alike; zeros after the sixth digit are no loss."""
     pq.write_table(pa.table({"t": pa.array([1_000, 2_001], pa.timestamp("ns", "UTC"))}), tmp_path / "ns.parquet")
     (tmp_path / "text.csv").write_text("t\n1970-01-01T00:00:00.000001999Z\n1970-01-01T00:00:00.000002000Z\n")
     (tmp_path / "whole.csv").write_text("t\n1970-01-01T00:00:00.000001000Z\n")

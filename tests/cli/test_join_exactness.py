@@ -1,4 +1,4 @@
-"""`whenabouts join` on random files gives exactly the pairs of the oracle's loops in rationals."""
+"""`whenabouts join` on random files gives exactly the pairs of the oracle, which loops over rationals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sides(seed: int) -> tuple[list[Row], list[Row]]:
 
 
 def rows(random_: random.Random, n: int, names: tuple[str, str, str]) -> list[Row]:
-    """Random events of three keys and no key: points, intervals up to 60 us, equal times, in no order."""
+    """Random events of three keys and no key: points, intervals up to 60 us, equal times, in random order."""
     made = []
     for number in range(n):
         start, length = random_.randrange(400), random_.choice([0, 1, 7, 60, random_.randrange(60)])
@@ -126,7 +126,7 @@ def test_text_files_give_the_pairs_of_brute_force(cli: Cli, tmp_path: Path, kind
 @pytest.mark.parametrize("mode", ["", "--stream --lateness 1s"], ids=["batch", "stream"])
 @pytest.mark.parametrize("engine", ["spark"])
 def test_an_engine_gives_the_pairs_of_brute_force(cli: Cli, tmp_path: Path, engine: str, mode: str) -> None:
-    """From files that overlap in time, their rows in no order."""
+    """From files that overlap in time, with rows in random order."""
     extra = f"--within 40us --engine {engine} {mode}"
     check(cli, tmp_path, extra, -40, 40, kind="parquet", seed=4, files=4, confidences=CONFIDENCES[::2])
 
@@ -158,4 +158,4 @@ def check(
         assert pairs(tmp_path / "out.parquet") == sorted(expected)
         for row in pq.read_table(tmp_path / "out.parquet").to_pylist():
             assert abs(Fraction(row["probability"]) - expected[row["l"], row["r"]]) < Fraction(1, 10**12)
-    assert sizes[0] > max(30, sizes[-1])  # the conditions are neither empty nor without probabilities in between
+    assert sizes[0] > max(30, sizes[-1])  # the results are not empty, and have probabilities between 0 and 1

@@ -1,4 +1,4 @@
-"""The deprecated names of docs/renames.md on the command line: each does what the new one does, and a note says so."""
+"""The deprecated names of docs/renames.md on the command line: each works like the new one and prints a note."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ REST = {
 
 
 def _arguments(option: str) -> list[str]:
-    """A whole command line: the command, the option with a value for each placeholder, and what else it takes."""
+    """A complete command line: the command, the option with a value for each placeholder, and other required
+    arguments."""
     command, _, rest = option.partition(" ")
     rest = rest.replace("NAME=PATH", "s=s.csv").replace(":E", ":0.5")
     return [command, *shlex.split(REST[command]), *rest.split()]

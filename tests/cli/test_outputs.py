@@ -1,4 +1,4 @@
-"""Results in every format read back as they were, and a file is whole or not there."""
+"""Results in every format can be read back unchanged, and a file is complete or absent."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_targets_are_refused_before_any_work(tmp_path: Path) -> None:
 def test_rows_that_come_piece_by_piece_are_all_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, sizes: list[int]
 ) -> None:
-    """Cut anew into pieces of four rows, whatever the sizes of the batches are."""
+    """They are divided again into pieces of four rows, whatever the sizes of the batches."""
     for name in ("_PARQUET_ROWS_AT_ONCE", "_CSV_ROWS_AT_ONCE", "_JSON_ROWS_AT_ONCE"):
         monkeypatch.setattr(f"whenabouts.cli.outputs.{name}", 4)
     n = pa.table({"n": pa.array(range(sum(sizes)), pa.int64())})

@@ -1,4 +1,4 @@
-"""`whenabouts plan`, as a user types it."""
+"""`whenabouts plan` as users see it."""
 
 import json
 from pathlib import Path

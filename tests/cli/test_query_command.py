@@ -1,4 +1,4 @@
-"""`whenabouts query` as a user meets it: the three forms, and the same rows as the command of each operator."""
+"""`whenabouts query` as users see it: the three forms, and the same rows as the command of each operator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def test_mistakes_are_told_in_one_line(cli: Cli, streams: Path) -> None:
 
 
 def test_times_are_found_in_text_files_of_every_kind(cli: Cli, tmp_path: Path) -> None:
-    """Text in JSON lines is text; a column that is all times is still the time, for `query` and for `plan`."""
+    """Text in JSON lines is text, but a column that contains only times can still be the time, for `query` and for
+    `plan`."""
     (tmp_path / "l.jsonl").write_text('{"at": "2024-01-01T00:00:01Z", "k": 1, "zip": "02134"}\n')
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "a.csv").write_text("at,k,zip\n2024-01-01T00:00:01Z,1,94105\n")
@@ -75,7 +76,7 @@ def test_times_are_found_in_text_files_of_every_kind(cli: Cli, tmp_path: Path) -
 
 
 def test_the_former_name_of_input_still_works_with_a_note(cli: Cli, streams: Path) -> None:
-    """`--stream NAME=PATH` names an input as `--input` does, and may stand beside it."""
+    """`--stream NAME=PATH` names an input as `--input` does, and may be combined with it."""
     now = cli("query", JOIN, "--input", "seismic=a.csv", "--input", "acoustic=b.csv", "-o", "-")
     before = cli("query", JOIN, "--input", "seismic=a.csv", "--stream", "acoustic=b.csv", "-o", "-")
     assert now.exit_code == before.exit_code == 0, before.stderr

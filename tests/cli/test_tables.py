@@ -1,4 +1,4 @@
-"""Input files of every kind become the same table; what cannot be read is told with a code and the file's name."""
+"""Input files of every kind become the same table; unreadable ones are reported with a code and the file's name."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_files_of_one_input_are_widened_to_one_schema(tmp_path: Path) -> None:
     ],
 )
 def test_files_that_disagree_are_refused(tmp_path: Path, second: str, code: str, told: str) -> None:
-    """A file whose columns have types says what the text of another one has to be."""
+    """A file whose columns have types determines how the text of another one is read."""
     pq.write_table(pa.table({"t": [1], "x": [2]}), tmp_path / "a.parquet")
     (tmp_path / "b.csv").write_text(second)
     with pytest.raises(InputError, match=told) as caught:
@@ -142,7 +142,7 @@ def test_text_goes_along_with_what_other_files_say(tmp_path: Path) -> None:
 
 
 def test_rows_are_counted_as_the_file_holds_them(tmp_path: Path) -> None:
-    """Those whose time cannot be read are among them."""
+    """Including those whose time cannot be read."""
     pq.write_table(pa.table({"t": [1], "x": [2]}), tmp_path / "a.parquet")
     (tmp_path / "b.csv").write_text("t,x\nsoon,1\n2,3\nlater,4\n5,007\n")
     with pytest.raises(InputError, match="'007' in row 3 of column 'x' of"):

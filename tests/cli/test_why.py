@@ -1,4 +1,4 @@
-"""`--why`: the answer for two rows of the files, counted as the files hold them."""
+"""`--why`: the answer for two rows, by their numbers in the files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_rows_are_shown_as_the_files_have_them(cli: Cli, pair_of_files: Path) ->
 
 
 def test_rows_are_counted_over_files_with_unreadable_rows_in_between(cli: Cli, tmp_path: Path) -> None:
-    """Row numbers are those of the files: a row that is lost to its time still counts."""
+    """Row numbers are those of the files: a row whose time cannot be read still counts."""
     (tmp_path / "l").mkdir()
     (tmp_path / "l" / "1.csv").write_text("id,t\na,soon\nb,2024-01-01T00:00:00Z\n")
     (tmp_path / "l" / "2.csv").write_text("id,t\n")

@@ -1,4 +1,4 @@
-"""`whenabouts window-join` as a user meets it, and its rows against the library's."""
+"""`whenabouts window-join` as users see it, and its rows against the library's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would be started where a Docker engine runs. It never did so far; this is what Docker is asked for."""
+"""The requests that would be sent to a Docker engine. The cluster tests have not run with a real one so far."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SITE = f"/usr/local/lib/python{infra.containers.PYTHON}/site-packages"
 
 
 class Engine:
-    """Notes down what a Docker engine is asked for."""
+    """Records the requests to a Docker engine."""
 
     def __init__(self) -> None:
         self.built: list[dict[str, Any]] = []

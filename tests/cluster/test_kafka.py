@@ -1,4 +1,4 @@
-"""The Kafka examples as they stand, on real brokers and clusters whose parts die, against brute force.
+"""The unmodified Kafka examples, on real brokers and clusters whose parts are killed, against brute force.
 
 All tests of an engine write to one running job, one scene after the other.
 """
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 ENGINES = ["spark", "flink"]
 ROWS_A_STEP = 5000
-"""That the example for Spark takes of a topic at most."""
+"""The most records that the example for Spark takes from a topic."""
 
 
 def _require(engine: str) -> None:
@@ -44,7 +44,7 @@ def stream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _forecast(left: float, right: float, every: str) -> float:
-    """Rows that the join of the examples holds at so many rows a second, taken in so often."""
+    """Rows that the join of the examples holds at this rate and this interval of micro-batches."""
     timed = [Interval("t_min", "t_max", max_uncertainty=longest) for longest in ("500 ms", "2 s")]
     late = f"{LATENESS // SECOND} s"
     query = TimingJoin(
@@ -56,14 +56,14 @@ def _forecast(left: float, right: float, every: str) -> float:
 
 
 def test_a_skewed_backlog_is_taken_in(stream: Stream) -> None:
-    """It waits when the job starts: one region has half of all rows, and one side ten times those of the other."""
+    """It is there when the job starts: one region has half of all rows, and one side ten times those of the other."""
     rows, seconds = {"seismic": 10_000, "acoustic": 1_000}, 400
     stream.write(written(stream.scene(rows, seconds=seconds, regions=20, hot=0.5), twice=0.02))
     stream.check()
     stream.wait_for(lambda: stream.told("rows_in")[-1:] == [len(stream.records())])
     assert stream.told("rows_rejected")[-1] == 0
-    step = seconds * ROWS_A_STEP / rows["seismic"] if stream.engine == "spark" else seconds  # Flink takes what it gets
-    ahead = rows["acoustic"] + 2 * (20 + PARTITIONS)  # the side with few rows is taken in at once
+    step = seconds * ROWS_A_STEP / rows["seismic"] if stream.engine == "spark" else seconds  # Flink takes all there is
+    ahead = rows["acoustic"] + 2 * (20 + PARTITIONS)  # the side with few rows is read at once
     assert max(stream.told("state_rows")) <= 1.2 * _forecast(rows["seismic"] / seconds, 0.001, f"{step} s") + ahead
 
 
@@ -77,7 +77,7 @@ def test_poison_goes_to_the_dead_letters_and_the_job_goes_on(stream: Stream) -> 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=pytest.mark.full)])
 def test_a_side_that_is_silent_for_a_minute_holds_rows_and_loses_none(stream: Stream, seconds: int) -> None:
-    """`seconds`: how long that is on the wall; on the clock of events it is a minute and more."""
+    """`seconds`: its length in wall-clock time; in event time it is more than a minute."""
     rows = {"seismic": 3000, "acoustic": 300}
     records = list(written(stream.scene(rows, seconds=60, regions=50), twice=0.02))
     before = len(stream.job.metrics())
@@ -96,8 +96,8 @@ def test_a_side_that_is_silent_for_a_minute_holds_rows_and_loses_none(stream: St
 def test_exactly_once_while_worker_leader_and_broker_are_killed(
     stream: Stream, rows: int, request: pytest.FixtureRequest
 ) -> None:
-    """A producer repeats itself, with poison in between; each kind is killed once, at a moment and in an order that
-    WHENABOUTS_CLUSTER_SEED draws."""
+    """A producer repeats records, with poison in between; each kind of process is killed once, at a time and in an
+    order that WHENABOUTS_CLUSTER_SEED determines."""
     seed = int(os.environ.get("WHENABOUTS_CLUSTER_SEED", random.SystemRandom().randrange(10**6)))
     request.node.add_report_section("setup", "seed", f"WHENABOUTS_CLUSTER_SEED={seed}")
     draw = random.Random(seed)

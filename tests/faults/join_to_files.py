@@ -1,11 +1,11 @@
 """The program that is killed: a full outer timing join of two folders of files, as a stream, into a Parquet sink.
 
-`python join_to_files.py FOLDER`: everything lies in FOLDER, so that starting it again goes on. A query that fails is
-started again in the same Spark, and its failure noted in FOLDER/failures. Rows that a worker takes in are noted in
-FOLDER/seen, one file for each worker; at the end FOLDER/result.parquet holds what the sink holds.
+`python join_to_files.py FOLDER`: everything is in FOLDER, so that a restart continues. A query that fails is restarted
+in the same Spark, and its failure recorded in FOLDER/failures. Rows that a worker reads are recorded in FOLDER/seen,
+one file for each worker; at the end FOLDER/result.parquet has the contents of the sink.
 
-Whoever kills it sets a trap before: a file FOLDER/trap/BATCH-PLACE. The first worker that comes to that place in that
-micro-batch renames it to FOLDER/held and waits there for its end, so that the micro-batch cannot be committed.
+To kill it, a test first sets a trap: a file FOLDER/trap/BATCH-PLACE. The first worker that reaches this place in this
+micro-batch renames the file to FOLDER/held and waits to be killed, so that the micro-batch cannot be committed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ QUERY = TimingJoin(
     lateness=Lateness("20 s", "20 s"),
 )
 PLACES = ("left", "right", "output", "done")
-"""Behind the rows of an input in a task, at the first rows of the join's output, and behind its last."""
+"""After the rows of an input in a task, at the first rows of the join's output, and after the last."""
 PATIENCE_S = 300
 COLUMNS = "id bigint, k bigint, t_min timestamp, t_max timestamp"
 
 
 def main(folder: Path) -> None:
-    # A JVM that is killed before long has no use for its slow compiler.
+    # A JVM that is soon killed does not profit from its slow compiler.
     spark = local_session("killed", spark__driver__extraJavaOptions="-XX:TieredStopAtLevel=1")
     spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
     while not ends(spark, folder):
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
 
 
 def ends(spark: SparkSession, folder: Path) -> bool:
-    """Run the query from its checkpoint to the end of the input; False where it failed before."""
+    """Run the query from its checkpoint to the end of the input; False if it failed before."""
 
     def stream(name: str) -> DataFrame:
         rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
@@ -75,7 +75,7 @@ Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def noting(folder: str, side: str) -> Pass:
-    """Note the rows that come by."""
+    """Record the rows that pass."""
 
     def note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -100,7 +100,7 @@ def passing(folder: str) -> Pass:
 
 
 def stop_if_trapped(folder: str, place: str) -> None:
-    """Wait to be killed where a trap is set for this place of this micro-batch."""
+    """Wait to be killed if a trap is set for this place of this micro-batch."""
     task = TaskContext.get()
     assert task is not None
     try:

@@ -1,4 +1,4 @@
-"""The processes below one that a test started; no other is ever touched."""
+"""The descendants of a process that a test started; no other process is touched."""
 
 from __future__ import annotations
 

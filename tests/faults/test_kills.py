@@ -45,7 +45,7 @@ processes = _load("processes")
 
 
 def sides(folder: Path, files: int) -> list[pa.Table]:
-    """Two sides of files, a file for each micro-batch; row ids tell file and side. Disorder inside the lateness."""
+    """Two sides of files, a file for each micro-batch; row ids tell file and side. Disorder within the lateness."""
     draw = np.random.default_rng(17)
     both = []
     for side, name in enumerate(("left", "right")):
@@ -103,12 +103,12 @@ class Job:
 
 
 def seen(folder: Path) -> Counter[int]:
-    """How often each row was taken in, over all starts."""
+    """How often each row was read, over all starts."""
     return Counter(int(line) for file in (folder / "seen").iterdir() for line in file.read_text().split())
 
 
 def failures(folder: Path) -> list[str]:
-    """What the program said of queries that failed and were started again."""
+    """The program's records of queries that failed and were restarted."""
     file = folder / "failures"
     return file.read_text().splitlines() if file.exists() else []
 
@@ -118,7 +118,7 @@ def committed(folder: Path, number: int) -> bool:
 
 
 def wait_until_held(folder: Path, job: Job, batch: int) -> None:
-    """Until a worker is in the trap, and with it an uncommitted micro-batch."""
+    """Wait until a worker is in the trap, and with it an uncommitted micro-batch."""
     deadline = monotonic() + PATIENCE_S
     while not (folder / "held").exists():
         assert monotonic() < deadline, (folder / "log.txt").read_text()[-2000:]
@@ -130,7 +130,7 @@ def wait_until_held(folder: Path, job: Job, batch: int) -> None:
 
 @dataclass(frozen=True)
 class Kill:
-    """Whom to kill, in which micro-batch, and where a worker is held until then."""
+    """What to kill, in which micro-batch, and where a worker is held until then."""
 
     victim: str
     batch: int
@@ -138,7 +138,7 @@ class Kill:
 
 
 def set_trap(folder: Path, kill: Kill | None) -> None:
-    """In its time: a micro-batch that is killed twice must not come to the second trap before it is replayed."""
+    """Not too early: a micro-batch that is killed twice must not reach the second trap before it is replayed."""
     if kill is not None:
         (folder / "trap" / f"{kill.batch}-{kill.place}").touch()
 
@@ -165,7 +165,7 @@ def survive(folder: Path, victims: list[str], chance: random.Random) -> None:
         job = jobs.enter_context(Job(folder))
         for kill, following in zip(kills, [*kills[1:], None], strict=True):
             wait_until_held(folder, job, kill.batch)
-            sleep(chance.random() * 0.3)  # the other tasks get on meanwhile, some to their commit
+            sleep(chance.random() * 0.3)  # meanwhile the other tasks continue, some to their commit
             if kill.victim == "worker":
                 set_trap(folder, following)  # before: the program starts the query again by itself
                 processes.kill(job.workers())

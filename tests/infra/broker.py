@@ -1,4 +1,4 @@
-"""A Kafka broker: in a container where a Docker engine runs, else one node of its own (KRaft) from Maven's archives."""
+"""A Kafka broker: in a container if a Docker engine runs, otherwise a single node (KRaft) from Maven's archives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log.retention.ms=-1
 
 
 class Broker(Protocol):
-    """What tests want of a broker."""
+    """The broker as tests use it."""
 
     address: str
 
@@ -81,7 +81,7 @@ class LocalBroker:
 
 @contextmanager
 def running_broker(folder: Path) -> Iterator[Broker]:
-    """A broker until the block ends. Raises NotFetchedError where there is no way to have one."""
+    """A broker until the block ends. Raises NotFetchedError if none can be had."""
     if has_docker():
         from infra.containers import ContainerBroker
 

@@ -1,3 +1,3 @@
-"""What tests share is not itself collected: parts of it need an engine, or Docker's client."""
+"""Shared modules are not collected as tests: some need an engine, or Docker's client."""
 
 collect_ignore_glob = ["*.py"]

@@ -1,4 +1,4 @@
-"""A Spark Connect server of one's own, on a free port."""
+"""A separate Spark Connect server, on a free port."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class ContainerBroker:
 
 @cache
 def image() -> str:
-    """The name of an image with the engines, for this Python, built when it is first asked for."""
+    """The name of an image with the engines, for this Python, built on first use."""
     tag = f"whenabouts-tests:python{PYTHON}"
     DockerImage(
         REPOSITORY, tag=tag, clean_up=False, dockerfile_path="tests/infra/Dockerfile", buildargs={"PYTHON": PYTHON}
@@ -62,7 +62,8 @@ def image() -> str:
 
 
 class ContainerServer:
-    """A command in a container that shares network, folders and the repository with this machine, under their names."""
+    """A command in a container that shares network, folders and the repository with this machine, under the same
+    names."""
 
     def __init__(self, command: Sequence[str], folder: Path, *, name: str, env: Mapping[str, str]) -> None:
         self.name = name
@@ -106,7 +107,7 @@ class ContainerServer:
 
 
 def contained() -> Machine:
-    """A machine of the image."""
+    """A machine that runs the image."""
     return Machine("/usr/local/bin/python", Path(f"/usr/local/lib/python{PYTHON}/site-packages"), ContainerServer)
 
 

@@ -7,7 +7,7 @@ from functools import cache
 
 @cache
 def has_docker() -> bool:
-    """Asks the engine itself: the client may be installed without one."""
+    """Queries the engine itself: the client may be installed without one."""
     try:
         import docker
         from docker.errors import DockerException

@@ -1,4 +1,4 @@
-"""Events whose answer is known: written out of order within their lateness, some of them twice, some of them poison."""
+"""Events with a known answer: written out of order within their lateness, some of them twice, some of them poison."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ ACOUSTIC: Any = fastavro.parse_schema(
         ],
     }
 )  # fmt: skip
-"""How the examples have it."""
+"""As in the examples."""
 
 Refused = Counter[tuple[str, str]]
-"""How many rows of an input have been refused with a code."""
+"""The number of an input's rows rejected with a code."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What happens in a stretch of time: the rows of both topics. It ends with a silence and a row of each region, and
-    after another silence, so that time has passed these, with ticks in each partition."""
+    """The rows of both topics over some period. It ends with a silence and a row of each region, and after another
+    silence, so that the watermark passes these, with ticks in each partition."""
 
     tables: Mapping[str, pa.Table]
     ends_us: int
@@ -52,7 +52,7 @@ def scene(
 ) -> Scene:
     """A number of rows of each topic in so many seconds, of which the share `hot` is of one region.
 
-    `number`: of the scene; it makes levels and ids that no other one has, and draws.
+    `number`: that of the scene; it gives unique levels and ids, and seeds the random rows.
     """
     first, span = number * 10_000_000, int(seconds * SECOND)
     quiet, tick = (begin_us + span + each * SECOND for each in (20, 40))
@@ -76,7 +76,7 @@ def scene(
 
 
 def expected_pairs(scenes: Sequence[Scene]) -> Counter[tuple[int, int]]:
-    """The pairs that the examples are to find."""
+    """The pairs that the examples must find."""
     pairs = timing_join(
         *(pa.concat_tables(scene.tables[topic] for scene in scenes) for topic in LONGEST),
         on="region",
@@ -88,7 +88,7 @@ def expected_pairs(scenes: Sequence[Scene]) -> Counter[tuple[int, int]]:
 
 
 def expected_levels(scenes: Sequence[Scene]) -> Counter[tuple[Any, ...]]:
-    """The rows of coalesced levels that time has passed: region, level, from, to and number."""
+    """The rows of coalesced levels that are final: region, level, from, to and number."""
     rows = pa.concat_tables(scene.tables["seismic"] for scene in scenes)
     runs = coalesce(rows, time="t_max", group="region", values="level").to_pylist()
     passed = scenes[-1].ends_us - LATENESS
@@ -103,12 +103,12 @@ def level_of(run: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 POISON = ("WA-1051", "WA-1051", "WA-1004", "WA-1003", "WA-1052")
-"""The codes with which each topic's poison is to be refused."""
+"""The codes with which each topic's poison must be rejected."""
 
 
 def poison(topic: str, now_us: int) -> list[bytes]:
-    """Records that nobody can use, one for each of `POISON`: no record, one of another schema, a reversed interval, no
-    time, and a century ahead."""
+    """Unusable records, one for each of `POISON`: not a record, another schema, a reversed interval, no time, and a
+    time a century ahead."""
     row = {"id": -1, "region": "nowhere", "t_min": now_us, "t_max": now_us, "level": -1}
     return [
         b"no record",
@@ -120,8 +120,8 @@ def poison(topic: str, now_us: int) -> list[bytes]:
 
 
 def refused(found: Iterable[tuple[str, str]]) -> Refused:
-    """The dead letters of poison that was found in topics, as (topic, code). Coalescing looks at one end of a time: it
-    takes a reversed one."""
+    """The dead letters of poison that was found in topics, as (topic, code). Coalescing uses one end of a time: it
+    accepts a reversed interval."""
     letters: Refused = Counter()
     for topic, code in found:
         letters["left" if topic == "seismic" else "right", code] += 1
@@ -131,8 +131,8 @@ def refused(found: Iterable[tuple[str, str]]) -> Refused:
 
 
 def written(scene: Scene, *, twice: float = 0.0, poisoned: bool = False) -> Iterator[Written]:
-    """Records in the order of writing: a row comes up to a quarter of its lateness after its time, a part of them
-    again right behind, and poison in between."""
+    """Records in the order of writing: a row comes up to a quarter of its lateness after its time, some of them are
+    repeated at once, with poison in between."""
     order: list[tuple[float, str, dict[str, Any]]] = []
     for at, (topic, table) in enumerate(scene.tables.items()):
         draw = np.random.default_rng(at)
@@ -155,7 +155,7 @@ def written(scene: Scene, *, twice: float = 0.0, poisoned: bool = False) -> Iter
 
 
 def _record(topic: str, row: Mapping[str, Any]) -> bytes:
-    """As the topic has it."""
+    """As stored in the topic."""
     if topic == "seismic":
         return json.dumps(row).encode()
     stream = io.BytesIO()

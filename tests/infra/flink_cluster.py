@@ -22,7 +22,7 @@ HOME = Path(pyflink.__path__[0])
 
 
 class FlinkCluster:
-    """Where a cluster is, and how jobs get to it; `options`: of Flink's configuration, by group."""
+    """The address of a cluster, and how jobs are submitted to it; `options`: of Flink's configuration, by group."""
 
     def __init__(self, folder: Path, *, task_managers: int = 2, options: dict[str, Any] | None = None) -> None:
         self.folder, self.rest_port, self._task_managers = folder, free_port(), task_managers
@@ -50,19 +50,19 @@ class FlinkCluster:
 
     @property
     def _environment(self) -> dict[str, str]:
-        """What Flink's scripts go by. Only jobs say where whenabouts is."""
+        """The environment of Flink's scripts. Only jobs define where whenabouts is."""
         own = {"FLINK_CONF_DIR": str(self.folder / "conf"), "FLINK_LOG_DIR": str(self.folder / "logs")}
         return own | {"HOME": str(self.folder), "TMPDIR": str(self.folder), "PYTHONPATH": ""}
 
     def start(self) -> None:
-        """Start what is not running, and wait until all slots are there."""
+        """Start the processes that do not run, and wait until all slots are available."""
         for server in (self.job_manager, *self.task_managers):
             if not server.alive:
                 server.start()
         wait_for(lambda: self._slots() >= self._task_managers, seconds=120, told=self.told)
 
     def keep_up(self) -> None:
-        """Start task managers that have ended by themselves, as whoever supervises them would."""
+        """Restart task managers that have ended by themselves, as a supervisor would."""
         for server in self.task_managers:
             if not server.alive:
                 server.start()
@@ -78,7 +78,7 @@ class FlinkCluster:
         return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in logs)
 
     def rest(self, path: str) -> Any:
-        """What Flink's REST interface answers."""
+        """The answer of Flink's REST interface."""
         with urllib.request.urlopen(f"http://localhost:{self.rest_port}{path}", timeout=10) as answer:
             return json.load(answer)
 

@@ -20,7 +20,7 @@ PATIENCE_S = 300
 
 
 class NotFetchedError(Exception):
-    """There is no Maven, or it could not fetch: tests that need an archive are skipped with this for a reason."""
+    """Maven is missing, or failed: tests that need an archive are skipped with this reason."""
 
 
 @cache
@@ -30,7 +30,7 @@ def jars() -> Path:
     if not folder.exists():
         half = folder.with_name(f"{folder.name}.{os.getpid()}")
         _fetch(half)
-        with suppress(OSError):  # another process may have been here before
+        with suppress(OSError):  # another process may have fetched them meanwhile
             half.rename(folder)
     return folder
 
@@ -54,12 +54,12 @@ def _fetch(folder: Path) -> None:
 
 
 def of_spark() -> list[Path]:
-    """Spark's connector and what it needs besides Spark."""
+    """Spark's connector and its dependencies besides Spark."""
     return _found("spark-*.jar", "kafka-clients-*.jar", "commons-pool2-*.jar")
 
 
 def of_flink() -> list[Path]:
-    """Flink's connector, which brings all that it needs."""
+    """Flink's connector, which includes its dependencies."""
     return _found("flink-sql-connector-kafka-*.jar")
 
 

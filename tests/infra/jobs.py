@@ -27,23 +27,23 @@ class Job(Protocol):
     """A job that runs until it is stopped, on a cluster."""
 
     def start(self) -> None:
-        """Start it, or start it again from where its checkpoints say."""
+        """Start it, or restart it from its last checkpoint."""
 
     def kill_worker(self) -> None:
         """kill -9 a worker with everything that it runs, and start another in its place."""
 
     def kill_leader(self) -> None:
-        """kill -9 what leads the job (driver, job manager), and start the job again."""
+        """kill -9 the leader of the job (driver, job manager), and start the job again."""
 
     def keep_up(self) -> None:
-        """Start it again if it has ended by itself, as whoever supervises it would."""
+        """Restart it if it has ended by itself, as a supervisor would."""
 
     def metrics(self) -> list[dict[str, int]]:
-        """What the engine has told of the join, the latest last: `rows_in` and `rows_rejected` so far, and `state_rows`
-        of both sides. (Spark tells it of the buckets that a step came to, Flink of each time that it is asked.)"""
+        """The engine's metrics of the join, the latest last: `rows_in` and `rows_rejected` so far, and `state_rows` of
+        both sides. (Spark reports the buckets of each step, Flink answers each request.)"""
 
     def told(self) -> str:
-        """What its logs say."""
+        """The ends of its logs."""
 
 
 class SparkJob:
@@ -61,7 +61,7 @@ class SparkJob:
         self._application.start()
 
     def kill_worker(self) -> None:
-        """A worker with its executor and that one's Python."""
+        """A worker with its executor and the executor's Python."""
         self._cluster.workers[0].kill()
         self._cluster.start()
 
@@ -71,7 +71,7 @@ class SparkJob:
         self._application.start()
 
     def keep_up(self) -> None:
-        """A driver that starts or looks for new rows while there is no broker gives up after a while."""
+        """A driver that starts or polls while there is no broker gives up after a while."""
         if not self._application.alive:
             self._application.start()
 
@@ -80,7 +80,7 @@ class SparkJob:
         self._application.stop()
 
     def metrics(self) -> list[dict[str, int]]:
-        """Of each micro-batch, as `PrintProgress` has written them."""
+        """Those of each micro-batch, as `PrintProgress` prints them."""
         found, total = [], dict.fromkeys((ROWS_IN, REJECTED), 0)
         for line in self._application.log.read_text(errors="replace").splitlines():
             if said := _OF_A_STEP.match(line):
@@ -98,8 +98,8 @@ _OF_A_STEP = re.compile(r"pairs \d+: ([\d,]+) rows in, .* out, ([\d,]+) rejected
 
 
 class FlinkJob:
-    """The example of Flink on a standalone cluster. Without high availability a job ends with its job manager: it is
-    submitted again, from its last checkpoint."""
+    """The example of Flink on a standalone cluster. Without high availability a job ends with its job manager; it is
+    then submitted again, from its last checkpoint."""
 
     def __init__(self, folder: Path, cluster: FlinkCluster, brokers: str) -> None:
         self._cluster, self._brokers, self._checkpoints = cluster, brokers, folder / "checkpoints"
@@ -130,15 +130,15 @@ class FlinkJob:
         self.start()
 
     def keep_up(self) -> None:
-        """Flink does that itself: see the restart strategy. But a task manager may end itself when Python goes
-        away while it is being closed: it is started again."""
+        """Flink does that itself: see the restart strategy. But a task manager may end itself if Python ends while it
+        is being closed; it is then restarted."""
         self._cluster.keep_up()
 
     def stop(self) -> None:
         """It ends with its cluster."""
 
     def metrics(self) -> list[dict[str, int]]:
-        """Of each time that this was asked for; nothing comes from a job that starts."""
+        """Those of each request; a starting job returns none."""
         found: dict[str, int] = {}
         wanted = (ROWS_IN, REJECTED, state_rows("left"), state_rows("right"))
         try:
@@ -148,12 +148,12 @@ class FlinkJob:
         except OSError:
             return self._told
         if ROWS_IN in found:
-            held = found.get(state_rows("left"), 0) + found.get(state_rows("right"), 0)  # Flink tells no zeros
+            held = found.get(state_rows("left"), 0) + found.get(state_rows("right"), 0)  # Flink does not report zeros
             self._told.append({ROWS_IN: found[ROWS_IN], REJECTED: found.get(REJECTED, 0), STATE: held})
         return self._told
 
     def _counts(self, where: str, wanted: tuple[str, ...]) -> dict[str, int]:
-        """Those of the join, summed over its subtasks; Flink writes the operator in front of a name."""
+        """Those of the join, summed over its subtasks; Flink prefixes names with the operator."""
         told = (each["id"] for each in self._cluster.rest(where))
         names = {name: name.rpartition(".")[2] for name in told if name.startswith("timing-join.")}
         ours = ",".join(name for name, plain in names.items() if plain in wanted)
@@ -192,7 +192,7 @@ OFTEN = {
     "metrics": {"fetcher": {"update-interval": "500 ms"}},
     "heartbeat": {"interval": "1 s"},
 }
-"""Flink looks for what is gone every ten seconds, and asks as often for metrics."""
+"""Flink checks for lost processes every ten seconds, and requests metrics as often."""
 
 
 def run_alone(engine: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""On what the parts of a cluster run: as processes of this machine or, where a Docker engine runs, in containers."""
+"""Where the parts of a cluster run: as processes of this machine or, if a Docker engine runs, in containers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Part(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it goes on."""
+        """Whether it runs."""
 
     def start(self) -> None:
-        """Start it (again); that it answers is to be waited for."""
+        """Start or restart it; the caller waits until it answers."""
 
     def kill(self) -> None:
         """kill -9, with everything that it started."""
@@ -31,15 +31,15 @@ class Part(Protocol):
 
 
 class Launch(Protocol):
-    """Makes a server of a command, not started yet: `env` is added to what there is, `folder` holds its log."""
+    """Makes a server from a command, not started yet: `env` is added to the environment, `folder` has its log."""
 
     def __call__(self, command: Sequence[str], folder: Path, *, name: str, env: Mapping[str, str]) -> Part:
-        """See the class."""
+        """Make the server."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """`python`: the interpreter; `packages`: the folder with an engine; both as seen there."""
+    """`python`: the interpreter; `packages`: the folder with an engine; both as paths on that machine."""
 
     python: str
     packages: Path
@@ -47,7 +47,7 @@ class Machine:
 
 
 def machine(engine: str) -> Machine:
-    """Where an engine's clusters run. `engine`: the module of its pip package."""
+    """The machine of an engine's clusters. `engine`: the module of its pip package."""
     if has_docker():
         from infra.containers import contained
 

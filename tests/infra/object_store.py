@@ -1,4 +1,4 @@
-"""A server in this process that speaks as much of Amazon's S3 as it takes to list and read objects."""
+"""A server in this process that implements enough of Amazon's S3 to list and read objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 @contextmanager
 def object_store(folder: Path) -> Iterator[str]:
-    """Serves each subfolder as a bucket, to whoever signs in as anyone; gives `host:port`."""
+    """Serves each subfolder as a bucket, with any credentials; gives `host:port`."""
 
     class Handler(_Handler):
         root = folder
@@ -34,10 +34,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: tests have their own words."""
+        """Log nothing."""
 
     def do_HEAD(self) -> None:
-        """What there is of an object, without its bytes."""
+        """The headers of an object, without its bytes."""
         self.do_GET()
 
     def do_GET(self) -> None:

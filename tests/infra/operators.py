@@ -1,4 +1,4 @@
-"""An operator fed by hand, and a store that tells what its host pays: what unit tests of operators share."""
+"""An operator driven by hand, and a store that counts its accesses, for unit tests of operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND = 1_000_000
 
 
 class OperatorDriver:
-    """One bucket of a streaming query: rows in, steps out; state stays in `store`, the newest step in `last`."""
+    """One bucket of a streaming query: rows in, steps out; `store` has the state, `last` the newest step."""
 
     def __init__(self, query: Query, schema: pa.Schema, store: DictStore | None = None) -> None:
         self.query = query
@@ -28,7 +28,7 @@ class OperatorDriver:
         watermark_us: int = NO_WATERMARK,
         flush: FlushMode = FlushMode.NOTHING,
     ) -> Step:
-        """Take in rows by the names of their inputs."""
+        """Process rows, given by the names of their inputs."""
         arrivals = [
             Arrival(input, self.operator.readers[input].read(rows[name]).block)
             for input, name in enumerate(self.query.inputs)
@@ -51,7 +51,7 @@ class SecondsDriver(OperatorDriver):
     def step(
         self, watermark: float | None = None, demand: FlushMode = FlushMode.NOTHING, **sides: dict[str, float]
     ) -> Step:
-        """Take in the sides' rows under a watermark in seconds."""
+        """Process the sides' rows under a watermark in seconds."""
         watermark_us = NO_WATERMARK if watermark is None else round(watermark * SECOND)
         return self.feed({side: self._batch(rows) for side, rows in sides.items()}, watermark_us, demand)
 
@@ -70,7 +70,7 @@ class Call(NamedTuple):
 
 
 class CountingStore(DictStore):
-    """Notes every segment that is read or written, and its bytes (0: there was none)."""
+    """Records every segment that is read or written, and its bytes (0: there was none)."""
 
     def __init__(self) -> None:
         super().__init__()

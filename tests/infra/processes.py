@@ -1,4 +1,4 @@
-"""Servers that a test starts, each in a session of its own, and ends by the number of its process."""
+"""Servers that a test starts, each in a session of its own, and ends by process id."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from whenabouts.core.hosting.worker_archive import parts
 
 YOUNG = "-XX:TieredStopAtLevel=1"
-"""For JVMs that a test starts: they are done before the second compiler would pay."""
+"""For JVMs that a test starts: they end before the second compiler would pay off."""
 
 
 class Server:
-    """One process with all that it starts; started again, it has the same command, folder and log. `env`: added to that
-    of this process."""
+    """One process with everything that it starts. A restart has the same command, folder and log. `env`: added to the
+    environment of this process."""
 
     def __init__(
         self, command: Sequence[str], folder: Path, *, name: str, env: Mapping[str, str] | None = None
@@ -31,7 +31,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; that it answers is to be waited for."""
+        """Start it; the caller waits until it answers."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, env=self._env, cwd=self._folder, stdout=log, stderr=log, start_new_session=True
@@ -39,7 +39,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the process that was started."""
+        """The process id."""
         assert self._process is not None
         return self._process.pid
 
@@ -53,7 +53,7 @@ class Server:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Ask it to end, and after half a minute make it."""
+        """Ask it to end, and kill it after half a minute."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
@@ -77,7 +77,7 @@ class Server:
 
 
 def wait_for(what: Callable[[], bool], *, seconds: float, told: Callable[[], str]) -> None:
-    """Wait until something is so. Fails with what `told` says."""
+    """Wait until a condition holds. Fails with the text of `told`."""
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, told()
@@ -85,12 +85,12 @@ def wait_for(what: Callable[[], bool], *, seconds: float, told: Callable[[], str
 
 
 def installed() -> list[str]:
-    """Where Python finds whenabouts: a machine of a cluster has it installed, with its kernels compiled."""
+    """The Python path of whenabouts: a machine of a cluster has it installed, with its kernels compiled."""
     return list(dict.fromkeys(str(part.parents[1]) for part in parts()))
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and that no connection is given: a server that was killed finds it free."""
+    """A free port outside the range for outgoing connections: a killed server finds it free again."""
     for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
         with socket.socket() as asked, suppress(OSError):
             asked.bind(("localhost", port))
@@ -99,7 +99,7 @@ def free_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody answers at a port of this machine."""
+    """Whether a server answers at a port of this machine."""
     try:
         socket.create_connection(("localhost", port), timeout=1).close()
     except OSError:

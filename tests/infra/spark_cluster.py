@@ -20,8 +20,8 @@ HOME = Path(pyspark.__path__[0])
 
 
 class SparkCluster:
-    """Where a cluster is, and how applications get to it. Its workers have a core each, and what is installed here; the
-    driver runs in a process of this machine."""
+    """The address of a cluster, and how applications are submitted to it. Its workers have one core each and this
+    environment's packages; the driver runs in a process of this machine."""
 
     def __init__(self, folder: Path, *, workers: int = 2) -> None:
         folder.mkdir(parents=True)
@@ -49,7 +49,7 @@ class SparkCluster:
         return {"SPARK_DAEMON_MEMORY": "256m", "PYTHONPATH": os.pathsep.join(installed())} | young
 
     def start(self) -> None:
-        """Start what is not running, and wait until all workers are there."""
+        """Start the processes that do not run, and wait until all workers are registered."""
         if not self.master.alive:
             self.master.start()
         for worker in self.workers:

@@ -1,4 +1,4 @@
-"""An example that runs while tests write to its topics: what it has written so far is compared with brute force."""
+"""An example that runs while tests write to its topics; its output so far is compared with brute force."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Key = tuple[tuple[str, Any], ...]
 class Stream:
     """The example of an engine on a cluster and a broker of its own.
 
-    Scenes follow each other in event time; each ends so that all that it is to give comes out.
+    Scenes follow each other in event time; each ends in such a way that all its results are emitted.
     """
 
     def __init__(self, engine: str, folder: Path, broker: Broker, at_end: ExitStack) -> None:
@@ -54,7 +54,7 @@ class Stream:
 
     @property
     def job(self) -> Job:
-        """The job, started when it is first asked for."""
+        """The job, started on first use."""
         if self._job is None:
             self._job = self._at_end.enter_context(running_job(self.engine, self._folder, self.broker.address))
         return self._job
@@ -66,7 +66,7 @@ class Stream:
         return self._scenes[-1]
 
     def write(self, records: Iterable[Written], *, seconds: float = 0.0) -> None:
-        """Write records, and take so long for it."""
+        """Write records within the given time."""
         produce(self.broker.address, _paced(list(records), seconds))
 
     @contextmanager
@@ -78,7 +78,7 @@ class Stream:
             done.result()
 
     def look(self) -> None:
-        """Take in what has come out since the last time, and let the metrics be noted."""
+        """Read the output since the last call, and record the metrics."""
         self.job.keep_up()
         self.job.metrics()
         for message in self._results(1.0):
@@ -93,24 +93,24 @@ class Stream:
             assert rows.setdefault(key, row) == row, "a row that is written again is the same"
 
     def wait_for(self, what: Callable[[], bool], *, told: Callable[[], str] = str) -> None:
-        """Look until something is so. `told`: what is not, where it takes too long."""
+        """Poll until a condition holds. `told`: the message if it takes too long."""
         deadline = time.monotonic() + PATIENCE_S
         while not what():
             assert time.monotonic() < deadline, f"{told()}\n{self._so_far()}\n{self.job.told()}"
             self.look()
 
     def told(self, name: str, *, since: int = 0) -> list[int]:
-        """What the metrics of the join have told of one of them; `since`: without the first so many times."""
+        """The recorded values of one metric of the join; `since`: how many of the first ones to leave out."""
         return [each[name] for each in self.job.metrics()[since:]]
 
     def check(self) -> None:
-        """Wait until all that was written so far has led to its results; they must be the brute-force answer, and the
-        poison that is in the topics the dead letters. Flink's sink gives each row once, Spark's at least once."""
+        """Wait until everything written so far has led to its results; these must be the brute-force answer, and the
+        dead letters must be the poison in the topics. Flink's sink gives each row once, Spark's at least once."""
         pairs, levels = expected_pairs(self._scenes), expected_levels(self._scenes)
         letters = refused(self.poison())
 
         def missing() -> str:
-            """How much of what there is not, and some of it."""
+            """The number of missing or surplus rows, with some of them."""
             of: dict[str, Counter[Any]]
             of = {"pairs": pairs - self._found_pairs(), "levels": levels - self._found_levels()}
             of["dead letters"] = letters - self.dead
@@ -121,7 +121,7 @@ class Stream:
             told=missing,
         )
         before = -1
-        while self._came() != before:  # what is too much comes behind
+        while self._came() != before:  # the surplus comes last
             before = self._came()
             for _ in range(2):
                 self.look()
@@ -145,11 +145,11 @@ class Stream:
         return f"{len(self._pairs)} pairs, {len(self._levels)} levels, {self.dead}, {self.job.metrics()[-3:]}"
 
     def records(self) -> list[Message]:
-        """What the topics of events hold: a producer that got no answer may have written some twice."""
+        """The records in the topics of events: a producer that got no answer may have written some twice."""
         return read_all(self.broker.address, *LONGEST)
 
     def poison(self) -> list[tuple[str, str]]:
-        """What there is of it, as (topic, code)."""
+        """The poison in the topics, as (topic, code)."""
         return [(each.topic(), each.key().decode()) for each in self.records() if each.key()]
 
 
@@ -164,7 +164,7 @@ def _paced(records: list[Written], seconds: float) -> Iterator[Written]:
 
 @contextmanager
 def running_stream(engine: str, folder: Path) -> Iterator[Stream]:
-    """Until the block ends. Raises NotFetchedError where there is no way to have a broker."""
+    """A stream until the block ends. Raises NotFetchedError if no broker can be had."""
     with ExitStack() as at_end:
         broker = at_end.enter_context(running_broker(folder / "kafka"))
         yield Stream(engine, folder, broker, at_end)

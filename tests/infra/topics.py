@@ -1,4 +1,4 @@
-"""What goes into topics and what came out of them."""
+"""Writing to topics and reading from them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka.admin import AdminClient, NewTopic
 
 QUIET = {"logger": logging.getLogger("kafka"), "log_level": 2}
-"""A broker that is killed on purpose is no news."""
+"""A broker that is killed on purpose is not worth a log line."""
 
 
 def create_topics(address: str, *names: str, partitions: int = 2, **config: str) -> None:
-    """Make topics, and wait until they are there. `config`: theirs, with `_` for the dots."""
+    """Create topics, and wait until they exist. `config`: their options, with `_` for the dots."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
     chosen = {name.replace("_", "."): value for name, value in config.items()}
     topics = [NewTopic(name, num_partitions=partitions, replication_factor=1, config=chosen) for name in names]
@@ -26,7 +26,7 @@ def create_topics(address: str, *names: str, partitions: int = 2, **config: str)
 
 
 class Written(NamedTuple):
-    """A record as it is written: when, in milliseconds since 1970, is for the writer to say."""
+    """A record as it is written, with its time in milliseconds since 1970, set by the writer."""
 
     topic: str
     value: bytes
@@ -36,14 +36,15 @@ class Written(NamedTuple):
 
 
 TOGETHER_MS = 2000
-"""How far records that are under way at once are apart in time: with their own delay it must stay in the lateness."""
+"""The greatest difference in time of records that are in flight together: with their own delay it must stay within the
+lateness."""
 
 
 def produce(address: str, records: Iterable[Written]) -> None:
-    """Write records in order, and wait until the broker has all of it, however long it is away.
+    """Write records in order, and wait until the broker has all of them, however long it is down.
 
-    A record is sent once all that are two seconds older have arrived: however slowly a partition is written, no other
-    one is further ahead, so that no load and no outage makes rows late.
+    A record is sent once all records that are two seconds older have arrived. However slow a partition is, no other one
+    gets further ahead, so that neither load nor an outage makes rows late.
     """
     producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "message.timeout.ms": 0, **QUIET})
     for _, together in groupby(records, key=lambda record: record.at_ms // TOGETHER_MS):
@@ -75,7 +76,7 @@ def committed(address: str, *topics: str) -> Iterator[Callable[[float], list[Mes
 
 
 def read_all(address: str, *topics: str) -> list[Message]:
-    """All records that topics hold now, of transactions those that are committed."""
+    """All records that the topics now have; of transactions only the committed ones."""
     consumer = Consumer(
         {
             "bootstrap.servers": address, "group.id": "reads-all", "isolation.level": "read_committed",

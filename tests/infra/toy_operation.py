@@ -1,4 +1,4 @@
-"""An operation that the package does not have: what somebody writes who adds one."""
+"""An operation that the package does not have, as a contributor would add one."""
 
 from __future__ import annotations
 

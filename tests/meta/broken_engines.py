@@ -1,7 +1,7 @@
-"""Engines that are wrong on purpose, each in one way: the suite must find out every one of them.
+"""Engines that are wrong on purpose, each in one way: the suite must detect every one of them.
 
-Each is the local engine with one thing spoilt: the files that it reads, the operator that it drives, the outcome that
-it gives, or its commits.
+Each is the local engine with one fault: in the files that it reads, the operator that it drives, its outcome, or its
+commits.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _SpoiltRun:
 
 
 class Spoilt(LocalHarness):
-    """The local engine with places to spoil it; this one is whole."""
+    """The local engine with hooks for faults; this one is correct."""
 
     name = "whole"
     host: type = local._Host
@@ -216,7 +216,7 @@ class NullsMeet(Spoilt):
     name = "joins null keys"
 
     def spoil(self, operator: Any) -> None:
-        _change_codes(operator, lambda codes, _: codes + 1)  # NULL_KEY is a code like any other
+        _change_codes(operator, lambda codes, _: codes + 1)  # NULL_KEY is treated like any other code
 
 
 class NaNsDoNotMeet(Spoilt):

@@ -1,4 +1,4 @@
-"""The page that leads through the code names files that are there."""
+"""The files that the architecture page names exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite itself under test: engines that are wrong in one way must fail the law that speaks of it."""
+"""Tests of the suite itself: an engine with one fault must fail the law about it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ CLOSED = ("ClosedGap", "test_streams", "oracle_end_of_input", "")
 
 
 class Report(NamedTuple):
-    """What one run of the suite said: by test, how it ended and why; and the table that it wrote."""
+    """The results of one run of the suite: the outcome and reason of each test, and the table that it wrote."""
 
     outcomes: dict[str, str]
     table: list[str]
@@ -100,7 +100,7 @@ class Report(NamedTuple):
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """One run of the suite: the laws in question, each for its broken engine and for the whole one."""
+    """One run of the suite: the tested laws, each for its broken engine and for the correct one."""
     folder = tmp_path_factory.mktemp("report")
     table, xml = folder / "laws.md", folder / "report.xml"
     table.write_text(

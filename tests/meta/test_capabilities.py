@@ -1,4 +1,4 @@
-"""The table of capabilities is what the harnesses declare; no engine is started for it."""
+"""The table of capabilities agrees with the harnesses' declarations; no engine is started for it."""
 
 from __future__ import annotations
 

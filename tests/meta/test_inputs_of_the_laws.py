@@ -1,4 +1,5 @@
-"""The inputs of the laws under test: they contain what the laws are about, or the laws would hold for nothing."""
+"""Tests of the laws' inputs: they contain the cases that the laws are about; otherwise the laws would hold
+trivially."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def _left_open(name: str) -> int:
 
 
 def _cut(name: str) -> int:
-    """Pairs that no comparison of supports decides: probability neither 0 nor 1."""
+    """Pairs that a comparison of supports cannot decide: probability neither 0 nor 1."""
     condition, events = case_tables.dataset(name).query.condition, expectations.of_dataset(name)[0].events
     return sum(
         0 < oracle.probability(left.time, right.time, condition.lo_us, condition.hi_us).exact < 1
@@ -87,7 +88,7 @@ def _cut(name: str) -> int:
 
 @pytest.mark.parametrize("name", [*case_tables.HISTOGRAMS, "few lengths"])
 def test_sheets_of_few_shapes_leave_nothing_open_but_ties_and_narrow_windows(name: str) -> None:
-    """Without such pairs the law that nothing is probed would be empty; and they must be decided, not far off."""
+    """Without pairs near the bounds the law that nothing is probed would hold trivially."""
     assert _cut(name) > 300
     if name == "ties of histograms":
         assert 20 < _left_open(name) < 60

@@ -1,4 +1,4 @@
-"""The kill schedules under test: take the mending of a past bug out of a host or an engine, and a schedule finds it."""
+"""Tests of the kill schedules: without the fix of a past bug in a host or an engine, a schedule finds the bug."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from whenabouts.core.hosting.element_watermark import ElementWatermark
 from whenabouts.core.hosting.segment_cache import SegmentCache
 
 EVERY_RUN = 300
-"""As many schedules as run by default (tests/core/test_kill_schedules.py)."""
+"""The number of schedules that run by default (tests/core/test_kill_schedules.py)."""
 
 Break = Callable[[pytest.MonkeyPatch], Any]
 
 
 def _sets_no_timer_again(patch: pytest.MonkeyPatch) -> None:
-    """What a checkpoint in process mode lacks stays lacking (decision 0020)."""
+    """Timers that a checkpoint in process mode lacks are not set again (decision 0020)."""
     patch.setattr(ElementHost, "_record_with_timers", lambda self, state: self._records.get(state))
 
 
 def _calls_nobody(patch: pytest.MonkeyPatch) -> None:
-    """A bucket that gets nothing any more is not called when its task starts (decision 0021)."""
+    """A bucket without further rows is not called when its task starts (decision 0021)."""
     patch.setattr(simulated_flink.SimulatedFlinkRun, "calls", False)
 
 
@@ -49,7 +49,7 @@ def _forgets_its_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def _drops_what_it_gathered(patch: pytest.MonkeyPatch) -> None:
-    """Rows that wait in front of the operator are no part of a checkpoint."""
+    """Rows that are gathered before the operator are not part of a checkpoint."""
     whole = simulated_flink.Bucket.copy
 
     def copy(self: simulated_flink.Bucket) -> simulated_flink.Bucket:
@@ -61,7 +61,7 @@ def _drops_what_it_gathered(patch: pytest.MonkeyPatch) -> None:
 
 
 def _gives_a_replay_twice(patch: pytest.MonkeyPatch) -> None:
-    """A sink that does not look at the number of a micro-batch."""
+    """A sink that ignores the number of a micro-batch."""
 
     def sink(self: Any, kept: Any, number: int, given: list[Any]) -> None:
         kept.sink.setdefault(number, []).extend(given)
@@ -70,7 +70,7 @@ def _gives_a_replay_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def _replays_over_its_own_state(patch: pytest.MonkeyPatch) -> None:
-    """A micro-batch that runs again finds what its first attempt has written."""
+    """A replayed micro-batch finds the state that its first attempt wrote."""
     whole = simulated_spark.SimulatedSparkRun._attempt
 
     def attempt(self: Any, kept: Any, number: int, partition: int, *rest: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Which cases of the laws run on an engine that is slow to start: hosting and canaries always, the others in time."""
+"""Which cases of the laws run on an engine that is slow to start: hosting and canaries always, others in longer
+runs."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ ENGINES = (
     "whenabouts.core.harness:LocalHarness", "test_laws_in_each_run:InProcess", "test_laws_in_each_run:StartsSlowly",
 )  # fmt: skip
 RUNS = {"exhaustive": "exhaustive", "full": "full", "slow": "test"}
-"""The make target that a mark leaves a case to: the first one counts."""
+"""The make target that runs the cases with a mark: the first mark counts."""
 
 pytestmark = pytest.mark.slow
 
@@ -39,13 +40,13 @@ HOSTING = (
 
 
 class InProcess(LocalHarness):
-    """The local engine, as another one of its kind."""
+    """The local engine under another name."""
 
     name = "simulated"
 
 
 class StartsSlowly(LocalHarness):
-    """The local engine, as an engine of the kind that runs in other processes."""
+    """The local engine, declared as an engine that runs in other processes."""
 
     name = "slow"
     capabilities = Capabilities()

@@ -1,4 +1,4 @@
-"""Exact comparison under test: what it must tell apart, and what its message shows."""
+"""Tests of the exact comparison: the differences that it must find, and its message."""
 
 from __future__ import annotations
 

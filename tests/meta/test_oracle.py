@@ -1,4 +1,4 @@
-"""The oracle under test: worked numbers, symmetries, and a sum over a fine grid that shares no formula with it."""
+"""Tests of the oracle: worked examples, symmetries, and a sum over a fine grid that shares no formula with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ bounds = st.tuples(st.integers(-15, 10), st.integers(0, 20)).map(lambda at: (at[
         ((0, 0), (1, 5), (-1, 1), Fraction(0)),  # touches the window in one instant
         ((0, 0), (-1, 5), (-1, 1), Fraction(1, 3)),  # the spec's narrow window: target t_max 5, length 6
         ((0, 0), (-5, 5), (-1, 1), Fraction(1, 5)),  # ... length 10: less again
-        ((0, 4), (0, 4), (0, 2**62), Fraction(1, 2)),  # who comes first, of two equals
+        ((0, 4), (0, 4), (0, 2**62), Fraction(1, 2)),  # which of two equals comes first
     ],
 )
 def test_worked_probabilities(

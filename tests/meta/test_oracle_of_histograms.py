@@ -1,4 +1,4 @@
-"""The oracle's histograms under test: the paper's numbers, and sums and walks that share no formula with it."""
+"""Tests of the oracle's histograms: the paper's numbers, and sums and walks that share no formula with it."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_uniform_interval_is_a_histogram_of_equal_buckets(length: int, right: 
 
 
 def test_probabilities_are_certain_exactly_when_the_supports_lie_inside() -> None:
-    """The anchor may lie behind the support, and a hole in it is impossible though the ends surround it."""
+    """The anchor may lie after the support, and times in a gap of the support are impossible."""
     late = placed(Template(((0, 4, 0.1), (4, 8, 0), (8, 10, 0.9), (10, 30, 0))), 30)  # supports [0, 4] and [8, 10]
     assert late.t_min == 0
     assert oracle.probability((0, 0), late, 0, 10).exact == 1
@@ -183,7 +183,7 @@ def test_dyadic_buckets_give_dyadic_sums() -> None:
 
 
 def test_every_fault_of_a_histogram_has_its_code() -> None:
-    """A row with several faults is told the first of: no time, a time out of range, no such template."""
+    """A row with several faults has the code of the first of: no time, a time out of range, no such template."""
     spec = Histogram("t", template="kind", templates={"7": [(0, 10, 1)], "8": [(0, 4, 1), (4, 6, 0)]})
     types = {"t": pa.int64(), "kind": pa.int32()}
     rows = [(None, 9), (10**18, 9), (5, 9), (5, None), (5, 7), (5, 8)]
