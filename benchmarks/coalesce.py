@@ -1,10 +1,10 @@
-"""Coalescing of readings, Arrow tables in and out, against Polars and DuckDB giving the same columns.
+"""Coalescing of readings, from Arrow tables to Arrow tables, against Polars and DuckDB with the same columns.
 
     python benchmarks/coalesce.py [--rows 10000000] [--groups 1000] [--rounds 3] [--order sorted|shuffled]
 
 Readings in order of time and shuffled, with a coalescing probability of 0.5 and 0.9. Polars gets its fastest form
-(`rle_id` over groups, then a group-by), DuckDB gaps-and-islands with window functions. One thread each, in one run; the
-run fails unless all give the same runs.
+(`rle_id` over groups, then a group-by), DuckDB gaps-and-islands with window functions. One thread each, in one process;
+it fails unless all give the same rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def ours(table: pa.Table) -> pa.Table:
 
 
 def in_polars(table: pa.Table, shuffled: bool) -> pa.Table:
-    """Polars, told to sort only where it must."""
+    """Polars, which sorts only if necessary."""
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     if shuffled:
@@ -79,7 +79,7 @@ def in_duckdb(table: pa.Table) -> pa.Table:
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--order", type=click.Choice(["sorted", "shuffled"]), multiple=True, default=["sorted", "shuffled"])
 def main(rows: int, groups: int, rounds: int, order: tuple[str, ...]) -> None:
-    """Time all three, alternating, and print medians and ratios."""
+    """Time all three alternately, and print medians and ratios."""
     pa.set_cpu_count(1)
     suite = Suite("coalesce", rounds)
     for name in order:
@@ -95,7 +95,7 @@ def main(rows: int, groups: int, rounds: int, order: tuple[str, ...]) -> None:
 
 
 def digest(runs: pa.Table) -> tuple[int, int]:
-    """Of the columns in one order and as one type each."""
+    """Digest of the columns in one order and with one type each."""
     names = ["g", "v", "valid_from", "valid_to", "n"]
     types = [pa.int64(), pa.float64(), pa.int64(), pa.int64(), pa.int64()]
     return digest_of_table(runs.select(names).cast(pa.schema(list(zip(names, types, strict=True)))))

@@ -2,10 +2,10 @@
 
     python benchmarks/coalesce_stream.py [--groups 100] [--blocks 40]
 
-A reading each microsecond of a random group, a window of ten blocks that is looked at once in ten. `in memory`:
-`WindowExtent.update`. `durable`: the operator as an engine hosts it, whose rows wait in state until the watermark, one
-block behind, has passed them, and whose runs are then in state; that lies in a dict. Of each block CPU-seconds a tuple,
-reading it included. All goes to `benchmarks/results/coalesce_stream.json`.
+A reading of a random group each microsecond, a window of ten blocks that is evaluated every ten blocks. `in memory`:
+`WindowExtent.update`. `durable`: the operator as an engine hosts it. Its rows wait in state until the watermark, which
+lags by one block, has passed them; then its runs are in state, which is a dict. Measured are CPU-seconds per tuple of
+each block, including reading it. The results are in `benchmarks/results/coalesce_stream.json`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLOCKS_HELD = 10
 
 
 def readings(rows: int, groups: int, cp: float) -> pa.Table:
-    """In order of time; a value is that of the group's reading before it with probability cp."""
+    """In order of time; with probability cp a value equals that of the group's previous reading."""
     rng = np.random.default_rng(5)
     group = rng.integers(0, groups, rows)
     value = np.empty(rows, np.int64)
@@ -36,13 +36,13 @@ def readings(rows: int, groups: int, cp: float) -> pa.Table:
 
 
 def in_memory(schema: pa.Schema, width_us: int) -> Callable[[pa.Table], None]:
-    """Takes blocks into an extent."""
+    """Adds blocks to an extent."""
     extent = WindowExtent(schema, time="t", group="g", values="v", window=f"{width_us}us", scheme="eager")
     return lambda block: extent.update(block) and None
 
 
 def durable(schema: pa.Schema, width_us: int) -> Callable[[pa.Table], None]:
-    """Takes blocks in as a host does."""
+    """Processes blocks as a host does."""
     query = Coalesce(time="t", group="g", values="v", window=f"{width_us}us", slide=f"{width_us}us", scheme="eager")
     operator, store = query.operator([schema], streaming=True), DictStore()
 
@@ -54,7 +54,7 @@ def durable(schema: pa.Schema, width_us: int) -> Callable[[pa.Table], None]:
 
 
 def seconds_a_tuple(take: Callable[[pa.Table], None], table: pa.Table, size: int) -> list[float]:
-    """Of each block once the window is full and has been looked at."""
+    """Seconds per tuple of each block, once the window is full and has been evaluated."""
     spent = []
     for start in range(0, len(table), size):
         block = table.slice(start, size)
@@ -68,7 +68,7 @@ def seconds_a_tuple(take: Callable[[pa.Table], None], table: pa.Table, size: int
 @click.option("--groups", default=100, show_default=True)
 @click.option("--blocks", default=40, show_default=True, help="How many, 20 of which fill the window.")
 def main(groups: int, blocks: int) -> None:
-    """Print million tuples a second, by size of block and coalescing probability: median of blocks, and mean."""
+    """Print millions of tuples per second, by block size and coalescing probability: median over blocks, and mean."""
     pa.set_cpu_count(1)
     suite = Suite("coalesce_stream", blocks)
     for size in (10_000, 100_000):

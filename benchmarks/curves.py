@@ -1,4 +1,4 @@
-"""Curves as SVG files that are the same bytes for the same points."""
+"""Curves as SVG files, reproducible byte for byte from the same points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Curve = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def draw(name: str, series: Curve, x_label: str, y_label: str, folder: Path = RESULTS, **axes_options: Any) -> str:
-    """One picture with a line for each series; axes are logarithmic unless told otherwise. Gives the file's name."""
+    """One picture with a line for each series; axes are logarithmic by default. Returns the file's name."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

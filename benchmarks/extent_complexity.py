@@ -1,11 +1,11 @@
-"""What a tuple costs in a `WindowExtent`, by how many tuples the extent holds.
+"""The cost of a tuple in a `WindowExtent`, by the number of tuples in the extent.
 
     python benchmarks/extent_complexity.py [--most 1000000] [--repeat 3]
 
-One group, so that nothing is spread; a time-based window that is full, so that every tuple that comes drives one out.
-Tuples come in order of time, or 10 % or all of them late by up to nine tenths of the window, in blocks; a value is that
-of the tuple before it with probability cp. CPU time, median of the repeats. The exponent is the slope of log(time) over
-log(tuples held): 0 is constant, 1 linear. All goes to `benchmarks/results/extent_complexity.json`.
+One group, so that all tuples are in one list; a full time window, so that every arriving tuple makes one expire. Tuples
+come in blocks, in order of time, or 10 % or all of them late by up to nine tenths of the window; with probability cp a
+value equals that of the previous tuple. CPU time, median of the repeats. The exponent is the slope of log(time) over
+log(tuples held): 0 is constant, 1 linear. The results are in `benchmarks/results/extent_complexity.json`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK = 10_000
 
 
 def arrivals(held: int, more: int, late: float, cp: float) -> pa.Table:
-    """Tuples one microsecond apart, a part of them after up to 0.9 `held` others that are younger."""
+    """Tuples one microsecond apart, some of them after up to 0.9 `held` younger ones."""
     rng = np.random.default_rng(11)
     size = held + more
     value = np.cumsum(rng.random(size) >= cp) % 1000
@@ -33,7 +33,8 @@ def arrivals(held: int, more: int, late: float, cp: float) -> pa.Table:
 
 
 def microseconds(scheme: str, held: int, late: float, cp: float, more: int) -> tuple[float, float, int, int]:
-    """CPU-microseconds a tuple of updates and of a scan, what the scheme stores, and bytes, once the window is full."""
+    """CPU-microseconds per tuple of updates and of a scan, the number of stored tuples, and bytes, once the window is
+    full."""
     table = arrivals(held, more, late, cp)
     extent = WindowExtent(table.schema, time="t", values="v", window=f"{held}us", scheme=scheme)
     for start in range(0, held, BLOCK):
@@ -58,7 +59,7 @@ def exponent(sizes: list[int], costs: list[float]) -> float:
 @click.option("--more", default=200_000, show_default=True, help="Tuples that are timed.")
 @click.option("--repeat", default=3, show_default=True)
 def main(most: int, more: int, repeat: int) -> None:
-    """Print a table: microseconds a tuple, and the exponents."""
+    """Print a table: microseconds per tuple, and the exponents."""
     pa.set_cpu_count(1)
     suite, slopes = Suite("extent_complexity", repeat), dict[float, list[float]]()
     sizes = [10**k for k in range(3, 7) if 10**k <= most]

@@ -1,18 +1,19 @@
-"""Our timing join on Flink against Flink's own SQL interval join on the same rows: CPU of JVM and Python for each row.
+"""Our timing join on Flink against Flink's own SQL interval join on the same rows: CPU of JVM and Python per row.
 
     python benchmarks/flink_join.py [--form NAME]... [--rounds 3] [--no-latency]
     python benchmarks/flink_join.py --latency [--seconds 30]
 
-All forms take the same rows in one JVM, in turn: `native` is Flink's SQL interval join on exact times, which has its
-rows made inside of the JVM, the cheapest source there is; `blocks` reads them from Parquet files with `read_files`;
+All forms process the same rows in one JVM, alternately: `native` is Flink's SQL interval join on exact times, with rows
+generated inside the JVM, the cheapest source there is; `blocks` reads them from Parquet files with `read_files`;
 `table` gets them as a Table; `eager` as a DataStream with `max_latency="100 ms"`,
-and Python in the JVM's threads. Ours have exact times too, so that all give the same pairs: the first round of each
-counts and hashes them, and these must agree; `intervals` is `blocks` with uncertain times and the probability
-predicate. The other rounds throw the pairs away. Told are CPU-seconds a million rows of input, the start of each job
-in them, of JVM (its compiler, JIT, too) and Python.
+and Python in the JVM's threads. Ours use exact times too, so that all give the same pairs: the first round of each
+counts and hashes them, and the hashes must agree; `intervals` is `blocks` with uncertain times and the probability
+predicate. The other rounds discard the pairs. Reported are CPU-seconds per million rows of input, including the start
+of each job, of the JVM (with its compiler, JIT) and of Python.
 
-Then latency: rows come at 1,000 a second and side, one by one; what a pair has waited since the later of its rows was
-made, until Python has it behind the join. Of the first seconds, in which Flink and the kernels start, nothing is told.
+Then latency: rows arrive one by one, 1,000 per second and side. The latency of a pair is the time from the creation of
+its later row until Python receives it after the join. The first seconds, in which Flink and the kernels start, are left
+out.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def environment(form: Form) -> StreamTableEnvironment:
 
 
 def discard(stream: DataStream) -> None:
-    """End a stream where Flink throws it away."""
+    """End a stream in a sink that discards it."""
     stream.sink_to(Sink(get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()))
 
 
@@ -182,7 +183,7 @@ def run_table(form: Form, *, check: bool) -> tuple[int, int] | None:
 
 
 def run_eager(form: Form, *, check: bool) -> tuple[int, int] | None:
-    """Ours from a DataStream of rows that wait 100 ms at most."""
+    """Ours from a DataStream, with rows that wait at most 100 ms."""
     tables = environment(form)
     chosen = "SELECT id, k, id * 1000 AS t FROM {}_rows"
     sides = [tables.to_data_stream(tables.sql_query(chosen.format(side))) for side in STRIDES]
@@ -216,7 +217,7 @@ def cpu_of(work: Callable[[], Any]) -> dict[str, float]:
 
 
 def measure(suite: Suite, names: tuple[str, ...]) -> None:
-    """All forms in turn, after a round each that counts and hashes the pairs."""
+    """All forms alternately, after one round each that counts and hashes the pairs."""
     with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
         runs = {name: runner_of(FORMS[name], Path(folder)) for name in names}
         answers = {name: run(check=True) for name, run in runs.items()}
@@ -242,7 +243,7 @@ WORKLOAD = "a million rows into a join"
 
 
 def runner_of(form: Form, folder: Path) -> Callable[..., Any]:
-    """A form's run, by `check`."""
+    """A function that runs a form, given `check`."""
     if form.name in ("blocks", "intervals"):
         for side in STRIDES:
             rows = folder / f"{side}-{form.rows}" / "rows.parquet"
@@ -266,12 +267,12 @@ class Pace:
 PACES = (
     Pace("eager", THREAD, "auto", 100, buckets=1),  # one task does the work: fewer steps of few rows
     Pace("lazy", THREAD, "lazy", 500),
-    Pace("eager, processes", PROCESS, "auto", 500, buckets=1),  # five bundles on the way: 100 ms are not kept
+    Pace("eager, processes", PROCESS, "auto", 500, buckets=1),  # five bundles on the way: more than 100 ms
 )
 
 
 def latencies(suite: Suite, seconds: int) -> None:
-    """What a pair has waited at 2,000 rows a second of both sides."""
+    """The latency of pairs at 2,000 rows per second on both sides together."""
     measured: dict[str, tuple[np.ndarray[Any, Any], float | None]] = {}
     told = []
     for pace in PACES:
@@ -295,7 +296,7 @@ PLOT = "flink_latency.svg"
 
 
 def waits(pace: Pace, seconds: int) -> np.ndarray[Any, Any]:
-    """Milliseconds of each pair after the warm-up."""
+    """The latency of each pair after the warm-up, in milliseconds."""
     env = local_environment(1, mode=pace.mode)
     sides = [steady_rows(env, side, 1000 * seconds) for side in STRIDES]
     bound = f"{pace.bound_ms} ms"
@@ -312,9 +313,9 @@ def waits(pace: Pace, seconds: int) -> np.ndarray[Any, Any]:
 
 
 def steady_rows(env: StreamExecutionEnvironment, side: str, rows: int) -> DataStream:
-    """The rows of a side, one a millisecond; `made` is when Python sees them first.
+    """The rows of a side, one per millisecond; `made` is when Python first sees them.
 
-    (The `datagen` of Flink's SQL makes all rows of a second at once.)
+    (The `datagen` of Flink's SQL generates all rows of a second at once.)
     """
     jvm = get_gateway().jvm.org.apache.flink
     numbers, long = get_gateway().jvm.java.util.ArrayList(), jvm.api.common.typeinfo.Types.INT
@@ -334,9 +335,9 @@ def steady_rows(env: StreamExecutionEnvironment, side: str, rows: int) -> DataSt
 
 
 class Tell(MapFunction):
-    """Writes to a file the time of the earlier row and what the pair has waited.
+    """Writes the time of the earlier row and the latency of the pair to a file.
 
-    (Given back to the client, each pair costs more on its way there than in the join.)
+    (Returning a pair to the client costs more than the join itself.)
     """
 
     def __init__(self, path: str) -> None:
@@ -351,7 +352,7 @@ class Tell(MapFunction):
         self._file.close()
 
     def map(self, value: Any) -> float:
-        """What the pair has waited, in milliseconds."""
+        """The latency of the pair, in milliseconds."""
         waited: float = time.time() * 1000 - max(value["made_left"], value["made_right"]) / 1000
         self._file.write(struct.pack("<qd", min(value["t_left"], value["t_right"]), waited))
         return waited

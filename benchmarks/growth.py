@@ -1,9 +1,9 @@
-"""How the cost of a row and of a pair grows: with rows, keys, the width of the window, streams and queries.
+"""How the cost per row and per pair grows with rows, keys, the width of the window, streams and queries.
 
     python benchmarks/growth.py [NAME ...] [--most 10000000]
 
-Batch, local engine, Arrow tables in and out; CPU-seconds of the process, the least of `--rounds`. A cost that grows
-faster than rows and pairs together shows as an exponent above 0.
+Batch, local engine, from Arrow tables to Arrow tables; CPU-seconds of the process, the least of `--rounds`. A cost that
+grows faster than rows and pairs together has an exponent above 0.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def events(seed: int, rows: int, keys: int, per_key_and_second: float) -> pa.Tab
 
 
 def join(rows: int, keys: int, per_key_and_second: float, within_us: int) -> Callable[[], int]:
-    """A timing join, as a call that gives the number of pairs."""
+    """A timing join, as a function that returns the number of pairs."""
     left, right = (events(seed, rows, keys, per_key_and_second) for seed in (1, 2))
     condition = within(within_us, confidence=0.8)
     return lambda: (
@@ -59,7 +59,7 @@ def join(rows: int, keys: int, per_key_and_second: float, within_us: int) -> Cal
 
 
 class Measured(NamedTuple):
-    """Least CPU-seconds of a call, the rows that it gave, and the operating system's share of the CPU."""
+    """Least CPU-seconds of a call, its number of output rows, and the operating system's share of the CPU."""
 
     seconds: float
     found: int
@@ -67,7 +67,7 @@ class Measured(NamedTuple):
 
 
 def measure(suite: Suite, series: str, call: Callable[[], int], rows: int) -> Measured:
-    """Calls once to warm up, then in rounds; recorded."""
+    """Call once to warm up, then in rounds, and record the results."""
     spent, found, system = [], call(), os.times().system
     for _ in range(suite.rounds):
         begun = time.process_time()
@@ -152,7 +152,7 @@ def by_output(suite: Suite, most: int) -> None:
 
 
 def by_streams(suite: Suite, most: int) -> None:
-    """Uniform cliques of 2 to 6 streams of 50,000 rows, 1,000 keys. A row out has a part from each stream."""
+    """Uniform cliques of 2 to 6 streams of 50,000 rows, 1,000 keys. An output row has a part from each stream."""
     rows, points = min(50_000, most), []
     for k in (2, 3, 4, 5, 6):
         random = np.random.default_rng(k)
@@ -184,7 +184,7 @@ def by_queries(suite: Suite, most: int) -> None:
 
 
 def planning(queries: int) -> Callable[[], int]:
-    """A call that plans queries of random costs, with room for half of the extents."""
+    """A function that plans queries of random costs, with memory for half of the extents."""
     random = np.random.default_rng(queries)
     eager, scans, memory = (random.random(queries).tolist() for _ in range(3))
     return lambda: len(select(eager, scans, 1.0, memory, shared_memory=0.5, budget=sum(memory) / 2).eager)

@@ -1,12 +1,13 @@
-"""What histograms cost: the join with 100 templates a side beside the uniform-interval join on the same rows.
+"""The cost of histograms: the join with 100 templates per side against the uniform-interval join on the same rows.
 
     python benchmarks/histogram_join.py [--rounds 7] [--templates 100]
 
-Workloads A and B of `join_core.py`. Both contenders get the same anchors (t_max) and keys; the interval join takes each
-row as uniform over the support of its template. The two answers differ by the shapes alone; their numbers of pairs are
+Workloads A and B of `join_core.py`. Both contenders get the same anchors (t_max) and keys; the interval join treats
+each row as uniform over the support of its template. The two answers differ only because of the shapes; their numbers
+of pairs are
 printed, and the time is compared per pair. Also: Theorem 3's probing ranges against PTJoin's confidence-free ones
-(equations 5 and 6) in the setting of its Example 5 (500 random templates a side, d = 1500 ms, confidence 0.8), and how
-long their thresholds take to compute.
+(equations 5 and 6) in the setting of its Example 5 (500 random templates a side, d = 1500 ms, confidence 0.8), and the
+time to compute their thresholds.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def rows(times: Times, templates: tuple[Template, ...], seed: int) -> Times:
 def run(
     base: Times, target: Times, within_us: int, templates: tuple[tuple[Template, ...], tuple[Template, ...]]
 ) -> Callable[[], tuple[int, CorrelationCounters]]:
-    """A call that gives the number of pairs and the counters."""
+    """A function that returns the number of pairs and the counters."""
 
     def call() -> tuple[int, CorrelationCounters]:
         counters = CorrelationCounters()
@@ -60,7 +61,7 @@ def run(
 
 
 def compare(suite: Suite, name: str, templates: int) -> None:
-    """Alternate both joins; their answers differ by the shapes alone."""
+    """Alternate both joins; their answers differ only because of the shapes."""
     work = workload(name)
     left, right = (random_templates(seed, templates, *LENGTHS_US) for seed in (3, 4))
     base, target = rows(work.base, left, 5), rows(work.target, right, 6)
@@ -70,7 +71,7 @@ def compare(suite: Suite, name: str, templates: int) -> None:
         "intervals": run(*plain, work.within_us, ((), ())),
     }
     for kind, call in calls.items():
-        pairs, counters = call()  # thresholds and kernels are ready from here on
+        pairs, counters = call()  # now thresholds and kernels are ready
         click.echo(f"workload {name}, {kind}: {pairs:,} pairs, {counters.probed:,} probed by the kernel")
     suite.compare(f"{WORKLOADS[name][0]}: {templates} templates a side", calls, _pairs, incomparable=["intervals"])
 

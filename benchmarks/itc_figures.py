@@ -3,8 +3,9 @@
     python benchmarks/itc_figures.py [--seconds 20]
 
 Two streams of the same rate, times known to 20 to 200 ms, rows in the order of their detection, which lags up to 250 ms
-behind `t_max`; d = 500 ms, confidence 0.8, 1,000 rows wait in the lazy strategies: the paper's setting as far as it
-says. Rows arrive in ticks of 10 ms, one tuple to a tick at 100 a second. CPU-seconds of the operator. Every strategy
+behind `t_max`; d = 500 ms, confidence 0.8, blocks of 1,000 rows in the lazy strategies: the paper's setting as far as
+it is stated. Rows arrive in ticks of 10 ms, one tuple per tick at 100 per second. Measured are CPU-seconds of the
+operator. Every strategy
 must give the same number of pairs. ITC's look-up hits (Figure 7) are `lookup_hits.py`.
 """
 
@@ -38,7 +39,7 @@ BLOCK = 1_000
 
 @dataclass(frozen=True)
 class Stream:
-    """One side: its rows in the order of detection, and when each is detected."""
+    """One side: its rows in the order of detection, and the times of detection."""
 
     table: pa.Table
     detected_us: NDArray[np.int64]
@@ -76,7 +77,7 @@ def query(
 
 
 def ticks(asked: TimingJoin, sides: list[Stream], lag_us: int) -> Iterator[Tick]:
-    """What arrives in each tick; the watermark lags as much as detection can."""
+    """The arrivals of each tick; the watermark lags as much as detection can."""
     readers = asked.operator([side.table.schema for side in sides], streaming=True).readers
     last = max(int(side.detected_us[-1]) for side in sides)
     edges = np.arange(0, last + 2 * TICK_US, TICK_US)
@@ -110,7 +111,8 @@ def pace(asked: TimingJoin, sides: list[Stream], lag_us: int = LAG_US) -> Pace:
 
 
 def paces(asked: dict[str, TimingJoin], sides: list[Stream], rounds: int, lag_us: int = LAG_US) -> dict[str, Pace]:
-    """The round of least CPU of each query, in turn. Raises DisagreementError unless all find the same pairs."""
+    """The round with the least CPU for each query; the queries alternate. Raises DisagreementError unless all find the
+    same pairs."""
     best: dict[str, Pace] = {}
     for _ in range(rounds):
         for name, one in asked.items():
@@ -139,7 +141,7 @@ def by_rate(suite: Suite, seconds: float) -> None:
 
 
 def _rows(rate: int, seconds: float) -> float:
-    """Of a side: a few blocks even where they fill slowly, and no more than memory holds the pairs of."""
+    """Rows of a side: some blocks even where they fill slowly, but no more than those whose pairs fit into memory."""
     return min(max(rate * seconds, LEAST_ROWS), MOST_ROWS)
 
 
@@ -152,7 +154,7 @@ def _execution(suite: Suite, of: dict[str, dict[int, Pace]], seconds: float) -> 
     growth = {name: exponent([point for point in points if point[0] >= 400]) for name, points in shares.items()}
     told = ", ".join(f"{name} {growth[name]:.2f}" for name in STRATEGIES)
     faster = shares["eager"][-1][1] / shares["lazy"][-1][1]
-    step_cost = of["eager"][RATES[0]].seconds / 2 / _rows(RATES[0], seconds)  # one tuple to a step
+    step_cost = of["eager"][RATES[0]].seconds / 2 / _rows(RATES[0], seconds)  # one tuple per step
     suite.claim(
         "ITC Figure 3, execution time against rate",
         "Eager and lazy grow much more slowly with the rate than simple and simple sort; lazy is the cheaper.",

@@ -1,5 +1,4 @@
-"""The timing join of the core against DuckDB, Polars and the cost of merely writing the pairs; one thread
-each.
+"""The timing join of the core against DuckDB, Polars and the cost of merely writing the pairs, with one thread each.
 
     python benchmarks/join_core.py            # both workloads, several alternating rounds
     python benchmarks/join_core.py --rounds 1 --workload A
@@ -8,8 +7,8 @@ Workload A: 100,000 x 100,000 events, no key, 200 events/s a side, uncertain by 
 confidence 0.8. Workload B: 1,000,000 x 1,000,000 events over 1,000 keys, within 1 s: about 2.4 partners per
 event.
 
-Every contender starts from unsorted-by-us columns in memory and ends with all pairs (two int32 columns) in
-memory; sorting is included. Each evaluates the same predicate: a range on the times, then the probability, in
+Every contender starts from unsorted columns in memory and ends with all pairs (two int32 columns) in memory; sorting is
+included. Each evaluates the same predicate: a range on the times, then the probability, in
 the arithmetic of the canonical kernel. A run fails unless all contenders found the same number of pairs with
 the same order-independent hash. Figures are medians; the ratios are of CPU seconds in the same process, so
 that a busy machine spoils them less.
@@ -79,7 +78,7 @@ def ours(work: Workload, strategy: str) -> Contender:
 
 
 def writing(pairs: int) -> Contender:
-    """As many pairs written to fresh memory, as fast as numpy can: what no join can beat."""
+    """Writes the same number of pairs to fresh memory, as fast as numpy can: no join can be faster."""
 
     def run() -> list[Chunk]:
         base, target = np.empty(pairs, np.int32), np.empty(pairs, np.int32)
@@ -142,7 +141,7 @@ def duckdb_plain(work: Workload) -> Contender:
 
 
 def duckdb_bucketed(work: Workload, reaches: int = 2) -> Contender:
-    """By hand: base rows copied to each time bucket that they reach, joined by equality of key and bucket."""
+    """By hand: base rows are copied to each time bucket that they reach, then joined by equality of key and bucket."""
     d = work.within_us
     reach = 2 * d + 2 * LENGTHS_US[1]
     bucket = reaches * reach  # tried 1/4 to 8 reaches: 2 is the fastest
@@ -214,7 +213,7 @@ WORKLOADS = {"A": "A: no key, 18 million pairs", "B": "B: 1,000 keys, 2.4 millio
 @click.option("--workload", "chosen", type=click.Choice(list(WORKLOADS)), multiple=True, default=list(WORKLOADS))
 @click.option("--strategies", is_flag=True, help="also time eager, lazy and lazy_lookup")
 def main(rounds: int, chosen: tuple[str, ...], strategies: bool) -> None:
-    """Time all contenders, alternating."""
+    """Time all contenders alternately."""
     suite = Suite("join_core", rounds)
     for name in chosen:
         work = workload(name)

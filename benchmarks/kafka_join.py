@@ -3,18 +3,19 @@
     python benchmarks/kafka_join.py [--engine spark] [--engine flink] [--rows 200000] [--rounds 3] [--no-latency]
     python benchmarks/kafka_join.py --latency [--seconds 30]
 
-A broker of its own is started (`make test-cluster` fetches it with Maven). Two topics hold records of JSON, 1,000 keys,
-two pairs for each row of the left one; pairs go to a third topic. Contenders take both topics from their beginning to
-their end, in turn, in one JVM of each engine, two tasks on two cores; the first run of each warms up, and the pairs in
-its topic are counted and hashed: all must agree with each other and with the local engine. Ours write dead letters too,
-as the examples do. Spark takes 60,000 records of a topic in a micro-batch. Both joins on Flink write in transactions
-that end with a checkpoint each second. Told are CPU-seconds of a run, its start included, of JVM and Python, without
-those of the broker.
+The script starts its own broker (`make test-cluster` fetches it with Maven). Two topics hold JSON records with 1,000
+keys and two pairs for each row of the left one; pairs go to a third topic. Contenders alternate and read both topics
+from beginning to end, in one JVM per engine, with two tasks on two cores. The first run of each is a warm-up: the pairs
+in its topic are counted and hashed, and must agree with the others and with the local engine. Ours write dead letters
+too, as the examples do. Spark reads 60,000 records of a topic per micro-batch. Both joins on Flink write in
+transactions that end with a checkpoint each second. Reported are CPU-seconds of JVM and Python per run, including its
+start, without those of the broker.
 
-Then latency: each topic gets 1,000 rows a second; what a pair has waited since the later of its rows was given to the
-producer, until the broker has it. Spark starts a micro-batch as soon as the last has ended; on Flink rows wait at most
-100 ms (`eager`, Python in the JVM's threads) or 500 ms (`lazy`, in processes). Sinks are at-least-once there: a pair is
-not kept back until a checkpoint. The pace begins when the first pair is there, and ten seconds later the telling.
+Then latency: each topic gets 1,000 rows a second. The latency of a pair is the time from handing its later row to the
+producer until the broker has the pair. Spark starts a micro-batch as soon as the previous one has ended; on Flink rows
+wait at most 100 ms (`eager`, Python in the JVM's threads) or 500 ms (`lazy`, in processes). Sinks are at-least-once
+there: a pair is not held back until a checkpoint. The pace begins with the first pair, and pairs count from ten seconds
+later.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ JOIN: Any = {
 }
 COLUMNS = ("id_left", "id_right", "t_left", "t_right")
 A_STEP = 60_000
-"""Records of a topic that Spark takes in at once."""
+"""Records of a topic that Spark reads at once."""
 
 
 def record(side: str, number: int) -> Written:
-    """Row `number` of a side, as its topic has it."""
+    """Row `number` of a side, as stored in its topic."""
     at_ms = BEGIN_MS + number
     row = {"id": number, "k": number * STRIDES[side] % KEYS, "t": at_ms * 1000}
     return Written(side, json.dumps(row).encode(), number % PARTITIONS, at_ms)
@@ -92,7 +93,7 @@ def written_pairs(address: str, topic: str) -> tuple[int, int]:
 
 
 class Engine(Protocol):
-    """An engine with both contenders and our join at a pace."""
+    """An engine with both contenders and with our join at a given pace."""
 
     name: str
     own: str
@@ -101,13 +102,13 @@ class Engine(Protocol):
         """Start it."""
 
     def ours(self, out: str) -> None:
-        """Our join of what the topics hold, to a topic."""
+        """Our join of the records in the topics, to a topic."""
 
     def native(self, out: str) -> None:
-        """The engine's own join of the same."""
+        """The engine's own join of the same records."""
 
     def running(self, pace: Pace, out: str) -> AbstractContextManager[None]:
-        """Our join while the block runs, from topics that are written meanwhile."""
+        """Runs our join during the block, from topics that are written meanwhile."""
 
     def stop(self) -> None:
         """End it."""
@@ -115,7 +116,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """A way to run our join while rows come; `bound`: its `max_latency`."""
+    """A configuration of our join for arriving rows; `bound`: its `max_latency`."""
 
     name: str
     engine: str
@@ -189,7 +190,7 @@ class Spark:
 
     @contextmanager
     def running(self, pace: Pace, out: str) -> Iterator[None]:
-        """`pace` has no choices here."""
+        """`pace` has no effect here."""
         with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
             query = self._start(self._topics(paced_topics(pace)), out, folder)
             try:
@@ -247,7 +248,7 @@ class Flink:
         self._run(tables, [(chosen, out), (rejects(pairs), DEAD)]).wait()
 
     def native(self, out: str) -> None:
-        """SQL as Flink's documentation has it."""
+        """SQL as in Flink's documentation."""
         tables = self._tables()
         for side in STRIDES:
             tables.execute_sql(NATIVE_TABLE.format(side=side, brokers=self._brokers, **{"mode": "latest-offset"}))
@@ -255,7 +256,7 @@ class Flink:
 
     @contextmanager
     def running(self, pace: Pace, out: str) -> Iterator[None]:
-        """One task, as it is meant for few rows that may not wait."""
+        """One task, which suits few rows that must not wait."""
         tables = self._tables(pace.mode, 1)
         pairs = self._join(tables, paced_topics(pace), pace).select(*(col_(name) for name in COLUMNS))
         job = self._run(tables, [(pairs, out)], **{"sink.delivery-guarantee": "at-least-once"})
@@ -291,7 +292,7 @@ DEAD = "dead-letters"
 
 
 def throughput(suite: Suite, engine: Engine, broker: LocalBroker, rows: int) -> None:
-    """Both contenders in turn over the same topics."""
+    """Both contenders alternately over the same topics."""
     runs = {"ours": engine.ours, engine.own: engine.native}
     wanted, spent = expected(rows), {name: [] for name in runs}
     for number in range(-1, suite.rounds):
@@ -314,12 +315,12 @@ def throughput(suite: Suite, engine: Engine, broker: LocalBroker, rows: int) -> 
 
 
 def paced_topics(pace: Pace) -> tuple[str, ...]:
-    """Where the rows of a pace come in."""
+    """The input topics of a pace."""
     return tuple(f"{side}-{PACES.index(pace)}" for side in STRIDES)
 
 
 def waits(pace: Pace, engine: Engine, brokers: str, seconds: int) -> np.ndarray[Any, Any]:
-    """Milliseconds of each pair after the warm-up."""
+    """The latency of each pair after the warm-up, in milliseconds."""
     topics, out = dict(zip(STRIDES, paced_topics(pace), strict=True)), f"waited-{PACES.index(pace)}"
     create_topics(brokers, *topics.values(), partitions=1)
     create_topics(brokers, out, partitions=1, message_timestamp_type="LogAppendTime")
@@ -327,7 +328,7 @@ def waits(pace: Pace, engine: Engine, brokers: str, seconds: int) -> np.ndarray[
         produce(brokers, (paced_record(*each, number) for number in range(FIRST) for each in topics.items()))
         while not read_all(brokers, out):
             time.sleep(1)
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere:  # Flink's Python may be in this one
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere:  # Flink's Python may be here
             made = elsewhere.submit(given, brokers, topics, seconds).result()
         time.sleep(5)
     found = [(row["id_left"], row["id_right"], at) for row, at in _timed_pairs(brokers, out)]
@@ -341,16 +342,16 @@ def _timed_pairs(brokers: str, topic: str) -> Iterator[tuple[dict[str, int], int
 
 
 FIRST, WARM_UP_S = 2000, 10
-"""Rows that are there before the pace begins, and how long it goes on before a pair counts."""
+"""Rows in the topics before the pace begins, and how long it lasts before pairs count."""
 
 
 def paced_record(side: str, topic: str, number: int) -> Written:
-    """Row `number` of a side, in the topic of a pace."""
+    """Row `number` of a side, for the topic of a pace."""
     return record(side, number)._replace(topic=topic, partition=0)
 
 
 def given(brokers: str, topics: dict[str, str], seconds: int) -> dict[str, dict[int, float]]:
-    """Give the producer a row of each side every millisecond; when each was given, in milliseconds since 1970."""
+    """Give the producer a row of each side every millisecond; returns the times, in milliseconds since 1970."""
     made: dict[str, dict[int, float]] = {side: {} for side in topics}
 
     def rows() -> Iterator[Written]:
@@ -367,7 +368,7 @@ def given(brokers: str, topics: dict[str, str], seconds: int) -> dict[str, dict[
 
 
 def latency(suite: Suite, engine: Engine, brokers: str, seconds: int) -> None:
-    """Of all paces of an engine."""
+    """The latency of all paces of an engine."""
     measured: dict[str, tuple[np.ndarray[Any, Any], float | None]] = {}
     told = []
     for pace in (pace for pace in PACES if pace.engine == engine.name):

@@ -1,4 +1,4 @@
-"""Histograms of what pairs have waited."""
+"""Histograms of the latency of pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def draw_waits(waited: Mapping[str, tuple[np.ndarray[Any, Any], float | None]], file: Path) -> None:
-    """One below the other: milliseconds of each pair, and what was promised where something was."""
+    """One below the other: the latency of each pair in milliseconds, and the promised bound, if any."""
     import matplotlib as mpl
     from matplotlib import pyplot as plt
 

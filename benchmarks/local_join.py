@@ -1,10 +1,10 @@
-"""The whole `local.timing_join` call, Arrow tables in and out with payload, against DuckDB giving the same columns.
+"""The whole `local.timing_join` call on Arrow tables with payload columns, against DuckDB with the same columns.
 
     python benchmarks/local_join.py [--rows 1000000] [--rounds 5]
 
 1,000 keys, about 2.4 matches per event, intervals of 20 to 200 ms. DuckDB gets its best hand-written form: both sides
 bucketed by time so that the range predicate becomes an equality, and the probability as a SQL expression. One thread
-each, alternating in one run; the run fails unless both give the same pairs with the same probabilities.
+each, alternately in one process; it fails unless both give the same pairs with the same probabilities.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def peer(left_rows: pa.Table, right_rows: pa.Table) -> pa.Table:
 
 
 def check_close(one: pa.Table, other: pa.Table) -> None:
-    """Fail unless the probabilities agree to what SQL arithmetic can give."""
+    """Fail unless the probabilities agree to the precision of SQL arithmetic."""
     rows = [table.sort_by([("id_left", "ascending"), ("id_right", "ascending")]) for table in (one, other)]
     gap = np.abs(rows[0].column("probability").to_numpy() - rows[1].column("probability").to_numpy()).max()
     if gap > 1e-12:
@@ -85,7 +85,7 @@ def check_close(one: pa.Table, other: pa.Table) -> None:
 
 
 def digest(pairs: pa.Table) -> tuple[int, int]:
-    """Of all columns but the probability."""
+    """Digest of all columns except the probability."""
     return digest_of_table(pairs.drop_columns(["probability"]))
 
 
@@ -93,7 +93,7 @@ def digest(pairs: pa.Table) -> tuple[int, int]:
 @click.option("--rows", default=1_000_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 def main(rows: int, rounds: int) -> None:
-    """Time both, alternating, and print medians and the ratio."""
+    """Time both alternately, and print medians and the ratio."""
     pa.set_cpu_count(1)
     left, right = events(rows, 1), events(rows, 2)
     check_close(ours(left, right), peer(left, right))

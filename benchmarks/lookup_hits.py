@@ -1,11 +1,11 @@
-"""How often the look-up table of `lazy_lookup` spares a kernel call, by block size (ITC Figure 7).
+"""How often the look-up table of `lazy_lookup` saves a kernel call, by block size (ITC Figure 7).
 
     python benchmarks/lookup_hits.py [--seconds 60]
 
 500 tuples a second a side, times known to 20 to 200 ms, rows in the order of their detection (which lags up to 250 ms
 behind `t_max`, so they are only roughly sorted), d = 500 ms, confidence 0.8 and 0.5. The hit ratio is ITC's: rows in
-the probing ranges that needed no computation over all rows in them. A run fails unless `lazy_lookup` gives lazy's
-number of pairs.
+the probing ranges that needed no computation over all rows in them. A run fails unless `lazy_lookup` and `lazy` give
+the same number of pairs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Contenders measured in turn, in one run, on the same input, with the same answer: or the run fails.
+"""Measures contenders alternately, in one run, on the same input; the run fails unless their answers agree.
 
 A script makes a `Suite`, lets it `compare` contenders on one workload after the other, and saves it. What was measured
 goes to `benchmarks/results/NAME.json` in pyperf's format (so `python -m pyperf stats|hist|compare_to` read it), each
-series under the name "workload / contender", with the machine, the versions and the hash of the answer. What others may
-rely on stands in `promises.toml`; `page.py` renders all of it as docs/performance.md.
+series under the name "workload / contender", with the machine, the versions and the hash of the answer. `promises.toml`
+lists the ratios that users may rely on; `page.py` renders everything as docs/performance.md.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Clock = Callable[[], float]
 
 
 class DisagreementError(click.ClickException):
-    """Contenders gave different answers: their times say nothing."""
+    """Contenders gave different answers: their times mean nothing."""
 
 
 @dataclass
 class Suite:
-    """The series of one script. `rounds`: how often each contender runs, in turn with the others."""
+    """The series of one script. `rounds`: how often each contender runs, alternating with the others."""
 
     name: str
     rounds: int = 5
@@ -58,8 +58,9 @@ class Suite:
     ) -> dict[str, float]:
         """Median CPU-seconds of each contender, by name, after one run each to warm up and to compare the answers.
 
-        `digest`: rows and hash of an answer. `once`: contenders so slow that the first round is enough. `incomparable`:
-        contenders with another answer on purpose (a physical limit, exact times). `facts` are stored with each series.
+        `digest`: rows and hash of an answer. `once`: very slow contenders, for which the first round is enough.
+        `incomparable`: contenders whose answer differs on purpose (a physical limit, exact times). `facts` are stored
+        with each series.
         Raises DisagreementError.
         """
         answers = {name: digest(run()) for name, run in contenders.items() if name not in set(once)}
@@ -90,17 +91,17 @@ class Suite:
         self._series.append(pyperf.Benchmark([pyperf.Run(list(values), metadata=about, collect_metadata=False)]))
 
     def claim(self, figure: str, claim: str, *, holds: bool, why: str, plots: Sequence[str] = ()) -> None:
-        """What a paper says of one of its figures, in a sentence of ours; whether our curve agrees, and the reason."""
+        """What a paper says about one of its figures, in our words; whether our curve agrees, and the reason."""
         self._claims.append({"figure": figure, "claim": claim, "holds": holds, "why": why, "plots": list(plots)})
         click.echo(f"{figure}: {'holds' if holds else 'does not hold'}: {claim} ({why})")
 
     def finding(self, title: str, text: str, *, plots: Sequence[str] = ()) -> None:
-        """What these measurements show, where no paper says anything."""
+        """What these measurements show where no paper makes a claim."""
         self._claims.append({"figure": title, "why": text, "plots": list(plots)})
         click.echo(f"{title}: {text}")
 
     def save(self, folder: Path = RESULTS) -> None:
-        """Write the series to `folder`/NAME.json, the claims beside it, each in place of an earlier one of its name."""
+        """Write the series to `folder`/NAME.json, the claims beside it, replacing earlier ones of the same name."""
         folder.mkdir(exist_ok=True)
         path, told = folder / f"{self.name}.json", folder / f"{self.name}.claims.json"
         if self._series:
@@ -149,7 +150,7 @@ def digest_of_columns(blocks: Iterable[Sequence[NDArray[Any]]]) -> tuple[int, in
 
 
 def digest_of_table(table: pa.Table) -> tuple[int, int]:
-    """The same of a table, by its columns in order; a null counts as the least integer."""
+    """The same for a table, by its columns in order; a null counts as the least integer."""
     columns = [_numbers(table.column(name)) for name in table.column_names]
     return digest_of_columns([columns]) if columns else (table.num_rows, 0)
 

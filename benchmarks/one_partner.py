@@ -1,9 +1,9 @@
-"""What a semi or anti join costs where every row has many partners: rows are decided, pairs are not listed.
+"""The cost of semi and anti joins whose rows have many partners: rows are decided without listing pairs.
 
     python benchmarks/one_partner.py [--most 1000000]
 
 Batch, local engine, points of one key, each with a tenth of the other side as partners; CPU-seconds of the process and
-the greatest memory that Arrow held, beside those of the inner join while it has at most 100 million pairs.
+Arrow's peak memory, compared with the inner join where that has at most 100 million pairs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def points(seed: int, rows: int) -> pa.Table:
 
 
 def measured(how: str, rows: int) -> tuple[float, int, int, int]:
-    """CPU-seconds, rows that come out, pairs that were looked at, and Arrow's peak in bytes."""
+    """CPU-seconds, output rows, examined pairs, and Arrow's peak memory in bytes."""
     query = TimingJoin(
         left_time=Point("t"),
         right_time=Point("t"),

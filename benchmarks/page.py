@@ -1,10 +1,10 @@
-"""Render docs/performance.md from what the benchmarks have measured; it measures nothing itself.
+"""Render docs/performance.md from the results of the benchmarks, without measuring anything.
 
     python benchmarks/page.py
 
-Input: `results/*.json` (series, pyperf's format), `results/*.claims.json` (what papers say, and whether it held),
-`promises.toml` (ratios that others rely on), `peers.toml` (what peers cannot express), `costs.toml` (the largest costs
-of each engine's path, before and after). A promise without its series is shown as not measured, never left out.
+Input: `results/*.json` (series, pyperf's format), `results/*.claims.json` (claims of the papers, and whether they
+hold), `promises.toml` (ratios that users rely on), `peers.toml` (what peers cannot express), `costs.toml` (the largest
+costs of each engine's path, before and after). A promise without its series is shown as not measured, never left out.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Promise:
-    """A ratio that others rely on. `peer`: the fastest of these counts. `elsewhere`: what another machine gave."""
+    """A ratio that users rely on. `peer`: the fastest of these counts. `elsewhere`: the result on another machine."""
 
     says: str
     suite: str
@@ -78,11 +78,11 @@ class Promise:
         return middle, min(ratios), max(ratios)
 
     def machine(self, suites: Mapping[str, Series]) -> str:
-        """The processor that it was measured on."""
+        """The processor of the measurement."""
         return str(suites[self.suite][self.ours].get_metadata().get("cpu_model_name", "")).replace("(R)", "")
 
     def met(self, ratio: float) -> bool:
-        """Whether a ratio keeps it."""
+        """Whether a ratio meets it."""
         return ratio >= self.at_least if self.at_least is not None else ratio <= (self.at_most or 0)
 
     def wanted(self) -> str:
@@ -123,7 +123,7 @@ def _ratio(found: tuple[float, float, float]) -> str:
 
 
 def claims_part(folder: Path) -> str:
-    """What the papers say of their figures and what came out here; then what else was found."""
+    """The papers' claims about their figures and our results; then other findings."""
     claims = [claim for path in sorted(folder.glob("*.claims.json")) for claim in json.loads(path.read_text())]
     papers = [_claim(claim) for claim in claims if "claim" in claim]
     findings = [_claim(claim) for claim in claims if "claim" not in claim]
@@ -137,14 +137,14 @@ def _claim(claim: Mapping[str, Any]) -> str:
 
 
 def table_part(title: str, path: Path, headers: Mapping[str, str]) -> str:
-    """The entries of a file of tables, a row each; `headers` by field."""
+    """A table with a row for each entry of a file; `headers` by field."""
     (entries,) = tomllib.loads(path.read_text()).values()
     rows = [[entry[field] for field in headers] for entry in entries]
     return f"## {title}\n\n{tabulate(rows, list(headers.values()), tablefmt='github')}\n"
 
 
 def suite_part(name: str, series: Series) -> str:
-    """All that one suite measured."""
+    """All measurements of one suite."""
     by_workload: dict[str, list[pyperf.Benchmark]] = {}
     for one in series.values():
         by_workload.setdefault(one.get_name().rpartition(SEPARATOR)[0], []).append(one)
@@ -179,7 +179,7 @@ def _machine(one: pyperf.Benchmark) -> str:
 
 
 def draw(promises: Iterable[Promise], suites: Mapping[str, Series], path: Path) -> None:
-    """Each measured ratio as a bar on a logarithmic axis, and a mark where it was wanted."""
+    """Each measured ratio as a bar on a logarithmic axis, with a mark at the promised one."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -2,10 +2,11 @@
 
     python benchmarks/planner_figures.py [--costs default|calibrated]
 
-`default` are the made-up costs with which all ten decisions of the tables come out; `calibrated` are those that
-`whenabouts calibrate` stored on this machine. With any constant costs cases 4 and 5 of Table 6 contradict each other:
-lazy at (.5, .7) asks for d(.5, .7) > 0 and eager at (.4, .6) for d(.4, .6) < 0, d being what eager costs more, but
-d(.5, .7) <= 1.25 d(.4, .6). The script looks for costs that give both, in vain. Plots need matplotlib.
+`default` are invented costs that reproduce all ten decisions of the tables; `calibrated` are those that `whenabouts
+calibrate` stored on this machine. With any constant costs cases 4 and 5 of Table 6 contradict each other:
+lazy at (.5, .7) requires d(.5, .7) > 0 and eager at (.4, .6) requires d(.4, .6) < 0, where d is the extra cost of
+eager, but d(.5, .7) <= 1.25 d(.4, .6). The script searches for costs that give both and finds none. Plots need
+matplotlib.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from whenabouts.planner.calibration import stored_calibration
 
 SIX = 6
 TUPLES = 100_000
-"""In a window. Costs that the paper knows grow with it alike; ours have the fixed price of a step."""
+"""Tuples in a window. The paper's costs all grow with it in proportion; ours include a fixed price per step."""
 
 
 class Case(NamedTuple):
-    """A case of a table: of each query cp and oop, and what the paper decides (E eager, L lazy)."""
+    """A case of a table: cp and oop of each query, and the paper's decisions (E eager, L lazy)."""
 
     cp: tuple[float, ...]
     oop: tuple[float, ...]
@@ -55,7 +56,7 @@ FIGURE_4 = [Weights(0, 1, 1)]
 
 
 class Decided(NamedTuple):
-    """What the program decides, and what it and the two simple plans cost."""
+    """The program's decision, and its cost and that of the two simple plans."""
 
     letters: str
     optimal: float
@@ -85,7 +86,7 @@ def surface(weights: Weights, costs: AtomicCosts, sizes: Sizes, steps: int = 21)
 
 
 def constants_that_decide_both(tries: int, seed: int = 5) -> int:
-    """How many of so many constant costs give both case 4 and case 5 of Table 6."""
+    """How many of the given number of random constant costs give both case 4 and case 5 of Table 6."""
     random, found = np.random.default_rng(seed), 0
     for merge, split, detach, insert, delete, coalesce in random.random((tries, SIX)):
         costs = AtomicCosts(1.0, insert, delete, merge, split, detach, coalesce)
@@ -95,7 +96,7 @@ def constants_that_decide_both(tries: int, seed: int = 5) -> int:
 
 
 def costs_exist(*, falling: bool) -> bool:
-    """Whether there are costs of the paper's forms with which all ten decisions come out (a linear program).
+    """Whether costs of the paper's form exist that give all ten decisions (a linear program).
 
     Merge is `m0 + m1 cp oop`, split `s0 + s1 oop / cp`, the others are numbers; sizes and the price of reading are the
     defaults, and `U_max` is 1. `falling`: and an eager update costs no more with a higher cp, at any oop.
@@ -136,13 +137,13 @@ def costs_exist(*, falling: bool) -> bool:
             for low, high in pairwise(np.linspace(0.05, 1, 20)):
                 program += update(float(high), float(oop)) <= update(float(low), float(oop))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 carries CBC and says that PuLP 4 will not
+        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 includes CBC and warns that PuLP 4 will not
         program.solve(pulp.PULP_CBC_CMD(msg=False))
     return bool(program.status == pulp.LpStatusOptimal)
 
 
 def trends(costs: AtomicCosts, sizes: Sizes) -> list[tuple[str, bool, str]]:
-    """What sections 7.2 to 7.4 observe, whether it holds with these costs, and the figures that decide it."""
+    """The observations of sections 7.2 to 7.4, whether they hold with these costs, and the deciding figures."""
     cps, oops = np.linspace(0.05, 1, 20), np.linspace(0, 1, 11)
     update = np.array([[_eager_update(cp, oop, costs, sizes) for cp in cps] for oop in oops])
     wins = [float(np.mean(cost[0] < cost[1])) for cost in (surface(w, costs, sizes)[2] for w in FIGURE_3)]
@@ -246,7 +247,7 @@ def judge(suite: Suite, bars: dict[int, list[Decided]], seen: list[tuple[str, bo
 def calibrated(
     suite: Suite, bars: dict[int, list[Decided]], seen: list[tuple[str, bool, str]], plots: list[str]
 ) -> None:
-    """What this machine's costs decide in the paper's cases."""
+    """The decisions with this machine's costs in the paper's cases."""
     decided = "; ".join(f"Table {table}: {', '.join(each.letters for each in bars[table])}" for table in TABLES)
     held = ", ".join(claim for claim, holds, _ in seen if holds)
     suite.finding(
@@ -259,11 +260,11 @@ def calibrated(
 
 
 FIGURE_OF = (("cheaper", "dearest"), ("about the same",), ("optimum", "lazy"))
-"""Words of the claims that Figures 3, 4 and 5 show."""
+"""Words in the claims that Figures 3, 4 and 5 show."""
 
 
 def _told(values: tuple[float, ...]) -> str:
-    """Equal values one after the other, once.
+    """Consecutive equal values, each once with its number.
 
     >>> _told((0.5, 0.5, 0.1))
     '.5 x2, .1'

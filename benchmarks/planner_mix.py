@@ -1,15 +1,16 @@
-"""Six queries over the Intel Lab stream, eager or lazy as planned: is the mix as cheap as it is said to be, measured?
+"""Six queries over the Intel Lab stream, eager or lazy as planned: is the mix as cheap as predicted?
 
     WHENABOUTS_COSTS=costs.json whenabouts calibrate
     WHENABOUTS_COSTS=costs.json WHENABOUTS_DATA=/path/to/data python benchmarks/planner_mix.py [--case NAME]
 
 The four cases of Table 5 of Al-Kateb et al. 2010: six queries on (temperature, humidity), quantised so that tuples
-coalesce with the probability asked for, each with a quantum and, as in the paper, a grouping of its own (the mote,
-under six names). In further cases they differ as queries of people do: in the lengths of their windows, in whether they
-have a grouping in common, and in what they ask for (aggregates are the longest period of each mote, which an eager
+coalesce with the requested probability, each with a quantum and, as in the paper, a grouping of its own (the mote,
+under six names). In further cases they differ like real queries: in the lengths of their windows, in whether they share
+a grouping, and in their results (aggregates are the longest period of each mote, which an eager
 query keeps from slide to slide). The queries run together (`SharedCoalescing`), all eager, all lazy,
-and as the planner decides from the costs that were calibrated here (now, if they were not). Memory is what the store
-holds after a look, update and scan are CPU time; each is divided by its maximum (of the calibrated costs, the same for
+and as the planner decides from the costs calibrated on this machine (calibrated now if necessary). Memory is the size
+of the store after an evaluation; update and scan are CPU time; each is divided by its maximum (of the calibrated costs,
+the same for
 all plans) and weighted.
 All plans must give the same rows.
 """
@@ -39,8 +40,8 @@ from whenabouts.planner.scheme_measurements import SchemeMeasurement, measure, m
 
 
 class Case(NamedTuple):
-    """Of each query how often tuples coalesce, its window in hours, which grouping it has; whether it gives runs (R) or
-    aggregates (A); and what counts how much."""
+    """For each query: how often tuples coalesce, its window in hours, its grouping, and whether it returns runs (R) or
+    aggregates (A); and the weights."""
 
     cp: tuple[float, ...]
     hours: tuple[int, ...] = (48,) * 6
@@ -62,7 +63,7 @@ CASES = {
     "memory weighs double": Case(HALVES, (48,) * 3 + (12,) * 3, weights=Weights(2, 1, 2)),
 }
 WITHIN = 1.05
-"""So many times what the better of the two simple plans costs may a plan cost, measured."""
+"""The greatest ratio of a plan's measured cost to that of the better simple plan."""
 
 
 def readings(rows: int) -> pa.Table:
@@ -75,9 +76,9 @@ def readings(rows: int) -> pa.Table:
 
 
 def with_values(table: pa.Table, cps: tuple[float, ...]) -> tuple[pa.Table, list[float]]:
-    """The readings with value columns of the wished probabilities, found by bisection, and what was reached.
+    """The readings with value columns of the requested probabilities, found by bisection, and the actual probabilities.
 
-    Temperature and humidity are taken in steps of so many times their resolution; each query has its mote column.
+    Temperature and humidity are quantised in multiples of their resolution; each query has its mote column.
     """
     steps = {"temperature": 0.0098, "humidity": 0.0335}
     plain = [table[name].to_numpy().astype(float) / step for name, step in steps.items()]
@@ -89,7 +90,7 @@ def with_values(table: pa.Table, cps: tuple[float, ...]) -> tuple[pa.Table, list
         return [np.floor(values / scale + phase).astype(np.int64) for values in plain]
 
     def coalescing(values: list[np.ndarray]) -> float:
-        """The probability that a reading goes on the previous one of its mote."""
+        """The probability that a reading coalesces with the previous one of its mote."""
         equal = np.logical_and.reduce([value[order][1:] == value[order][:-1] for value in values])
         return float(equal[same].mean())
 
@@ -121,7 +122,7 @@ def queries(case: Case, slide_h: int) -> dict[str, Coalesce]:
 
 
 def planned(asked: dict[str, Coalesce], found: Calibration, sizes: Sizes, case: Case, known: list[Statistics]) -> Plan:
-    """What the planner decides."""
+    """The planner's decision."""
     registry = Registry(weights=case.weights, costs=found.costs, sizes=sizes)
     for (name, query), statistics in zip(asked.items(), known, strict=True):
         registry.register(name, query, statistics, stream="readings")
@@ -131,7 +132,7 @@ def planned(asked: dict[str, Coalesce], found: Calibration, sizes: Sizes, case: 
 def weighted(
     got: SchemeMeasurement, found: Calibration, sizes: Sizes, weights: Weights, known: list[Statistics]
 ) -> tuple[float, float, float]:
-    """Memory, update and scan, each a part of its maximum and weighted."""
+    """Memory, update and scan, each relative to its maximum and weighted."""
     most = np.mean([maxima(got.tuples, each, found.costs, sizes) for each in known], axis=0)
     parts = (got.memory, got.update, got.scan)
     memory, update, scanned = (w * part / whole for w, part, whole in zip(weights.values, parts, most, strict=True))
@@ -144,7 +145,7 @@ def weighted(
 @click.option("--case", "cases", type=click.Choice(list(CASES)), multiple=True, help="Default: all.")
 @click.option("--slide", "slide_h", default=4, show_default=True, help="Hours; as much is taken in at a time.")
 def main(rows: int, rounds: int, cases: tuple[str, ...], slide_h: int) -> None:
-    """Measure the cases and record them; plans take turns, so that they meet the same machine."""
+    """Measure the cases and record them; plans alternate, so that they run under the same conditions."""
     pa.set_cpu_count(1)
     warnings.simplefilter("ignore", SingleBucketWarning)  # here there is one
     found = stored_calibration() or calibrate(repeat=2)
@@ -162,7 +163,7 @@ def measure_case(suite: Suite, name: str, plain: pa.Table, found: Calibration, s
     sizes = sizes_of(found, table.schema, ["m0", "t0", "h0"])
     seconds = (table["recv_ts"][-1].as_py() - table["recv_ts"][0].as_py()) / 1e6
     rate = len(table) / seconds
-    # Rows come in one step a slide, and one more settles them.
+    # Rows come in one step per slide; one more step makes them final.
     step_rows = rate * slide_h * 3600 / 2
     known = [Statistics(cp, 0.0, rate, source="measured", step_rows=step_rows) for cp in cps]
     asked = queries(case, slide_h)
@@ -171,7 +172,7 @@ def measure_case(suite: Suite, name: str, plain: pa.Table, found: Calibration, s
     plans["planned"] = dict(plan.schemes)
     check_same(asked, table, plans)
     how = {"slide_us": int(slide_h * 3.6e9), "warm_slides": max(case.hours) // slide_h + 1, "steps_per_slide": 1}
-    distinct = {tuple(schemes.items()) for schemes in plans.values()}  # the same plan is the same run
+    distinct = {tuple(schemes.items()) for schemes in plans.values()}  # equal plans are run once
     runs = [{each: measure(asked, dict(each), table, **how) for each in distinct} for _ in range(suite.rounds)]
     modelled = {"planned": plan.cost} | {kind.replace("_", " "): cost for kind, cost in plan.alternatives.items()}
     sums, told = {}, []

@@ -1,10 +1,10 @@
-"""What a timing join's steps, rows, pairs and kernel calls cost: the defaults of `timing_join.cost.Prices`.
+"""The costs of a timing join's steps, rows, pairs and kernel calls: the defaults of `timing_join.cost.Prices`.
 
     python benchmarks/planner_prices.py [--rounds 3]
 
 Interval streams of 1,000 rows a second and 50 keys run through the operator in steps of some rows of each side. A step
 of one row gives the price of a step; large steps give those of rows, pairs and kernel calls, by least squares of
-relative errors. The same runs belong to `whenabouts calibrate`. How far prices explain the times is recorded with them.
+relative errors. `whenabouts calibrate` does the same runs. How well the prices explain the times is recorded with them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PRICES = ("step", "row", "pair", "kernel")
 
 
 def modelled(prices: TimingJoinPrices, run: JoinMeasurement) -> float:
-    """Nanoseconds a row by the prices."""
+    """Nanoseconds per row according to the prices."""
     return prices.step / (2 * run.rows) + prices.row + run.pairs * prices.pair + run.probed * prices.kernel
 
 
 @click.command()
 @click.option("--rounds", default=3, show_default=True)
 def main(rounds: int) -> None:
-    """Print what was measured and the prices that follow, and record both."""
+    """Print the measurements and the resulting prices, and record both."""
     suite = Suite("planner_prices", rounds)
     prices, runs = measure_prices(rounds)
     click.echo(

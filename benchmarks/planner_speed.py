@@ -2,7 +2,8 @@
 
     python benchmarks/planner_speed.py
 
-Once without a budget, once with one of 60 % of what the free optimum needs, so that it binds. All plans are optimal.
+Once without a budget, once with a budget of 60 % of the memory of the unrestricted optimum, so that it binds. All plans
+are optimal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from whenabouts.planner import CoalescingQuery, Registry, Statistics
 
 
 def registered(queries: int, budget: float | None) -> Registry:
-    """So many queries that are all different."""
+    """The given number of queries, all different."""
     random, registry = np.random.default_rng(queries), Registry(memory_budget=budget)
     for number in range(queries):
         rows = int(random.integers(100, 100_000))
@@ -27,13 +28,13 @@ def registered(queries: int, budget: float | None) -> Registry:
 
 
 def needed(registry: Registry) -> float:
-    """Bytes of the free optimum."""
+    """Bytes of the unrestricted optimum."""
     plan = registry.plan()
     return sum(each.state_bytes for each in plan.queries if each.scheme == "eager") + sum(plan.shared_bytes.values())
 
 
 LIMITS = {1_000: 2.0, 10_000: 20.0}
-"""Seconds in which so many queries are to be planned."""
+"""The time limit in seconds for planning so many queries."""
 
 
 @click.command()

@@ -1,4 +1,5 @@
-"""CPU-seconds of a process and all that it started, dead children included, and on which cores they run (Linux)."""
+"""CPU-seconds of a process and everything that it started, including ended children, and the cores that they run on
+(Linux)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_of_tree(root: int | None = None, *, without: int | None = None) -> dict[str, float]:
-    """CPU-seconds by command name, of `root` (this process by default) and its descendants; `without` those of one."""
+    """CPU-seconds by command name, of `root` (this process by default) and its descendants; `without`: a process
+    that is left out with its descendants."""
     total: dict[str, float] = {}
     left_out = _tree(without) if without is not None else {}
     for pid, (name, _, seconds) in _tree(root).items():
@@ -25,15 +27,15 @@ def cpu_of_tree(root: int | None = None, *, without: int | None = None) -> dict[
 
 
 def cpu_since(before: Mapping[str, float], *, without: int | None = None) -> dict[str, float]:
-    """What `cpu_of_tree` tells more than `before`. Processes that have ended take the seconds of their past with them
-    where nobody waited for them: never less than nothing."""
+    """The increase of `cpu_of_tree` since `before`. The seconds of ended processes that no parent waited for are lost,
+    so differences are limited to 0 from below."""
     now = cpu_of_tree(without=without)
     return {kind: max(seconds - before.get(kind, 0.0), 0.0) for kind, seconds in now.items()}
 
 
 def pin_tree(cores: set[int], root: int | None = None) -> None:
     """Every thread of `root` (this process by default) and its descendants, and all that they start, run on `cores`."""
-    for _ in range(2):  # a thread inherits the cores of the one that starts it: none is missed twice
+    for _ in range(2):  # a thread inherits the cores of its creator: no thread is missed twice
         for pid in _tree(root):
             for thread in _threads(pid):
                 with suppress(ProcessLookupError):
@@ -64,7 +66,7 @@ def _threads(pid: int) -> list[Path]:
 
 
 def _compiling(java: int) -> float:
-    """What the JVM's compiler threads have spent (those that have ended count as JVM)."""
+    """The CPU time of the JVM's compiler threads (ended ones count as JVM)."""
     spent = 0.0
     for thread in _threads(java):
         try:

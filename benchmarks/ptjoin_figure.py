@@ -1,11 +1,11 @@
-"""How tightly satisfaction times delimit what must be probed (PTJoin, Figure 3 and Example 5).
+"""How tightly satisfaction times delimit the rows to probe (PTJoin, Figure 3 and Example 5).
 
     python benchmarks/ptjoin_figure.py [--templates 500] [--seed 1]
 
 d = 1500 ms, confidence 0.8, an event detected at 5000 ms; each side has 500 random histograms. A row of the other
-stream is probed where templates alone leave a doubt: by Theorem 3 (satisfaction times), and by Equations 4 to 6
-(lengths only). The probabilities are those of the join itself. A run fails if a row that Theorem 3 takes for sure is
-not.
+stream is probed if the templates alone do not decide: by Theorem 3 (satisfaction times), and by Equations 4 to 6
+(lengths only). The probabilities are those of the join itself. A run fails if a row that is sure by Theorem 3 does not
+match.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def random_template(random: np.random.Generator) -> Template:
 
 
 def ranges(one: Template, others: list[Template]) -> dict[str, tuple[int, int, int, int]]:
-    """From where to where rows are probed on the left and on the right, by their greatest possible times."""
+    """The ranges in which rows are probed on the left and on the right, by their greatest possible times."""
     times = {c: [satisfaction_time(one, DETECTED, each, c) for each in others] for c in (1 - CONFIDENCE, CONFIDENCE)}
     left, right = times[1 - CONFIDENCE], times[CONFIDENCE]
     first, longest = DETECTED - one.length_us, max(each.length_us for each in others)
@@ -46,7 +46,7 @@ def ranges(one: Template, others: list[Template]) -> dict[str, tuple[int, int, i
 
 
 def probabilities(one: Template, others: list[Template], random: np.random.Generator) -> tuple[pa.Array, pa.Array]:
-    """Of rows at every millisecond around, each with a template drawn at random: their times, and the join's answer."""
+    """The times and probabilities of rows at every millisecond around the event, each with a random template."""
     t_max = np.arange(DETECTED - 2 * D, DETECTED + 2 * D, MS)
     named = {str(n): each for n, each in enumerate(others)}
     left = pa.table({"t": [DETECTED], "template": ["0"]})

@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--full] [--only NAME ...]
 
-The quick part takes less than ten minutes on two cores; the full one some hours, engines included. A benchmark that
-fails is told at the end and leaves the figures that it had; the exit code is then 1.
+The quick part takes less than ten minutes on two cores; the full one some hours, engines included. A failed benchmark
+is reported at the end and keeps its earlier figures; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ RUNS: dict[str, tuple[str | None, str]] = {
 @click.option("--full", is_flag=True, help="everything, the engines too")
 @click.option("--only", type=click.Choice(list(RUNS)), multiple=True, help="these alone")
 def main(full: bool, only: tuple[str, ...]) -> None:
-    """All of them, then the page."""
+    """Run all of them, then render the page."""
     chosen = {name: args[full] for name, args in RUNS.items() if (name in only if only else args[full] is not None)}
-    # Python inside Flink's JVM does not know what is installed editable.
+    # Python inside Flink's JVM does not find editable installs.
     roots = [HERE.parent / name for name in ("core", "cli", "planner", "spark_plugin", "flink_plugin", "conformance")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, roots))}
     failed, begun = [], time.monotonic()

@@ -1,12 +1,12 @@
-"""What a timing join needs as it grows: a model of CPU, state and network, checked on 1, 2 and 4 worker processes.
+"""The resources of a growing timing join: a model of CPU, state and network, checked on 1, 2 and 4 worker processes.
 
     python benchmarks/scale.py [--rows 120000] [--steps 6]
 
-The workers are tasks of a cluster without an engine around them: each packs its part of every micro-batch, blobs go to
-the worker that has their bucket, and that one steps. CPU is counted in the workers, network is the bytes that change
-hands, whether or not they would leave a machine. The model's prices come from one worker at two sizes of a micro-batch;
-runs on two and four workers are what it foretells. `hot`: one key has half of all rows, spread by time slots. `no key`:
-time slots alone.
+The workers are tasks of a cluster without an engine: each packs its part of every micro-batch, blobs go to the worker
+that has their bucket, and this worker runs the step. CPU is measured in the workers; network is the bytes exchanged,
+whether or not they would leave a machine. The model's prices come from one worker at two sizes of a micro-batch; it
+predicts runs on two and four workers. `hot`: one key has half of all rows, spread by time slots. `no key`: time slots
+alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ WARM = 2
 
 @dataclass(frozen=True)
 class Case:
-    """A stream. `per_second`: rows of a side; `hot`: the part of them that has one key; `slots`: as `time_slots`."""
+    """A stream. `per_second`: rows of a side; `hot`: the share of them that has one key; `slots`: the option
+    `time_slots`."""
 
     name: str
     keys: int
@@ -84,7 +85,7 @@ CASES = {
 
 
 class Spent(NamedTuple):
-    """What a step took: CPU-seconds of each worker, bytes that changed hands, pairs, bytes of state behind it."""
+    """The cost of a step: CPU-seconds of each worker, bytes exchanged, pairs, bytes of state after it."""
 
     cpu: tuple[float, ...]
     network: int
@@ -94,7 +95,7 @@ class Spent(NamedTuple):
 
 @dataclass
 class Work:
-    """A worker's side: what it hosts."""
+    """A worker and the buckets that it hosts."""
 
     hosting: Hosting
     stores: dict[int, DictStore] = field(default_factory=dict)
@@ -104,7 +105,7 @@ class Work:
         self.packers = [BlockPacker(self.hosting, input) for input in (0, 1)]
 
     def pack(self, blobs: list[bytes]) -> list[Packed]:
-        """A part of each side, by bucket."""
+        """Pack a part of each side, by bucket."""
         found = []
         for packer, blob in zip(self.packers, blobs, strict=True):
             with pa.ipc.open_stream(blob) as reader:
@@ -113,7 +114,7 @@ class Work:
         return found
 
     def step(self, arrived: dict[int, list[Packed]], watermark_us: int) -> tuple[int, int, int]:
-        """Pairs, their bytes, and bytes of state."""
+        """Run a step; returns pairs, their bytes, and bytes of state."""
         operator, pairs, size = self.operator, 0, 0
         for bucket, packed in arrived.items():
             rows = BucketInput()
@@ -126,7 +127,7 @@ class Work:
 
 
 def serve(connection: Connection, hosting: Hosting) -> None:
-    """What runs in a worker: calls by name, each answered with what it gave and the CPU-seconds that it took."""
+    """The loop of a worker: calls by name, each answered with its result and its CPU-seconds."""
     work = Work(hosting)
     while (call := connection.recv()) is not None:
         begun = time.process_time()
@@ -136,7 +137,7 @@ def serve(connection: Connection, hosting: Hosting) -> None:
 
 @contextmanager
 def workers(number: int, hosting: Hosting) -> Iterator[list[Connection]]:
-    """Processes of their own, by what one talks to them with."""
+    """Worker processes, as connections to them."""
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for _ in range(number):
@@ -155,7 +156,7 @@ def workers(number: int, hosting: Hosting) -> Iterator[list[Connection]]:
 
 
 def called(pipes: list[Connection], calls: list[tuple[Any, ...]]) -> list[tuple[Any, float]]:
-    """The same kind of call to each worker, one after the other: on few cores they would be in each other's way."""
+    """The same kind of call to each worker, one after the other: on few cores parallel calls would compete."""
     answers = []
     for pipe, call in zip(pipes, calls, strict=True):
         pipe.send(call)
@@ -164,7 +165,7 @@ def called(pipes: list[Connection], calls: list[tuple[Any, ...]]) -> list[tuple[
 
 
 def run(case: Case, number: int, rows: int, steps: int) -> list[Spent]:
-    """Steps of `rows` a side on so many workers, without the first ones."""
+    """Steps of `rows` per side on the given number of workers, without the first ones."""
     schema = case.batch(0, 0, 1).schema
     hosting = Hosting(case.query, (schema, schema), BUCKETS, streaming=True)
     spent, watermark_us, latest = [], NO_WATERMARK, [NO_WATERMARK, NO_WATERMARK]
@@ -201,7 +202,7 @@ def _part(side: pa.RecordBatch, at: int, number: int) -> bytes:
 
 @dataclass(frozen=True)
 class Model:
-    """CPU-seconds of a row with its pairs, and of a step of a bucket; from one worker at two sizes of a step."""
+    """CPU-seconds per row with its pairs, and per step of a bucket; from one worker at two sizes of a step."""
 
     row: float
     step: float
@@ -215,7 +216,8 @@ class Model:
         return cls(row, max(large - 2 * sizes[1] * row, 0.0) / BUCKETS)
 
     def cpu(self, rows: int, number: int) -> float:
-        """Of a micro-batch with `rows` a side. (Each worker packs for itself; buckets are as many as before.)"""
+        """CPU-seconds of a micro-batch with `rows` per side. (Each worker packs separately; the number of buckets is
+        the same.)"""
         return 2 * rows * self.row + BUCKETS * self.step
 
 

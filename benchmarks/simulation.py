@@ -1,7 +1,7 @@
-"""A stream in simulated time: an operator gets at every tick what has arrived since the last one.
+"""A stream in simulated time: at every tick an operator gets the rows that have arrived since the last one.
 
-CPU time passes on the same clock as event time, so that work which is not done by the next tick delays it: the way in
-which both papers with response times measure them.
+CPU time passes on the same clock as event time, so that work that is not done by the next tick delays it. Both papers
+that report response times measure them this way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Tick:
-    """What happens at one instant: arrivals, then the watermark that they end with."""
+    """One instant: arrivals, then the watermark after them."""
 
     now_us: int
     arrivals: Sequence[Arrival]
@@ -26,7 +26,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Done:
-    """What a tick cost and gave: its CPU-seconds, and the time on the simulated clock at which it was done."""
+    """The cost and result of a tick: its CPU-seconds, and the simulated time at which it was done."""
 
     tick: Tick
     spent: float

@@ -2,9 +2,9 @@
 
     python benchmarks/sliding_aggregate.py [--groups 100]
 
-Readings of each group every 30 s for ten days, a slide of 5 minutes, windows of 1 hour to 5 days: the same tuples come
-and go at each slide, while the window holds up to 120 times as many. CPU-seconds of the call, per slide and group;
-all goes to `benchmarks/results/sliding_aggregate.json`.
+Readings of each group every 30 s for ten days, a slide of 5 minutes, windows of 1 hour to 5 days: the same number of
+tuples enter and leave at each slide, while the window holds up to 120 times as many. CPU-seconds of the call, per slide
+and group; the results are in `benchmarks/results/sliding_aggregate.json`.
 """
 
 from __future__ import annotations

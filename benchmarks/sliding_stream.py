@@ -1,12 +1,13 @@
-"""A sliding window on a stream, one slide a step: does a step's cost follow the tuples that changed, or the window?
+"""A sliding window on a stream, one slide per step: does a step's cost follow the changed tuples, or the window?
 
     python benchmarks/sliding_stream.py [--groups 100] [--steps 40] [--changed 0.3] [--only NAME ...]
 
 Readings of each group every 30 s, a slide of 5 minutes, windows of 1 hour to 5 days, or of as many rows. The window is
-filled in one step; then each step takes in the ten readings of each group of one slide and gives the extent that is
-final: the same tuples come and go at each, while the window holds up to 120 times as many. `in memory`: the process has
-the window of the step before; `from state`: it reads it anew, as after a restart. CPU-time of a step; the state lies in
-a dict. What both ways give is compared. All goes to `benchmarks/results/sliding_stream.json`.
+filled in one step; then each step processes the ten readings of each group of one slide and emits the extent that is
+final: the same number of tuples enter and leave at each slide, while the window holds up to 120 times as many. `in
+memory`: the process has the window of the previous step; `from state`: it reads the window again, as after a restart.
+CPU time of a step; the state is a dict. The results of both ways are compared. All results are in
+`benchmarks/results/sliding_stream.json`.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ HOURS = (1, 6, 24, 120)
 
 
 def near(left: pa.Table, right: pa.Table) -> Any:
-    """One of the next three groups: few pairs, so that finding them is what costs."""
+    """One of the next three groups: few pairs, so that the search for them dominates the cost."""
     apart = pc.subtract(right["g"], left["g"])
     return pc.and_(pc.greater(apart, 0), pc.less_equal(apart, 3))
 
 
 def queries(hours: int, groups: int, *, filling: bool = False) -> dict[str, Query]:
-    """What is measured; `filling`: the same with a slide so long that little comes out while a window is filled."""
+    """The measured queries; `filling`: the same with a slide so long that there is little output while a window is
+    filled."""
     slide = f"{hours * 3600 // 16}s" if filling else "5m"
     columns: dict[str, Any] = {"time": "t", "group": "g", "values": "v"}
     common = columns | {"window": f"{hours}h", "slide": slide}
@@ -69,7 +71,7 @@ def readings(groups: int, first_us: int, last_us: int, changed: float) -> pa.Tab
 
 
 def steps_of(name: str, groups: int, hours: int, steps: int, changed: float, remembers: bool) -> list[Any]:
-    """CPU-seconds of each step that makes one slide final, the rows that come out, and their sums."""
+    """CPU-seconds of each step that makes one slide final, the output rows, and their sums."""
     start = hours * 3600 * SECOND
     schema = readings(1, 0, EVERY, changed).schema
     store = DictStore()
@@ -87,7 +89,7 @@ def steps_of(name: str, groups: int, hours: int, steps: int, changed: float, rem
         numbers = [column for column in given.columns if not pa.types.is_string(column.type)]
         return spent, given.num_rows, sum(int(pc.sum(column).as_py() or 0) for column in numbers)
 
-    # The state does not know of the slide.
+    # The state does not depend on the slide.
     asked = (queries(hours, groups, filling=filling)[name] for filling in (True, False))
     coarse, operator = (query.operator([schema] * len(query.inputs), streaming=False) for query in asked)
     step(coarse, 0, start + 1)
@@ -102,7 +104,7 @@ def steps_of(name: str, groups: int, hours: int, steps: int, changed: float, rem
 @click.option("--only", multiple=True, help="Of these queries only.")
 @click.option("--hours", type=int, multiple=True, default=HOURS, show_default=True, help="Of these windows only.")
 def main(groups: int, steps: int, changed: float, only: tuple[str, ...], hours: tuple[int, ...]) -> None:
-    """Print a table: milliseconds a step by window."""
+    """Print a table: milliseconds per step by window."""
     pa.set_cpu_count(1)
     suite = Suite("sliding_stream", steps)
     click.echo(f"{groups} groups, {groups * 10:,} readings a slide; CPU-ms a step, median of {steps}")

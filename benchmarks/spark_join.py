@@ -5,16 +5,17 @@
 
 Without options: all cases, then `--scaling 400k` and `--scaling 120k`.
 
-Streams: one file of each side in every micro-batch, RocksDB state, two cores. Both queries live in one Spark and take
-in the same files in turn, a step of ours and a step of Spark's; the first steps only warm them up, of the others the
-table has the median. Ours has intervals and the probability predicate; Spark's own join compares exact times (the
+Streams: one file of each side in every micro-batch, RocksDB state, two cores. Both queries run in one Spark and read
+the same files alternately, a step of ours and a step of Spark's. The first steps are warm-up; the table has the median
+of the others. Ours has intervals and the probability predicate; Spark's own join compares exact times (the
 intervals' ends), for it has nothing else. `points` runs both on exact times with a sink that hashes the rows: the
-hashes must agree. All cases are stretches of one kind of stream, 1.2 events a second and key on each side and 2.4
-matches for each: what differs is how many keys there are and how much is taken in at once. In `hot` one key has half of
+hashes must agree. All cases are parts of the same kind of stream, with 1.2 events per second and key on each side and
+2.4 matches for each. They differ in the number of keys and in the size of the micro-batches. In `hot` one key has half
+of
 all rows.
-`--scaling` runs one join alone, with two buckets, all its processes now pinned to one core and now to two: there the
-files lie ready, and a step is what Spark says that a micro-batch took. Before it, so many small micro-batches are taken
-in that the JVM's compiler is nearly at rest, as in a stream that has run for some minutes.
+`--scaling` runs one join alone, with two buckets, with all its processes pinned alternately to one core and to two. All
+files exist from the start, and a step is the duration of a micro-batch as Spark reports it. Before, small micro-batches
+run until the JVM's compiler is nearly idle, as in a stream that has run for some minutes.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ from whenabouts.spark_plugin import java_version, local_session, metrics_of, run
 NOW_US = 1_600_000_000_000_000
 LATENESS, LONGEST = "1 second", "200 ms"
 SETTLING, SETTLING_BLOCK, SETTLING_ROWS, SETTLED = 400, 20, 8_000, 0.1
-"""Before throughput is measured: micro-batches at most, how many at a time, rows of a side in each, and the compiler's
-share of the CPU below which it counts as resting."""
+"""Before throughput is measured: the greatest number of micro-batches, how many run at a time, rows of a side in each,
+and the compiler's share of the CPU below which it counts as idle."""
 TURNS, SUSTAINED = 3, 5
-"""How often one core and two take turns, and steps without a pause in each."""
+"""How often one core and two alternate, and consecutive steps in each."""
 CONFIDENCE = 0.8
 
 
@@ -60,10 +61,10 @@ CONFIDENCE = 0.8
 class Case:
     """`rows` of each side in a step; `wanted`: our rate over Spark's.
 
-    Before the `measured` steps, `warm` ones are taken in, and of ours `more` still before them: its steps are short,
-    and the JVM compiles what has run for long. They hold a quarter of the rows, but not less than 16,000. Where a step
-    of Spark's own takes so long that Spark sends our idle workers away (a minute), ours takes `again` steps before it
-    is measured. `exact`: ours has exact times too, and the rows' hashes are compared. `hot`:
+    Before the `measured` steps there are `warm` steps, and for ours `more` steps before them: its steps are short, and
+    the JVM compiles code that has run for long. They hold a quarter of the rows, but at least 16,000. If a step of
+    Spark's own join takes so long (a minute) that Spark ends our idle workers, ours takes `again` steps before it is
+    measured. `exact`: ours has exact times too, and the rows' hashes are compared. `hot`:
     the share of rows that have key 0; `slots`: the width of our time slots for it.
     """
 
@@ -89,7 +90,7 @@ class Case:
         return [warming] * (self.more + self.warm) + [self.rows] * (self.measured * (1 + self.again))
 
     def span_us(self, rows: int) -> int:
-        """The stretch of time of a step of so many rows."""
+        """The event time that a step of so many rows covers."""
         return round(rows / self.keys / self.per_second * 1_000_000)
 
     @property
@@ -107,7 +108,7 @@ class Case:
 
 
 SCALED = ("400k", "120k")
-"""The cases of which throughput is measured on one core and two."""
+"""The cases whose throughput is measured on one core and two."""
 
 CASES = {
     case.name: case
@@ -144,7 +145,7 @@ def events(case: Case, seed: int) -> Iterator[pa.Table]:
 
 
 def write(case: Case, folder: Path) -> list[list[Path]]:
-    """The files of both sides, where no stream looks for them."""
+    """Write the files of both sides where no stream reads them yet."""
     sides = []
     for seed, side in enumerate(("left", "right")):
         (folder / side).mkdir(parents=True)
@@ -163,7 +164,7 @@ def ours(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def native(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
-    """Spark's own join with its time range, as its guide says to write it."""
+    """Spark's own join with a time range, as in its guide."""
     sides = [df.toDF(*(f"{name}_{side}" for name in df.columns)) for df, side in ((left, "left"), (right, "right"))]
     if left.isStreaming:
         sides = [df.withWatermark(f"b_{side}", LATENESS) for df, side in zip(sides, ("left", "right"), strict=True)]
@@ -173,7 +174,7 @@ def native(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 FIXED = "-XX:-UseDynamicNumberOfCompilerThreads"
-"""A compiler thread that ended would take the seconds of its past with it, and they would count as the JVM's."""
+"""The CPU time of a compiler thread that ended would count as the JVM's."""
 
 
 def session(**options: object) -> SparkSession:
@@ -187,7 +188,7 @@ BUILDERS: dict[str, Callable[..., DataFrame]] = {"ours": ours, "native": native}
 
 @dataclass
 class Cost:
-    """What a step cost."""
+    """The cost of a step."""
 
     rows: int
     seconds: float
@@ -200,7 +201,7 @@ class Cost:
 
     @property
     def hot_seconds(self) -> float:
-        """Without the JVM's compiler, which rests once all code is hot."""
+        """CPU-seconds without the JVM's compiler, which is idle once all code is hot."""
         return self.cpu_seconds - self.cpu.get("JIT", 0.0)
 
     @property
@@ -216,7 +217,7 @@ class Cost:
 
 @contextmanager
 def cost_of(rows: int) -> Iterator[Cost]:
-    """The cost of what is done inside."""
+    """The cost of the work in the block."""
     cost = Cost(rows, 0.0, {})
     before, started = cpu_of_tree(), time.perf_counter()
     yield cost
@@ -258,14 +259,15 @@ class Stream:
         self.query: StreamingQuery | None = None
 
     def step(self) -> Cost:
-        """Take in the next file of each side, and what follows from it."""
+        """Process the next file of each side, and the micro-batches that follow from it."""
         with cost_of(2 * self._case.sizes[self._taken]) as cost:
             self._offer()
             self._work()
         return cost
 
     def sustained(self, steps: int) -> list[dict[str, int]]:
-        """How long the parts of each micro-batch took, in milliseconds, where the next one's files are always there."""
+        """The duration of the parts of each micro-batch in milliseconds, when the next one's files are always
+        present."""
         for _ in range(steps):
             self._offer()
         self._work()
@@ -273,7 +275,7 @@ class Stream:
         for target in self._folders:  # listing them would cost more from step to step
             for taken in target.iterdir():
                 taken.unlink()
-        rows = 2 * self._case.sizes[self._taken - 1]  # the first may begin before the other side's file is there
+        rows = 2 * self._case.sizes[self._taken - 1]  # the first may begin before the other side's file exists
         return [each.durationMs for each in self.query.recentProgress if each.numInputRows == rows][-steps:]
 
     def _offer(self) -> None:
@@ -282,7 +284,7 @@ class Stream:
         self._taken += 1
 
     def _work(self, attempts: int = 5) -> None:
-        """Spark gives Python workers 10 s to start, and a busy machine needs more."""
+        """Run. Spark gives Python workers 10 s to start, and a busy machine needs more."""
         while True:
             if self.query is None:
                 self.query = self._writer.start()
@@ -303,7 +305,7 @@ class Stream:
 
 @contextmanager
 def streaming(spark: SparkSession, case: Case, name: str) -> Iterator[Stream]:
-    """One contender alone, over files of its own."""
+    """One contender alone, over its own files."""
     with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
         stream = Stream(spark, case, name, write(case, Path(folder) / "waiting"), Path(folder))
         try:
@@ -313,7 +315,7 @@ def streaming(spark: SparkSession, case: Case, name: str) -> Iterator[Stream]:
 
 
 class Batch:
-    """One batch query, again and again."""
+    """One batch query, repeatedly."""
 
     def __init__(self, spark: SparkSession, case: Case, name: str, sides: list[list[Path]], folder: Path) -> None:
         self._case = case
@@ -333,7 +335,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class State:
-    """Bytes of our state, of the columns of the rows that it holds, and as they were forecast."""
+    """Bytes of our state, of the columns of its rows, and the forecast."""
 
     taken: int
     raw: int
@@ -347,7 +349,7 @@ class State:
 
 @dataclass(frozen=True)
 class Found:
-    """What came out besides times: rows and hash where they are compared, and our state."""
+    """Results besides times: rows and hash where they are compared, and our state."""
 
     rows: tuple[int, int]
     state: State | None
@@ -362,7 +364,7 @@ class Found:
 
 
 def alternate(spark: SparkSession, case: Case, names: tuple[str, ...]) -> tuple[dict[str, list[Cost]], Found]:
-    """The measured steps of each contender, and what came out."""
+    """The measured steps of each contender, and the results."""
     with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
         sides = write(case, Path(folder) / "waiting")
         kind = Stream if case.streaming else Batch
@@ -409,7 +411,7 @@ def state_of(case: Case, query: StreamingQuery | None, schema: pa.Schema) -> Sta
 
 
 def parts(costs: list[Cost]) -> str:
-    """CPU-seconds of the middle step by what spent them; JIT is the JVM's compiler, which rests once code is hot."""
+    """CPU-seconds of the middle step by process kind; JIT is the JVM's compiler, which is idle once code is hot."""
     cost = middle(costs)
     return ", ".join(f"{kind} {seconds:.2f}" for kind, seconds in sorted(cost.cpu.items()) if seconds >= 0.01)
 
@@ -457,7 +459,7 @@ def table_row(case: Case, costs: dict[str, list[Cost]], found: Found) -> str:
 
 
 def record(out: Path, line: str) -> None:
-    """Put a line into one of the file's tables, in place of an earlier one of the same case."""
+    """Write a line into one of the file's tables, replacing an earlier one of the same case."""
     text = out.read_text() if out.exists() else ""
     rows = {row.split("|")[1].strip(): row for row in text.splitlines() if row.startswith("| ")}
     rows[line.split("|")[1].strip()] = line
@@ -472,7 +474,7 @@ def record(out: Path, line: str) -> None:
 
 
 def machine() -> str:
-    """What was measured on."""
+    """The machine of the measurements."""
     told = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in told if line.startswith("model name")), "")
     packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "numba"))
@@ -483,7 +485,7 @@ def machine() -> str:
 
 
 def settle(spark: SparkSession, who: str) -> None:
-    """Small micro-batches until the JVM's compiler is nearly at rest."""
+    """Run small micro-batches until the JVM's compiler is nearly idle."""
     case = replace(CASES["16k"], rows=SETTLING_ROWS, more=0, warm=0, measured=SETTLING)
     with streaming(spark, case, who) as stream:
         for _ in range(0, SETTLING, SETTLING_BLOCK):
@@ -496,7 +498,7 @@ def settle(spark: SparkSession, who: str) -> None:
 
 
 def throughput(spark: SparkSession, case: Case, who: str) -> tuple[dict[int, list[float]], float]:
-    """Seconds of each micro-batch by number of cores, which take turns, and the compiler's share of the CPU."""
+    """Seconds of each micro-batch by number of cores, which alternate, and the compiler's share of the CPU."""
     cores = sorted(os.sched_getaffinity(0))
     seconds: dict[int, list[float]] = {1: [], 2: []}
     compiling = []
@@ -534,8 +536,8 @@ def scaling(names: Sequence[str], who: str, out: Path | None, suite: Suite) -> N
 
 
 def compare(names: Sequence[str], suite: Suite, steps: int | None, only: str | None, out: Path | None) -> None:
-    """Cases one after the other in one Spark; of `only` one contender the steps are printed, and nothing recorded."""
-    # a query that waits for its turn must not cost the other
+    """Cases one after the other in one Spark; with `only` the steps of one contender are printed and not recorded."""
+    # a waiting query must not cost the other one
     spark = session(spark__sql__streaming__pollingDelay="500ms")
     for name in names:
         case = replace(CASES[name], measured=steps) if steps else CASES[name]

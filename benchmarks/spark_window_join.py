@@ -2,8 +2,9 @@
 
     python benchmarks/spark_window_join.py [--rows 20000] [--warm 2] [--measured 2] [--rounds 3] [--few]
 
-CPU-seconds of JVM and Python, RocksDB state, two cores, one file of each stream in every micro-batch; both warm, in
-turn, and their outputs' hashes must agree. Windows: |b - a| <= 1 s and 0 s <= c - b <= 2 s; 1.2 events a second and
+CPU-seconds of JVM and Python, RocksDB state, two cores, one file of each stream in every micro-batch; both are warm and
+alternate, and their outputs' hashes must agree. Windows: |b - a| <= 1 s and 0 s <= c - b <= 2 s; 1.2 events a second
+and
 key.
 """
 
@@ -44,9 +45,9 @@ def few(frames: dict[str, DataFrame]) -> DataFrame:
 
 
 def cascade(frames: dict[str, DataFrame]) -> DataFrame:
-    """Two interval joins, one on the other's output, as Spark's guide says to write them.
+    """Two interval joins, one on the other's output, as in Spark's guide.
 
-    A join takes one event time column of each side: that of `a` goes on as a plain column.
+    A join uses one event time column of each side: that of `a` continues as a plain column.
     """
     a, b, c = (
         df.toDF(*(f"{column}_{name}" for column in df.columns)).withWatermark(f"t_{name}", LATENESS)
@@ -62,7 +63,7 @@ BUILDERS: dict[str, Callable[[dict[str, DataFrame]], DataFrame]] = {"bew": ours,
 
 
 def write(folder: Path, rows: int, keys: int, steps: int) -> dict[str, list[Path]]:
-    """The files of all streams, where no stream looks for them yet."""
+    """Write the files of all streams where no stream reads them yet."""
     span, files = round(rows / keys / PER_SECOND * 1_000_000), {}
     for seed, name in enumerate("abc"):
         rng = np.random.default_rng(seed)

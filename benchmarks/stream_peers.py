@@ -1,11 +1,12 @@
-"""The join on exact times beside everybody who can say it: DuckDB, Polars, Pathway's `interval_join`; and Bytewax.
+"""The join on exact times against every peer that can express it: DuckDB, Polars, Pathway's `interval_join`; and
+Bytewax.
 
     python benchmarks/stream_peers.py [--rows 100000] [--peers .venv-peers/bin/python]
 
 1,000 keys, about 2.5 partners an event within a second; a finite stream, from tables in memory to pairs in memory.
-Pathway and Bytewax run in processes of their own (`make .venv-peers/ready` makes their environment) and tell their own
-CPU-seconds, start-up excluded. Bytewax cannot say "within a second": its windowed join is measured for its speed, its
-answer is another one. None of them can say how likely a pair is where times are uncertain.
+Pathway and Bytewax run in separate processes (`make .venv-peers/ready` makes their environment) and report their own
+CPU-seconds, without start-up. Bytewax cannot express "within a second": its windowed join is measured for speed only,
+since its answer differs. None of them can give the probability of a pair with uncertain times.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def ours(left: pa.Table, right: pa.Table) -> pa.Table:
 
 
 def in_duckdb(left_rows: pa.Table, right_rows: pa.Table) -> pa.Table:
-    """Bucketed by hand: two hash joins' worth of rows instead of a range join."""
+    """Bucketed by hand: a hash join of twice the rows instead of a range join."""
     connection = duckdb.connect(config={"threads": 1})
     connection.register("left_rows", left_rows)
     connection.register("right_rows", right_rows)
@@ -64,7 +65,7 @@ def in_duckdb(left_rows: pa.Table, right_rows: pa.Table) -> pa.Table:
 
 
 def in_polars(left: pa.Table, right: pa.Table) -> pa.Table:
-    """Bucketed by hand as well: `join_where` knows one inequality at a time."""
+    """Also bucketed by hand: `join_where` uses one inequality at a time."""
     frames = [pl.DataFrame(table).lazy().with_columns(slot=pl.col("t") // WITHIN_US) for table in (left, right)]
     copies = frames[1].with_columns(slot=pl.concat_list(pl.col("slot") - 1, pl.col("slot"), pl.col("slot") + 1))
     pairs = frames[0].join(copies.explode("slot"), on=["k", "slot"], suffix="_r")

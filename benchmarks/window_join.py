@@ -1,9 +1,9 @@
-"""Window joins beside their peers: cliques in batch, and real catalogues. The paper's curves: window_join_curves.py.
+"""Window joins against peers: cliques in batch, and real catalogues. The paper's curves: window_join_curves.py.
 
     python benchmarks/window_join.py [cliques|real ...]
 
-CPU seconds of this process (all its threads), medians of `ROUNDS`; every peer gives the same combinations, which is
-checked. Real data: the folder that WHENABOUTS_DATA names, else it is left out.
+CPU seconds of this process (all its threads), medians of `ROUNDS`; the script checks that every peer gives the same
+combinations. Real data is in the folder that WHENABOUTS_DATA names; without it this part is left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECOND = 1_000_000
 
 
 def cpu(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
-    """Median CPU seconds, and what the last round gave."""
+    """Median CPU seconds, and the result of the last round."""
     spent, result = [], work()  # once to warm up
     for _ in range(rounds):
         begun = time.process_time()
@@ -63,12 +63,12 @@ def uniform_clique(tables: Mapping[str, pa.Table], width: int, **options: Any) -
 
 
 def columns_of(names: Iterable[str]) -> list[str]:
-    """What everybody gives: the key, every stream's time and row number, and the first and last instant."""
+    """The columns of every contender: the key, every stream's time and row number, and the first and last instant."""
     return ["k", *(f"{column}_{name}" for name in names for column in ("t", "id")), "t_first", "t_last"]
 
 
 def duckdb_as_written(tables: Mapping[str, pa.Table], width: int) -> pa.Table:
-    """The band join as a user writes it."""
+    """The band join as a user would write it."""
     import duckdb
 
     with duckdb.connect() as base:
@@ -159,13 +159,13 @@ def cliques() -> None:
 
 
 def digest(combinations: pa.Table, names: Sequence[str]) -> tuple[int, int]:
-    """Of the combinations as integers."""
+    """Digest of the combinations as integers."""
     columns = columns_of(names)
     return digest_of_table(combinations.select(columns).cast(pa.schema([(name, pa.int64()) for name in columns])))
 
 
 def real() -> None:
-    """Real catalogues, against the same question in SQL."""
+    """Real catalogues, against the same query in SQL."""
     import duckdb
 
     folder = Path(os.environ.get("WHENABOUTS_DATA", ""))

@@ -2,8 +2,8 @@
 
     python benchmarks/window_join_curves.py [NAME ...]
 
-CPU seconds of this process. Streams are Poisson, with 2,000 keys (nested loops: 200) and a window of 2 s; algorithms
-take turns on the same rows.
+CPU seconds of this process. Streams are Poisson, with 2,000 keys (nested loops: 200) and a window of 2 s; the
+algorithms alternate on the same rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from whenabouts.core.window_join.query import WindowJoin
 WIDTH = 2 * SECOND
 KEYS = {"hash": 2_000, "nested": 200}
 SHARE = 0.1
-"""Of a core: what the operator may use where its throughput is measured; what comes out in a second must fit memory."""
+"""The share of a core that the operator may use when its throughput is measured; the output of a second must fit into
+memory."""
 
 BOTH = ("backward", "forward")
 PAPER = {"backward": "bew", "forward": "few"}
@@ -42,7 +43,7 @@ Series = dict[str, list[tuple[float, float]]]
 
 @dataclass
 class Pace:
-    """What a stream's steps took: CPU seconds by step, rows that came out, tuples tried, and mean wait of a row."""
+    """The cost of a stream's steps: CPU seconds by step, output rows, tuples tried, and mean wait of a row."""
 
     seconds: float = 0.0
     combinations: int = 0
@@ -53,7 +54,7 @@ class Pace:
 def ticks(
     tables: Mapping[str, pa.Table], readers: tuple[EventReader, ...], tick: int, *, settle: bool
 ) -> Iterator[Tick]:
-    """What arrives in each tick; `settle`: and then a step that says how far every stream has come, which FEW needs."""
+    """The arrivals of each tick; `settle`: followed by a step with the progress of every stream, which FEW needs."""
     times = [table.column("t").to_numpy() for table in tables.values()]
     passed = NO_WATERMARK
     for now in range(tick, int(max(t[-1] for t in times)), tick):
@@ -71,9 +72,9 @@ def ticks(
 
 
 def pace(query: WindowJoin, tables: Mapping[str, pa.Table], tick: int) -> Pace:
-    """Run the operator at every tick on what has arrived since the last one; what comes out is counted and dropped.
+    """Run the operator at every tick on the rows since the last one; the output is counted and dropped.
 
-    FEW's rows also wait until every stream has come past them.
+    FEW's rows also wait until every stream has passed them.
     """
     operator = query.operator([table.schema for table in tables.values()], streaming=True)
     times = [table.column("t").to_numpy() for table in tables.values()]
@@ -84,7 +85,7 @@ def pace(query: WindowJoin, tables: Mapping[str, pa.Table], tick: int) -> Pace:
         found.combinations += sum(batch.num_rows for batch in done.step.output)
         found.tuple_tests += done.step.metrics["tuple_tests"]
         until = done.tick.watermark_us if few else done.tick.now_us
-        for t in times:  # the rows that are done with now
+        for t in times:  # the rows that are now done
             settled = t[np.searchsorted(t, reached) : np.searchsorted(t, max(until, reached))]
             found.waited, rows = found.waited + float((done.clock - settled / SECOND).sum()), rows + len(settled)
         reached = max(reached, until)
@@ -122,7 +123,7 @@ def _crossing(points: list[tuple[float, float]]) -> float:
 
 
 def _model(k: int, rate: float, method: str) -> str:
-    """What the cost function of `auto` expects at this rate."""
+    """The prediction of `auto`'s cost function at this rate."""
     query = uniform_clique({f"s{place}": None for place in range(k)}, WIDTH, conservative="none", method=method)  # type: ignore[dict-item]
     per_key = rate / (KEYS[method] if method == "hash" else 1)
     costs = {c.strategy: c.cost for c in alternatives(query, query.graph(), [per_key] * k, streaming=True)}

@@ -2,8 +2,9 @@
 
     python bytewax_join.py LEFT RIGHT WITHIN_US OUT
 
-It joins what falls into the same tumbling window of twice the width: not the same question (pairs across an edge are
-lost, pairs up to two widths apart are found), but the nearest that it has. Prints CPU-seconds; writes the pairs to OUT.
+It joins rows in the same tumbling window of twice the width. That is not the same question (pairs across an edge are
+lost, pairs up to two widths apart are found), but the nearest that Bytewax offers. Prints CPU-seconds; writes the pairs
+to OUT.
 """
 
 import sys
