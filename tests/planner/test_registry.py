@@ -1,9 +1,16 @@
 """CoalescingEntry queries are grouped, planned together, pinned, exported and planned again."""
 
+import re
+from dataclasses import replace
+
+import pyarrow.compute as pc
 import pytest
 
 from whenabouts.core import QueryError
-from whenabouts.planner import CoalescingQuery, Plan, Registry, Statistics
+from whenabouts.core.coalescing.equivalence import Equivalence
+from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
+from whenabouts.planner import CoalescingQuery, Plan, Registry, Statistics, parse_query
 
 
 def query(column: str, **more: object) -> CoalescingQuery:
@@ -37,6 +44,73 @@ def test_equal_queries_share_one_extent_and_are_paid_once() -> None:
     assert query("a").distinct != query("a", equivalence="increasing").distinct
     assert CoalescingQuery(("a", "b"), rows=1).distinct == CoalescingQuery(("b", "a"), rows=1).distinct
     assert query("a", rows=None, range="60s").distinct == query("a", rows=None, range="1m").distinct
+
+
+def test_queries_that_differ_in_window_ends_counting_or_predicate_are_distinct() -> None:
+    """They used to be one: the closed end, the counting, and all but the name of a predicate were left out."""
+    given = {"time": "t", "group": "k", "values": "v"}
+    lambdas = [Equivalence("predicate", predicate=each) for each in (lambda a, b: a, lambda a, b: b)]
+    where = [pc.field("v") > 3, pc.field("v") > 3, pc.field("v") > 4]
+    aggregates = [
+        TemporalAggregate(**given, window="1 m", aggregates={"n": "count"}, where=each) for each in (*where, None)
+    ]
+    queries = [
+        Coalesce(**given, window="1 m"),
+        Coalesce(**given, window="1 m", closed="right"),
+        Coalesce(**given, window="1 m", slide="10 s"),
+        Coalesce(**given, window="1 m", at=5),
+        Coalesce(**given, rows=9),
+        Coalesce(**given, rows=9, per_group=True),
+        *(Coalesce(**given, rows=9, equivalence=each) for each in lambdas),
+        *aggregates[1:],
+    ]
+    found = [CoalescingQuery.of(each).distinct for each in queries]
+    assert len(set(found)) == len(found)
+    again = [CoalescingQuery.of(replace(each)).distinct for each in queries]
+    assert again == found
+    assert CoalescingQuery.of(aggregates[0]).distinct == CoalescingQuery.of(aggregates[1]).distinct
+    by_time = [CoalescingQuery.of(Coalesce(**{**given, "group": g}, window="9 s")) for g in (["k", "g"], ["g", "k"])]
+    assert by_time[0].distinct == by_time[1].distinct
+    by_rows = [CoalescingQuery.of(Coalesce(**{**given, "group": g}, rows=9)) for g in (["k", "g"], ["g", "k"])]
+    assert by_rows[0].distinct != by_rows[1].distinct  # the groups' order decides which of two rows is the later one
+    texts = [
+        parse_query(
+            f"SELECT {what} FROM s [RANGE 9 SECOND SLIDE {slide} SECOND] COALESCE ON {on} GROUP BY k"
+        ).distinct()
+        for what, slide, on in (("*", 3, "v"), ("*", 1, "v"), ("*", 3, "v + 1 AS v"), ("COUNT(*)", 3, "v"))
+    ]
+    assert len({each.distinct for each in texts}) == 4
+    same = CoalescingQuery.of(Coalesce(**given, window="9 s", slide="3 s"), "s")
+    assert same.distinct == texts[0].distinct
+
+
+def test_rows_counted_per_group_share_no_extent_and_are_decided_by_themselves() -> None:
+    registry = six([0.1] * 6)
+    alone = query("c0", per_group=True)
+    registry.register("each", alone, Statistics(0.1))
+    plan = registry.plan()
+    assert (plan.schemes["each"], plan.queries[6].shared, plan.queries[5].shared) == ("eager", False, True)
+    registry.pin("each", "lazy")
+    plan = registry.plan()
+    assert (plan.schemes["each"], plan.queries[6].shared) == ("lazy", False)
+    assert plan.queries[6].state_bytes == plan.shared_bytes["stream"]
+    assert plan.bytes_beside("stream") == 0.0
+    assert plan.bytes_beside("other") == 2 * plan.shared_bytes["stream"]
+    assert Plan.from_json(plan.to_json()) == plan
+    older = re.sub(r',\s*"shared": (true|false)', "", plan.to_json())
+    assert [each.shared for each in Plan.from_json(older).queries] == [True] * 7
+
+
+def test_a_query_s_own_scheme_is_a_pin() -> None:
+    """A plan of eager used to run an extent of plain tuples if the query said lazy."""
+    registry = Registry()
+    registry.register("a", Coalesce(time="t", values="v", window="9 s", scheme="lazy"), Statistics(0.9))
+    plan = registry.plan()
+    assert (plan.schemes, plan.queries[0].pinned) == ({"a": "lazy"}, True)
+    registry.pin("a", "eager")
+    assert registry.plan().schemes == {"a": "eager"}
+    registry.pin("a", None)
+    assert registry.plan().schemes == {"a": "lazy"}
 
 
 def test_streams_have_extents_of_their_own() -> None:

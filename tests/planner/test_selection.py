@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -68,17 +69,39 @@ def test_costs_what_exhaustive_search_finds(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems())
-def test_the_solver_agrees_with_the_closed_form(
+def test_the_program_agrees_with_the_closed_form(
     problem: tuple[list[Candidate], list[LazyExtent], float | None],
 ) -> None:
-    candidates, shared, _ = problem
-    unbound = module._Problem(candidates, shared, 1e3)  # a budget that does not bind
-    free = module._without_budget(unbound)
-    eager, status, _ = module._by_program(unbound, None)
-    assert status == "optimal"
-    assert unbound.cost(module._improved(unbound, eager)) == unbound.cost(free)
+    """Without a budget, with one that does not bind, and with one that may."""
+    candidates, shared, budget = problem
+    for most in (None, 1e3, budget):
+        try:
+            found = solve(candidates, shared, most)
+        except QueryError as error:
+            with pytest.raises(QueryError, match=re.escape(str(error))):
+                solve(candidates, shared, most, solver="program")
+            continue
+        program = solve(candidates, shared, most, solver="program")
+        assert (program.solver, program.status) == ("program", "optimal")
+        assert program.cost == found.cost == exhaustive(candidates, shared, most)
+        assert found.solver == "closed form" or most is budget is not None
+
+
+@pytest.mark.parametrize("budget", [None, 100.0])
+def test_the_program_is_solved_if_it_is_asked_for(budget: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    solved = []
+    solver = module._solver
+    monkeypatch.setattr(module, "_solver", lambda limit: solved.append(limit) or solver(limit))
+    given = [1.0, 3.0], [2.0, 1.0], 0.5, [5.0, 5.0], 6.0, budget
+    assert select(*given).solver == "closed form"
+    assert solved == []
+    found = select(*given, solver="program")
+    assert (found.eager, found.solver, solved) == ((True, False), "program", [None])
+    assert select([], [], 1.0, solver="program").eager == ()
+    with pytest.raises(QueryError, match="WA-2006: solver is 'guess'"):
+        select(*given, solver="guess")
 
 
 def test_ties_are_lazy_and_equal_queries_are_eager_from_the_first_on() -> None:

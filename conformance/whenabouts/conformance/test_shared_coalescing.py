@@ -47,6 +47,7 @@ UNGROUPED = {
     "all of the stream": replace(QUERIES["slides"], group=()),
     "by room": QUERIES["slides"],
     "rows of all groups": QUERIES["rows"],
+    "slides of rows": QUERIES["rows, lazy"],
 }
 """No grouping in common: rows of all groups meet in one bucket."""
 
@@ -114,5 +115,17 @@ def test_differential_registered_together_without_common_groups(engine: Engine, 
     """So do queries whose groupings have nothing in common."""
     how = VARIANTS[variant]
     files = coalescing_case_tables.stream(8) if how.streaming else coalescing_case_tables.finite()
-    query = SharedCoalescing(queries=UNGROUPED, schemes={"all of the stream": "lazy", "by room": "lazy"})
+    query = SharedCoalescing(queries=UNGROUPED, schemes=dict.fromkeys(UNGROUPED, "lazy"))
     check_shared(engine.run(query, files, how), query)
+
+
+@pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")
+@pytest.mark.parametrize("first", ["eager", "lazy"])
+def test_differential_schemes_of_row_windows_change(engine: Engine, first: str) -> None:
+    """Windows that count rows change their scheme at a restart: their slides by rows go on where they were."""
+    then = "lazy" if first == "eager" else "eager"
+    query, changed = (
+        SharedCoalescing(queries=UNGROUPED, schemes=dict.fromkeys(UNGROUPED, scheme)) for scheme in (first, then)
+    )
+    how = Variant(streaming=True, parallelism=3, restart_after=3, restarted_as=changed)
+    check_shared(engine.run(query, coalescing_case_tables.stream(8), how, remember=False), query)

@@ -61,36 +61,43 @@ def plan_coalescing(
 
     Raises: QueryError WA-2071 if budget, scan limits and pins contradict each other.
     """
-    groups: dict[tuple[object, ...], list[str]] = {}
-    for name, each in registered.items():
-        groups.setdefault(each.query.distinct, []).append(name)
-    firsts = [registered[names[0]] for names in groups.values()]
+    groups = distinct_queries(registered)
+    firsts = [registered[names[0]] for names in groups]
     tuples = [first.query.tuples(first.statistics) for first in firsts]
     most = max(tuples, default=1.0)
-    groupings = Counter((first.query.stream, frozenset(first.query.group)) for first in firsts)
+    sharers = [first for first in firsts if first.query.can_share]
+    groupings = Counter((first.query.stream, frozenset(first.query.group)) for first in sharers)
     distinct = []
-    for names, first, n in zip(groups.values(), firsts, tuples, strict=True):
-        sharing = groupings[first.query.stream, frozenset(first.query.group)]
+    for names, first, n in zip(groups, firsts, tuples, strict=True):
+        sharing = groupings[first.query.stream, frozenset(first.query.group)] if first.query.can_share else 1
         known = _with_steps(first.statistics, given.load)
         costs = scheme_costs(
             n, known, given.costs, given.sizes, largest=most, sharing=sharing, part=first.query.eager_part
         )
         distinct.append(_Distinct(tuple(names), first, costs, _required(names, registered, costs, in_force)))
-    streams = list(dict.fromkeys(first.query.stream for first in firsts))
+    streams = list(dict.fromkeys(first.query.stream for first in sharers))
     shared = _shared(firsts, tuples, streams, given, most)
     place = {stream: number for number, stream in enumerate(streams)}
-    candidates = [
-        Candidate(
-            each.costs.eager.weighted(given.weights),
-            given.weights.scan * each.costs.lazy.normalised[2],
-            each.costs.eager.memory,
-            place[each.first.query.stream],
-            None if each.required is None else each.required == "eager",
-        )
-        for each in distinct
-    ]
+    candidates = []
+    for each in distinct:
+        lazy = each.costs.lazy
+        lazy_cost, stream = given.weights.scan * lazy.normalised[2], place.get(each.first.query.stream, 0)
+        if not each.first.query.can_share:  # under the lazy scheme it has an extent of its own, too
+            lazy_cost, stream = lazy.weighted(given.weights), len(shared)
+            shared.append(LazyExtent(0.0, lazy.memory))
+        fixed = None if each.required is None else each.required == "eager"
+        eager = each.costs.eager
+        candidates.append(Candidate(eager.weighted(given.weights), lazy_cost, eager.memory, stream, fixed))
     selection = solve(candidates, shared, given.budget, time_limit=given.time_limit)
-    return _plan(registered, distinct, candidates, dict(zip(streams, shared, strict=True)), selection, given)
+    return _plan(registered, distinct, candidates, shared, selection, given)
+
+
+def distinct_queries(registered: Mapping[str, CoalescingEntry]) -> list[list[str]]:
+    """The names of the queries of each distinct coalescing query, in order of registration."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name, each in registered.items():
+        groups.setdefault(each.query.distinct, []).append(name)
+    return list(groups.values())
 
 
 def _with_steps(known: Statistics, load: Workload) -> Statistics:
@@ -111,6 +118,8 @@ def _shared(
     """The extent that the lazy queries of each stream would share, as long as the longest of their windows."""
     largest: dict[str, tuple[float, Statistics]] = {}
     for first, n in zip(firsts, tuples, strict=True):
+        if not first.query.can_share:
+            continue
         known = largest.get(first.query.stream, (0.0, first.statistics))
         largest[first.query.stream] = max(known[0], n), known[1]
     without_scan = replace(given.weights, scan=0.0) if given.weights.memory or given.weights.update else None
@@ -126,15 +135,17 @@ def _plan(
     registered: Mapping[str, CoalescingEntry],
     distinct: Sequence[_Distinct],
     candidates: Sequence[Candidate],
-    shared: Mapping[str, LazyExtent],
+    shared: Sequence[LazyExtent],
     selection: Selection,
     given: PlanningInputs,
 ) -> Plan:
     schemes: list[Scheme] = ["eager" if chosen else "lazy" for chosen in selection.eager]
-    lazy_streams = {each.first.query.stream for each, scheme in zip(distinct, schemes, strict=True) if scheme == "lazy"}
+    shared_bytes: dict[str, float] = {}
     queries = {}
     for each, scheme, candidate in zip(distinct, schemes, candidates, strict=True):
-        extent = shared[each.first.query.stream]
+        extent = shared[candidate.stream]
+        if scheme == "lazy" and each.first.query.can_share:
+            shared_bytes[each.first.query.stream] = extent.memory
         for name in each.names:
             found = _query_plan(name, each, scheme, candidate, registered[name])
             size = found.state_bytes if scheme == "eager" else extent.memory
@@ -148,11 +159,12 @@ def _plan(
         cost=selection.cost,
         alternatives={
             "all_eager": fsum(candidate.eager for candidate in candidates),
-            "all_lazy": fsum([*(c.lazy_scan for c in candidates), *(extent.cost for extent in shared.values())]),
+            "all_lazy": fsum([*(c.lazy_scan for c in candidates), *(extent.cost for extent in shared)]),
         },
-        shared_bytes={stream: extent.memory for stream, extent in shared.items() if stream in lazy_streams},
+        shared_bytes=shared_bytes,
         status=selection.status,
         gap=selection.gap,
+        solver=selection.solver,
         release=release(),
     )
 
@@ -217,6 +229,8 @@ def _scheme_choice(
         why = "max_scan_time"
     elif each.required is not None:
         why = "as decided before, or as an equal query is pinned"
+    elif not each.first.query.can_share:
+        why = "the memory budget" if dearer else "it counts rows per group and shares no extent; plain tuples cost less"
     elif scheme == "eager":
         why = f"saves the shared extent, {extent.cost:.4g}" if dearer else "its own extent costs less than its scans"
     else:
@@ -235,6 +249,7 @@ def _query_plan(
         name=name,
         stream=registered.query.stream,
         scheme=scheme,
+        shared=scheme == "lazy" and registered.query.can_share,
         pinned=registered.pinned is not None,
         shares_with=tuple(other for other in each.names if other != name),
         eager_cost=candidate.eager,

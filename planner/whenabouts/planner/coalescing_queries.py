@@ -2,28 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from whenabouts.core.coalescing.aggregate_needs import AggregateNeeds
+from whenabouts.core.coalescing.equivalence import Equivalence, parse_equivalence
 from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.coalescing.window_spec import CLOSED
 from whenabouts.core.costs.eager_lazy_cost import Statistics, eager_part
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.option_checks import flag, one_of
+from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 
 DEFAULT_ROWS_PER_SECOND = 1.0
 """The rate if none is known: a time window then holds one tuple for each second."""
+
+
+class Evaluation(NamedTuple):
+    """When an extent is evaluated, and for what: queries with the same evaluations of the same extent get its rows.
+
+    ``slide_us`` or ``slide_rows``, or ``at_us``. ``aggregates``: what is computed, empty for coalesced tuples.
+    ``computed``: the texts of values that are no columns.
+    """
+
+    slide_us: int | None = None
+    slide_rows: int | None = None
+    at_us: int | None = None
+    aggregates: Hashable = ()
+    computed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Filter:
+    """Which coalesced tuples are aggregated, comparable whatever it is written in."""
+
+    needs: AggregateNeeds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Filter) and self.needs.same(other.needs)
+
+    def __hash__(self) -> int:
+        return hash(type(self.needs.where))
 
 
 @dataclass(frozen=True, slots=True)
 class CoalescingQuery:
     """Value columns, grouping, equivalence and window of a coalescing query over one stream.
 
-    The window is ``rows`` tuples or a ``range`` of time. Queries that are equal in all of this share one extent under
-    either scheme (a *distinct coalescing query*, section 6.2).
+    The window is ``rows`` tuples (of the whole stream, or ``per_group``) or a ``range`` of time (``closed``: "both" or
+    "right"). Queries that are equal in all of this share one extent under either scheme (a *distinct coalescing query*,
+    section 6.2). ``evaluation``: how the extent is evaluated, if that is known (`Evaluation`); queries that are
+    evaluated at other instants or aggregate otherwise have another extent.
 
     ``eager_part``: the part of its extent that an eager scan reads. Aggregates of a sliding window are maintained
     between slides, so that only arriving and expiring tuples count.
 
-    Raises: QueryError WA-2006 unless there is a value column and exactly one kind of window, of at least 1.
+    Raises: QueryError WA-2006 unless there is a value column and exactly one kind of window, of at least 1; WA-2022 for
+    an unknown equivalence.
 
     >>> CoalescingQuery(("temperature",), ("region",), rows=100).tuples(Statistics())
     100.0
@@ -35,17 +72,27 @@ class CoalescingQuery:
     group: tuple[str, ...] = ()
     rows: int | None = None
     range: Duration | None = None
-    equivalence: str = "equal"
+    equivalence: str | Equivalence = "equal"
     stream: str = "stream"
     eager_part: float = 1.0
+    per_group: bool = False
+    closed: str = "both"
+    evaluation: Hashable = None
 
     def __post_init__(self) -> None:
         if not self.coalesce:
             raise QueryError(Code.BAD_OPTION, "no value column is given", "name at least one column to coalesce")
-        for what, text in {"equivalence": self.equivalence, "stream": self.stream}.items():
-            given: object = text  # plan files may contain anything
-            if not isinstance(given, str):
-                raise QueryError(Code.BAD_OPTION, f"{what} is {text!r}", "give a name")
+        given: object = self.stream  # plan files may contain anything
+        if not isinstance(given, str):
+            raise QueryError(Code.BAD_OPTION, f"stream is {self.stream!r}", "give a name")
+        how: object = self.equivalence
+        if not isinstance(how, str | Equivalence):
+            raise QueryError(Code.BAD_OPTION, f"equivalence is {how!r}", "give a name")
+        parse_equivalence(how)
+        one_of("closed", self.closed, CLOSED)
+        flag("per_group", self.per_group)
+        if self.per_group and self.rows is None:
+            raise QueryError(Code.BAD_OPTION, "per_group is given without rows", "only rows can be counted per group")
         if (self.rows is None) == (self.range is None):
             raise QueryError(Code.BAD_OPTION, "a window has either rows or range", 'as rows=100 or range="24h"')
         if self.rows is not None and self.rows < 1:
@@ -55,18 +102,29 @@ class CoalescingQuery:
 
     @property
     def distinct(self) -> tuple[object, ...]:
-        """Equal for queries that are one distinct coalescing query. The order of columns does not matter."""
-        length = self.rows if self.range is None else parse_duration(self.range)
-        kind = "rows" if self.range is None else "range"
+        """Equal for queries that are one distinct coalescing query.
+
+        The order of columns does not matter, except for groups where rows of the whole stream are counted: it decides
+        which of two rows of an instant is the later one. Predicates are equal if they are the same object.
+        """
+        counts_all = self.rows is not None and self.can_share
+        window: tuple[object, ...] = self.rows, self.per_group and bool(self.group)
+        if self.range is not None:
+            window = parse_duration(self.range), self.closed, "us"
         return (
             self.stream,
             frozenset(self.coalesce),
-            frozenset(self.group),
-            self.equivalence,
-            kind,
-            length,
+            self.group if counts_all else frozenset(self.group),
+            parse_equivalence(self.equivalence),
+            window,
             self.eager_part,
+            self.evaluation,
         )
+
+    @property
+    def can_share(self) -> bool:
+        """Whether lazy queries over the stream share an extent with it: not if it counts rows per group."""
+        return not (self.per_group and self.group)
 
     def tuples(self, statistics: Statistics) -> float:
         """The number of tuples in the window."""
@@ -82,6 +140,14 @@ class CoalescingQuery:
         >>> CoalescingQuery.of(Coalesce(time="t", values="v", window="1 s")).range
         1000000
         """
-        how, width = query.coalescing, query.extents.window.width_us
-        part = eager_part(width, query.extents.slide_us, aggregated=query.keeps_aggregates)
-        return cls(how.values, how.group, query.rows, width, str(query.equivalence), stream, part)
+        how, extents = query.coalescing, query.extents
+        width = extents.window.width_us
+        part = eager_part(width, extents.slide_us, aggregated=query.keeps_aggregates)
+        aggregates: Hashable = ()
+        if isinstance(query, TemporalAggregate):
+            aggregates = frozenset(query.aggregates.items()), _Filter(AggregateNeeds(where=query.where))
+        evaluation = Evaluation(extents.slide_us, extents.slide_rows, extents.at_us, aggregates)
+        return cls(
+            how.values, how.group, query.rows, width, how.equivalence, stream, part,
+            extents.window.per_group, query.closed, evaluation,
+        )  # fmt: skip

@@ -222,7 +222,7 @@ def _registrable(query: Mapping[str, Any], at: str, _: Mapping[str, Stream]) -> 
 
 
 def _query(query: Mapping[str, Any], at: str) -> CoalescingQuery:
-    window = _mapping(query.get("window"), f"{at}: window", {"rows", "range"})
+    window = _mapping(query.get("window"), f"{at}: window", {"rows", "range", "per_group", "closed"})
     columns = {name: _columns(query.get(name, ()), f"{at}: {name}") for name in ("coalesce", "group")}
     others = {name: query[name] for name in ("equivalence", "stream") if name in query}
     return _built(CoalescingQuery, {**columns, **window, **others}, at)

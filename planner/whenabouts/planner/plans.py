@@ -10,7 +10,7 @@ from whenabouts.core.costs.choices import Alternative, Choice
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.planner.byte_sizes import format_bytes
 from whenabouts.planner.join_plans import DECISIONS, JoinPlan, explain_join
-from whenabouts.planner.selection import Status
+from whenabouts.planner.selection import Solver, Status
 
 Scheme = Literal["eager", "lazy"]
 
@@ -21,10 +21,11 @@ _FORMAT = 1
 class QueryPlan:
     """The plan of one coalescing query.
 
-    ``choices``: scheme and buckets, with alternatives and reasons. ``eager_cost``: of an extent of its own, all three
-    terms weighted; ``lazy_cost``: of its scans of the shared extent. ``terms``: the normalised memory, update and scan
-    of both. ``state_bytes`` and ``scan_time``: expected for the chosen scheme (the bytes of a shared extent are counted
-    once for its stream, in the plan).
+    ``choices``: scheme and buckets, with alternatives and reasons. ``shared``: whether it reads the extent that the
+    lazy queries of its stream share. ``eager_cost``: of an extent of its own, all three terms weighted; ``lazy_cost``:
+    of its scans of the shared extent, or of an extent of its own if it cannot share. ``terms``: the normalised memory,
+    update and scan of both. ``state_bytes`` and ``scan_time``: expected for the chosen scheme (the bytes of a shared
+    extent are counted once for its stream, in the plan).
     """
 
     name: str
@@ -39,6 +40,7 @@ class QueryPlan:
     state_bytes: float
     scan_time: float
     choices: tuple[Choice, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ class Plan:
     """Decisions for all queries of a registry.
 
     ``cost``: the minimised weighted sum, with the shared extents. ``alternatives``: the same for all eager and for
-    all lazy, whether or not the constraints allow them. ``status`` and ``gap``: see `Selection`. ``release``: that of
-    the package that made the plan. ``joins``: the plans of joins.
+    all lazy, whether or not the constraints allow them. ``status``, ``gap`` and ``solver``: see `Selection`.
+    ``release``: that of the package that made the plan. ``joins``: the plans of joins.
     """
 
     queries: tuple[QueryPlan, ...]
@@ -58,6 +60,7 @@ class Plan:
     gap: float = 0.0
     release: str = ""
     joins: tuple[JoinPlan, ...] = ()
+    solver: Solver | Literal[""] = ""
 
     @property
     def choices(self) -> dict[str, str]:
@@ -77,9 +80,9 @@ class Plan:
 
     def bytes_beside(self, stream: str) -> float:
         """The expected state of all other streams."""
-        own = {frozenset((each.name, *each.shares_with)): each for each in self.queries if each.scheme == "eager"}
-        eager = sum(each.state_bytes for each in own.values() if each.stream != stream)
-        return eager + sum(size for name, size in self.shared_bytes.items() if name != stream)
+        own = {frozenset((each.name, *each.shares_with)): each for each in self.queries if not each.shared}
+        theirs = sum(each.state_bytes for each in own.values() if each.stream != stream)
+        return theirs + sum(size for name, size in self.shared_bytes.items() if name != stream)
 
     def beats(self, other: Plan, hysteresis: float) -> bool:
         """Whether this plan is cheaper than another by more than the hysteresis, a fraction of the other's cost.
@@ -110,7 +113,14 @@ class Plan:
                 raise ValueError(f"its format is not {_FORMAT}")
             found.pop("choices")
             queries = tuple(
-                QueryPlan(**{**query, "shares_with": tuple(query["shares_with"]), "choices": _choices(query)})
+                QueryPlan(
+                    **{
+                        "shared": query["scheme"] == "lazy",  # earlier releases did not write it
+                        **query,
+                        "shares_with": tuple(query["shares_with"]),
+                        "choices": _choices(query),
+                    }
+                )
                 for query in found.pop("queries")
             )
             joins = tuple(_join(join) for join in found.pop("joins", ()))
@@ -154,7 +164,8 @@ class Plan:
                 f"one lazy extent over {stream}: {format_bytes(size)}" for stream, size in self.shared_bytes.items()
             ]
             others = ", ".join(f"{name.replace('_', ' ')} {cost:.4f}" for name, cost in self.alternatives.items())
-            lines.append(f"total cost {self.cost:.4f} ({self.status}{_gap(self.gap)}); {others}")
+            by = f" by the {self.solver}" if self.solver else ""
+            lines.append(f"total cost {self.cost:.4f} ({self.status}{by}{_gap(self.gap)}); {others}")
             lines.append(
                 "eager: own extent, memory + update + scan; lazy: scans of the shared extent, which is counted once"
             )
@@ -189,7 +200,7 @@ def _line(query: QueryPlan) -> str:
     notes = [f"cp {known['cp']:g}, oop {known['oop']:g}{rate} ({known['source']})"]
     notes += ["pinned"] if query.pinned else []
     notes += [f"one extent with {', '.join(query.shares_with)}"] if query.shares_with else []
-    state = "shared" if query.scheme == "lazy" else format_bytes(query.state_bytes)
+    state = "shared" if query.shared else format_bytes(query.state_bytes)
     return (
         f"{query.name:<16}{query.scheme:<8}{query.eager_cost:>9.4f}{query.lazy_cost:>9.4f}  {state:>10}"
         f"{query.scan_time:>10.4g}  {'; '.join(notes)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.choices import Value, Workload
@@ -18,6 +18,7 @@ from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.coalescing_plans import CoalescingEntry
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.join_plans import Joining, inner_of
+from whenabouts.planner.plans import Scheme
 from whenabouts.planner.state_forecast import row_bytes
 from whenabouts.planner.streams import Stream, lateness_of_streams, load_over
 from whenabouts.planner.text_queries import TextQuery, parse_query
@@ -128,4 +129,10 @@ def coalescing_entry(
     if known is None:
         described = streams.get(planned.stream)
         known = Statistics(rate=None if described is None else described.rate, source="default")
-    return CoalescingEntry(planned, runs, known, max_scan_time, None)
+    return CoalescingEntry(planned, runs, known, max_scan_time, scheme_of(runs))
+
+
+def scheme_of(runs: object) -> Scheme | None:
+    """The scheme that a query object asks for: a pin, as any option that is not `auto`."""
+    asked = runs.scheme if isinstance(runs, Coalesce) else "auto"
+    return cast(Scheme, asked) if asked in ("eager", "lazy") else None

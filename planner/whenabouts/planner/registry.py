@@ -21,7 +21,7 @@ from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.adaptive import Adaptive, check_weight, observed
 from whenabouts.planner.byte_sizes import parse_bytes
-from whenabouts.planner.coalescing_plans import CoalescingEntry, PlanningInputs, plan_coalescing
+from whenabouts.planner.coalescing_plans import CoalescingEntry, PlanningInputs, distinct_queries, plan_coalescing
 from whenabouts.planner.join_plans import Joining, JoinPlan, is_join, pins_of, plan_join, with_pins_of
 from whenabouts.planner.plans import Plan, Scheme
 from whenabouts.planner.registrations import (
@@ -30,6 +30,7 @@ from whenabouts.planner.registrations import (
     coalescing_entry,
     join_entry,
     read_query,
+    scheme_of,
     with_defaults,
 )
 from whenabouts.planner.streams import Stream
@@ -155,7 +156,7 @@ class Registry:
             del self._coalescing[name]
 
     def pin(self, name: str, choice: str | Mapping[str, Value] | None) -> None:
-        """Fix the choice for a query; None leaves it to the planner again.
+        """Fix the choice for a query; None leaves it to the planner again, or to the scheme of the query object.
 
         ``choice``: the scheme of a coalescing query, the strategy of a join, or values by option
         (``{"strategy": "forward", "conservative": "gca", "buckets": 8}``).
@@ -176,7 +177,7 @@ class Registry:
                 f"query {name!r} has no option {next(iter(pins))!r}" if pins else f"scheme {scheme!r} for {name!r}"
             )
             raise QueryError(Code.BAD_OPTION, problem, "a coalescing query has a scheme, eager or lazy, and buckets")
-        pinned = None if scheme is None else _SCHEMES[str(scheme)]
+        pinned = scheme_of(registered.runs) if scheme is None else _SCHEMES[str(scheme)]
         self._coalescing[name] = replace(registered, pinned=pinned, buckets=parts)
 
     def observe(self, name: str, statistics: Statistics | Workload) -> None:
@@ -251,7 +252,8 @@ class Registry:
                 given = given._replace(budget=max(given.budget - plan.bytes_beside(named), 0.0))
             adapting = Adaptive.of(mine, given, self._hysteresis, adapt_every, weight, buckets)
         schemes = plan.schemes
-        return share(queries, {name: schemes[name] for name in queries if name in schemes}, adapting)
+        same = {name: names[0] for names in distinct_queries(mine) for name in names[1:]}
+        return share(queries, {name: schemes[name] for name in queries if name in schemes}, adapting, same)
 
     def _stream(self, stream: str | None) -> str:
         """The stream of this name, or the only one. Raises: QueryError WA-2074."""

@@ -9,10 +9,11 @@ With ``x_j = 1`` for an eager query and ``y_g = 1`` where at least one query ove
 This is the selection problem of Al-Kateb et al. 2010 (section 6.2, Theorem 1), with the cost of the shared extent. The
 paper omits it as a constant, but it is not constant: it is zero if no query is lazy.
 
-Without a budget the streams are independent and the optimum has a closed form: all eager, or the shared cost plus the
-smaller cost of each query. With a budget, the program is a knapsack with set-up costs and goes to the solver: HiGHS if
-it is installed, else the CBC that comes with PuLP. Solvers work with tolerances, so their result is checked and
-evaluated with exact sums, and improved by single changes until none helps.
+Where no budget binds, the streams are independent and the optimum has a closed form: all eager, or the shared cost plus
+the smaller cost of each query. It decides by default, since it is exact and costs O(n). Where a budget binds, the
+program is a knapsack with set-up costs and goes to the solver: HiGHS if it is installed, else the CBC that comes with
+PuLP. ``solver="program"`` always solves the program; both give the same cost. Solvers work with tolerances, so their
+result is checked and evaluated with exact sums, and improved by single changes until none helps.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.option_checks import one_of
 
 Status = Literal["optimal", "time limit"]
+Solver = Literal["closed form", "program"]
 
 _SCALE = 1e6  # CBC ignores improvements below 1e-5: costs are scaled so that this does not matter
 
@@ -54,7 +57,7 @@ class LazyExtent:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """``eager[j]``: whether query j keeps its own extent. ``cost``: the total cost.
+    """``eager[j]``: whether query j keeps its own extent. ``cost``: the total cost. ``solver``: what decided.
 
     ``status``: "optimal", or "time limit" if the solver was stopped; ``gap`` then bounds the saving of a better
     selection, as a fraction of ``cost``.
@@ -64,6 +67,11 @@ class Selection:
     cost: float
     status: Status = "optimal"
     gap: float = 0.0
+    solver: Solver = "closed form"
+
+
+SOLVERS = ("auto", "program")
+"""`auto`: the closed form where it holds, else the program; `program`: always the program, by PuLP."""
 
 
 def select(
@@ -76,21 +84,25 @@ def select(
     *,
     fixed: Sequence[bool | None] | None = None,
     time_limit: float | None = None,
+    solver: str = "auto",
 ) -> Selection:
     """Decide eager or lazy for n queries over one stream, at the least cost.
 
     ``eager[j]`` is the cost of query j with its own extent, ``lazy_scan[j]`` that of its scans of the shared one, which
     costs ``shared_lazy`` once if any query is lazy. ``memory[j]``, ``shared_memory`` and ``budget`` are in one unit;
-    all costs in another. ``fixed[j]`` is a fixed decision (True: eager). ``time_limit`` in seconds.
+    all costs in another. ``fixed[j]`` is a fixed decision (True: eager). ``time_limit`` in seconds. ``solver``: see
+    `SOLVERS`.
 
-    Ties: lazy rather than eager, and of equal queries the first ones are eager. Cost: O(n) without a budget; with one,
-    an integer program of n + 1 variables. Source: Al-Kateb et al. 2010, section 6.2; see the module's text.
+    Ties: lazy rather than eager, and of equal queries the first ones are eager. Cost: O(n) by the closed form; the
+    program has n + 1 integer variables. Source: Al-Kateb et al. 2010, section 6.2; see the module's text.
 
     Raises: QueryError WA-2071 if the budget cannot be kept, with the amount that is missing; WA-2006 for lists of
-    different lengths, or numbers that are not finite.
+    different lengths, numbers that are not finite, or another solver.
 
     >>> select([3.0, 1.0], [1.0, 4.0], 1.0)
-    Selection(eager=(False, True), cost=3.0, status='optimal', gap=0.0)
+    Selection(eager=(False, True), cost=3.0, status='optimal', gap=0.0, solver='closed form')
+    >>> select([3.0, 1.0], [1.0, 4.0], 1.0, solver="program").solver
+    'program'
     >>> select([3.0, 1.0], [1.0, 4.0], 1.0, memory=[5, 5], shared_memory=6, budget=10).eager
     (True, True)
     """
@@ -104,7 +116,8 @@ def select(
         Candidate(float(own), float(scan), float(size), 0, decision)
         for own, scan, size, decision in zip(eager, lazy_scan, memory, fixed, strict=True)
     ]
-    return solve(candidates, [LazyExtent(float(shared_lazy), float(shared_memory))], budget, time_limit=time_limit)
+    extents = [LazyExtent(float(shared_lazy), float(shared_memory))]
+    return solve(candidates, extents, budget, time_limit=time_limit, solver=solver)
 
 
 def solve(
@@ -113,6 +126,7 @@ def solve(
     budget: float | None = None,
     *,
     time_limit: float | None = None,
+    solver: str = "auto",
 ) -> Selection:
     """As :func:`select`, for queries over several streams that share one budget; ``shared[g]`` is stream g's extent.
 
@@ -120,17 +134,21 @@ def solve(
     ...     [LazyExtent(0.5), LazyExtent(9.0)]).eager
     (False, True)
     """
+    one_of("solver", solver, SOLVERS)
     _check_numbers(candidates, shared, budget)
     problem = _Problem(candidates, shared, math.inf if budget is None else float(budget))
-    free = _without_budget(problem)
-    if problem.memory(free) <= problem.budget:
-        return Selection(tuple(free), problem.cost(free))
+    if solver == "auto":
+        free = _without_budget(problem)
+        if problem.memory(free) <= problem.budget:
+            return Selection(tuple(free), problem.cost(free))
+    if not candidates:
+        return Selection((), 0.0, solver="program")
     problem.check_feasible()
     eager, status, bound = _by_program(problem, time_limit)
     eager = _first_of_equals(problem, _improved(problem, eager))
     cost = problem.cost(eager)
     gap = 0.0 if status == "optimal" else max(0.0, (cost - bound) / abs(cost)) if cost else 0.0
-    return Selection(tuple(eager), cost, status, gap)
+    return Selection(tuple(eager), cost, status, gap, "program")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +240,8 @@ def _by_program(problem: _Problem, time_limit: float | None) -> tuple[list[bool]
 
     of = problem.candidates
     scale = _SCALE / max([abs(c.eager - c.lazy_scan) for c in of] + [abs(s.cost) for s in problem.shared] + [1e-300])
-    unit = problem.budget or max([c.memory for c in of] + [s.memory for s in problem.shared]) or 1.0
+    most = max([c.memory for c in of] + [s.memory for s in problem.shared])
+    unit = (problem.budget if math.isfinite(problem.budget) else most) or most or 1.0
 
     def share(memory: float) -> float:
         """The fraction of the budget, capped: solvers handle numbers such as 1e38 badly."""
@@ -235,13 +254,14 @@ def _by_program(problem: _Problem, time_limit: float | None) -> tuple[list[bool]
         [(x, (c.eager - c.lazy_scan) * scale) for x, c in zip(own, of, strict=True)]
         + [(y, extent.cost * scale) for y, extent in zip(any_lazy, problem.shared, strict=True)]
     )
-    program += (
-        pulp.LpAffineExpression(
-            [(x, share(c.memory)) for x, c in zip(own, of, strict=True)]
-            + [(y, share(extent.memory)) for y, extent in zip(any_lazy, problem.shared, strict=True)]
+    if math.isfinite(problem.budget):
+        program += (
+            pulp.LpAffineExpression(
+                [(x, share(c.memory)) for x, c in zip(own, of, strict=True)]
+                + [(y, share(extent.memory)) for y, extent in zip(any_lazy, problem.shared, strict=True)]
+            )
+            <= problem.budget / unit + _SLACK
         )
-        <= problem.budget / unit + _SLACK
-    )
     for y, (_, members) in zip(any_lazy, problem.streams(), strict=True):
         # One row for all `y >= 1 - x_j` has a weaker relaxation, but branching on y removes the difference, and ten
         # thousand rows would cost the solver more.

@@ -23,7 +23,7 @@ from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.window_join.stream_index import SqlPredicate
 from whenabouts.core.wrappers.select_project import Named, SelectProject
-from whenabouts.planner.coalescing_queries import CoalescingQuery
+from whenabouts.planner.coalescing_queries import CoalescingQuery, Evaluation
 from whenabouts.planner.text_durations import duration_us, text_duration_us
 from whenabouts.planner.text_scope import ParsedQuery, Scope, conditions_of, is_call, no_column
 
@@ -78,9 +78,17 @@ def distinct_query(query: ParsedQuery) -> CoalescingQuery:
     window = source.window
     group = clauses.select.args.get("group")
     aggregated = any(_aggregate(node) is not None for node in clauses.select.expressions)
-    in_time = window.range is not None and window.slide is not None
-    range_us = text_duration_us(str(window.range), window.place) if in_time else None
-    slide_us = text_duration_us(str(window.slide), window.place) if in_time else None
+    range_us = None if window.range is None else text_duration_us(str(window.range), window.place)
+    by_rows = isinstance(window.slide, int)
+    slide_us = None if window.slide is None or by_rows else text_duration_us(str(window.slide), window.place)
+    asked = (*clauses.select.expressions, *conditions_of(clauses)) if aggregated else ()
+    computed = [node.sql() for node in clauses.coalesce if type(node).__name__ != "Column"]
+    evaluation = Evaluation(
+        slide_us,
+        window.slide if isinstance(window.slide, int) else None,
+        aggregates=tuple(node.sql() for node in asked),
+        computed=tuple(sorted(computed)),
+    )
     return CoalescingQuery(
         coalesce=tuple(_value_name(node) for node in clauses.coalesce),
         group=tuple(node.name for node in (group.expressions if group else ())),
@@ -89,6 +97,8 @@ def distinct_query(query: ParsedQuery) -> CoalescingQuery:
         equivalence="equal" if clauses.within is None else f"absolute_tolerance:{clauses.within}",
         stream=source.stream,
         eager_part=eager_part(range_us, slide_us, aggregated=aggregated),
+        per_group=bool(window.partition),
+        evaluation=evaluation,
     )
 
 

@@ -10,11 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.coalescing.aggregate_needs import AggregateNeeds
 from whenabouts.core.coalescing.extents import FinalExtents
 from whenabouts.core.coalescing.reorder_buffer import ReorderBuffer
-from whenabouts.core.coalescing.schedule import FIRST, Progress, first_slide, floor_of, is_due, next_due, slides_between
+from whenabouts.core.coalescing.schedule import (
+    FIRST,
+    Progress,
+    floor_of,
+    instants_between,
+    is_due,
+    next_due,
+    slides_between,
+)
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.sliding_ranges import (
     NewTuples,
@@ -40,7 +48,6 @@ from whenabouts.core.coalescing.window_ranges import (
 )
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
-from whenabouts.core.runtime.output_memory import require_room
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
 from whenabouts.core.state.memory_store import StorePart
 from whenabouts.core.state.segment_codec import fingerprint
@@ -78,7 +85,26 @@ class ExtentEvaluator:
 
     def is_new(self, store: SegmentStore) -> bool:
         """Whether no step has left state in the store."""
-        return self._log(_Stores.of(store)).progress == Progress()
+        return self.progress(store) == Progress()
+
+    def progress(self, store: SegmentStore) -> Progress:
+        """How far event time had advanced in the last step."""
+        return self._log(_Stores.of(store)).progress
+
+    def count_from(self, store: SegmentStore, counted: int) -> None:
+        """Say in a new store how many tuples were settled before its own, so that slides by rows continue."""
+        self._log(_Stores.of(store)).save(Progress(counted=counted))
+
+    def convert(self, store: SegmentStore, other: ExtentEvaluator) -> None:
+        """Write the tuples that the evaluator of the other scheme has stored in the format of this one. O(tuples)."""
+        parts = _Stores.of(store)
+        kept = other._log(parts)
+        tuples = kept.all_from(FIRST)
+        linked = np.zeros(len(tuples), bool)
+        if self.spec.eager:
+            linked, _ = links_of(tuples, self.spec.values, self.spec.equivalence)
+        kept.discard()
+        self._log(parts).restore(tuples, linked)
 
     def rows_held(self, store: SegmentStore) -> int:
         """Rows that wait in a bucket's state, plus the tuples or runs that are kept there."""
@@ -211,19 +237,10 @@ class ExtentEvaluator:
             if ordered is not None:
                 return ranges_of_stream_slides(window, rows, extents.slide_rows, ordered)
             return ranges_of_group_slides(window, rows, extents.slide_rows, was.until)
-        instants = self._instants(window.first_us, was, now)
+        instants = instants_between(extents, window.first_us, was, now)
         if ordered is not None:
             return ranges_at_instants(window, rows, instants, ordered)
         return ranges_of_last(window, rows, instants)
-
-    def _instants(self, first_us: int, was: Progress, now: Progress) -> IntArray:
-        """The instants at which extents of row-count windows become final, starting no earlier than the first tuple."""
-        slide_us = self.spec.extents.slide_us
-        assert slide_us is not None
-        first, last = slides_between(self.spec.extents, was, now)
-        first = max(first, first_slide(first_us, slide_us))
-        require_room(last + 1 - first, 2 * 8, "instants at which a window slides")
-        return np.arange(first, max(first, last + 1)) * slide_us
 
     def _evaluate_log(
         self, log: WindowLog, new: TemporalTuples, was: Progress, now: Progress, step: Step, ends: WindowEnds | None
@@ -276,7 +293,7 @@ class ExtentEvaluator:
         if window.width_us is not None:
             slides = slides_between(extents, was, now)
             return FinalExtents(tuples, linked, ranges_of_slides(tuples, window, extents.slide_us, *slides))
-        instants = self._instants(int(tuples.times.min(initial=END_OF_TIME)), was, now)
+        instants = instants_between(extents, int(tuples.times.min(initial=END_OF_TIME)), was, now)
         return FinalExtents(tuples, linked, ranges_at(tuples, window, instants, names))
 
     def _timer(self, now: Progress, holds_tuples: bool, first_waiting: int | None) -> int | None:

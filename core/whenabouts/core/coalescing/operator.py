@@ -74,6 +74,18 @@ class CoalesceOperator:
         """Rows and runs in a bucket's state (for `wrappers.state_limit`)."""
         return self._evaluator.rows_held(store)
 
+    def counted(self, store: SegmentStore) -> int:
+        """How many tuples have been settled so far."""
+        return self._evaluator.progress(store).counted
+
+    def count_from(self, store: SegmentStore, counted: int) -> None:
+        """Say in a new store how many tuples were settled before its own, so that slides by rows continue."""
+        self._evaluator.count_from(store, counted)
+
+    def convert(self, store: SegmentStore, other: CoalesceOperator) -> None:
+        """Write what the operator of the same query under the other scheme has stored in the format of this one."""
+        self._evaluator.convert(store, other._evaluator)
+
     def rows_of(self, extents: FinalExtents) -> pa.RecordBatch:
         """The output rows of final extents."""
         return self._output.of_extents(extents)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Required, TypedDict
+from typing import TYPE_CHECKING, ClassVar, Required, Self, TypedDict
 
 from whenabouts.core.coalescing.equivalence import Equivalence, Predicate, parse_equivalence
 from whenabouts.core.coalescing.settings import CoalescingSpec
@@ -19,7 +19,7 @@ from whenabouts.core.costs.choices import Choice, Value, Workload, ruled
 from whenabouts.core.costs.eager_lazy_cost import Statistics, eager_part, lone_scheme
 from whenabouts.core.costs.prices import SchemePrices
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
-from whenabouts.core.errors import Code, QueryError, SingleBucketWarning
+from whenabouts.core.errors import Code, LossyQueryWarning, QueryError, SingleBucketWarning
 from whenabouts.core.runtime import option_checks as checks
 from whenabouts.core.times.time_specs import Point, TimeSpec
 
@@ -206,6 +206,14 @@ class Coalesce:
                 SingleBucketWarning,
                 stacklevel=3,
             )
+
+    def under(self, scheme: str) -> Self:
+        """The same query under another scheme."""
+        if scheme == self.scheme:
+            return self
+        with warnings.catch_warnings():  # given when this query was made
+            warnings.simplefilter("ignore", LossyQueryWarning)
+            return replace(self, scheme=scheme)
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> CoalesceOperator:
         """The operator for a schema.

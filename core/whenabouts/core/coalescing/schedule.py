@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.coalescing.window_spec import Extents
+from whenabouts.core.runtime.output_memory import require_room
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK
 
 FIRST = NO_WATERMARK + 1
@@ -42,6 +46,15 @@ def slides_between(extents: Extents, was: Progress, now: Progress) -> tuple[int,
     assert extents.slide_us is not None
     first, last = first_slide(was.until, extents.slide_us), first_slide(now.until, extents.slide_us) - 1
     return first, first_slide(now.latest, extents.slide_us) if now.until == END_OF_TIME else last
+
+
+def instants_between(extents: Extents, first_us: int, was: Progress, now: Progress) -> IntArray:
+    """The instants at which extents of row-count windows become final, starting no earlier than the first tuple."""
+    assert extents.slide_us is not None
+    first, last = slides_between(extents, was, now)
+    first = max(first, first_slide(first_us, extents.slide_us))
+    require_room(last + 1 - first, 2 * 8, "instants at which a window slides")
+    return np.arange(first, max(first, last + 1)) * extents.slide_us
 
 
 def floor_of(extents: Extents, progress: Progress) -> int:

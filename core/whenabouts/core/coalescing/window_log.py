@@ -28,7 +28,7 @@ from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import SegmentStore, Step
 from whenabouts.core.state.memory_store import StampedStore
 from whenabouts.core.state.segment_codec import decode, encode, unwrap, wrap
-from whenabouts.core.state.segment_layout import Layout
+from whenabouts.core.state.segment_layout import DIRECTORY, Layout
 from whenabouts.core.state.segmented_state import SegmentedState
 
 LEAST_BYTES = 1 << 12
@@ -180,6 +180,16 @@ class WindowLog:
         rows = self._codec.encode(tuples, at, ~linked[at], weight[at] if self._codec.weighted else None)
         self._state.replace_from(0, FIRST, rows)
         self._count(step)
+
+    def discard(self) -> None:
+        """Drop all tuples and the directory of their segments, so that they can be written in another format."""
+        self._state.replace_from(0, FIRST, _empty(self._codec.stored))
+        self._segments.delete(DIRECTORY, 0)
+
+    def restore(self, tuples: TemporalTuples, linked: BoolArray) -> None:
+        """Write tuples that were stored in another format; progress and counts stay."""
+        self._state.replace_from(0, FIRST, self._rows(tuples, linked))
+        self._state.save()
 
     def clear(self, step: Step) -> None:
         """Drop all tuples."""

@@ -43,6 +43,14 @@ class Window:
         return self.width_us is not None
 
     @property
+    def can_share(self) -> bool:
+        """Whether queries can share one extent of rows in time order: it then has a least time that still matters.
+
+        Not so if rows are counted per group: those of a quiet group matter for ever.
+        """
+        return self.is_time_based or self.over_all_groups
+
+    @property
     def over_all_groups(self) -> bool:
         """Whether the tuples that it contains of one group depend on the other groups."""
         return self.rows is not None and not self.per_group
@@ -126,11 +134,18 @@ def sliding(
 
 
 def ranges_of_row_slides(
-    tuples: TemporalTuples, window: Window, every: int, group_names: tuple[str, ...] = ()
+    tuples: TemporalTuples,
+    window: Window,
+    every: int,
+    group_names: tuple[str, ...] = (),
+    *,
+    before: int = 0,
+    after: int = 0,
 ) -> Ranges:
     """The extents of a row-count window at each tuple whose number is a multiple of `every`.
 
-    Tuples are numbered from 1 in the order of (time, group), over the stream or per group. O(tuples + ranges).
+    Tuples are numbered from 1 in the order of (time, group), over the stream or per group. Over the stream: `before`
+    tuples came before these, and only the extents at tuples with a number above `after` are wanted. O(tuples + ranges).
     """
     assert window.rows is not None
     if window.per_group:
@@ -138,7 +153,7 @@ def ranges_of_row_slides(
         ends = np.flatnonzero((np.arange(len(tuples)) - tuples.starts[group] + 1) % every == 0)
         lows = np.maximum(tuples.starts[group[ends]], ends + 1 - window.rows)
         return Ranges(tuples.times[ends], lows, ends + 1)
-    ends = np.arange(every - 1, len(tuples), every)
+    ends = np.arange((max(before, after) // every + 1) * every - before - 1, len(tuples), every)
     lows, highs = _between(tuples, stream_positions(tuples, group_names), ends - window.rows + 1, ends)
     groups = len(tuples.starts) - 1
     return Ranges(np.tile(np.sort(tuples.times)[ends], groups), lows, highs, np.tile(np.arange(len(ends)), groups))

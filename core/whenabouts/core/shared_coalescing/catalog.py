@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
-from whenabouts.core.coalescing.schedule import Progress
+from whenabouts.core.coalescing.schedule import FIRST, Progress
 from whenabouts.core.runtime.protocol import NO_WATERMARK, SegmentStore
 from whenabouts.core.shared_coalescing.scheme_policy import Observed
 from whenabouts.core.state.segment_codec import unwrap, wrap
@@ -21,9 +21,13 @@ PARTS = 4096
 class Entry:
     """One query. Checkpoints hold the fields under their names.
 
-    `number`: its part of the store; `definition`: identifies the query; `timer_us`, `segments` and `rows`: when its own
-    operator wants to be called, the segments of that operator, and their row count; `wish`: the scheme that the policy
-    decided.
+    `number`: its part of the store; `scheme`: the one in force; `definition`: identifies the query. `own`: the scheme
+    under which its own operator has stored its state; None while it reads the shared extent, and in checkpoints of
+    releases that did not write it. `timer_us`, `segments` and `rows`: when its own operator wants to be called, the
+    segments of that operator, and their row count. `wish`: the scheme that the policy decided.
+
+    Of a row-count window in the shared extent: `floor_us`, before which no row matters, and `counted`, the number of
+    settled tuples if it slides by rows.
     """
 
     number: int
@@ -33,6 +37,9 @@ class Entry:
     segments: list[list[int]] = field(default_factory=list)
     rows: int = 0
     wish: str | None = None
+    own: str | None = None
+    floor_us: int = FIRST
+    counted: int = 0
 
 
 @dataclass(slots=True)
@@ -40,13 +47,15 @@ class Catalog:
     """The catalog of one bucket.
 
     `covered_us`: the shared extent has every row from this time on. `shared`: whether the shared extent is in use.
-    `observed`: what a policy decides from.
+    `trimmed`: the rows that it had when the floors of row-count windows were last computed. `observed`: what a policy
+    decides from.
     """
 
     store: SegmentStore
     progress: Progress = field(default_factory=Progress)
     covered_us: int = NO_WATERMARK
     shared: bool = False
+    trimmed: int = 0
     queries: dict[str, Entry] = field(default_factory=dict)
     observed: Observed = field(default_factory=Observed)
 
@@ -67,16 +76,17 @@ class Catalog:
             "clock": self.progress,
             "covered_us": self.covered_us,
             "shared": self.shared,
+            "trimmed": self.trimmed,
             "queries": {name: asdict(entry) for name, entry in self.queries.items()},
             "observed": asdict(self.observed),
         }
         self.store.put(0, 0, wrap(json.dumps(saved).encode()))
 
-    def add(self, name: str, scheme: str, definition: str) -> Entry:
+    def add(self, name: str, scheme: str, definition: str, own: str | None) -> Entry:
         """Add a new query, in the first free part of the store."""
         taken = {entry.number for entry in self.queries.values()}
         free = next(number for number in range(FIRST_OWN, PARTS) if number not in taken)
-        self.queries[name] = Entry(free, scheme, definition)
+        self.queries[name] = Entry(free, scheme, definition, own=own)
         return self.queries[name]
 
 

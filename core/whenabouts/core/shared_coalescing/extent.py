@@ -72,6 +72,11 @@ class SharedExtent:
             return self._linked[key]
         return self._linked[key][0], 0
 
+    @property
+    def rows_held(self) -> int:
+        """Rows in the store."""
+        return self._state.rows_held
+
     def keep_from(self, floor_us: int, covered_us: int, step: Step) -> int:
         """Drop the rows before a time; returns the time from which on all rows are held."""
         self._state.evict(0, floor_us)
@@ -83,6 +88,11 @@ class SharedExtent:
     def first_row_us(self) -> int | None:
         """A lower bound of the times of all rows; None if there are no rows."""
         return self._state.first_from_us(0, NO_WATERMARK)
+
+    def first_waiting_us(self, until_us: int) -> int | None:
+        """A lower bound of the times of the rows that the watermark has not passed; None if there are none."""
+        first = self._state.first_from_us(0, until_us)
+        return None if first is None else max(first, until_us)
 
     def save(self) -> None:
         """Write the directory."""

@@ -2,17 +2,19 @@
 
 The shared extent (`shared_coalescing.extent`) holds the stream's rows as they arrived, once, as long as the lazy query
 with the longest reach needs them; each lazy query groups and coalesces them when one of its extents becomes final. An
-eager query, or one whose window counts rows, has its own operator. Each query gives the same result as alone.
+eager query has its own operator, and so has one that cannot share (`Window.can_share`), under either scheme. Equal
+queries have one operator. Each query gives the same result as alone.
 
 The scheme of a query may change from step to step. Lazy becomes eager at once: the extent is built from the shared
 rows. Eager becomes lazy when the shared extent reaches back as far as the query's window; until then, for at most one
-window length, the query stays eager. Nothing is lost or emitted twice.
+window length, the query stays eager. An operator that does not share writes its state in the other format. Nothing is
+lost or emitted twice.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,8 +25,7 @@ from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.coalescing.extents import FinalExtents
 from whenabouts.core.coalescing.operator import CoalesceOperator
 from whenabouts.core.coalescing.query import Coalesce
-from whenabouts.core.coalescing.schedule import FIRST, Progress, floor_of, is_due, next_due, slides_between
-from whenabouts.core.coalescing.window_ranges import ranges_at, ranges_of_slides
+from whenabouts.core.coalescing.schedule import FIRST, Progress
 from whenabouts.core.coalescing.window_spec import Extents
 from whenabouts.core.errors import Code, SingleBucketWarning
 from whenabouts.core.runtime.blocks import times
@@ -36,6 +37,7 @@ from whenabouts.core.shared_coalescing.catalog import EAGER, LAZY, PARTS, Catalo
 from whenabouts.core.shared_coalescing.columns import common_groups, out_of_order, union_schema, without_group
 from whenabouts.core.shared_coalescing.extent import SharedExtent
 from whenabouts.core.shared_coalescing.scheme_policy import SchemePolicy
+from whenabouts.core.shared_coalescing.view import LEAST_ROWS, SharedView
 from whenabouts.core.state.memory_store import StorePart
 from whenabouts.core.state.segment_codec import fingerprint
 from whenabouts.core.state.segmented_state import rows_in_state
@@ -52,6 +54,10 @@ class SharedSettings(Protocol):
     @property
     def results(self) -> Any:
         """Names, with conditions and columns of the output."""
+
+    @property
+    def same(self) -> Any:
+        """Names of queries, with the names of the equal ones whose rows they get."""
 
     @property
     def adapting(self) -> SchemePolicy | None:
@@ -76,12 +82,23 @@ class SharedOperator:
 
     def __init__(self, query: SharedSettings, schema: pa.Schema, *, streaming: bool) -> None:
         self.query = query
+        self._asked: dict[str, Coalesce] = dict(query.queries)
         self.operators: dict[str, CoalesceOperator] = {
-            name: each.operator([schema], streaming=streaming) for name, each in query.queries
+            name: each.under(self._own_scheme(name) if each.extents.is_history else EAGER).operator(
+                [schema], streaming=streaming
+            )
+            for name, each in query.queries
+        }
+        self._lazy_operators: dict[str, CoalesceOperator] = {}
+        self._schema = schema
+        equal = dict(query.same)
+        self._followers = {
+            name: [each for each in equal if equal[each] == name] for name in self._asked if name not in equal
         }
         first: Coalesce = query.queries[0][1]
         self._time = first.point.t
-        self._groups = {name: each.coalescing.group for name, each in query.queries}
+        self._specs = {name: each.coalescing for name, each in query.queries}
+        self._groups = {name: spec.group for name, spec in self._specs.items()}
         # A row with a null in a common group column is useless to every query.
         self.readers = (
             EventReader(0, query.inputs[0], schema, first.point, groups=common_groups(self._groups.values())),
@@ -95,6 +112,8 @@ class SharedOperator:
                 SingleBucketWarning,
                 stacklevel=4,
             )
+        names = self.readers[0].schema.names
+        self._views = {name: SharedView(each.extents, self._groups[name], names) for name, each in self._asked.items()}
         self.keys = Keys(common, [self.readers[0].schema], query.inputs)
         self.output_schema = union_schema(
             {n: query.result_schema(n, each.output_schema) for n, each in self.operators.items()}
@@ -132,18 +151,18 @@ class SharedOperator:
         )
         duplicates: list[pa.RecordBatch] = []
         self._update_schemes(store, catalog, shared, was, step)
-        lazy = [name for name, entry in catalog.queries.items() if entry.scheme == LAZY]
+        lazy = {name: entry for name, entry in catalog.queries.items() if entry.own is None}
         kept_for = self._lazy_now_or_soon(catalog)
         if kept_for:
             shared.append(blocks)
         for name, entry in catalog.queries.items():
             # All queries settle under the same watermarks, so a row that several of them reject shows up in one step.
-            if entry.scheme == EAGER and (blocks or until > was.until):
+            if entry.own is not None and (blocks or until > was.until):
                 own_rows, own_store = self._of_query(name, blocks), _own_store(store, entry)
-                found = self.operators[name].step(own_store, own_rows, watermark_us, demand, latest)
+                found = self._operator(name, entry.own).step(own_store, own_rows, watermark_us, demand, latest)
                 entry.timer_us = found.timer_us
                 _count_rows(entry, found, step)
-                self._add_eager(name, found, step, duplicates)
+                self._add_own(name, found, step, duplicates)
         self._evaluate_lazy(lazy, shared, was, now, step, duplicates)
         self._reject(blocks, duplicates, step)
         if demand is not FlushMode.END:
@@ -160,7 +179,9 @@ class SharedOperator:
         catalog.observed.count(counts, now.latest)
         past = catalog.observed.observation(now.latest, policy.every_us)
         if past is not None:
-            in_force = {name: self._target(name, entry) for name, entry in catalog.queries.items()}
+            in_force = {
+                each: self._target(name, entry) for name, entry in catalog.queries.items() for each in self._names(name)
+            }
             schemes, catalog.observed.known = policy.decide(past, in_force, catalog.observed.known)
             for name, entry in catalog.queries.items():
                 entry.wish = schemes.get(name, in_force[name])
@@ -168,14 +189,19 @@ class SharedOperator:
     def _save(self, catalog: Catalog, shared: SharedExtent, kept_for: list[str], now: Progress, step: Step) -> None:
         """Drop rows that no query needs any more, and write the state for the next step."""
         if kept_for or catalog.shared:
-            floors = [self._floor(name, now) for name in kept_for]
+            trims = shared.rows_held > 2 * catalog.trimmed + LEAST_ROWS
+            for name, entry in catalog.queries.items():
+                if trims and entry.own is None:
+                    self._views[name].trim(entry, shared, now)
+            floors = [self._views[name].floor(catalog.queries[name], now) for name in kept_for]
             catalog.covered_us = shared.keep_from(min(floors, default=now.latest + 1), catalog.covered_us, step)
+            if trims:
+                catalog.trimmed = shared.rows_held
             shared.save()
         catalog.progress, catalog.shared = now, bool(kept_for)
         catalog.write()
-        first_row = shared.first_row_us
         timers = [
-            entry.timer_us if entry.scheme == EAGER else next_due(self._extents(name), now, first_row)
+            self._views[name].timer(shared, now) if entry.own is None else entry.timer_us
             for name, entry in catalog.queries.items()
         ]
         step.timer_us = min((timer for timer in timers if timer is not None), default=None)
@@ -188,57 +214,97 @@ class SharedOperator:
     def _extents(self, name: str) -> Extents:
         return self.operators[name].query.extents
 
-    def _floor(self, name: str, progress: Progress) -> int:
-        """No row before this matters to a query: none that an extent holds, and none that the watermark has not passed,
-        since which of the latter lose against others is decided when it does."""
-        return min(floor_of(self._extents(name), progress), max(progress.until, FIRST))
+    def _names(self, name: str) -> list[str]:
+        """A query, and the equal ones that get its rows."""
+        return [name, *self._followers[name]]
+
+    def _operator(self, name: str, scheme: str) -> CoalesceOperator:
+        """A query's own operator under a scheme."""
+        if scheme == EAGER or self._extents(name).is_history:
+            return self.operators[name]
+        if name not in self._lazy_operators:
+            lazy = self._asked[name].under(LAZY)
+            self._lazy_operators[name] = lazy.operator([self._schema], streaming=False)  # it has warned already
+        return self._lazy_operators[name]
+
+    def _own_scheme(self, name: str) -> str:
+        """The scheme that a query has if nobody else decides."""
+        return LAZY if self._asked[name].scheme == LAZY else EAGER
 
     def _target(self, name: str, entry: Entry | None = None) -> str:
-        """The scheme that a query should have. A query with row-count windows always has its own operator."""
+        """The scheme that a query should have. Without a window it keeps its own."""
+        if self._extents(name).is_history:
+            return self._own_scheme(name)
         decided = entry.wish if entry is not None and self.query.adapting is not None else None
-        return decided or self.query.scheme_of(name) if self._extents(name).window.is_time_based else EAGER
+        return decided or self.query.scheme_of(name)
+
+    def _should_share(self, name: str, entry: Entry | None = None) -> bool:
+        return self._target(name, entry) == LAZY and self._extents(name).window.can_share
 
     def _lazy_now_or_soon(self, catalog: Catalog) -> list[str]:
-        """The queries for which rows are kept in the shared extent: those that are lazy, and those that should be."""
-        return [name for name, entry in catalog.queries.items() if LAZY in (entry.scheme, self._target(name, entry))]
+        """The queries for which rows are kept in the shared extent: those that read it, and those that should."""
+        entries = catalog.queries.items()
+        return [name for name, entry in entries if entry.own is None or self._should_share(name, entry)]
 
     def _update_schemes(
         self, store: SegmentStore, catalog: Catalog, shared: SharedExtent, was: Progress, step: Step
     ) -> None:
         """Add new queries, remove old ones, and switch the schemes that should and can be switched."""
-        definitions = {name: _definition(query) for name, query in self.query.queries}
+        definitions = {name: _definition(self._asked[name]) for name in self._followers}
         for name, entry in list(catalog.queries.items()):
             if entry.definition != definitions.get(name):
-                _clear(store, catalog.queries.pop(name), step)
+                del catalog.queries[name]
+                heirs = (n for n in definitions if n not in catalog.queries and definitions[n] == entry.definition)
+                heir = next(heirs, None)
+                if heir is None:
+                    _clear(store, entry, step)
+                else:  # an equal query that got the rows of this one, or the same under another name
+                    catalog.queries[heir] = entry
         for name, definition in definitions.items():
-            entry = catalog.queries.get(name) or catalog.add(name, self._target(name), definition)
-            target = self._target(name, entry)
-            if entry.scheme == LAZY and target == EAGER:
-                self._make_eager(name, store, entry, shared, was, step)
-            elif entry.scheme == EAGER and target == LAZY and self._is_covered(name, catalog, was):
-                _clear(store, entry, step)
-                entry.scheme = LAZY
-                step.metrics[metrics.SWITCHED] += 1
+            if name not in catalog.queries:
+                scheme = self._target(name)
+                catalog.add(name, scheme, definition, None if self._should_share(name) else scheme)
+            entry = catalog.queries[name]
+            if entry.own is None and entry.scheme == EAGER:  # written by a release that did not say which one it is
+                entry.own = entry.scheme = self._own_scheme(name)
+            self._update_scheme(name, store, catalog, shared, was, step)
         if self._lazy_now_or_soon(catalog) and not catalog.shared:
             catalog.covered_us = FIRST if was.latest <= FIRST else was.latest + 1
 
-    def _is_covered(self, name: str, catalog: Catalog, was: Progress) -> bool:
-        """Whether the shared extent has every row that a query still needs."""
-        return catalog.shared and catalog.covered_us <= self._floor(name, was)
+    def _update_scheme(
+        self, name: str, store: SegmentStore, catalog: Catalog, shared: SharedExtent, was: Progress, step: Step
+    ) -> None:
+        """Switch a query to the scheme that it should have, if that is possible now."""
+        entry = catalog.queries[name]
+        target, shares = self._target(name, entry), self._should_share(name, entry)
+        if entry.own is None and not shares:
+            self._make_eager(name, store, entry, shared, was, step)
+        elif entry.own is not None and shares and self._views[name].is_covered(entry, catalog, shared, was):
+            entry.counted = self._operator(name, entry.own).counted(_own_store(store, entry))
+            _clear(store, entry, step)
+            entry.scheme, entry.own, entry.floor_us = LAZY, None, FIRST
+            step.metrics[metrics.SWITCHED] += 1
+        elif entry.own is not None and not shares and entry.own != target:
+            before, after = self._operator(name, entry.own), self._operator(name, target)
+            after.convert(_own_store(store, entry), before)
+            entry.scheme = entry.own = target
+            step.metrics[metrics.SWITCHED] += 1
 
     def _make_eager(
         self, name: str, store: SegmentStore, entry: Entry, shared: SharedExtent, was: Progress, step: Step
     ) -> None:
         """Build an eager extent from the shared rows. The output of these steps is ignored: it was emitted before."""
-        rows = shared.rows(self._floor(name, was), END_OF_TIME)
+        rows = shared.rows(self._views[name].floor(entry, was), END_OF_TIME)
         own_rows = self._of_query(name, rows.to_batches())
         own_store, operator = _own_store(store, entry), self.operators[name]
+        if self._extents(name).slide_rows is not None:
+            operator.count_from(own_store, entry.counted - self._views[name].settled(entry, shared, was))
         found = [operator.step(own_store, own_rows, NO_WATERMARK, FlushMode.NOTHING, was.latest)]
         if was.until != NO_WATERMARK:
             found.append(operator.step(own_store, [], was.until))
         for each in found:
             _count_rows(entry, each, step)
-        entry.scheme, entry.timer_us = EAGER, found[-1].timer_us
+        entry.scheme, entry.own, entry.timer_us = EAGER, EAGER, found[-1].timer_us
         step.metrics[metrics.SWITCHED] += 1
 
     def _of_query(self, name: str, blocks: Sequence[pa.RecordBatch]) -> list[Arrival]:
@@ -251,7 +317,7 @@ class SharedOperator:
 
     def _evaluate_lazy(
         self,
-        lazy: list[str],
+        lazy: Mapping[str, Entry],
         shared: SharedExtent,
         was: Progress,
         now: Progress,
@@ -263,34 +329,36 @@ class SharedOperator:
             found = shared.duplicates(group, was.until, now.until, self.readers[0].schema.names)
             if found is not None:
                 duplicates.append(self.readers[0].raw(found))
-        for name in lazy:
-            operator, extents = self.operators[name], self._extents(name)
-            if not is_due(extents, was, now):
+        for name, entry in lazy.items():
+            operator, spec = self.operators[name], self._specs[name]
+            found = self._views[name].final(entry, shared, was, now)
+            if found is None:
                 continue
-            spec = operator.query.coalescing
-            floor = floor_of(extents, was)
-            tuples = shared.tuples(spec.group, floor, now.until, self.readers[0].schema.names)
+            tuples, ranges = found
             linked, compared = shared.links(tuples, spec)
             step.metrics[metrics.COMPARED] += compared
-            if extents.slide_us is not None:
-                ranges = ranges_of_slides(tuples, extents.window, extents.slide_us, *slides_between(extents, was, now))
-            else:
-                at = now.latest if extents.at_us is None else extents.at_us
-                ranges = ranges_at(tuples, extents.window, np.array([at]), spec.group)
             self._emit(name, operator.rows_of(FinalExtents(tuples, linked, ranges)), step)
-            step.metrics[metrics.coalesced(name)] += int(linked.sum())
-            step.metrics[metrics.neighbours(name)] += len(tuples) - int(tuples.heads.sum())
+            self._count_links(name, int(linked.sum()), len(tuples) - int(tuples.heads.sum()), step)
 
-    def _add_eager(self, name: str, found: Step, step: Step, duplicates: list[pa.RecordBatch]) -> None:
-        """Add the results of an eager query's own operator."""
+    def _add_own(self, name: str, found: Step, step: Step, duplicates: list[pa.RecordBatch]) -> None:
+        """Add the results of a query's own operator."""
         for rows in found.output:
             self._emit(name, rows, step)
         duplicates += [rejected.rows for rejected in found.rejected]
         step.metrics[metrics.COMPARED] += found.metrics[metrics.COMPARED]
-        step.metrics[metrics.coalesced(name)] += found.metrics[metrics.COALESCED]
-        step.metrics[metrics.neighbours(name)] += found.metrics[metrics.NEIGHBOURS]
+        self._count_links(name, found.metrics[metrics.COALESCED], found.metrics[metrics.NEIGHBOURS], step)
+
+    def _count_links(self, name: str, coalesced: int, neighbours: int, step: Step) -> None:
+        for each in self._names(name):
+            step.metrics[metrics.coalesced(each)] += coalesced
+            step.metrics[metrics.neighbours(each)] += neighbours
 
     def _emit(self, name: str, rows: pa.RecordBatch, step: Step) -> None:
+        """Emit the rows of a query, for it and for equal ones."""
+        for each in self._names(name):
+            self._emit_one(each, rows, step)
+
+    def _emit_one(self, name: str, rows: pa.RecordBatch, step: Step) -> None:
         rows = finished(rows, *self._results.get(name, (None, None)))
         if not rows.num_rows:
             return

@@ -31,6 +31,9 @@ class SharedCoalescing:
     queries run under their own scheme (`auto` is eager). The output has the column `query` and the columns of all
     queries, null where a query has no such column; `columns_of` names the columns of a query.
 
+    `same`: name -> name of an equal query, whose rows it gets; the two have one extent under either scheme. They must
+    have the same rows: the registry of the planner knows which queries have.
+
     `results`: name -> (condition on its rows or None, columns or None), as in `SelectProject`; see `share`.
 
     `schemes` and the set of queries may change between runs: a query that is added, or redefined under its name, starts
@@ -43,8 +46,12 @@ class SharedCoalescing:
     instant. If groupings differ, the end of the input is the time of its last row for all queries, even for one in
     which that row has no group.
 
+    Lazy queries share one extent, whether their windows are periods of time or numbers of rows of the whole stream. One
+    that counts rows per group has an extent of its own under either scheme: rows of quiet groups matter for ever. A
+    query without a window keeps its own scheme.
+
     Raises QueryError: WA-2006 for anything but a mapping of names to such queries, for different times or latenesses,
-    for an unknown scheme or name, and for `lazy` if the window is not time-based and the query itself is not lazy.
+    for an unknown scheme or name, and for `lazy` if the query has no window and is eager itself.
 
     >>> queries = {name: Coalesce(time="t", values=name, window=10, slide=5) for name in ("a", "b")}
     >>> SharedCoalescing(queries=queries, schemes={"b": "lazy"}).scheme_of("b")
@@ -54,9 +61,10 @@ class SharedCoalescing:
     queries: Any
     schemes: Any = ()
     results: Any = ()
+    same: Any = ()
     adapting: SchemePolicy | None = None
 
-    changeable: ClassVar[frozenset[str]] = frozenset({"queries", "schemes", "results", "adapting"})
+    changeable: ClassVar[frozenset[str]] = frozenset({"queries", "schemes", "results", "same", "adapting"})
 
     def __post_init__(self) -> None:
         queries = dict(self.queries)
@@ -74,10 +82,15 @@ class SharedCoalescing:
         for name, scheme in schemes.items():
             if name not in queries or scheme not in (EAGER, LAZY):
                 raise _bad(f"scheme of {name!r} is {scheme!r}", f"eager or lazy, of {', '.join(queries)}")
-            if scheme == LAZY and queries[name].scheme == EAGER and not queries[name].extents.window.is_time_based:
-                raise _bad(f"query {name!r} counts rows and cannot share an extent", "set scheme='lazy' in that query")
+            if scheme == LAZY and queries[name].scheme == EAGER and queries[name].extents.is_history:
+                raise _bad(f"query {name!r} has no window and is eager", "set scheme='lazy' in that query")
         object.__setattr__(self, "schemes", tuple(schemes.items()))
         object.__setattr__(self, "results", tuple(dict(self.results).items()))
+        same = dict(self.same)
+        for name, other in same.items():
+            if name not in queries or other not in queries or other in same:
+                raise _bad(f"query {name!r} is the same as {other!r}", f"two of {', '.join(queries)}")
+        object.__setattr__(self, "same", tuple(same.items()))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -133,7 +146,10 @@ class SharedCoalescing:
 
 
 def share(
-    queries: Mapping[str, Any], schemes: Mapping[str, str] | None = None, adapting: SchemePolicy | None = None
+    queries: Mapping[str, Any],
+    schemes: Mapping[str, str] | None = None,
+    adapting: SchemePolicy | None = None,
+    same: Mapping[str, str] | None = None,
 ) -> SelectProject:
     """Coalescing queries, including those parsed from text (`SelectProject`), as one query over their stream.
 
@@ -155,7 +171,7 @@ def share(
         for column, expression in dict(query.derived).get("events", ()):
             if derived.setdefault(column, expression) != expression:
                 raise QueryError(Code.COLUMN_CLASH, f"two queries compute {column!r} in two ways", "rename one")
-    shared = SharedCoalescing(queries=plain, schemes=schemes or {}, results=results, adapting=adapting)
+    shared = SharedCoalescing(queries=plain, schemes=schemes or {}, results=results, same=same or {}, adapting=adapting)
     return SelectProject(query=shared, derived={"events": tuple(derived.items())} if derived else ())
 
 
