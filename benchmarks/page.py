@@ -29,9 +29,9 @@ Series = Mapping[str, pyperf.Benchmark]
 HEAD = """# Performance
 
 Made by `make bench-full`, as a whole or script by script (`make bench`: the quick part, under ten minutes); each script
-replaces what it measured before. Times are CPU-seconds: of the process, or of the JVM and all its Python workers.
-Contenders run in turn in one process on the same rows; where their answers (row count and an order-free hash) differ,
-the run fails and leaves no figure. Medians; in brackets the least and the greatest round.
+replaces its earlier results. Times are CPU-seconds: of the process, or of the JVM and all its Python workers.
+Contenders run alternately in one process on the same rows; if their answers (row count and an order-independent hash)
+differ, the run fails and leaves no figure. Medians; in brackets the least and the greatest round.
 """
 
 
