@@ -136,7 +136,7 @@ def test_texts_that_join_run_on_every_engine(cli: Cli, tmp_path: Path, other: st
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # as above
-@pytest.mark.parametrize("mode", ["", "--stream --lateness 5s"])
+@pytest.mark.parametrize("mode", [pytest.param("", marks=pytest.mark.full), "--stream --lateness 5s"])
 def test_spark_reads_parquet_files_itself(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """Files of one schema whose times have a zone are never read by the command, and the rows are those of `local`."""
     for number in range(2):

@@ -78,6 +78,7 @@ def total(of):
 """
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_class_in_a_signature_may_be_renamed(tmp_path: Path) -> None:
     """The index of a cache names the classes of signatures; those of an older cache need not exist any more."""

@@ -64,6 +64,7 @@ def told(process: subprocess.Popen[str]) -> list[str]:
     return out.split("\n")
 
 
+@pytest.mark.full
 def test_an_archive_without_a_home_is_compiled_once(archive: Path, tmp_path: Path) -> None:
     """Two processes at once on a cold cache, then one that finds it, then one on another CPU, which must not use that
     code."""
@@ -95,6 +96,7 @@ def test_many_at_once_begin_on_an_empty_folder(archive: Path, tmp_path: Path) ->
     assert not list(kept.glob("**/*.tmp.*"))
 
 
+@pytest.mark.full
 def test_a_cache_that_cannot_be_written_is_passed_over(archive: Path, tmp_path: Path) -> None:
     """Also a filled one: numba rejects a folder that is not writable. Kernels are then stored with the temporary
     files."""

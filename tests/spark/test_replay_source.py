@@ -145,6 +145,7 @@ def test_available_now_takes_everything_in_capped_micro_batches(
     assert [len(seen[n]) for n in sorted(seen)] == [25, 25, 10]
 
 
+@pytest.mark.full
 def test_a_join_of_replayed_streams_is_the_join_of_the_files(spark: SparkSession, events: Path, tmp_path: Path) -> None:
     """The disorder of the replay is within the lateness of the join: no row is late.
 

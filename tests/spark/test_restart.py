@@ -69,6 +69,7 @@ def settings(spark: SparkSession) -> Any:
         spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
+@pytest.mark.full
 def test_lateness_file_options_and_shuffle_partitions_may_change(
     stream_of: StreamOf, settings: Any, tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ def test_what_cannot_work_is_refused_in_a_code(stream_of: StreamOf, settings: An
         join(stream, stream)
 
 
+@pytest.mark.full
 def test_state_keeps_to_its_bound(stream_of: StreamOf, tmp_path: Path) -> None:
     """Two rows of each side arrive; the limit is three rows in all, and can be raised on restart."""
     stream = stream_of([events(0, 1), events(2, 3)])

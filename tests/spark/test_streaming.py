@@ -129,6 +129,7 @@ def test_windows_can_follow_in_append_mode(stream_of: StreamOf, tmp_path: Path) 
     assert set(_dropped(query)) == {0}
 
 
+@pytest.mark.full
 def test_times_before_1970_are_neither_late_nor_refused(stream_of: StreamOf, tmp_path: Path) -> None:
     """Spark's watermark is 0 until the times pass 1970; it must not decide anything before, on either side of the
     epoch."""
@@ -250,7 +251,7 @@ def _multiset(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, table.to_pylist()))
 
 
-@pytest.mark.parametrize("kind", QUERIES)
+@pytest.mark.parametrize("kind", [pytest.param("join", marks=pytest.mark.full), "extents"])
 def test_a_stream_that_loses_a_micro_batch_ends_with_the_rows_of_the_local_engine(
     spark: SparkSession, kind: str
 ) -> None:

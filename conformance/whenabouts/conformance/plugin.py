@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Results(config))
 
 
+CASES_OF_A_LAW = 2
+"""Of a law that depends on the core only, an engine in other processes runs so many cases in `make test-full`."""
+
+
 def law_of(item: pytest.Item) -> str:
     """The law that a test item checks: its function's name without `test_`."""
     return getattr(item, "originalname", item.name).removeprefix("test_")
@@ -78,6 +83,7 @@ def _when(item: pytest.Item) -> str | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Declared gaps are strict expected failures: a gap that has closed fails until it is removed."""
+    often: Counter[tuple[str, str]] = Counter()
     for item in items:
         spec = getattr(item, "callspec", None)
         if item.path.parent != _HERE or spec is None or "engine" not in spec.params:
@@ -85,8 +91,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         harness = _harnesses(config)[spec.params["engine"]]
         item.user_properties.append((_LAW, (law_of(item), harness.name)))
         when = _when(item)
+        if when == "full" and not harness.capabilities.in_process:
+            often[harness.name, law_of(item)] += 1
+            if often[harness.name, law_of(item)] > CASES_OF_A_LAW:
+                when = "exhaustive"
         if when is not None and harness is not LocalHarness:
-            item.add_marker("slow" if harness.capabilities.in_process else when)
+            in_process = "full" if when == "exhaustive" else "slow"
+            item.add_marker(in_process if harness.capabilities.in_process else when)
         if not harness.capabilities.in_process:
             item.add_marker("slow")
             # Sockets to an engine are closed when its process ends; that warning breaks no law.

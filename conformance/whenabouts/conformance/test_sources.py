@@ -161,7 +161,7 @@ _OTHERS: dict[str, Query] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["window join", *(pytest.param(kind, marks=similar) for kind in list(_OTHERS)[1:])])
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=similar) for kind in _OTHERS])
 def test_differential_repeats_of_other_queries(engine: Engine, kind: str) -> None:
     """Every kind of query processes repeats once, and gives the rows that it gives without them."""
     query, sides = _OTHERS[kind], dict(zip(_OTHERS[kind].inputs, expectations.SIDES, strict=False))

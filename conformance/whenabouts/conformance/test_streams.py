@@ -87,7 +87,6 @@ def test_oracle_event_time(engine: Engine, dataset: str) -> None:
     assert {row: row[-1] for row in told} == {row: answer.event_time_us[row[:-1]] for row in told}
 
 
-@hosting
 @pytest.mark.parametrize(
     "dataset", fewer_on_slow_engines([MAIN, "certain", HISTOGRAMS, "realistic histograms"], [MAIN])
 )
@@ -102,7 +101,6 @@ def test_differential_batch_and_stream(engine: Engine, dataset: str) -> None:
     multiset.assert_same(multiset.rows(stream.output, names), multiset.rows(finite.output), "stream against batch")
 
 
-@hosting
 @pytest.mark.parametrize(
     ("dataset", "strategy"),
     fewer_on_slow_engines([(MAIN, "auto"), (MAIN, "lazy_lookup"), (HISTOGRAMS, "lazy")], [(MAIN, "auto")]),
@@ -114,7 +112,6 @@ def test_differential_parallelism_on_streams(engine: Engine, dataset: str, strat
     _same(many, one, "3 buckets against 1")
 
 
-@hosting
 @pytest.mark.parametrize(
     ("dataset", "files", "seed"),
     fewer_on_slow_engines(
@@ -135,7 +132,6 @@ def test_differential_arrival_orders(engine: Engine, dataset: str, files: tuple[
     _same(other, usual, f"files {files}, order {seed}")
 
 
-@hosting
 @pytest.mark.parametrize(
     ("dataset", "strategy", "block_size", "max_latency"),
     fewer_on_slow_engines(
@@ -262,7 +258,6 @@ def _edge_stream() -> dict[str, Files]:
     return {"left": files, "right": files}
 
 
-@hosting
 @pytest.mark.parametrize(
     ("edge", "strategy", "times"),
     fewer_on_slow_engines(

@@ -53,7 +53,6 @@ def test_oracle_time_slots(engine: Engine, mode: str, width: str) -> None:
     assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
 
 
-@pytest.mark.hosting
 @pytest.mark.parametrize(("mode", "width"), _cases([("left_outer best left", "narrow")]))
 def test_oracle_time_slots_on_streams(engine: Engine, mode: str, width: str) -> None:
     """The same on a stream that loses a step: rows become final at the instants of the stream without slots."""

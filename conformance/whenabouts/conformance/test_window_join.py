@@ -236,7 +236,6 @@ def test_differential_restart_of_combinations(engine: Engine, dataset: str, stra
     multiset.assert_same(multiset.rows(crashed.rejects), multiset.rows(usual.rejects), f"rejects, restart in {step}")
 
 
-@pytest.mark.hosting
 @pytest.mark.parametrize(
     ("dataset", "strategy"),
     [("malformed", "backward"), pytest.param("uncertain clique", "forward", marks=pytest.mark.similar)],
