@@ -41,6 +41,14 @@ def test_every_row_is_accounted_for(cli: Cli, pair_of_files: Path, mode: str) ->
     ]
 
 
+def test_a_condition_on_both_rows(cli: Cli, pair_of_files: Path) -> None:
+    both, one = (cli(*WITHIN.split(), "-o", "-", "--where", sql) for sql in ("left.id < 9", "left.id > 1"))
+    assert [len(done.stdout.splitlines()) for done in (both, one)] == [3, 2]
+    refused = cli(*WITHIN.split(), "--where", "left.none > 1")
+    assert refused.exit_code == 2
+    assert "WA-2092" in refused.stderr
+
+
 def test_stdout_carries_only_data(cli: Cli, pair_of_files: Path) -> None:
     done = cli(f"{WITHIN} -o - --progress --no-probability")
     assert done.exit_code == 0

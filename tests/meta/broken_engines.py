@@ -117,6 +117,13 @@ class NeverEvicts(Spoilt):
         operator._evict = lambda *_: None
 
 
+class IgnoresWhere(Spoilt):
+    name = "ignores where"
+
+    def query(self, query: Query) -> Any:
+        return super().query(replace(query, where=None))  # type: ignore[type-var]
+
+
 class PairsTwice(Spoilt):
     name = "gives one pair twice"
 

@@ -58,6 +58,24 @@ def test_the_form_of_ptjoin_is_the_timing_join_between_conditions() -> None:
     assert _sorted(found.to_pylist()) == _sorted(want)
 
 
+@pytest.mark.parametrize("how", ["inner", "left_outer", "left_anti"])
+def test_conditions_on_both_streams_are_part_of_the_join(how: str) -> None:
+    """A row without a partner that meets all of them is unmatched, as after ON in SQL."""
+    a, b = _events(1), _events(2)
+    text = """SELECT * FROM seismic A JOIN acoustic B ON A.region = B.region AND A.v < B.v
+        WHERE WINDOW(A, B) = '2 s' WITH THRESHOLD 0.6 AND A.t_min <> B.t_min"""
+    found = _run(text, {"seismic": a, "acoustic": b}, how=how)
+    both: dict[str, Any] = {side: Interval("t_min", "t_max") for side in ("left_time", "right_time")}
+    want = timing_join(
+        a, b, on="region", condition=within("2 s", confidence=0.6), suffixes=("_A", "_B"), how=how,
+        where="left.v < right.v AND left.t_min <> t_min_B", **both,
+    )  # fmt: skip
+    assert want.num_rows > 5
+    assert _sorted(found.to_pylist()) == _sorted(want.to_pylist())
+    with pytest.raises(QueryError, match="WA-2006: where is given"):
+        _run(text, {"seismic": a, "acoustic": b}, where="left.v > 1")
+
+
 def test_the_form_of_w_join_is_the_window_join() -> None:
     rows = {
         name: [(draw.randrange(3), draw.randrange(40), i) for i in range(15)]

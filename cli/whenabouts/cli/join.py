@@ -42,6 +42,9 @@ _SIDES = ("left", "right")
 )
 @click.option("--best", type=click.Choice([*_SIDES, "both"]), help="Keep the most probable partner only.")
 @click.option(
+    "--where", metavar="SQL", help="A further condition on both rows, as 'left.v < right.w': without it no pair."
+)
+@click.option(
     "--why", metavar="LEFT_ROW,RIGHT_ROW", help="Say why these two rows (from 0) are a pair or not. Nothing is run."
 )
 @click.option(
@@ -112,6 +115,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
         on=key_columns(arguments["on"]),
         how=arguments["how"],
         best=arguments["best"],
+        where=arguments["where"],
         strategy=arguments["strategy"],
         lateness=common.lateness_by_side,
         suffixes=_two(arguments["suffixes"], "--suffixes"),

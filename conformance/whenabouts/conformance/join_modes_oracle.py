@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -37,6 +37,9 @@ PRESERVED = {
     "left_anti": ("left",),
 }
 CHOOSING = {None: (), "left": ("left",), "right": ("right",), "both": ("left", "right")}
+
+
+Where = Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None
 
 
 class ExpectedRow(NamedTuple):
@@ -137,13 +140,21 @@ def _best(candidates: Sequence[tuple[int, Event, oracle.Ratio]]) -> int:
 class Matches:
     """All matches of two inputs, by the numbers of their rows: `p` of each pair, partners `of` each side's rows."""
 
-    def __init__(self, query: TimingJoin, events: Mapping[str, Sequence[Event]]) -> None:
+    def __init__(
+        self,
+        query: TimingJoin,
+        events: Mapping[str, Sequence[Event]],
+        schemas: Mapping[str, pa.Schema] | None = None,
+        where: Where = None,
+    ) -> None:
         self.query, self.events = query, events
         self.streaming = not query.condition.one_sided and all(
             spec.max_uncertainty_us is not None for spec in (query.left_time, query.right_time)
         )
         numbered = {side: [_Numbered(*event, n) for n, event in enumerate(events[side])] for side in SIDES}
         found: list[Pair] = oracle.pairs(numbered["left"], numbered["right"], query.condition)  # type: ignore[arg-type]
+        if where is not None and schemas is not None:
+            found = [p for p in found if where(*(_fields(schemas[s], getattr(p, s)) for s in SIDES))]
         self.p = {(pair.left.number, pair.right.number): pair.p for pair in found}  # type: ignore[attr-defined]
         self.of: dict[str, dict[int, list[int]]] = {side: defaultdict(list) for side in SIDES}
         for left, right in self.p:
@@ -183,11 +194,20 @@ class _Numbered(NamedTuple):
         return Time(self.t_min, self.t_max, self.shape)
 
 
+def _fields(schema: pa.Schema, event: Event) -> dict[str, Any]:
+    """A row's plain values by column."""
+    plain = (value.value if isinstance(value, Bits | Whole) else value for value in event.values)
+    return dict(zip(schema.names, plain, strict=True))
+
+
 def results(
-    query: TimingJoin, schemas: Mapping[str, pa.Schema], events: Mapping[str, Sequence[Event]]
+    query: TimingJoin,
+    schemas: Mapping[str, pa.Schema],
+    events: Mapping[str, Sequence[Event]],
+    where: Where = None,
 ) -> list[ExpectedRow]:
-    """Every output row of a mode. `at_us` holds for streams."""
-    matches = Matches(query, events)
+    """Every output row of a mode. `at_us` holds for streams. `where`: the query's condition on two rows as dicts."""
+    matches = Matches(query, events, schemas, where)
     if query.how == "left_semi":
         lefts = events["left"]
         return [ExpectedRow(lefts[n].values, None, lefts[n].t_max, n, None) for n in matches.of["left"]]

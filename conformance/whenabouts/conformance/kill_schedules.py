@@ -94,11 +94,12 @@ class Scenario:
 
 
 class Traits(NamedTuple):
-    """The faults that a query has to handle; `slots`: whether its rows may be spread by time."""
+    """The faults that a query has to handle; `slots`: whether its rows may be spread by time; `where`: of a join."""
 
     lateness_s: int
     idle: bool
     slots: bool
+    where: Any = None
 
     @property
     def lateness(self) -> str:
@@ -117,6 +118,7 @@ def scenario(seed: int) -> Scenario:
     spark, late, idle = draw.random() < 0.35, draw.random() < 0.45, draw.random() < 0.15
     # Tasks have watermarks of their own: a row may be late in one bucket and its copy not in another.
     traits = Traits(draw.choice((0, 1, 3, 6)), idle, slots=spark or not (late or idle))
+    traits = traits._replace(where=Random(f"where {seed}").choice((None, None, *WHERES)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of slides longer than the window, and buckets that stay empty
         query = _wrapped(draw, draw.choice(_QUERIES)(draw, traits))
@@ -162,6 +164,14 @@ def _flink_options(draw: Random) -> dict[str, Any]:
     }
 
 
+def _other_numbers(left: pa.Table, right: pa.Table) -> pa.ChunkedArray:
+    return pc.not_equal(left["id"], right["id"])
+
+
+WHERES = ("left.v = right.v", "id_left < right.id OR right.v IS NULL", "left.kind <> right.kind", _other_numbers)
+"""Conditions on the columns of both rows of a timing join."""
+
+
 # --- Queries ----------------------------------------------------------------------------------------------------------
 def _timing_join(draw: Random, traits: Traits) -> Query:
     lateness = Lateness(traits.lateness, traits.lateness, traits.idle_after)
@@ -185,7 +195,7 @@ def _timing_join(draw: Random, traits: Traits) -> Query:
         try:
             return TimingJoin(
                 left_time=draw.choice(specs), right_time=draw.choice(specs), condition=condition, lateness=lateness,
-                **options,
+                where=traits.where, **options,
             )  # fmt: skip
         except QueryError:
             continue  # some modes have no slots

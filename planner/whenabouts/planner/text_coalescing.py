@@ -19,9 +19,9 @@ from whenabouts.core.costs.eager_lazy_cost import eager_part
 from whenabouts.core.errors import Code
 from whenabouts.core.expressions.sql import from_sqlglot
 from whenabouts.core.expressions.tree import Expression, column, joined, rewritten
+from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
-from whenabouts.core.window_join.stream_index import SqlPredicate
 from whenabouts.core.wrappers.select_project import Named, SelectProject
 from whenabouts.planner.coalescing_queries import CoalescingQuery, Evaluation
 from whenabouts.planner.text_durations import duration_us, text_duration_us

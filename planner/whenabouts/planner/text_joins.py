@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,12 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.sql import from_sqlglot
 from whenabouts.core.expressions.tree import Expression, joined, rewritten
 from whenabouts.core.expressions.tree import column as output_column
+from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.timing_join.where import SIDES
 from whenabouts.core.window_join.graph import Edge
 from whenabouts.core.window_join.query import WindowJoin
-from whenabouts.core.window_join.stream_index import SqlPredicate
 from whenabouts.core.wrappers.select_project import Named, SelectProject
 from whenabouts.planner.query_text import Place
 from whenabouts.planner.streams import lateness_of_sides, lateness_of_streams
@@ -43,8 +44,7 @@ def bind_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
     timing = len(aliases) == 2 and len(parts.edges) == 1 and parts.edges[0].confidence is not None
     afterwards = list(parts.of_more)
     if timing:
-        query: Any = _timing_join(scope, parts.edges[0], on, options)
-        afterwards += [condition for found in parts.of_two.values() for condition in found]
+        query: Any = _timing_join(scope, parts, on, options)
     else:
         predicates = {
             pair: SqlPredicate(pair, scope.query.text, joined("and", found, found[0].place))
@@ -61,8 +61,9 @@ def bind_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
     )
 
 
-def _timing_join(scope: Scope, edge: Edge, on: Sequence[str], options: dict[str, Any]) -> TimingJoin:
+def _timing_join(scope: Scope, parts: _Parts, on: Sequence[str], options: dict[str, Any]) -> TimingJoin:
     left, right = scope.streams.values()
+    (edge,) = parts.edges
     lo, hi = (edge.lo_us, edge.hi_us) if edge.first == left.source.alias else (-edge.hi_us, -edge.lo_us)
     assert edge.confidence is not None
     return TimingJoin(
@@ -72,8 +73,24 @@ def _timing_join(scope: Scope, edge: Edge, on: Sequence[str], options: dict[str,
         on=on,
         lateness=lateness_of_sides(left.lateness, right.lateness),
         suffixes=(f"_{left.source.alias}", f"_{right.source.alias}"),
-        **options,
+        **options | _where(scope, [each for found in parts.of_two.values() for each in found], options),
     )
+
+
+def _where(scope: Scope, conditions: Sequence[Expression], options: Mapping[str, Any]) -> dict[str, SqlPredicate]:
+    """Conditions on both streams as the `where` of a timing join, in whose columns the streams are its sides."""
+    if not conditions:
+        return {}
+    if options.get("where") is not None:
+        raise QueryError(
+            Code.BAD_OPTION, "where is given, and the text has conditions on both streams", "write all in the text"
+        )
+    sides = dict(zip(scope.streams, SIDES, strict=True))
+    both = rewritten(
+        joined("and", conditions, conditions[0].place),
+        lambda each: replace(each, value=(sides[each.value[0]], each.value[1])),
+    )
+    return {"where": SqlPredicate(SIDES, scope.query.text, both)}
 
 
 def _window_join(

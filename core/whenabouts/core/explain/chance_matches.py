@@ -87,6 +87,8 @@ def chance_matches(
     pairs, only samples of consecutive left rows are joined: the mean is divided by their share, and the standard
     deviation by its root. A one-sided window, or one that is long relative to the right side's span, allows no slide.
 
+    A `where` of the query is left out of account: both estimates are of the timing condition alone.
+
     Rows that truly belong together count towards the rates. So if most rows have a partner, the estimates hold for
     streams with these rates, not for the remaining rows. Rows that the join would reject are ignored.
 

@@ -66,7 +66,11 @@ def read_pair(
     specs = (query.left_time, query.right_time)
     rows = [
         _one_row(
-            row, (*of_input(query.key_columns, input), *spec.columns, *filter(None, (spec.template_column,))), name
+            row,
+            None
+            if query.where is not None  # it may read every column
+            else (*of_input(query.key_columns, input), *spec.columns, *filter(None, (spec.template_column,))),
+            name,
         )
         for input, (row, spec, name) in enumerate(zip((left_row, right_row), specs, query.inputs, strict=True))
     ]
@@ -89,9 +93,10 @@ def read_pair(
     return operator, sides
 
 
-def _one_row(row: Row, needed: tuple[str, ...], side: str) -> pa.RecordBatch:
-    """The needed columns of a row; a missing one is left to the operator's own error."""
-    names = list(dict.fromkeys(needed))
+def _one_row(row: Row, needed: tuple[str, ...] | None, side: str) -> pa.RecordBatch:
+    """The needed columns of a row (None: all); a missing one is left to the operator's own error."""
+    every = row if isinstance(row, Mapping) else row.schema.names
+    names = list(dict.fromkeys(every if needed is None else needed))
     if isinstance(row, Mapping):
         return pa.RecordBatch.from_pydict({name: _one_value(row[name], name, side) for name in names if name in row})
     if row.num_rows != 1:

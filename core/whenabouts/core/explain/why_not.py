@@ -25,6 +25,8 @@ from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.timing_join.settings import TimingJoinSettings
+from whenabouts.core.timing_join.where import described_where
 
 _FIRST = np.zeros(1, np.int32)  # the position of a side's only row
 
@@ -44,6 +46,8 @@ class Reason(StrEnum):
     """No possible values of the two times meet the condition."""
     PROBABILITY = "probability"
     """The condition can hold, but with a probability below the confidence (0 if only single instants meet it)."""
+    WHERE = "where"
+    """The timing condition holds, but the query's `where` is not true."""
     MATCH = "match"
     """The pair matches."""
 
@@ -84,9 +88,9 @@ def why_not(
     """Why this left and this right row are a pair in `query`'s result, or are not.
 
     A row is a dict of column values, or an Arrow table or record batch with one row. Only its key, time and template
-    columns are used. Types are compared as in the join (an integer key on one side and text on the other is an error,
-    not a mismatch). On a stream, give the watermark in microseconds that was in force when each row arrived; without
-    them the rows are treated as finite input, where nothing is late or evicted.
+    columns are used, and those of `where`. Types are compared as in the join (an integer key on one side and text on
+    the other is an error, not a mismatch). On a stream, give the watermark in microseconds that was in force when each
+    row arrived; without them the rows are treated as finite input, where nothing is late or evicted.
 
     The answer is about this pair alone. The result of outer, semi and anti joins, and of `best=`, depends on other
     pairs too: ask about those.
@@ -115,7 +119,11 @@ def why_not(
     for side in sides:
         if side.t_max_us < side.watermark_us:
             return PairAnswer(Reason.LATE, _late_sentence(side, p, query), p, Code.LATE)
-    for answer in (_other_key(operator, blocks, p), _evicted(operator, sides, p)):
+    for answer in (
+        _other_key(operator, blocks, p),
+        _evicted(operator, sides, p),
+        _excluded(operator, blocks, sides, p),
+    ):
         if answer is not None:  # not a truth test: an answer other than a match is false
             return answer
     return _judged(sides, p, query)
@@ -187,7 +195,7 @@ def _evicted(operator: TimingJoinOperator, sides: list[PairRow], p: float) -> Pa
     )
 
 
-def _judged(sides: list[PairRow], p: float, query: TimingJoin) -> PairAnswer:
+def _judged(sides: list[PairRow], p: float, query: TimingJoinSettings) -> PairAnswer:
     """The answer from the timing condition."""
     left, right = sides
     condition = query.condition
@@ -211,6 +219,19 @@ def _can_hold(left: PairRow, right: PairRow, condition: Condition) -> bool:
         for start, end in left.support
         for first, last in right.support
     )
+
+
+def _excluded(
+    operator: TimingJoinOperator, blocks: list[pa.Table], sides: list[PairRow], p: float
+) -> PairAnswer | None:
+    """The answer if the rows meet the timing condition but not `where`, otherwise None."""
+    where = operator.matching.where
+    if where is None or not _judged(sides, p, operator.query):
+        return None
+    if where.holds(blocks[LEFT], blocks[RIGHT], _FIRST, _FIRST)[0]:
+        return None
+    asked = described_where(operator.query.where)
+    return PairAnswer(Reason.WHERE, f"where: {asked} is not true of these rows (probability {_number(p)})", p)
 
 
 def _window(lo_us: int, hi_us: int) -> str:

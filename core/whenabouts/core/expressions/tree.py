@@ -110,14 +110,20 @@ def check_condition(expression: Expression, schemas: Mapping[str | None, pa.Sche
             raise node.error(Code.SQL_COLUMN, f"there is no table {table!r}", f"the tables are {known}")
         names = schemas[table].names
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"its columns are {', '.join(names)}"
-            raise node.error(Code.SQL_COLUMN, f"there is no column {name!r}" + (f" in {table}" if table else ""), hint)
+            raise no_such_column(node, names, f" in {table}" if table else "")
         return pa.array([], schemas[table].field(name).type)
 
     found = evaluate(expression, no_rows).type
     if not (pa.types.is_boolean(found) or pa.types.is_null(found)):
         raise expression.error(Code.SQL_TYPES, f"expected a condition, this gives {found}", "compare it")
+
+
+def no_such_column(node: Expression, names: Sequence[str], of: str = "") -> QueryError:
+    """The error (WA-2092) for a column node that is none of `names`; `of`: of which table they are."""
+    name = node.value[1]
+    near = difflib.get_close_matches(name, names, 1, 0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"its columns are {', '.join(names)}"
+    return node.error(Code.SQL_COLUMN, f"there is no column {name!r}{of}", hint)
 
 
 def _normal(values: Values) -> Values:

@@ -17,7 +17,9 @@ from whenabouts.core.coalescing.query import Coalesce, column_names
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.letter_case import folded, same
 from whenabouts.core.expressions.tree import Expression, rewritten
-from whenabouts.core.runtime.key_names import Key, of_input
+from whenabouts.core.joins.output_columns import output_names
+from whenabouts.core.joins.pair_conditions import SqlPredicate
+from whenabouts.core.runtime.key_names import Key, of_input, shared
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.shared_coalescing.query import SharedCoalescing
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
@@ -25,7 +27,6 @@ from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
-from whenabouts.core.window_join.stream_index import SqlPredicate
 from whenabouts.core.wrappers.deduplication import Deduplicated
 from whenabouts.core.wrappers.payload_decoding import Decoded, decoded_schema
 from whenabouts.core.wrappers.select_project import SelectProject, wider
@@ -154,9 +155,19 @@ def _expression(expression: Expression, find: Callable[[Expression], str]) -> Ex
 def _timing_join(query: TimingJoin, schemas: tuple[pa.Schema, ...]) -> Spelled:
     on, schemas = _keys(query.key_columns, schemas)
     left, right = _columns(schemas)
-    return replace(
-        query, on=on, left_time=_time(query.left_time, left), right_time=_time(query.right_time, right)
-    ), schemas
+    changes: dict[str, Any] = {"on": on, "left_time": _time(query.left_time, left)}
+    changes["right_time"] = _time(query.right_time, right)
+    if isinstance(query.where, SqlPredicate):
+        names = output_names(left.names, right.names, shared(on), query.suffixes)
+        sides = {"left": left, "right": right, None: Columns(tuple(name for of in names for name in of.values()))}
+
+        def find(node: Expression) -> str:
+            side, name = node.value
+            columns = sides.get(side and side.lower())
+            return str(name) if columns is None else columns(name)
+
+        changes["where"] = replace(query.where, condition=_expression(query.where.condition, find))
+    return replace(query, **changes), schemas
 
 
 def _window_join(query: WindowJoin, schemas: tuple[pa.Schema, ...]) -> Spelled:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from whenabouts.core.coalescing.query import Coalesce, column_names
 from whenabouts.core.expressions.tree import Expression
+from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.shared_coalescing.query import SharedCoalescing
@@ -13,7 +14,6 @@ from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
-from whenabouts.core.window_join.stream_index import SqlPredicate
 from whenabouts.core.wrappers.deduplication import Deduplicated
 from whenabouts.core.wrappers.payload_decoding import Decoded
 from whenabouts.core.wrappers.select_project import SelectProject
@@ -30,7 +30,14 @@ def columns_compared(query: Query) -> list[set[str]]:
     [{'k'}, {'k'}]
     """
     if isinstance(query, TimingJoin):
-        return _of_join(query, [query.left_time, query.right_time])
+        found = _of_join(query, [query.left_time, query.right_time])
+        for side, name in _named(query.where.condition) if isinstance(query.where, SqlPredicate) else ():
+            for place, suffix in enumerate(query.suffixes):  # without a side, it is a name of the output
+                if side is None:
+                    found[place] |= {name, name.removesuffix(suffix)}
+                elif side.lower() == query.inputs[place]:
+                    found[place].add(name)
+        return found
     if isinstance(query, WindowJoin):
         found = _of_join(query, [spec for _, spec in query.times])
         for _, predicate in query.predicates:

@@ -127,11 +127,12 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
         name, settings = _settings(query.query)
         return name, settings | {"where": repr(query.where), "derived": repr(query.derived)}
     changeable = getattr(query, "changeable", frozenset({"lateness", "idle_after"}))
+    if_given: frozenset[str] = getattr(query, "recorded_if_given", frozenset())  # unknown to older checkpoints
     recorded_as = getattr(query, "recorded_as", {})  # values that have older names in checkpoints
     settings = {}
     for field in fields(cast(Any, query)):  # queries are dataclasses
-        if field.name not in changeable:
-            value = getattr(query, field.name)
+        value = getattr(query, field.name)
+        if field.name not in changeable and not (value is None and field.name in if_given):
             settings[field.name] = repr(
                 recorded_as[field.name].get(value, value) if field.name in recorded_as else value
             )

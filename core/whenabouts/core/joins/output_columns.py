@@ -49,10 +49,9 @@ class PairColumns:
         key_types: Sequence[pa.DataType] | None = None,
     ) -> None:
         self._keys = tuple(keys)
-        self._left, self._right = left.names, [name for name in right.names if name not in keys]
-        clash = (set(self._left) & set(self._right)) - set(keys)
-        names = [name + suffixes[0] if name in clash else name for name in self._left]
-        names += [name + suffixes[1] if name in clash else name for name in self._right]
+        own = output_names(left.names, right.names, keys, suffixes)
+        self._left, self._right = map(list, own)
+        names = [name for side in own for name in side.values()]
         names += [field.name for field in extra]
         check_names(names)
         of_keys = dict(zip(keys, key_types, strict=True)) if key_types is not None else {}
@@ -81,6 +80,23 @@ class PairColumns:
             own += [name if input else None for name in self._right]
             columns = [None if name is None else take_rows(rows.column(name), positions) for name in own]
             yield batch_of(self.schema, columns, extra, piece)
+
+
+def output_names(
+    left: Sequence[str], right: Sequence[str], keys: Sequence[str], suffixes: tuple[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """By input, each column's name in the output; keys are the left input's.
+
+    >>> output_names(["k", "v"], ["k", "v", "w"], ["k"], ("_l", "_r"))
+    ({'k': 'k', 'v': 'v_l'}, {'v': 'v_r', 'w': 'w'})
+    """
+    others = [name for name in right if name not in keys]
+    clash = (set(left) & set(others)) - set(keys)
+    of_left, of_right = (
+        {name: name + suffix if name in clash else name for name in names}
+        for names, suffix in zip((left, others), suffixes, strict=True)
+    )
+    return of_left, of_right
 
 
 class OwnColumns:

@@ -7,7 +7,7 @@ joins need none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -76,19 +76,20 @@ class Finalizer(Protocol):
 def finalizer_of(
     mode: Mode,
     blocks: Sequence[pa.Schema],
-    right_keys: Sequence[str],
+    compared: Collection[str],
     window: tuple[int, int],
     longest: tuple[int, int],
     output: JoinOutput,
 ) -> Finalizer | None:
     """The finalizer of a mode, None for the plain inner join.
 
-    `window`: bounds on right time - left time; `longest`: the greatest lengths. `best` uses them to evict notes.
+    `compared`: the columns of the right input that decide about pairs, besides its times. `window`: bounds on
+    right time - left time; `longest`: the greatest lengths. `best` uses them to evict notes.
     """
     if mode.plain:
         return None
     if mode.best is None:
-        return UnmatchedRows(mode, blocks, right_keys, output)
+        return UnmatchedRows(mode, blocks, compared, output)
     least = {LEFT: window[0], RIGHT: -window[1]}
     return BestPairs(mode, blocks, [least[LEFT], least[RIGHT]], longest, output)
 

@@ -7,14 +7,14 @@ The strategies differ in which rows are correlated with which, and when, and in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.typing import FloatArray, IntArray, Positions
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray, Positions
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.key_names import shared
@@ -25,7 +25,8 @@ from whenabouts.core.timing_join.modes import LEFT, RIGHT
 
 if TYPE_CHECKING:
     from whenabouts.core.timing_join.settings import TimingJoinSettings
-    from whenabouts.core.timing_join.strategies import CorrelationCounters, Times
+    from whenabouts.core.timing_join.strategies import Accepts, CorrelationCounters, Times
+    from whenabouts.core.timing_join.where import Where
 
 WHOLE_BUFFER = frozenset({"simple", "ssort"})
 """Strategies that compare every row with the whole buffer of the other input."""
@@ -46,13 +47,16 @@ class _Correlation(NamedTuple):
 class Matching:
     """The pairs among the rows of a step, and their probabilities.
 
-    `columns`: the columns that each input contributes to the output.
+    `columns`: the columns that each input contributes to the output. `where`: a further condition on pairs.
     """
 
-    def __init__(self, query: TimingJoinSettings, keys: Keys, columns: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self, query: TimingJoinSettings, keys: Keys, columns: Sequence[Sequence[str]], where: Where | None = None
+    ) -> None:
         specs = (query.left_time, query.right_time)
         once = shared(query.key_columns)
         self._keys, self._strategy, self._condition = keys, query.strategy, query.condition
+        self.where = where
         self._windows = tuple(query.window_from(input) for input in (LEFT, RIGHT))
         self._declared = tuple((spec.min_uncertainty_us, spec.max_uncertainty_us) for spec in specs)
         self._columns = columns[LEFT], [name for name in columns[RIGHT] if name not in once]
@@ -90,12 +94,32 @@ class Matching:
                 target_templates=self.templates[target],
                 base_is_right=base == RIGHT,
                 first_only=self._first_only,
-                expect=(lambda least, most: self._require_room(rows, least, most)) if self.emits_pairs else None,
+                expect=self._expecting(rows),
+                accepts=self._accepting(rows, work),
             ):
                 base_at = base_at + np.int32(work.start) if work.start else base_at
                 target_at = target_at + np.int32(work.since) if work.since else target_at
                 yield (base_at, target_at) if base == LEFT else (target_at, base_at)
         _add(counters, counts)
+
+    def _expecting(self, rows: Sequence[SideRows]) -> Callable[[int, int], None] | None:
+        """What checks that the pairs fit into memory; of those that `where` leaves nothing is known beforehand."""
+        if not self.emits_pairs or self.where is not None:
+            return None
+        return lambda least, most: self._require_room(rows, least, most)
+
+    def _accepting(self, rows: Sequence[SideRows], work: _Correlation) -> Accepts | None:
+        """`where` for the pairs of a correlation, by their positions among its rows."""
+        where = self.where
+        if where is None:
+            return None
+        left, right = (side.table for side in rows)
+
+        def accepts(base_at: Positions, target_at: Positions) -> BoolArray:
+            at = base_at + np.int32(work.start), target_at + np.int32(work.since)
+            return where.holds(left, right, *(at if work.base == LEFT else at[::-1]))
+
+        return accepts
 
     def probabilities(self, left: pa.Table, right: pa.Table, left_at: Positions, right_at: Positions) -> FloatArray:
         """The canonical kernel's value for the pairs (left_at[i], right_at[i]) of two tables of blocks. O(pairs)."""

@@ -34,6 +34,7 @@ from whenabouts.core.timing_join.finalizer import Pairs, finalizer_of, keep_mark
 from whenabouts.core.timing_join.matching import WHOLE_BUFFER, Matching
 from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.output import FinalTimes, JoinOutput
+from whenabouts.core.timing_join.where import Where
 
 if TYPE_CHECKING:
     from whenabouts.core.timing_join.settings import TimingJoinSettings
@@ -57,7 +58,9 @@ class TimingJoinOperator:
         self._streaming = streaming
         self._block_rows = block_rows(query)
         self._max_latency_us = None if query.max_latency is None else parse_duration(query.max_latency)
-        self.matching = Matching(query, self.keys, [schema.names for schema in plain])
+        once = shared(query.key_columns)
+        where = None if query.where is None else Where(query.where, plain, keys=once, suffixes=query.suffixes)
+        self.matching = Matching(query, self.keys, [schema.names for schema in plain], where)
         self._needs_probability = query.best is not None or (query.probability and self.matching.emits_pairs)
         self._final_times = FinalTimes(self.obsolete_before, streaming)
         # Rows that have waited are behind the watermark when they are emitted: no engine may rely on their event time.
@@ -66,7 +69,7 @@ class TimingJoinOperator:
         self._columns = JoinOutput(
             query.mode,
             (plain[LEFT], plain[RIGHT]),
-            keys=shared(query.key_columns),
+            keys=once,
             key_types=tuple(t for key, t in zip(self.keys.names, self.keys.types, strict=True) if isinstance(key, str)),
             suffixes=query.suffixes,
             probability=query.probability,
@@ -75,9 +78,9 @@ class TimingJoinOperator:
         blocks = [reader.block_schema for reader in self.readers]
         self._longest = specs[LEFT].max_uncertainty_us or 0, specs[RIGHT].max_uncertainty_us or 0
         self._slot_us = _slot_us(query, self._longest)
-        right_keys = of_input(query.key_columns, RIGHT)
+        compared = {*of_input(query.key_columns, RIGHT), *(where.columns[RIGHT] if where else ())}
         self._finalizer = finalizer_of(
-            query.mode, blocks, right_keys, query.window_from(LEFT), self._longest, self._columns
+            query.mode, blocks, compared, query.window_from(LEFT), self._longest, self._columns
         )
         self._layout = Layout(blocks) if self._finalizer is None else self._finalizer.layout
         if any(self.matching.templates):  # rows in state refer to templates by number

@@ -6,7 +6,7 @@ emitted with its first match. Marks are stored beside the segments, so that a ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -32,13 +32,13 @@ NewFinal = Sequence[Sequence[pa.RecordBatch]]
 class UnmatchedRows:
     """The finalizer of outer, semi and anti joins without `best`."""
 
-    def __init__(self, mode: Mode, schemas: Sequence[pa.Schema], right_keys: Sequence[str], output: JoinOutput) -> None:
+    def __init__(self, mode: Mode, schemas: Sequence[pa.Schema], compared: Collection[str], output: JoinOutput) -> None:
         self._mode, self._output = mode, output
         self._semi = mode.how == "left_semi"
         self._tracked = (LEFT,) if mode.one_sided else mode.preserved
         kept = list(schemas)
-        if mode.one_sided:  # right rows are not emitted: their times and keys suffice
-            needed = [field for field in schemas[RIGHT] if field.name.startswith(PREFIX) or field.name in right_keys]
+        if mode.one_sided:  # right rows are not emitted: what decides about pairs suffices
+            needed = [field for field in schemas[RIGHT] if field.name.startswith(PREFIX) or field.name in compared]
             kept[RIGHT] = pa.schema(needed)
         self.layout = Layout(
             kept,

@@ -42,10 +42,17 @@ class KindThresholds(NamedTuple):
 
     def in_order(self, base: NDArray[np.int32], target: NDArray[np.int32]) -> KindThresholds:
         """The same for rows taken in another order."""
-        taken = self.base[base], self.target[target]
-        for kind in taken:
-            kind.setflags(write=False)  # numba's type of the tuple has read-only arrays
-        return self._replace(base=taken[0], target=taken[1])
+        return self._replace(target=_read_only(self.target[target])).of_base(base)
+
+    def of_base(self, base: NDArray[np.int32] | NDArray[np.int64]) -> KindThresholds:
+        """The same for some base rows, in another order."""
+        return self._replace(base=_read_only(self.base[base]))
+
+
+def _read_only(kinds: NDArray[np.int32]) -> NDArray[np.int32]:
+    """An array as numba's type of the tuple has it."""
+    kinds.setflags(write=False)
+    return kinds
 
 
 KIND_THRESHOLDS = types.NamedTuple(  # type: ignore[no-untyped-call]  # numba ships no types

@@ -15,6 +15,7 @@ import pyarrow as pa
 from whenabouts.core.costs.choices import Choice, Value, Workload
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.joins.pair_conditions import PairPredicate
 from whenabouts.core.runtime.key_names import On
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.lateness import Lateness
@@ -44,6 +45,7 @@ class TimingJoinOptions(TypedDict, total=False):
     rates: Mapping[str, float]
     min_confidence: float | None
     time_slots: Duration | None
+    where: PairPredicate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +65,19 @@ class TimingJoin(TimingJoinSettings):
     `time_slots`: the width of slots that spread the rows of a key over buckets (`runtime.time_slots`); "auto": if there
     is no key and the query allows slots, as wide as the range in which partners lie.
 
+    `where`: a further condition on the columns of both rows, like the `ON` of SQL. In SQL (see `expressions.sql`),
+    columns are written `left.x`, `right.x`, or as in the output of an inner join (`x_left`); the same on every engine.
+    Or a function of two aligned tables, the left and the right rows' columns, to a boolean array: it is called for
+    blocks of candidate pairs, in any order and number of calls, so it must be a function of each pair alone, and it
+    travels to the workers by pickle. Null is not true. A row without a partner that meets both conditions is unmatched,
+    `best` chooses among those that do, and the probability is that of the timing condition.
+
     Clocks (`from_clock`) are resolved here: `left_time` and `right_time` become the times that they mean in this join.
 
     Raises QueryError: WA-2001 for a `min_confidence` above the confidence, WA-2006 for an unknown option value, WA-2011
     for a clock whose offset matters but is not declared, WA-2041 for time slots in a mode that decides about both
-    sides, with a one-sided condition, or with undeclared lengths of intervals.
+    sides, with a one-sided condition, or with undeclared lengths of intervals, WA-2091 for a `where` that is no SQL
+    condition. `operator` raises WA-2092 and WA-2093 for columns and types in it.
 
     >>> import whenabouts as wa
     >>> point = wa.Point("t")

@@ -15,9 +15,17 @@ from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.lateness import Lateness
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.modes import LEFT, RIGHT, Mode, home_input
+from whenabouts.core.timing_join.where import SIDES, described_where, where_of
 
 STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 """The strategies of the papers; `auto` correlates by sorted midpoints, which is the fastest known."""
+
+_CHANGEABLE = frozenset(
+    {
+        "left_time", "right_time", "condition", "strategy", "lateness", "suffixes", "probability", "block_size",
+        "max_latency", "rates", "min_confidence",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +47,10 @@ class TimingJoinSettings:
     rates: Any = ()
     min_confidence: float | None = None
     time_slots: Duration | None = None
+    where: Any = None
 
-    changeable: ClassVar[frozenset[str]] = frozenset(
-        {
-            "left_time", "right_time", "condition", "strategy", "lateness", "suffixes", "probability", "block_size",
-            "max_latency", "rates", "min_confidence",
-        }
-    )  # fmt: skip
-    """Options that may change while the state is kept, as far as the state allows (docs/changing-a-query.md)."""
+    recorded_if_given: ClassVar[frozenset[str]] = frozenset({"where"})
+    """Options that checkpoints of earlier releases do not know."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "on", key_names(self.on, self.inputs))
@@ -57,6 +61,7 @@ class TimingJoinSettings:
         checks.flag("probability", self.probability)
         checks.condition_of("condition", self.condition)
         checks.suffixes("suffixes", self.suffixes)
+        object.__setattr__(self, "where", where_of(self.where))
         object.__setattr__(self, "how", self.mode.how)
         left, right = (checks.time_of(f"{side}_time", getattr(self, f"{side}_time")) for side in self.inputs)
         left, right = resolve_clocks(left, right)
@@ -82,7 +87,12 @@ class TimingJoinSettings:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The two inputs."""
-        return ("left", "right")
+        return SIDES
+
+    @property
+    def changeable(self) -> frozenset[str]:
+        """Options that may change while the state is kept, as far as the state allows (docs/changing-a-query.md)."""
+        return _CHANGEABLE | {"where"} if self.mode.plain else _CHANGEABLE
 
     @property
     def mode(self) -> Mode:
@@ -121,7 +131,8 @@ class TimingJoinSettings:
         """
         best = "" if self.best is None else f" (best={self.best})"
         keys = described_keys(self.key_columns)
-        return f"{self.how} timing join{best}{keys}: {self.condition.described}"
+        where = "" if self.where is None else f", where {described_where(self.where)}"
+        return f"{self.how} timing join{best}{keys}: {self.condition.described}{where}"
 
     @property
     def slots(self) -> TimeSlots | None:

@@ -37,6 +37,7 @@ from whenabouts.core.arrays.key_time_order import (
     order_rows,
     sorted_positions,
 )
+from whenabouts.core.arrays.typing import BoolArray, Positions
 from whenabouts.core.probability.confidence_bounds import fill_confidence_bounds, is_wide
 from whenabouts.core.probability.match_thresholds import fill_kind_bounds
 from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
@@ -58,6 +59,7 @@ from whenabouts.core.timing_join.pair_fill import (
     part_extent,
 )
 from whenabouts.core.timing_join.range_search import locate, probe_all, scatter_rows, time_extremes
+from whenabouts.core.timing_join.where import PAIRS_AT_ONCE
 
 __all__ = ["STRATEGIES", "CorrelationCounters", "Times", "correlate"]
 
@@ -67,6 +69,12 @@ PROBING_ALL = frozenset({"simple", "ssort"})
 STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+Accepts = Callable[[Positions, Positions], BoolArray]
+"""Which of the pairs (base positions, target positions) meet a further condition."""
+
+FIRST_CANDIDATES = 8
+"""How many candidates of a row are tried first when one accepted partner is enough."""
 
 _BOUNDED_AT_ONCE = 1 << 15
 """How many rows' bounds are computed and searched at a time: a megabyte, which stays in the cache."""
@@ -108,6 +116,7 @@ def correlate(
     first_only: bool = False,
     chunk_pairs: int = 1 << 24,
     expect: Callable[[int, int], None] | None = None,
+    accepts: Accepts | None = None,
 ) -> Iterator[Pairs]:
     """The pairs of equal key with `P(lo <= X_target - X_base <= hi) >= confidence`, each exactly once.
 
@@ -123,6 +132,9 @@ def correlate(
 
     `first_only`: at most one arbitrary pair for each base row, as semi and anti modes need. A row with a sure partner
     then costs O(1), and no other pair is formed. `simple` and `ssort` still give all pairs.
+
+    `accepts`: a further condition, called with blocks of pairs that meet all others; pairs that it does not accept are
+    none. With `first_only` the pairs of a row are tried until one is accepted.
 
     `expect` is called before any pair is made, with the least (the sure ones) and the greatest possible number.
 
@@ -157,9 +169,10 @@ def correlate(
         target_lengths = seen
     templates = base_templates, target_templates
     join = _Join(
-        base, target, lo, hi, confidence, strategy, base_lengths, target_lengths, templates, base_is_right, first_only
-    )
-    return _pairs(join, counters, chunk_pairs, expect)
+        base, target, lo, hi, confidence, strategy, base_lengths, target_lengths, templates, base_is_right, first_only,
+        accepts,
+    )  # fmt: skip
+    return _pairs(join, counters, chunk_pairs if accepts is None else min(chunk_pairs, PAIRS_AT_ONCE), expect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +188,7 @@ class _Join:
     templates: tuple[Templates, Templates]
     base_is_right: bool
     first_only: bool
+    accepts: Accepts | None
 
 
 def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times, tuple[int, int]]:
@@ -220,7 +234,8 @@ def _pairs(
         span = of.span
     ranges = _ranges(join, base, target, keys, kinds.base, span)
     if join.first_only and join.strategy not in PROBING_ALL:
-        yield from _first_partners(join, base, target, ranges, kinds, counters)
+        search = _first_partners if join.accepts is None else _first_accepted
+        yield from search(join, base, target, ranges, kinds, counters)
         return
     if expect is not None:
         expect(part_extent(ranges, SURE)[0], part_extent(ranges, EVERYTHING)[0])
@@ -240,6 +255,10 @@ class _BaseRows(NamedTuple):
     t_max: NDArray[np.int64]
     position: NDArray[np.int32]
     key: NDArray[np.int64]
+
+    def only(self, at: NDArray[np.int64]) -> _BaseRows:
+        """The rows at these indices."""
+        return _BaseRows(self.t_min[at], self.t_max[at], self.position[at], self.key[at])
 
 
 def _base_rows(times: Times, *, by_t_max: bool) -> _BaseRows:
@@ -327,6 +346,38 @@ def _first_partners(
         yield base.position[at], target.position[found[at]]
 
 
+def _first_accepted(
+    join: _Join,
+    base: _BaseRows,
+    target: OrderedRows,
+    ranges: NDArray[np.int32],
+    kinds: KindThresholds,
+    counters: CorrelationCounters,
+) -> Iterator[Pairs]:
+    """One accepted pair for each base row that has one.
+
+    The candidates of all rows are tried in rounds, each of twice as many as the last, and only of the rows that have
+    found none yet: at most twice the candidates up to the first accepted one.
+    """
+    found = np.zeros(len(join.base), bool)
+    tried, size = 0, FIRST_CANDIDATES
+    while True:
+        open_ = np.flatnonzero((ranges[:, 3] - ranges[:, 0] > tried) & ~found[base.position])
+        if not open_.size:
+            return
+        base, ranges = base.only(open_), ranges[open_]
+        if kinds.base.size:
+            kinds = kinds.of_base(open_)
+        start = ranges[:, :1] + np.int32(tried)
+        part = np.clip(ranges, start, start + np.int32(size))
+        for base_at, target_at in _fill(join, base, target, part, kinds, EVERYTHING, counters, PAIRS_AT_ONCE):
+            rows, first = np.unique(base_at, return_index=True)
+            first = first[~found[rows]]
+            found[rows] = True
+            yield base_at[first], target_at[first]
+        tried, size = tried + size, 2 * size
+
+
 def _fill(
     join: _Join,
     base: _BaseRows,
@@ -356,6 +407,10 @@ def _fill(
         counters.probed += int(done[PROBED])
         counters.lookup_hits += int(done[HITS])
         counters.passed += int(done[PASSED])
-        counters.matched += count
-        if count:
-            yield out_base[:count], out_target[:count]
+        pairs = out_base[:count], out_target[:count]
+        if join.accepts is not None and count:
+            accepted = join.accepts(*pairs)
+            pairs = pairs[0][accepted], pairs[1][accepted]
+        counters.matched += len(pairs[0])
+        if len(pairs[0]):
+            yield pairs

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, Positions
+from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.event_reader import EventReader
@@ -32,7 +33,7 @@ from whenabouts.core.window_join.cost import cheapest_algorithm, choose
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph
 from whenabouts.core.window_join.join_orders import JoinOrder, order_from
 from whenabouts.core.window_join.output import JOINT, T_LAST, CombinationColumns
-from whenabouts.core.window_join.stream_index import SqlPredicate, StreamViews, pair_test
+from whenabouts.core.window_join.stream_index import StreamViews, pair_test
 
 if TYPE_CHECKING:
     from whenabouts.core.window_join.expansion import StreamRows

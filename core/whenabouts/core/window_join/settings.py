@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Required, Self, TypeAlias, TypedDict, Unpack
 from whenabouts.core.deprecation import warn_of_old
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.joins.pair_conditions import PairPredicate, SqlPredicate
 from whenabouts.core.runtime import option_checks as checks
 from whenabouts.core.runtime.key_names import Key, On, described_keys, key_names
 from whenabouts.core.times.clock_errors import Clock, resolve_clocks
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph, Windows, check_edges, edges_of
 from whenabouts.core.window_join.join_orders import CONSERVATIVE, METHODS, OLD_STRATEGIES, STRATEGIES
-from whenabouts.core.window_join.stream_index import PairPredicate, SqlPredicate
 from whenabouts.core.window_join.time_slots import WindowSlots, window_slots
 
 TimesByStream: TypeAlias = TimeSpec | Mapping[str, TimeSpec]
