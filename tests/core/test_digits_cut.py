@@ -63,7 +63,7 @@ def test_one_warning_counts_the_times_that_lost_something(call: Callable[[Any], 
     with told() as found:
         call(FINE)
     (sentence,) = found
-    assert sentence.startswith(f"WA-1075: {n} times are finer than a microsecond: what is finer was cut")
+    assert sentence.startswith(f"WA-1075: {n} times are finer than a microsecond: finer digits were cut")
 
 
 @pytest.mark.parametrize("column", [WHOLE, WHOLE.cast(pa.timestamp("us")), pa.array([1, 2, 3])])

@@ -94,7 +94,7 @@ def test_every_operation_takes_every_host_option(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("option", "value"), [("watermarks", "source"), ("name", "mine")])
 def test_what_an_engine_lacks_is_refused_and_why(name: str, option: str, value: str) -> None:
-    with pytest.raises(QueryError, match=rf"WA-2007: the local engine takes no {option} \(hint: "):
+    with pytest.raises(QueryError, match=rf"WA-2007: the local engine does not support {option} \(hint: "):
         CALLS[name](T, **{option: value})
 
 
@@ -138,7 +138,7 @@ def test_an_old_name_is_taken_with_a_warning(old: dict[str, Any], new: dict[str,
 def test_old_watermarks_are_taken_with_a_warning() -> None:
     with (
         pytest.warns(DeprecationWarning, match='watermarks="inputs" is deprecated: use watermarks="source"'),
-        pytest.raises(QueryError, match="WA-2007: the local engine takes no watermarks"),
+        pytest.raises(QueryError, match="WA-2007: the local engine does not support watermarks"),
     ):
         CALLS["coalesce"](T, watermarks="inputs")
 

@@ -87,7 +87,7 @@ def test_what_the_bounds_do_not_know_stops_on_the_way(
     if best is not None:  # one partner of each
         assert run(asked, [table, table]).output.num_rows == n
         return
-    with pytest.raises(QueryError, match=r"WA-2201: \d,\d+,\d+ pairs have come out in one step, which take \d+"):
+    with pytest.raises(QueryError, match=r"WA-2201: \d,\d+,\d+ pairs in one step take \d+"):
         run(asked, [table, table])
     monkeypatch.setenv(MEBIBYTES, "off")
     assert run(asked, [table, table]).output.num_rows == n * n
@@ -97,7 +97,7 @@ def test_memory_that_runs_short_on_the_way_stops_a_step(monkeypatch: pytest.Monk
     monkeypatch.delenv(MEBIBYTES, raising=False)
     left = iter([FREE, FREE >> 1, 1 << 20])
     monkeypatch.setattr(output_memory, "free_bytes", lambda: next(left))
-    with pytest.raises(QueryError, match=r"have come out in one step.* more are to come, and 1\.0 MiB are free"):
+    with pytest.raises(QueryError, match=r"in one step take .* more are to come, and 1\.0 MiB are free"):
         run(query(3_000), [points(3_000)] * 2)
 
 
@@ -141,7 +141,7 @@ def many_runs_in_many_extents() -> Any:
     ("asked", "told"),
     [
         (combinations, "at least 10,000,000,000 combinations of 100,000 x 100,000 rows"),
-        (three_streams, r"at least [\d,]+ combinations|[\d,]+ combinations have come out"),
+        (three_streams, r"at least [\d,]+ combinations|[\d,]+ combinations in one step take"),
         (periods, "at least 10,000,000,000 pairs of periods to compare"),
         (rows_in_a_gap, r"at least 864,000,000,001 instants at which a window slides"),
         (window_over_a_gap, r"at least 864,000,000,001 extents of a window and a group"),

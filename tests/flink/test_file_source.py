@@ -79,7 +79,7 @@ def test_a_file_that_lacks_a_column_or_is_gone_is_named(tmp_path: Path, name: st
 def test_files_of_no_known_kind_and_no_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     env = local_environment(1)
-    with pytest.raises(InputError, match=r"WA-1008: .*a.txt is of no kind"):
+    with pytest.raises(InputError, match=r"WA-1008: .*a.txt is not a kind"):
         read_files(env, tmp_path / "a.txt")
     with pytest.raises(InputError, match="WA-1008: there is no file at"):
         read_files(env, tmp_path)
@@ -154,7 +154,7 @@ def test_files_are_found_and_read_on_every_file_system(tmp_path: Path) -> None:
                 with pytest.raises(InputError, match="WA-1008: there is no file at") as raised:
                     listed(at(path), system)
                 assert "secret" not in str(raised.value)
-            with pytest.raises(InputError, match=r"WA-1008: .*notes.txt is of no kind"):
+            with pytest.raises(InputError, match=r"WA-1008: .*notes.txt is not a kind"):
                 listed(at("in/*.txt"), system)
 
 

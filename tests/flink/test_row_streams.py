@@ -215,7 +215,7 @@ def test_a_latency_that_cannot_be_kept_is_refused() -> None:
     env = local_environment(1, mode=PROCESS, python__fn_execution__bundle__size=1000)
     schema = pa.schema({"k": pa.int64(), "t": pa.int64()})
     blocks = Blocks(env.from_collection([1], Types.LONG()), schema, ReadBlob(schema))
-    with pytest.raises(QueryError, match="WA-2141: max_latency leaves 4 ms for a bundle, and those of this job wait"):
+    with pytest.raises(QueryError, match="WA-2141: max_latency leaves 4 ms for a bundle, but bundles of this job wait"):
         timing_join(blocks, blocks, **JOIN, max_latency="100 ms")
     timing_join(blocks, blocks, **JOIN)
 

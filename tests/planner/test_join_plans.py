@@ -238,7 +238,7 @@ def test_a_choice_that_is_left_nothing_says_so() -> None:
     none = [Alternative(1, 5.0, "is too slow"), Alternative(2, 1.0, "is too large")]
     with pytest.raises(QueryError, match="WA-2161: no size is left: 1 is too slow; 2 is too large"):
         cheapest("size", none, "us")
-    with pytest.raises(QueryError, match="WA-2161: size is to be 2: is too large"):
+    with pytest.raises(QueryError, match="WA-2161: size is pinned to 2: is too large"):
         cheapest("size", none, "us", pin=2)
 
 

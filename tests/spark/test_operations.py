@@ -100,9 +100,9 @@ def test_repeats_are_taken_in_once_in_every_operation(batch_of: BatchOf) -> None
 )
 def test_what_spark_lacks_is_refused_and_why(batch_of: BatchOf, option: str, value: str, why: str) -> None:
     frame, given = batch_of(T), {option: value}
-    with pytest.raises(QueryError, match=rf"WA-2007: Spark takes no {option} \(hint: .*{why}"):
+    with pytest.raises(QueryError, match=rf"WA-2007: Spark does not support {option} \(hint: .*{why}"):
         on_spark.coalesce(frame, **RUNS, **given)  # type: ignore[arg-type]
-    with pytest.raises(QueryError, match=rf"WA-2007: Spark takes no {option}"):
+    with pytest.raises(QueryError, match=rf"WA-2007: Spark does not support {option}"):
         run(toy_operation.Numbered(time="t", key="k"), [frame], **given)  # type: ignore[arg-type]
     if option == "max_latency":  # where it is an option of the query, a strategy uses it
         assert on_spark.timing_join(frame, frame, **JOIN, max_latency="1 s").count() == 3

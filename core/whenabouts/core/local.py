@@ -205,8 +205,8 @@ def _check_files(query: Query, files: Sequence[Sequence[pa.Table]]) -> None:
         if not len(tables):
             raise InputError(
                 Code.NOT_AN_INPUT,
-                f"the {name} input has no table, so that its columns are not known",
-                "give one at least, which may have no rows",
+                f"the {name} input has no table, so its columns are unknown",
+                "give at least one, which may have no rows",
             )
         for table in tables if isinstance(tables, (list, tuple, str, bytes)) else ():  # others read files as asked
             check_input(name, table, _TABLES, _A_TABLE)

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Frame = TypeVar("Frame")
-"""What rows are in: a pyarrow Table, a DataFrame of Spark, a Table, DataStream or `Blocks` of Flink."""
+"""The type of inputs: a pyarrow Table, a Spark DataFrame, or a Table, DataStream or `Blocks` of Flink."""
 
 
 class _TimingJoin(TimingJoinOptions, CommonHostOptions, total=False):
@@ -85,25 +85,25 @@ class Operations:
         Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), `probability` (float64) unless
         `probability=False`, which saves one kernel call per pair, and on streams `event_time` (the larger `t_max` of
         the pair), which carries the watermark, so that windows and further stateful operators can follow. In every mode
-        but plain inner `event_time` is the instant that settled the row: it is older than the watermark and carries
-        none. Row order is not promised. Rows that cannot be used are in `rejects(pairs)`; none is dropped silently.
+        but plain inner `event_time` is the instant at which the row became final: it is older than the watermark and
+        cannot carry it. Row order is not promised. Unusable rows are in `rejects(pairs)`; none is dropped silently.
 
         A stream needs `lateness`, how far a side's rows may lag behind its newest one: the watermark follows from it.
-        Finite input needs none. A stream that continues from a checkpoint may have another confidence, not less than
-        the `min_confidence` that it was started with (the confidence itself, if none was given).
+        Finite input needs none. A stream that continues from a checkpoint may have another confidence, but not less
+        than the `min_confidence` of its first start (the confidence itself, if none was given).
 
-        `time_slots` spreads the rows of one key over the buckets by time: "auto" where there is no `on` and the query
-        allows it, a width ("10 s") where a key is so frequent that one bucket cannot follow, None never. One side's
-        rows are copied `reach / width + 1` times, `reach` being the stretch in which partners lie. Modes that decide
+        `time_slots` spreads the rows of one key over the buckets by time: "auto" if there is no `on` and the query
+        allows it, a width ("10 s") if one bucket cannot keep up with a frequent key, None never. One side's rows are
+        copied `reach / width + 1` times, where `reach` is the time range in which partners lie. Modes that decide
         about the rows of both sides (`full_outer`, `best="both"`) refuse a width (WA-2041).
 
         The last options are the host's, see `whenabouts.core.hosting.host_options.HostSettings`.
 
         Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, among them WA-2051 for streams
         without lateness, EngineError (WA-3xxx) for what the engine cannot do. Warns (`RejectedRowsWarning`) of rejected
-        rows where they are known at once.
+        rows if they are known at once.
 
-        Cost: sorting both sides, then O(rows + pairs), in parallel over the buckets; on Spark and Flink besides packing
+        Cost: sorting both sides, then O(rows + pairs), in parallel over the buckets; on Spark and Flink also packing
         and shuffling each side once. Source: ITC section 4, PTJoin section 3.
 
         >>> import pyarrow as pa
@@ -124,9 +124,9 @@ class Operations:
 
         `frames`: by stream name. `time`: one specification for all, or one by stream name. `windows`: by pair of names
         a duration, a tuple `(lo, hi)` that bounds (time of second - time of first), or a condition with a confidence,
-        which is what uncertain times need; any connected graph will do. `predicates`, `strategy`, `conservative`,
+        which uncertain times need. The windows may form any connected graph. `predicates`, `strategy`, `conservative`,
         `method`, `lateness`: see `whenabouts.core.window_join.query.WindowJoin`; no choice of algorithm changes the
-        rows. A predicate is a condition in SQL, the same on every engine, or a function of Arrow arrays, which travels
+        rows. A predicate is a condition in SQL, the same on every engine, or a function of Arrow arrays, which is sent
         to the workers by pickle. `time_slots` and the options of the host: as in `timing_join`.
 
         Columns: those of every frame (`on` once; a name that several have gets `_` and the stream's name as a suffix),
@@ -135,14 +135,14 @@ class Operations:
         `joint_probability`: it is not their product). Row order is not promised. The result has the form of the first
         frame. Rejected rows: see `timing_join`.
 
-        On a stream `strategy="backward"` (what `auto` takes) gives a combination with the newest of its rows, and
-        `t_last` carries the watermark on; `forward` waits until the watermark has passed all of them, which costs less
-        at high rates, and its rows carry none.
+        On a stream `strategy="backward"` (the choice of `auto`) emits a combination when the last of its rows arrives,
+        and `t_last` carries the watermark. `forward` waits until the watermark has passed all of them, which costs less
+        at high rates; its rows carry no watermark.
 
         Cost: sorting all frames, then O(rows + partial combinations), in parallel over the buckets; on Spark and Flink
-        besides packing and shuffling each input once. Source: W-join (Hammad et al., SSDBM 2003).
+        also packing and shuffling each input once. Source: W-join (Hammad et al., SSDBM 2003).
 
-        Raises: as `timing_join`; QueryError WA-2006 where `frames` and `time` name other streams, WA-2004 for windows
+        Raises: as `timing_join`; QueryError WA-2006 if `frames` and `time` name different streams, WA-2004 for windows
         that leave two streams without a bound, WA-2061 to WA-2065 for windows and predicates, WA-2091 to WA-2093 for
         conditions in SQL. Warns (`EmptyInputWarning`) of a pyarrow Table without rows: there can be no combination
         then.
@@ -164,7 +164,7 @@ class Operations:
     @takes_options_of(Coalesce, HostSettings)
     @takes_old_names("frame", "table", "stream")
     def coalesce(self, frame: Frame, **options: Unpack[_Coalesce]) -> Frame:
-        """Consecutive rows of a group whose values are equivalent, merged to one that is valid over all of their time.
+        """Consecutive rows of a group whose values are equivalent, merged into one that is valid for the whole period.
 
         A row is valid from its time to that of the next row of its group (the last one: to its own time). Columns:
         `window_end` if the window slides, the group columns, the value columns (of the first row of each), `valid_from`
@@ -172,24 +172,24 @@ class Operations:
 
         Without a window all rows are coalesced. With `window` (a duration: rows with `T - window <= time <= T`, or
         `< time` if `closed="right"`) or `rows` (a number: the last ones, of all groups together or `per_group`), T is
-        `at`, or every `slide` (a duration, counted from 1970; for `rows` also a number: every so many-th row), or the
+        `at`, or every `slide` (a duration, counted from 1970; for `rows` also a number n: every n-th row), or the
         last time. `equivalence`: `equal`, `absolute_tolerance:E`, `relative_tolerance:R`, `increasing`,
-        `non_decreasing`, `decreasing`, `non_increasing`, or a function of two tables, the previous rows' and these
-        rows' values, to a boolean array (see `coalescing.equivalence.Predicate`), which travels to the workers by
+        `non_decreasing`, `decreasing`, `non_increasing`, or a function from two tables, the values of the previous rows
+        and of these rows, to a boolean array (see `coalescing.equivalence.Predicate`), which is sent to the workers by
         pickle.
 
         `scheme` picks the algorithm of a stream: `eager` keeps runs in state and `lazy` rows; the result is the same.
-        On a stream an extent comes out once the watermark has passed its `window_end`, and without a window a run once
-        the next one has begun: rows that arrive out of order inside the lateness correct it before. A window of `rows`
-        of all groups together (no `per_group`) cannot be split by group: all rows go through one bucket, one core, and
-        their last `rows` must fit into one worker's memory. `lateness` and the options of the host: as in
+        On a stream an extent is emitted once the watermark has passed its `window_end`; without a window, a run is
+        emitted once the next one has begun. Rows that arrive out of order within the lateness are included. A window of
+        `rows` of all groups together (no `per_group`) cannot be split by group: all rows go through one bucket, one
+        core, and their last `rows` must fit into one worker's memory. `lateness` and the options of the host: as in
         `timing_join`.
 
-        Rows without a time or a group, and all but one of different rows of a group at one time (the smallest in column
-        order stays), are in `rejects(result)`. Equal rows count once.
+        Rows without a time or a group are in `rejects(result)`. So are all but one of different rows of a group at one
+        time (the smallest in column order is kept). Equal rows count once.
 
         Raises: as `timing_join`; InputError WA-1001, WA-1002, WA-1023 for columns, QueryError WA-2006, WA-2021, WA-2022
-        for options. Cost: O(n) where times rise in each group, else a radix sort of the groups in disorder, and the
+        for options. Cost: O(n) if times ascend in each group, otherwise a radix sort of the unordered groups, plus the
         rows of the result, in parallel over the buckets. Source: Al-Kateb, Kunta, Lee 2010.
 
         >>> import pyarrow as pa
@@ -210,13 +210,13 @@ class Operations:
 
         Tuples are coalesced as by `coalesce`, with the same options. `aggregates`: output name -> `max`, `min`, `sum`,
         `count` (int64, durations in microseconds), `avg`, `median` (float64), or `("time_weighted", column)`: the mean
-        of a value column, each coalesced tuple weighted with its duration. `where`: an Arrow expression over the group
-        and value columns of a coalesced tuple, which travels to the workers by pickle. Columns: `window_end` if the
-        window slides, the group columns, the aggregates; a group of which nothing passes has no row.
+        of a value column, each coalesced tuple weighted by its duration. `where`: an Arrow expression over the group
+        and value columns of a coalesced tuple, which is sent to the workers by pickle. Columns: `window_end` if the
+        window slides, the group columns, the aggregates; a group without tuples that satisfy `where` has no row.
 
-        Cost: that of `coalesce` up to its output, then O(1) amortised for each instant and group and tuple that came or
-        went; with `median` also a binary search for each, and a move of at most 8 bytes for each run of the group in
-        the window; O(tuples in the window) with `time_weighted`. Raises: as `coalesce`.
+        Cost: that of `coalesce` up to its output, then O(1) amortised for each instant and group and for each tuple
+        that entered or left; with `median` also a binary search for each, and a move of at most 8 bytes for each run of
+        the group in the window; O(tuples in the window) with `time_weighted`. Raises: as `coalesce`.
 
         >>> import pyarrow as pa
         >>> import pyarrow.compute as pc
@@ -230,21 +230,20 @@ class Operations:
 
     @takes_options_of(TemporalJoin, HostSettings)
     def temporal_join(self, left: Frame, right: Frame, **options: Unpack[_TemporalJoin]) -> Frame:
-        """Pairs of coalesced tuples of two windows by when they hold: Al-Kateb 2010, Example 1.
+        """Pairs of coalesced tuples of two windows whose periods are related: Al-Kateb 2010, Example 1.
 
-        Give one frame twice to join it with itself. Both inputs have the columns `time`, `group` and `values`, and are
-        coalesced as by `coalesce`, with the same options; a window is needed. At each instant the tuples of both
-        extents are paired that are equal in the columns `on` (a null equals nothing), stand in the `relation`
-        (`overlaps`, `contains`, or one of Allen's: see `whenabouts.core.temporal_queries.periods`), share at least
-        `min_duration`, and of which `matches` says so: a function of the left and the right tuples' group and value
-        columns (two tables of as many rows) to booleans, which travels to the workers by pickle. `lateness` is that of
-        either side.
+        Pass a frame twice to join it with itself. Both inputs have the columns `time`, `group` and `values`, and are
+        coalesced as by `coalesce`, with the same options; a window is needed. At each instant tuples of both extents
+        are paired if they are equal in the columns `on` (a null equals nothing), if their periods have the `relation`
+        (`overlaps`, `contains`, or one of Allen's: see `whenabouts.core.temporal_queries.periods`) and share at least
+        `min_duration`, and if `matches` is true: a function from the group and value columns of the left and the right
+        tuples (two tables with equally many rows) to booleans, which is sent to the workers by pickle. `lateness`
+        applies to both sides.
 
         Columns: `window_end` if the window slides, the left group and value columns, the right ones (those of `on`
-        once, the others with `suffixes`), and the intersection as `valid_from` and `valid_to`, null where there is
-        none.
+        once, the others with `suffixes`), and the intersection as `valid_from` and `valid_to`, null if there is none.
 
-        Tuples are spread over the buckets by the group columns that `on` names; without any, one bucket does the work.
+        Tuples are spread over the buckets by the group columns in `on`; without any, one bucket does all the work.
         Cost: that of `coalesce` up to its output; at each instant a sort and the pairs that touch (plane sweep).
         Raises: as `coalesce`.
 
@@ -260,9 +259,9 @@ class Operations:
         return self.call(TemporalJoin, [left, right], options)
 
     def rejects(self, result: Frame) -> Frame:
-        """The rows that the query giving `result` did not process: `input`, `code`, `reason`, and their own columns.
+        """The rows that the query of `result` did not process: `input`, `code`, `reason`, and their own columns.
 
-        `result`: what an operation returned. On Spark it may also be a DataFrame made from that; there reading both
+        `result`: the result of an operation. On Spark it may also be a DataFrame derived from one; there, reading both
         runs the query twice (on a stream use `write_with_rejects`). On Flink the rejects come from the same operator,
         in the form of `result`. Raises QueryError WA-2006 for any other object.
 
@@ -294,8 +293,8 @@ class Operations:
     def call(self, kind: type[Any], frames: Sequence[Frame], options: Mapping[str, Any]) -> Frame:
         """The result of an operation: `options` are the fields of its query class `kind`, and those of the host.
 
-        `time_slots` is "auto" where nothing else is said. A host option that the query has too goes to both, unless
-        the engine lacks it. In an engine's job the query is called after its class.
+        `time_slots` is "auto" by default. A host option that is also an option of the query goes to both, unless the
+        engine lacks it. In an engine's job the query is named after its class.
         """
         fields: tuple[str, ...] = tuple(kind.__dataclass_fields__)
         own, host = split_options(options, fields)

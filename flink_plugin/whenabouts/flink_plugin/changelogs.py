@@ -23,8 +23,8 @@ def changes(input: str) -> InputError:
     """The error of such an input."""
     return InputError(
         Code.CHANGES,
-        f"the {input} input gives changes of rows, not only rows",
-        "aggregate in windows (TUMBLE, HOP) in place of GROUP BY, or after the query",
+        f"the {input} input has updates of rows, not only new rows",
+        "aggregate in windows (TUMBLE, HOP) instead of GROUP BY, or after the query",
     )
 
 

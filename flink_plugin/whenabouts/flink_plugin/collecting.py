@@ -35,7 +35,7 @@ def collect(result: Blocks | Table | DataStream) -> pa.Table:
         raise QueryError(
             Code.BAD_OPTION,
             "this stream did not come from whenabouts",
-            "give the very object that was returned; of a Table made from it, take to_pandas()",
+            "give the object that was returned; for a Table made from it, use to_pandas()",
         )
     blobs = blocks.stream.flat_map(_ToBlobs(blocks.schema, blocks.read), Types.PICKLED_BYTE_ARRAY())
     with closing(behind(blobs, "collected", like=blocks.stream).execute_and_collect()) as found:

@@ -89,7 +89,7 @@ def arrow_schema_of_rows(rows: DataStream) -> pa.Schema:
     except (TypeError, TableException):
         raise InputError(
             Code.WRONG_TYPE,
-            f"PyFlink cannot say of what type the stream's elements are: {rows._j_data_stream.getType()}",
+            f"PyFlink does not know the type of the stream's elements: {rows._j_data_stream.getType()}",
             "give the Table that the stream was made of, or cast before to_data_stream: a TIMESTAMP_LTZ to "
             "TIMESTAMP_LTZ(3), a nested column to text",
         ) from None

@@ -47,7 +47,7 @@ def listed(paths: str | Path | Sequence[str | Path], filesystem: Any = None) -> 
     for file in found:
         if not file.path.endswith(KINDS):
             raise InputError(
-                Code.UNREADABLE_FILE, f"{file.path} is of no kind that is read", f"give {', '.join(KINDS)}"
+                Code.UNREADABLE_FILE, f"{file.path} is not a kind of file that can be read", f"give {', '.join(KINDS)}"
             )
     if not found:
         given = ", ".join(map(shown, paths))

@@ -107,7 +107,7 @@ def require_latency(env: StreamExecutionEnvironment, latency: Latency) -> None:
     if latency.operator_ms is not None and not threads(env) and size > 1 and time_ms > latency.bundle_ms:
         raise QueryError(
             Code.LATENCY_NOT_KEPT,
-            f"max_latency leaves {latency.bundle_ms} ms for a bundle, and those of this job wait for {time_ms} ms",
+            f"max_latency leaves {latency.bundle_ms} ms for a bundle, but bundles of this job wait {time_ms} ms",
             f"set {_SIZE} to 1, as local_environment does, or python.execution-mode to thread",
         )
     if latency.operator_ms is not None:  # for later operators: a Table of these blocks has bundles

@@ -167,7 +167,7 @@ def time_of(stream: str, schema: pa.Schema) -> TimeSpec:
     raise QueryError(
         Code.NO_TIME,
         f"which column of stream {stream!r} holds its times cannot be told from {', '.join(schema.names)}",
-        f"say so: --time {stream}=COLUMN, or times={{{stream!r}: Point(...)}}",
+        f"name it: --time {stream}=COLUMN, or times={{{stream!r}: Point(...)}}",
     )
 
 

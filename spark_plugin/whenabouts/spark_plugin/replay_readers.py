@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader):
             raise EngineError(
                 Code.OTHER_REPLAY,
                 "the checkpoint belongs to another replay: files, time, disorder or seed have changed",
-                "bring them back, or start from a new checkpoint",
+                "restore them, or start from a new checkpoint",
             )
         return int(offset["row"])
 

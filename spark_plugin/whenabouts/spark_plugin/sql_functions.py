@@ -106,7 +106,7 @@ class _Pairs:
         if odd:
             raise _bad(f"timing_join has no argument {min(odd)!r}", f"it has {', '.join(_OPTIONS)}")
         if not table.isTable or not isinstance(table.dataType, StructType):
-            raise _bad("the first argument is no table", "write TABLE(name) or TABLE(SELECT ...)")
+            raise _bad("the first argument is not a table", "write TABLE(name) or TABLE(SELECT ...)")
         find = Columns(tuple(table.dataType.names))
         side = find(str(given.get("side", "side")))
         if side not in table.dataType.names:

@@ -130,7 +130,9 @@ def cheapest(
     if pin is not None:
         asked = next((each for each in every if each.value == pin), Alternative(pin))
         if asked.refused:
-            raise QueryError(Code.CHOICE_REFUSED, f"{what} is to be {pin}: {asked.refused}", "allow more, or unpin it")
+            raise QueryError(
+                Code.CHOICE_REFUSED, f"{what} is pinned to {pin}: {asked.refused}", "allow more, or unpin it"
+            )
         return Choice(what, pin, "as the query says", unit, every, pinned=True)
     open_ones = [each for each in every if not each.refused]
     if not open_ones:

@@ -110,7 +110,7 @@ def require_lateness(query: Query) -> None:
     if not query.says_lateness:
         raise QueryError(
             Code.NO_LATENESS,
-            "the inputs are streams, and how late their rows may come is not said",
+            "the inputs are streams without a declared lateness",
             'give lateness="10 s", or Lateness(left=..., right=...); zero if rows come in order of their times',
         )
 

@@ -80,7 +80,7 @@ class HostSettings:
         """Raise QueryError WA-2007 where a setting that an engine lacks is given; `lacks` says why it has none."""
         for field in fields(self):
             if field.name in lacks and getattr(self, field.name) != field.default:
-                raise QueryError(Code.NOT_AVAILABLE, f"{engine} takes no {field.name}", lacks[field.name])
+                raise QueryError(Code.NOT_AVAILABLE, f"{engine} does not support {field.name}", lacks[field.name])
 
 
 class Given(NamedTuple):

@@ -51,7 +51,7 @@ class Identity:
             raise EngineError(
                 Code.STATE_FORMAT,
                 f"the checkpoint has version {other.get('version')} of the layout, this release reads {VERSION}",
-                "go on with the release that wrote it, or start from a new checkpoint",
+                "continue with the release that wrote it, or start from a new checkpoint",
             )
         if other["query"] != self.query:
             raise _other(f"it is of a {other['query']}, this is a {self.query}")

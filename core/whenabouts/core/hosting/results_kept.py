@@ -36,7 +36,7 @@ class ResultsKept(Generic[Known]):
         if id(result) not in self._known:
             raise QueryError(
                 Code.BAD_OPTION,
-                f"{shown(result)} is no result of whenabouts",
-                "give the very object that a function of whenabouts returned",
+                f"{shown(result)} is not a result of whenabouts",
+                "give the object that a function of whenabouts returned",
             )
         return self._known[id(result)]

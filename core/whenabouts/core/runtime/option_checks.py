@@ -52,7 +52,7 @@ def condition_of(name: str, value: Any) -> Condition:
 def one_of(name: str, value: Any, known: Sequence[str | None]) -> None:
     """One of the known words."""
     if not isinstance(value, (str, type(None))) or value not in known:
-        raise refused(name, value, f"choose of {', '.join(word for word in known if word)}")
+        raise refused(name, value, f"choose one of {', '.join(word for word in known if word)}")
 
 
 def flag(name: str, value: Any) -> None:

@@ -91,8 +91,8 @@ class Growing:
         if limit is not None and limit < next_one:
             raise QueryError(
                 Code.TOO_MUCH_OUTPUT,
-                f"{self.rows:,} {self.what} have come out in one step, which take {_human(self.nbytes)}, more are to "
-                f"come, and {_human(max(limit, 0))} are free",
+                f"{self.rows:,} {self.what} in one step take {_human(self.nbytes)}, more are to come, "
+                f"and {_human(max(limit, 0))} are free",
                 _HINT,
             )
 

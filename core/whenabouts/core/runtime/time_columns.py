@@ -71,7 +71,7 @@ def warn_of_digits(n: int, where: str, *, stacklevel: int = 2) -> None:
     """Warn (`DigitsCutWarning`, WA-1075) about times that lost digits, if there are any."""
     if n:
         warnings.warn(
-            f"{Code.DIGITS_CUT}: {n:,} times{where} are finer than a microsecond: what is finer was cut, so that times "
+            f"{Code.DIGITS_CUT}: {n:,} times{where} are finer than a microsecond: finer digits were cut, so that times "
             "less than a microsecond apart count as equal",
             DigitsCutWarning,
             stacklevel=stacklevel + 1,

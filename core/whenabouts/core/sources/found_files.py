@@ -110,7 +110,7 @@ def _status(path: Path) -> os.stat_result:
     try:
         return path.stat()
     except FileNotFoundError as error:
-        raise _refused(path, "the link leads nowhere", "remove it, or bring back what it leads to") from error
+        raise _refused(path, "the link leads nowhere", "remove it, or restore its target") from error
     except OSError as error:
         raise _refused(path, f"it cannot be accessed: {error.strerror or error}", "") from error
 

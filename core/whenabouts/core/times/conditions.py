@@ -57,7 +57,7 @@ class Condition:
             argument = "since= to deadline(...)" if self.lo_us <= -UNBOUNDED_US else "until= to delay(...)"
             raise QueryError(
                 Code.ONE_SIDED_ON_STREAM,
-                "a condition with only one bound would keep every row of a stream for ever",
+                "a condition with only one bound would keep every row of a stream forever",
                 f"add {argument}, or use between(lo, hi)",
             )
 

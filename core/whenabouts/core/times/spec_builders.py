@@ -38,7 +38,7 @@ def from_granularity(t: str, granularity: Duration, *, rounding: str = "down") -
             )
         return Around(t, before=whole // 2, after=whole // 2)
     if rounding not in ("down", "up"):
-        raise QueryError(Code.BAD_OPTION, f"rounding is {rounding!r}", "choose of down, nearest, up")
+        raise QueryError(Code.BAD_OPTION, f"rounding is {rounding!r}", "choose one of down, nearest, up")
     return Around(t, 0, whole) if rounding == "down" else Around(t, whole, 0)
 
 

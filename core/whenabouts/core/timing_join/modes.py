@@ -66,7 +66,7 @@ class Mode:
     def __post_init__(self) -> None:
         how = _NAMES.get(str(self.how).lower().translate(_NO_GAPS))
         if how is None:
-            raise QueryError(Code.BAD_OPTION, f"how is {self.how!r}", f"choose of {', '.join(HOWS)}")
+            raise QueryError(Code.BAD_OPTION, f"how is {self.how!r}", f"choose one of {', '.join(HOWS)}")
         object.__setattr__(self, "how", how)
         one_of("best", self.best, BESTS)
         if self.best is not None and self.one_sided:

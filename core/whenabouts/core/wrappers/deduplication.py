@@ -64,7 +64,7 @@ def deduplicated(query: Query, by: Identifying | None) -> Query:
         if name not in query.inputs or not given:
             raise QueryError(
                 Code.BAD_IDENTITY,
-                f"rows of {name!r} are to be identified by the columns {given}",
+                f"rows of {name!r} cannot be identified by the columns {given}",
                 f"name one or more columns of {', '.join(query.inputs)}",
             )
     return Deduplicated(query, tuple(columns.get(name, ()) for name in query.inputs))

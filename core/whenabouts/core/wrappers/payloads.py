@@ -55,7 +55,7 @@ class Payload(ABC):
             )
         skip: object = self.skip  # callers may pass any type
         if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
-            raise QueryError(Code.BAD_PAYLOAD, f"skip is {shown(skip)}", "give how many bytes are in front of a record")
+            raise QueryError(Code.BAD_PAYLOAD, f"skip is {shown(skip)}", "give the number of bytes before a record")
         object.__setattr__(self, "keep", columns_of("keep", self.keep, Code.BAD_PAYLOAD))
         assert self.max_ahead_us is None or self.max_ahead_us >= 0  # raises for an invalid duration
 
