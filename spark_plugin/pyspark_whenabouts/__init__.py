@@ -19,7 +19,7 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is told."""
+        """The name to pass to `format`."""
         return "whenabouts"
 
     def schema(self) -> StructType:

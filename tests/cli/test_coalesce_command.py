@@ -136,7 +136,7 @@ def test_a_stream_is_eager_or_lazy_at_the_prices_of_this_machine(
         if costs is not None:
             store(Calibration(costs, Sizes(), TimingJoinPrices(), machine="this", release="1"))
         told = cli(f"{asked} --explain").stderr
-        assert f"chosen: scheme = {scheme}: least cost of an extent that nobody shares" in told
+        assert f"chosen: scheme = {scheme}: least cost of an extent of its own" in told
         assert cli(f"{asked} -o {scheme}.parquet").exit_code == 0
     found = [multiset.rows(pq.read_table(tmp_path / f"{scheme}.parquet")) for scheme in ("eager", "lazy")]
     assert found[0] == found[1]

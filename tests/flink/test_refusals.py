@@ -40,7 +40,7 @@ def _rows(*, streaming: bool = True) -> Blocks:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_stream_without_lateness_is_refused(name: str) -> None:
-    with pytest.raises(QueryError, match="WA-2051: the inputs are streams, and how late their rows may come is not"):
+    with pytest.raises(QueryError, match="WA-2051: the inputs are streams without a declared lateness"):
         CALLS[name](_rows())
     assert isinstance(CALLS[name](_rows(), lateness="5 s"), Blocks)
     assert isinstance(CALLS[name](_rows(streaming=False)), Blocks)

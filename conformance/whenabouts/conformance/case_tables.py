@@ -1,4 +1,4 @@
-"""Inputs of the laws: hundreds of small random cases under one query, told apart by an extra key column `case`.
+"""Inputs of the laws: hundreds of small random cases under one query, distinguished by an extra key column `case`.
 
 One engine job then checks hundreds of tables; an engine that takes seconds per job gets as many cases as one that
 takes milliseconds. Times are small integers times a unit, so that many pairs have a probability of exactly the

@@ -52,7 +52,7 @@ def readings() -> pa.Table:
     """1,500 rows of 30 groups over four minutes, in no order; ids tell them apart, and some stand twice."""
     random, n = rng("readings"), 1400
     room, second = random.integers(0, 30, n), random.integers(0, 240, n)
-    second -= 20 * ((room != 3) & (second >= 220))  # one group goes on when the others have ended
+    second -= 20 * ((room != 3) & (second >= 220))  # one group continues after the others have ended
     lasting = np.where(random.random(n) < 0.92, second // 30 + room, random.integers(0, 6, n))
     table = pa.table(
         {

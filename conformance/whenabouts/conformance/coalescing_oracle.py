@@ -1,6 +1,6 @@
 """Coalescing recomputed from scratch: sort, cut the extent out, walk through each group. Nothing of the core's.
 
-A row is a plain dict. Numbers are compared as exact rationals; every extent is made anew from all rows, so that nothing
+A row is a plain dict. Numbers are compared as exact rationals; every extent is computed from all rows, so that nothing
 that an update could have left behind is in it. Source of the model: Al-Kateb, Kunta, Lee 2010, sections 2.3 and 3.
 """
 
@@ -95,7 +95,7 @@ def _place(reading: Reading) -> tuple[int, tuple[Any, ...]]:
 
 
 def equivalent(kind: str, bound: float | None, previous: Any, value: Any) -> bool:
-    """Whether a value goes on a run, against the previous one of its group.
+    """Whether a value extends a run, compared with the previous one of its group.
 
     Null and NaN equal only themselves, an infinite value is near none but itself.
     """

@@ -127,7 +127,7 @@ def _best(candidates: Sequence[tuple[int, Event, oracle.Ratio]]) -> int:
     near = [each for each in candidates if greatest - each[2].exact <= each[2].band]
     known = all(p.small or p.exact == 1 for _, _, p in near)
     if not known and len({event.time for _, event, _ in near}) > 1:
-        raise AmbiguousPairError(f"which is the best of {near} hangs on the kernel's rounding")
+        raise AmbiguousPairError(f"which is the best of {near} depends on the kernel's rounding")
 
     def key(candidate: tuple[int, Event, oracle.Ratio]) -> tuple[object, ...]:
         number, event, p = candidate
@@ -229,7 +229,7 @@ def results(
 
 
 def _chosen(matches: Matches) -> dict[tuple[int, int], int]:
-    """The pairs that a mode lets through, and the times of their events."""
+    """The pairs that a mode selects, and the times of their events."""
     best, events = matches.query.best, matches.events
     if best is None:
         return {(n, m): max(events["left"][n].t_max, events["right"][m].t_max) for n, m in matches.p}

@@ -144,7 +144,7 @@ def add(total: TimingJoinCounts, part: TimingJoinCounts) -> None:
 def block(query: TimingJoin, left: Sequence[Event], right: Sequence[Event]) -> TimingJoinCounts:
     """Operations on finite input, all of it one block of one bucket.
 
-    Per arrival (`simple`, `ssort`, `eager`), the left rows arrive first and meet nobody, then each right row meets all
+    Per arrival (`simple`, `ssort`, `eager`), the left rows arrive first and find no rows, then each right row meets all
     left ones. Lazy strategies take the left rows as the base of the block and the right rows as its targets.
     """
     lazy = query.strategy in ("lazy", "lazy_lookup")

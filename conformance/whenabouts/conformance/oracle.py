@@ -59,7 +59,7 @@ _PER_MICROSECOND = {"ns": Fraction(1, 1000), "us": Fraction(1), "ms": Fraction(1
 
 
 class AmbiguousPairError(AssertionError):
-    """An input of the suite contains a pair whose membership hangs on the kernel's rounding: change the input."""
+    """An input of the suite contains a pair whose membership depends on the kernel's rounding: change the input."""
 
 
 class Time(NamedTuple):

@@ -52,7 +52,7 @@ def _rows(side: str, file: int, *, seconds: int = FILE_S) -> pa.Table:
 
 @lru_cache
 def _stalling() -> dict[str, Files]:
-    """The right side falls silent after a minute, and goes on with what it has held back, and with what is new.
+    """The right side falls silent after a minute, and continues with its delayed rows and with new ones.
 
     left   |0|1|2|3|4|5|6|7|    a file a minute
     right  |0|. . . . . . 1 7|  minute 1 comes with minute 7

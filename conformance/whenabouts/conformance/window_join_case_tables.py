@@ -1,4 +1,4 @@
-"""Inputs of the laws on window joins: small random cases under one query, told apart by the key column `case`.
+"""Inputs of the laws on window joins: small random cases under one query, distinguished by the key column `case`.
 
 Together the datasets have every form of graph, directed and symmetric windows, windows of length 0, streams that run
 far ahead of others, equal times, rows that repeat, null keys, faulty rows, and exact and uncertain times side by side.

@@ -175,7 +175,7 @@ class Counting:
         periods = {name: self._before(base, event, name) for name in order[1:]} if self.strategy == "forward" else {}
         one_period = self.strategy == "forward" and (self.conservative != "none" or self._implied(order))
         if one_period:
-            for name in order[1:]:  # mode 1: one stream after another is asked whether it has anybody
+            for name in order[1:]:  # mode 1: check one stream after another for any row
                 counts.periods += 1
                 if not self._inside(buffers[name], event, [periods[name]]):
                     return

@@ -115,7 +115,7 @@ REASONS: dict[Code, str] = {
     Code.UNKNOWN_SIDE: "the row names neither the left nor the right side",
     Code.AHEAD: "t_max is further ahead of the time at which the record was received than max_ahead allows",
 }
-"""What a rejected row is told, by code (the codes that can strike a single row)."""
+"""The reason of a rejected row, by code (the codes that single rows can have)."""
 
 
 class WhenaboutsError(Exception):

@@ -22,8 +22,8 @@ class Variant:
 
     `streaming`: as a streaming query over the files (else batch). `parallelism`: buckets or partitions.
     `restart_after`: make the engine lose its work in the middle of step number n (0-based) after that step has run
-    but before it is committed, restart it from the last commit, and go on; None: no restart (streaming only).
-    `restarted_as`: the query that goes on over the same state after that restart, where it is another one.
+    but before it is committed, restart it from the last commit, and continue; None: no restart (streaming only).
+    `restarted_as`: the query that continues over the same state after that restart, if it is another one.
     """
 
     streaming: bool = False

@@ -104,8 +104,8 @@ def run(
     """Run a query over finite tables, one for each of its inputs.
 
     `buckets` splits the keys as a parallel engine would; the rows do not depend on it. `state_limit` is checked and
-    changes nothing: finite input leaves no state. Raises InputError WA-1062 for what is no table, and what the query
-    raises.
+    changes nothing: finite input leaves no state. Raises InputError WA-1062 for objects that are not tables, and what
+    the query raises.
     """
     check_query(query)
     check_inputs(query, tables, _TABLES, _A_TABLE)
@@ -297,7 +297,7 @@ class _Host:
         return step
 
     def change(self, query: Query) -> None:
-        """Go on with another query over the same state."""
+        """Continue with another query over the same state."""
         self._query, self.operator = query, limited(query.operator(self._schemas, streaming=True), self._state_limit)
 
     def commit(self) -> _Commit:

@@ -41,7 +41,7 @@ class MapStateStore:
 
 
 class KeyedState:
-    """The state variables of a task; Flink gives them the key at hand. Names and types are those of checkpoints."""
+    """The state variables of a task; Flink sets the current key. Names and types are those of checkpoints."""
 
     def __init__(self, context: RuntimeContext) -> None:
         binary = Types.PICKLED_BYTE_ARRAY  # holds our own bytes: the one type that works in thread mode too
@@ -77,7 +77,7 @@ class KeyedState:
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """`element_host.BucketState` of the key at hand."""
+    """`element_host.BucketState` of the current key."""
 
     state: KeyedState
     ctx: Any

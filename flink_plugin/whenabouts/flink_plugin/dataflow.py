@@ -84,7 +84,7 @@ class Result:
         return Blocks(self._tagged(tag, bytes, blob_type()), schema, ReadBlob(schema), event_time, title)
 
     def _tagged(self, tag: int, read: Callable[[bytes], Any], kind: TypeInformation) -> DataStream:
-        """What there is of one tag. (PyFlink lets a side output that nobody reads into the main one.)"""
+        """The blobs of one tag. (PyFlink sends a side output without readers to the main output.)"""
 
         def of_tag(row: Any) -> Iterator[Any]:
             if row[0] == tag:

@@ -81,7 +81,7 @@ def _placed(path: str, filesystem: Any) -> tuple[fs.FileSystem, str]:
         if not path:
             raise ValueError("the path is empty")
         return LOCAL, str(Path(path).absolute())
-    uri, question, options = path.partition("?")  # what stands behind it is for the file system
+    uri, question, options = path.partition("?")  # the part after it is for the file system
     plain, slash, pattern = _cut(uri)
     system, base = _of_uri(plain + question + options)
     return system, base + slash + pattern

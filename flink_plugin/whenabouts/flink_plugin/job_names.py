@@ -13,7 +13,8 @@ from whenabouts.core.errors import Code, QueryError
 def require_free(env: StreamExecutionEnvironment, name: str, streams: Iterable[DataStream]) -> None:
     """Refuse, as QueryError WA-2191, a name that another query of the job has, and different sources of one name.
 
-    A job is what its environment has been told since it last ran one: `env.execute()` begins another. `streams` are
+    A job is everything that was built in its environment since the last one ran: `env.execute()` begins another.
+    `streams` are
     the inputs, since Flink learns of a source from what reads it. Cost: some calls into the JVM for each operator.
     """
     sources: dict[str, int] = {}

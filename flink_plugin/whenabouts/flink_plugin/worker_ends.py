@@ -68,7 +68,8 @@ def _let_state_end(handler: Any) -> None:
 
 
 def _until_closed(handler: Any, responses: Any) -> Iterator[Any]:
-    """The responses; an error is handed to whoever waits for one. If nobody does, nothing is lost with the stream."""
+    """The responses; an error is passed to a caller that waits for one. Without such a caller nothing is lost with the
+    stream."""
     grpc: Any = sys.modules["grpc"]
     try:
         yield from responses

@@ -287,7 +287,7 @@ class Registry:
     def adopt(self, plan: Plan | str) -> Plan:
         """Continue with the decisions of an exported plan (its text, or a `Plan`), as `replan` does.
 
-        Raises: QueryError WA-2075 for text that is no plan. Warns: as `replan`.
+        Raises: QueryError WA-2075 for text that is not a plan. Warns: as `replan`.
         """
         return self.replan(Plan.from_json(plan) if isinstance(plan, str) else plan)
 

@@ -101,7 +101,7 @@ def write_with_rejects(
 
     The functions get a batch DataFrame and the batch's number, as in `foreachBatch`; after a failure a batch comes
     again with the same number. `checkpoint` is checked as by `write_stream`, whose errors are raised. Raises QueryError
-    WA-2006 if `result` is no stream (in batch, write both).
+    WA-2006 if `result` is not a stream (in batch, write both).
     """
     check_input("result", result, (DataFrame,), A_RESULT)
     if not result.isStreaming:
@@ -136,7 +136,7 @@ def write_stream(
     `rows` does not show it (a view over Spark Connect, a checkpoint()). Set sink and trigger on the writer and call
     `start()`.
 
-    Raises: QueryError WA-2053 for another output mode than append, WA-2006 if `rows` is no stream or none of ours;
+    Raises: QueryError WA-2053 for another output mode than append, WA-2006 if `rows` is not a stream or not ours;
     EngineError WA-3032 where another query wrote the checkpoint, with all that differs, WA-3003 for other buckets or a
     layout of another version. Rows that the state lacks for a wider query are found in its first step (WA-3006).
 

@@ -63,7 +63,7 @@ class Packer:
             if batch.num_columns > len(names):
                 flush = batch.column(len(names)).fill_null(False)
                 ended |= flush.true_count > 0
-                batch = batch.filter(pc.invert(flush))  # a flush row is no event
+                batch = batch.filter(pc.invert(flush))  # a flush row is not an event
             block, refused = packer.read(pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=names))
             blocks.append(block)
             packed = [(row._replace(bucket=CONTROL), 0) for row in refused]

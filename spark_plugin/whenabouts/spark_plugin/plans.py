@@ -1,4 +1,4 @@
-"""What stands in the plan of a DataFrame: watermarks, and the parts that were given a name.
+"""The contents of a DataFrame's plan: watermarks, and the parts that were given a name.
 
 The plan is Spark's own where the session has a JVM. A client of Spark Connect has what was built in it; what lies
 behind a view only the server knows, and tells as text.

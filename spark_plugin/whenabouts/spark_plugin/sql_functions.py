@@ -78,7 +78,7 @@ def register_sql(session: SparkSession) -> None:
 
 @dataclass
 class _Analysis(AnalyzeResult):
-    """What the workers are told besides."""
+    """What the workers also need to know."""
 
     query: TimingJoin | None = None
     columns: pa.Schema = field(default_factory=lambda: pa.schema([]))
@@ -162,7 +162,7 @@ class _Pairs:
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     def _without_side(self) -> list[pa.Table]:
-        """Rows whose side is none, as rejects: in place of the input stands what they name."""
+        """Rows without a valid side, as rejects: the column `input` has the name that they give."""
         if not self._of_no_side:
             return []
         schema = self._analysis.columns

@@ -163,10 +163,10 @@ def lone_scheme(
     """Eager or lazy, for a query that does not share its extent. Raises: QueryError WA-2161 for an unknown pin.
 
     >>> print(lone_scheme(100, Statistics(cp=0.5), SchemePrices()))
-    scheme = eager: least cost of an extent that nobody shares, part of the maximum, weighted: eager 1.43, lazy 2.532
+    scheme = eager: least cost of an extent of its own, part of the maximum, weighted: eager 1.43, lazy 2.532
     """
     both = scheme_costs(tuples, known, prices.costs, prices.sizes, part=part)
     weighed = [
         Alternative(name, of.weighted(prices.weights)) for name, of in (("eager", both.eager), ("lazy", both.lazy))
     ]
-    return cheapest("scheme", weighed, UNIT, pin=pin, why="least cost of an extent that nobody shares")
+    return cheapest("scheme", weighed, UNIT, pin=pin, why="least cost of an extent of its own")

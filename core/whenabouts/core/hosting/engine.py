@@ -51,8 +51,8 @@ class Engine:
         return _engine_at, (self.home,)
 
     def check(self, query: Query, inputs: Sequence[Any], settings: HostSettings) -> None:
-        """Raise InputError WA-1062 for what is no frame, QueryError WA-2006 for another number of them, WA-2007 for
-        an option that the engine lacks."""
+        """Raise InputError WA-1062 for objects that are not frames, QueryError WA-2006 for another number of them,
+        WA-2007 for an option that the engine lacks."""
         check_query(query)
         check_inputs(query, inputs, self.frames, self.hint)
         settings.refuse(self.name, self.lacks)
@@ -66,7 +66,7 @@ class Engine:
 def engine_of(frames: Iterable[tuple[str, Any]]) -> Engine:
     """The engine that the frames belong to; they come with the names of their inputs.
 
-    Raises InputError WA-1062 for an object that is no frame, and for frames of several engines.
+    Raises InputError WA-1062 for an object that is not a frame, and for frames of several engines.
 
     >>> import pyarrow as pa
     >>> engine_of([("left", pa.table({"t": [1]}))]).name

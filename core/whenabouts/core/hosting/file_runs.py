@@ -1,4 +1,4 @@
-"""What an engine offers to whoever has files and wants rows: the command line runs every query through it.
+"""How an engine runs a query over files: the command line runs every query this way.
 
 An adapter declares a `FileEngine` in its module `file_runs`. File n of every input arrives in step n; after the last
 file the inputs have ended, so that all output is final.

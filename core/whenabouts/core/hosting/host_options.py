@@ -56,8 +56,8 @@ class HostSettings:
     input by its lateness; "source" keeps the watermarks that the inputs carry. `name`: what the query is called in the
     engine's job. `max_latency`: how long a row may take through the query by the wall clock.
 
-    Raises QueryError WA-2006 for another number of buckets, and for what is no limit, name, or kind of watermarks;
-    WA-2002 and WA-2003 for a `max_latency` that is no duration.
+    Raises QueryError WA-2006 for another number of buckets, and for invalid limits, names and kinds of watermarks;
+    WA-2002 and WA-2003 for a `max_latency` that is not a duration.
     """
 
     buckets: int | None = None

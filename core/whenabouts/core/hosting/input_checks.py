@@ -12,7 +12,7 @@ from whenabouts.core.wrappers.state_limit import StateLimit
 
 
 def check_query(query: Any) -> None:
-    """Raise QueryError WA-2006 for an object that is no query."""
+    """Raise QueryError WA-2006 for an object that is not a query."""
     if isinstance(query, type) or not all(hasattr(query, part) for part in ("inputs", "lateness_us", "operator")):
         raise refused("the query", query, "give a query, as TimingJoin(...)")
 
@@ -32,7 +32,7 @@ def check_inputs(query: Query, inputs: Any, kinds: tuple[type, ...], hint: str) 
 
 
 def check_input(name: str, given: Any, kinds: tuple[type, ...], hint: str) -> None:
-    """Raise InputError WA-1062 for an object that is no input."""
+    """Raise InputError WA-1062 for an object that is not an input."""
     if not isinstance(given, kinds):
         raise not_an_input(name, given, hint)
 

@@ -17,7 +17,8 @@ from whenabouts.core.hosting.micro_batch_watermark import MicroBatchWatermark
 from whenabouts.core.runtime.protocol import FlushMode, SegmentStore, Step
 
 CONTROL = -1
-"""A label that is no bucket: it receives the rows that readers refused, and a row from every micro-batch with rows."""
+"""A label that is not a bucket: it receives the rows that readers refused, and a row from every micro-batch with
+rows."""
 
 LAYOUT = 2
 """Version of the host's own state: labels of buckets, names and types of state variables. 1 was never released."""

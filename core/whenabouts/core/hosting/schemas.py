@@ -21,8 +21,8 @@ def reads_schemas(package: str, reader: Callable[[Any], pa.Schema]) -> None:
 def arrow_schema_of(schema: Any, name: str) -> pa.Schema:
     """The Arrow schema of the stream `name`, given as such or as an engine has it.
 
-    Raises: QueryError WA-2006 for what is no schema, or of an engine whose adapter is not loaded; and what the reader
-    raises.
+    Raises: QueryError WA-2006 for objects that are not schemas, or schemas of an engine whose adapter is not loaded;
+    and what the reader raises.
 
     >>> import pyarrow as pa
     >>> arrow_schema_of(pa.schema({"t": pa.int64()}), "s").names

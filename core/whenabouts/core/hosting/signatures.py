@@ -1,7 +1,7 @@
 """Functions take the options of a query and those of a host: declared once, shown in each signature.
 
 A function `f(table, *, own=..., **options: Unpack[SomeOptions])` is typed (PEP 692); `takes_options_of` writes the
-fields where `**options` stands, so that `help(f)` and editors show them with their defaults.
+fields instead of `**options`, so that `help(f)` and editors show them with their defaults.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class SharedOperator:
         return self._lazy_operators[name]
 
     def _own_scheme(self, name: str) -> str:
-        """The scheme that a query has if nobody else decides."""
+        """The scheme of a query without a policy."""
         return LAZY if self._asked[name].scheme == LAZY else EAGER
 
     def _target(self, name: str, entry: Entry | None = None) -> str:

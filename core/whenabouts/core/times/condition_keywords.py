@@ -20,7 +20,7 @@ def condition_of(keywords: Mapping[str, Any]) -> Condition:
     `between` is a pair of durations, or text with a comma between them.
 
     Raises: QueryError WA-2006 unless exactly one of `FORMS` is given, for `since` without `deadline`, for `until`
-    without `delay`, and for a `between` that is no pair; WA-2001 for a missing confidence or one outside (0, 1];
+    without `delay`, and for a `between` that is not a pair; WA-2001 for a missing confidence or one outside (0, 1];
     WA-2002, WA-2003 and WA-2005 for durations.
 
     >>> condition_of({"deadline": "5s", "since": "0s", "confidence": "0.9"})
