@@ -107,7 +107,7 @@ def test_columns_that_pyflink_has_no_type_for_are_refused_by_name() -> None:
     with pytest.raises(InputError, match="WA-1002: column 'v' is VARIANT"):
         timing_join(rows, rows, **JOIN)
     stream = tables.to_data_stream(rows)
-    with pytest.raises(InputError, match=r"WA-1002: PyFlink cannot say .*VARIANT.*give the Table"):
+    with pytest.raises(InputError, match=r"WA-1002: PyFlink does not know .*VARIANT.*give the Table"):
         timing_join(stream, stream, **JOIN)
 
 
