@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each, too briefly for the JVM's second compiler to pay off.
 test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo test test-fast test-main test-rest test-full test-exhaustive test-newest test-cluster test-cluster-full lint map bench bench-full lock wheel clean
+.PHONY: help demo test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map bench bench-full lock wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,9 @@ test-exhaustive: lint ## Every case of every law on every engine, and many more 
 test-newest: .venv-newest/ready ## The Spark adapter, and the laws of hosting, on the newest Spark, in .venv-newest
 	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full and not exhaustive" $(TWO_AT_ONCE) --durations=10 \
 		tests/spark conformance/whenabouts/conformance
+
+test-frames: .venv-frames-oldest/ready .venv-frames-newest/ready ## Dataframes of the oldest and newest pandas, Polars, DuckDB and pyarrow
+	@for age in oldest newest; do .venv-frames-$$age/bin/python -m pytest -q tests/core/test_frames.py || exit 1; done
 
 test-cluster: .venv/ready ## Kafka to Kafka on clusters of both engines whose workers, leaders and broker are killed (Maven, or Docker)
 	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/pytest -m "cluster and not full" $(TWO_AT_ONCE) tests/cluster
@@ -77,11 +80,13 @@ COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 lock: ## Resolve requirements/*.lock again (needs uv)
 	@$(COMPILE) $(LOCKED) --extra flink pyproject.toml requirements/main.in --output-file requirements/main.lock
 	@$(COMPILE) $(LOCKED) pyproject.toml requirements/newest.in --output-file requirements/newest.lock
+	@for age in oldest newest; do $(COMPILE) --extra conformance pyproject.toml requirements/frames-$$age.in \
+		--output-file requirements/frames-$$age.lock || exit 1; done
 	@$(COMPILE) requirements/build.in --output-file requirements/build.lock
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.lock
 
 clean: ## Remove the environments, caches and build output
-	rm -rf .venv .venv-newest .venv-peers build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-newest .venv-peers .venv-frames-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find core cli planner spark_plugin flink_plugin conformance tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: $(INPUTS)
@@ -90,6 +95,10 @@ clean: ## Remove the environments, caches and build output
 
 .venv-newest/ready: $(INPUTS)
 	@.ci/environment.sh .venv-newest newest
+	@touch $@
+
+.venv-frames-%/ready: $(INPUTS) requirements/frames-%.lock
+	@.ci/environment.sh .venv-frames-$* frames-$*
 	@touch $@
 
 .venv-peers/ready: .venv/ready requirements/peers.lock

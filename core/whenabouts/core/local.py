@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, EmptyInputWarning, InputError, RejectedRowsWarning
+from whenabouts.core.frames.kinds import A_FRAME, Frame, Inputs
 from whenabouts.core.hosting.engine import Engine
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
 from whenabouts.core.hosting.host_options import HostSettings, renamed
@@ -55,8 +56,10 @@ class Outcome:
     metrics: Counter[str] = field(default_factory=Counter)
 
 
-def _result(query: Query, tables: Sequence[pa.Table], settings: HostSettings) -> pa.Table:
-    """What a user's call gives: the rows; what was rejected is kept beside them and warned of."""
+def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
+    """What a user's call gives: the rows, in the first frame's kind. Rejected rows are kept beside it and warned of."""
+    given = Inputs(dict(zip(query.inputs, frames, strict=True)))
+    tables = given.tables
     outcome = run(query, tables, buckets=settings.buckets or 1, state_limit=settings.state_limit)
     empty = [name for name, table in zip(query.inputs, tables, strict=True) if not table.num_rows]
     if empty and getattr(query, "needs_rows_of_all", False):
@@ -70,17 +73,18 @@ def _result(query: Query, tables: Sequence[pa.Table], settings: HostSettings) ->
             RejectedRowsWarning,
             stacklevel=users_level(),
         )
-    _rejects.keep(outcome.output, outcome.rejects)
-    return outcome.output
+    result = given.like_first(outcome.output)
+    _rejects.keep(result, given.like_first(outcome.rejects))
+    return result
 
 
-_rejects: ResultsKept[pa.Table] = ResultsKept()
+_rejects: ResultsKept[Any] = ResultsKept()
 
 ENGINE = Engine(
     name="the local engine",
     home=__name__,
-    frames=_TABLES,
-    hint=_A_TABLE,
+    frames=(Frame,),
+    hint=A_FRAME,
     run=_result,
     rejects=_rejects.of,
     lacks={

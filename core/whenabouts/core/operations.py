@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Frame = TypeVar("Frame")
-"""The type of inputs: a pyarrow Table, a Spark DataFrame, or a Table, DataStream or `Blocks` of Flink."""
+"""The type of inputs: a dataframe of any library (`whenabouts.core.frames`), of Spark, or of Flink."""
 
 
 class _TimingJoin(TimingJoinOptions, CommonHostOptions, total=False):
@@ -144,8 +144,7 @@ class Operations:
 
         Raises: as `timing_join`; QueryError WA-2006 if `frames` and `time` name different streams, WA-2004 for windows
         that leave two streams without a bound, WA-2061 to WA-2065 for windows and predicates, WA-2091 to WA-2093 for
-        conditions in SQL. Warns (`EmptyInputWarning`) of a pyarrow Table without rows: there can be no combination
-        then.
+        conditions in SQL. Warns (`EmptyInputWarning`) of a frame without rows, where that is known at once.
 
         >>> import pyarrow as pa
         >>> import whenabouts as wa

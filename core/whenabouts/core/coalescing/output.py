@@ -27,7 +27,7 @@ class RunOutput:
         self._slides = spec.extents.slides
         self._time = pa.int64() if pa.types.is_null(time) else time
         fields = [pa.field(WINDOW_END, window_end_type(self._time))] if self._slides else []
-        fields += [schema.field(name).remove_metadata() for name in self._names]
+        fields += [schema.field(name) for name in self._names]
         fields += [pa.field(VALID_FROM, self._time), pa.field(VALID_TO, self._time), pa.field(COUNT, pa.int64())]
         self.schema = pa.schema(fields)
         if len(set(self.schema.names)) < len(self.schema.names):

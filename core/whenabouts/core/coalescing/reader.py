@@ -11,6 +11,7 @@ from whenabouts.core.coalescing.equivalence import check_comparable
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.event_reader import EventReader
+from whenabouts.core.runtime.option_checks import columns_shown
 from whenabouts.core.runtime.protocol import Arrival, Step
 from whenabouts.core.runtime.watermarks import drop_late
 from whenabouts.core.times.time_specs import Point
@@ -29,7 +30,7 @@ def coalescing_reader(input: int, name: str, schema: pa.Schema, time: Point, spe
             raise InputError(
                 Code.MISSING_COLUMN,
                 f"the {name} input has no column {column!r}",
-                f"it has {', '.join(schema.names)}",
+                columns_shown(schema),
             )
         if occurrences[column] > 1:
             raise QueryError(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from whenabouts.core.durations import format_duration
 from whenabouts.core.explain.rate_estimate import from_rates
 from whenabouts.core.explain.time_slides import JoinSide, slide
 from whenabouts.core.explain.why_not import a_timing_join
-from whenabouts.core.hosting.input_checks import check_input
+from whenabouts.core.frames.kinds import Inputs
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.keys import NULL_KEY
@@ -64,8 +65,8 @@ class ChanceMatches:
 
 
 def chance_matches(
-    left: pa.Table,
-    right: pa.Table,
+    left: Any,
+    right: Any,
     *,
     query: TimingJoin,
     observed: int | None = None,
@@ -73,7 +74,7 @@ def chance_matches(
     max_rows: int = 200_000,
     seed: int = 0,
 ) -> ChanceMatches:
-    """How many pairs `query` would find in these tables by chance: a guide for choosing window and confidence.
+    """How many pairs `query` would find in two dataframes by chance: a guide for choosing window and confidence.
 
     *From the rates.* With n1 and n2 rows of a key, spread uniformly over the spans of their sides, the expected number
     is n1 n2 times the probability that two random anchors (`t_max`) have a difference with `P >= confidence`. Over a
@@ -108,9 +109,8 @@ def chance_matches(
     a_timing_join(query)
     for name, value, least in (("slides", slides, 0), ("max_rows", max_rows, 1), ("seed", seed, 0)):
         whole_number(name, value, least)
-    for name, table in zip(query.inputs, (left, right), strict=True):
-        check_input(name, table, (pa.Table,), "give a pyarrow Table")
-    operator, sides = _read(left, right, query)
+    tables = Inputs(dict(zip(query.inputs, (left, right), strict=True))).tables
+    operator, sides = _read(tables[LEFT], tables[RIGHT], query)
     expected, window_us = (0.0, 0.0)
     if all(len(side.code) for side in sides):
         expected, window_us = from_rates(operator, sides[LEFT], sides[RIGHT], np.random.default_rng(seed))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from whenabouts.core.errors import Code, InputError
+from whenabouts.core.frames.kinds import arrow_table
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.protocol import NO_WATERMARK
@@ -17,7 +18,8 @@ from whenabouts.core.timing_join.modes import LEFT, RIGHT
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin
 
-Row: TypeAlias = Mapping[str, Any] | pa.RecordBatch | pa.Table
+Row: TypeAlias = Any
+"""A mapping of column values, or a dataframe of one row: see `whenabouts.core.frames.kinds`."""
 
 
 class PairRow(NamedTuple):
@@ -99,10 +101,10 @@ def _one_row(row: Row, needed: tuple[str, ...] | None, side: str) -> pa.RecordBa
     names = list(dict.fromkeys(every if needed is None else needed))
     if isinstance(row, Mapping):
         return pa.RecordBatch.from_pydict({name: _one_value(row[name], name, side) for name in names if name in row})
-    if row.num_rows != 1:
-        problem = f"the {side} row must be a table of one row, it has {row.num_rows}"
-        raise InputError(Code.NOT_AN_INPUT, problem, "take one: table.slice(n, 1)")
-    table = pa.Table.from_batches([row]) if isinstance(row, pa.RecordBatch) else row
+    table = arrow_table(side, row)
+    if table.num_rows != 1:
+        problem = f"the {side} row must be a dataframe of one row, it has {table.num_rows}"
+        raise InputError(Code.NOT_AN_INPUT, problem, "take one row of it")
     kept = table.select([name for name in names if name in table.schema.names]).combine_chunks()
     return kept.to_batches()[0] if kept.num_columns else pa.RecordBatch.from_pydict({})
 

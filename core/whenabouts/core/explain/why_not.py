@@ -17,6 +17,7 @@ from whenabouts.core.arrays.value_texts import texts
 from whenabouts.core.durations import format_duration
 from whenabouts.core.errors import REASONS, Code
 from whenabouts.core.explain.pair_rows import PairRow, Row, read_pair
+from whenabouts.core.frames.kinds import Frame
 from whenabouts.core.hosting.input_checks import check_input
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.option_checks import refused
@@ -87,16 +88,16 @@ def why_not(
 ) -> PairAnswer:
     """Why this left and this right row are a pair in `query`'s result, or are not.
 
-    A row is a dict of column values, or an Arrow table or record batch with one row. Only its key, time and template
-    columns are used, and those of `where`. Types are compared as in the join (an integer key on one side and text on
-    the other is an error, not a mismatch). On a stream, give the watermark in microseconds that was in force when each
-    row arrived; without them the rows are treated as finite input, where nothing is late or evicted.
+    A row is a dict of column values, or any dataframe with one row. Only its key, time and template columns are used,
+    and those of `where`. Types are compared as in the join (an integer key on one side and text on the other is an
+    error, not a mismatch). On a stream, give the watermark in microseconds that was in force when each row arrived;
+    without them the rows are treated as finite input, where nothing is late or evicted.
 
     The answer is about this pair alone. The result of outer, semi and anti joins, and of `best=`, depends on other
     pairs too: ask about those.
 
-    Raises: InputError WA-1062 for a table without exactly one row; the query's own errors for such columns (InputError
-    WA-1xxx, QueryError WA-2xxx). Cost: O(1), about a millisecond once the kernels are loaded.
+    Raises: InputError WA-1062 for a dataframe without exactly one row; the query's own errors for such columns
+    (InputError WA-1xxx, QueryError WA-2xxx). Cost: O(1), about a millisecond once the kernels are loaded.
 
     >>> import whenabouts as wa
     >>> query = wa.TimingJoin(left_time=wa.Interval("a", "b"), right_time=wa.Point("t"), on="k",
@@ -109,7 +110,7 @@ def why_not(
     """
     a_timing_join(query)
     for name, row in zip(query.inputs, (left_row, right_row), strict=True):
-        check_input(name, row, (Mapping, pa.RecordBatch, pa.Table), "give a dict of values, or a table of one row")
+        check_input(name, row, (Mapping, Frame), "give a dict of values, or a dataframe of one row")
     operator, sides = read_pair(left_row, right_row, query, (left_watermark_us, right_watermark_us))
     for side in sides:
         if side.fault is not None:

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from whenabouts.core.errors import Code, InputError
+from whenabouts.core.frames.kinds import A_FRAME, Frame
 from whenabouts.core.hosting.host_options import HostSettings
 from whenabouts.core.hosting.input_checks import check_inputs, check_query, not_an_input
 from whenabouts.core.runtime.protocol import Query
@@ -19,14 +20,14 @@ from whenabouts.core.wrappers.deduplication import deduplicated
 from whenabouts.core.wrappers.payload_decoding import decoded
 
 HOMES = {
-    "pyarrow": "whenabouts.core.local",
     "pyspark": "whenabouts.spark_plugin",
     "pyflink": "whenabouts.flink_plugin",
     "whenabouts.flink_plugin": "whenabouts.flink_plugin",
 }
-"""By the package that a frame's class is from: the module whose `ENGINE` reads it."""
+"""By the package that a frame's class is from: the module whose `ENGINE` reads it. Other frames are read in process."""
 
-_A_FRAME = "give a pyarrow Table, a DataFrame of Spark, or a Table, DataStream or Blocks of Flink"
+_IN_PROCESS = "whenabouts.core.local"
+_A_FRAME = f"{A_FRAME}, of Spark or of Flink"
 
 
 @dataclass(frozen=True)
@@ -93,4 +94,6 @@ def _home_of(name: str, frame: Any) -> str:
         for package in (parts[0], ".".join(parts[:2])):
             if package in HOMES:
                 return HOMES[package]
+    if isinstance(frame, Frame):
+        return _IN_PROCESS
     raise not_an_input(name, frame, _A_FRAME)

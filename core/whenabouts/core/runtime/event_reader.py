@@ -15,6 +15,7 @@ from whenabouts.core.arrays.record_batches import copy_of
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.blocks import PREFIX, T_MAX, T_MIN, TEMPLATE
+from whenabouts.core.runtime.option_checks import columns_shown
 from whenabouts.core.runtime.protocol import Events, Rejected
 from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US, TimeColumn, microseconds
 from whenabouts.core.times.time_specs import TimeSpec
@@ -168,7 +169,7 @@ def _check_present(schema: pa.Schema, column: str, kind: str, name: str) -> None
         raise InputError(
             Code.MISSING_COLUMN,
             f"the {name} input has no {kind} column {column!r}",
-            f"it has {', '.join(schema.names)}",
+            columns_shown(schema),
         )
 
 

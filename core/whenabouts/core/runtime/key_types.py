@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from whenabouts.core.arrays.ticks import as_ticks
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.key_names import Key, of_input
+from whenabouts.core.runtime.option_checks import columns_shown
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _ANY_INTEGER = pa.decimal128(20, 0)
@@ -40,7 +41,7 @@ def common_type(key: Key, schemas: Sequence[pa.Schema], inputs: Sequence[str]) -
             raise InputError(
                 Code.MISSING_COLUMN,
                 f"the {input_name} input has no key column {name!r}",
-                f"it has {', '.join(schema.names)}",
+                columns_shown(schema),
             )
         types.append(_compared(schema.field(name).type, name, input_name))
     typed = [type_ for type_ in types if not pa.types.is_null(type_)]  # a column with only nulls fits any type

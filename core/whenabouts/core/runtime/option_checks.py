@@ -9,6 +9,8 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from whenabouts.core.durations import parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.conditions import Condition
@@ -31,6 +33,15 @@ def shown(value: object) -> str:
     """
     text = repr(value) if isinstance(value, (str, bytes, int, float, type(None))) else reprlib.repr(value)
     return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
+
+
+def columns_shown(schema: pa.Schema) -> str:
+    """The hint of an error about a column that does not exist.
+
+    >>> columns_shown(pa.schema({"t": pa.int64(), "k": pa.string()})), columns_shown(pa.schema([]))
+    ('it has t, k', 'it has no columns')
+    """
+    return f"it has {', '.join(schema.names) or 'no columns'}"
 
 
 def time_of(name: str, value: Any) -> TimeSpec:

@@ -54,7 +54,7 @@ class AggregateOperator(CoalesceOperator):
         self._group, self._values = self._spec.group, self._spec.values
         plain = self.readers[0].schema
         fields = [self._output.schema.field(WINDOW_END)] if query.extents.slides else []
-        fields += [plain.field(name).remove_metadata() for name in self._group]
+        fields += [plain.field(name) for name in self._group]
         for name, asked in query.aggregates.items():
             if isinstance(asked, tuple) and asked[1] not in self._values:
                 raise InputError(

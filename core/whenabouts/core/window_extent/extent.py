@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from whenabouts.core.coalescing.tuples import (
 from whenabouts.core.coalescing.window_spec import Instant, instant_us
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code
+from whenabouts.core.frames.kinds import arrow_table
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_types import one_of_equals
 from whenabouts.core.runtime.keys import Keys
@@ -152,9 +153,9 @@ class WindowExtent:
         of_all = 0 if self._all is None else self._all.nbytes
         return self._lists.nbytes + of_all + self._values.nbytes + 8 * self._values.used * self._shares
 
-    def update(self, rows: pa.Table | pa.RecordBatch) -> Update:
-        """Add rows, in any order; see the class."""
-        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    def update(self, rows: Any) -> Update:
+        """Add the rows of a dataframe, in any order; see the class."""
+        table = arrow_table("window extent's", rows)
         events = [self._reader.read(batch) for batch in table.combine_chunks().to_batches()]
         self._reader.units.warn(ENOUGH_VALUES)
         rejected = [bad for event in events for bad in event.rejected]

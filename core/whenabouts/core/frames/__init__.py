@@ -1,0 +1,1 @@
+"""Dataframes of other libraries: read as Arrow tables, and made of them."""
