@@ -251,7 +251,7 @@ def test_rows_may_be_arrow_and_hold_more_than_is_asked() -> None:
     assert why_not(table.slice(1).to_batches()[0], right(), query=query()).matched
     assert why_not(left() | {"x": object()}, right(), query=query()).matched
     for rows in (table, table.slice(0, 0)):
-        with pytest.raises(ValueError, match="a table of one row"):
+        with pytest.raises(ValueError, match="a dataframe of one row"):
             why_not(rows, right(), query=query())
 
 

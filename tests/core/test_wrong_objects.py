@@ -109,11 +109,11 @@ def test_the_message_says_what_belongs_there(options: dict[str, Any], message: s
         TimingJoin(**(JOIN | options))
 
 
-NOT_TABLES = [what for what in WRONG if what != "a table"]
+NOT_FRAMES = [what for what in WRONG if what not in ("a table", "a frame")]
 
 
-@pytest.mark.parametrize("what", NOT_TABLES)
-def test_a_function_takes_tables_only(what: str) -> None:
+@pytest.mark.parametrize("what", NOT_FRAMES)
+def test_a_function_takes_frames_only(what: str) -> None:
     wrong = WRONG[what]
     for call in (
         lambda: local.timing_join(wrong, T, **JOIN),
