@@ -55,9 +55,9 @@ class PairColumns:
         names += [field.name for field in extra]
         check_names(names)
         of_keys = dict(zip(keys, key_types, strict=True)) if key_types is not None else {}
-        own = [left.field(name).with_type(of_keys.get(name, left.field(name).type)) for name in self._left]
-        own += [right.field(name) for name in self._right]
-        fields = [field.with_name(name).with_nullable(True) for name, field in zip(names, own, strict=False)]
+        given = [left.field(name).with_type(of_keys.get(name, left.field(name).type)) for name in self._left]
+        given += [right.field(name) for name in self._right]
+        fields = [field.with_name(name).with_nullable(True) for name, field in zip(names, given, strict=False)]
         self.schema = pa.schema([*fields, *extra])
         self._rows_per_batch = rows_per_batch(self.schema)
 
