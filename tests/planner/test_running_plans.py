@@ -36,7 +36,7 @@ from whenabouts.planner.calibration import (
 )
 from whenabouts.planner.measured_statistics import measured_statistics
 from whenabouts.planner.plan_files import read_plan_file, registry_of
-from whenabouts.planner.scheme_measurements import SchemeMeasurement
+from whenabouts.planner.scheme_measurements import Expiry, SchemeMeasurement, measure_expiry
 
 SECOND = 1_000_000
 HOT = (
@@ -173,16 +173,16 @@ def test_a_sql_file_is_a_plan_file_and_its_mistakes_have_their_place(tmp_path: P
 SIZE, STEPS = 100, (50.0, 10.0)
 
 
-def _measured(cp: float, oop: float) -> GridPoint:
+def _measured(cp: float, oop: float, row: float = 3.0) -> GridPoint:
     """Invented costs: 1 per row, 4 per eager step, 2 per lazy step; a sort costs 0.9 per tuple."""
     eager = [
-        SchemeMeasurement(SIZE * (60 - 40 * cp), 3 + oop - cp + 4 / rows, 4 + SIZE * (3 - cp), SIZE, rows)
+        SchemeMeasurement(SIZE * (60 - 40 * cp), row + 2 * oop - cp + 4 / rows, 4 + SIZE * (3 - cp), SIZE, rows)
         for rows in STEPS
     ]
     lazy = [SchemeMeasurement(SIZE * 70, 1 + oop + 2 / rows, 0.0, SIZE, rows) for rows in STEPS]
     several = [replace(each, scan=2 / 4 + SIZE * (1.5 + cp + 0.9 / 4)) for each in lazy]
     alone = replace(lazy[0], scan=2 + SIZE * (1.5 + cp + 0.9))
-    return GridPoint((eager[0], eager[1]), (several[0], several[1]), alone)
+    return GridPoint((eager[0], eager[1]), (several[0], several[1]), alone, Expiry(0.2 + 0.1 * cp, 0.05))
 
 
 def _made_up() -> Calibration:
@@ -198,10 +198,33 @@ def test_the_model_says_what_was_measured_at_the_points_that_were(cp: float, oop
     found = _made_up()
     for sharing in (1, 4):
         both = scheme_costs(SIZE, Statistics(cp, oop, step_rows=step_rows), found.costs, found.sizes, sharing=sharing)
-        eager = SIZE * (60 - 40 * cp), 3 + oop - cp + 4 / step_rows, 4 + SIZE * (3 - cp)
+        eager = SIZE * (60 - 40 * cp), 3 + 2 * oop - cp + 4 / step_rows, 4 + SIZE * (3 - cp)
         lazy = SIZE * 70, 1 + oop + 2 / step_rows, SIZE * (1.5 + cp + 0.9 / sharing)
         for cost, expected in ((both.eager, eager), (both.lazy, lazy)):
             assert (cost.memory, cost.update, cost.scan) == pytest.approx(expected)
+    single = found.costs.at(cp, oop)
+    assert single["delete"] == pytest.approx(0.05)
+    assert cp * single["detach"] + (1 - cp) * 0.05 == pytest.approx(0.2 + 0.1 * cp)
+    assert single["split"] == pytest.approx(1 / (1 - cp))  # late tuples cost an eager extent 1 more than a lazy one
+    assert single["keep"] == pytest.approx(3 - cp - (1 - 0.05) - (0.2 + 0.1 * cp))
+
+
+@pytest.mark.parametrize("cp", CP)
+@pytest.mark.parametrize("oop", OOP)
+def test_an_eager_update_that_costs_less_than_a_lazy_one_is_reproduced_too(cp: float, oop: float) -> None:
+    """An eager extent has fewer columns: merge then costs less than insert."""
+    costs, sizes = solved({(cp, oop): _measured(cp, oop, 1.7) for cp in CP for oop in OOP})
+    both = scheme_costs(SIZE, Statistics(cp, oop, step_rows=10.0), costs, sizes)
+    assert (both.eager.update, both.lazy.update) == pytest.approx((1.7 + 2 * oop - cp + 0.4, 1 + oop + 0.2))
+    assert costs.at(0.95, 0.0)["merge"] < costs.at(0.95, 0.0)["insert"]
+
+
+def test_expiry_and_order_of_arrival_have_prices_on_this_machine() -> None:
+    """Delete, detach and split used to be zero, their work counted under other names."""
+    query = Coalesce(time="t", group="g", values="v0", window="8 s", slide="1 s", lateness="500 ms")
+    found = measure_expiry(query, synthetic_stream(0.6, 0.3, 200_000))
+    assert found.eager > 0.0
+    assert found.lazy >= 0.0
 
 
 def test_calibrated_costs_are_stored_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

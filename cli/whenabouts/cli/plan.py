@@ -64,9 +64,8 @@ def plan(
         decided = registry.plan() if keep is None else registry.adopt(_read(keep))
     if explain:
         say(decided.explain())
-        if decided.queries:
-            costs = "defaults, see whenabouts calibrate" if stored is None else f"measured on {stored.machine}"
-            say(f"costs of coalescing: {costs}")
+        if decided.queries and stored is not None and not decided.fitted:
+            say(f"costs of coalescing: measured on {stored.machine}, but for those that the file gives")
     else:
         for name, scheme in decided.choices.items():
             say(f"{printable(name, kept='')}\t{scheme}")

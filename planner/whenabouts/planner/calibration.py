@@ -2,11 +2,14 @@
 
 Both schemes run over synthetic streams on a grid of (cp, oop), in large and in small steps, and the equations of
 `costs.eager_lazy_cost` are solved for the atomic costs. The fixed cost of a step follows from the two step sizes, the
-cost of sorting by group from one lazy query alone and several that share it. The rest follows from one scheme at a
-time: a lazy update gives insert and merge, and the difference to an eager one gives keep; the cheaper scan gives read,
-and the difference to the other one gives coalesce or expand. Each cost is a table over the grid, so that the model
-reproduces the measurements there. Costs that cannot be separated are counted together: delete, detach and split are
-zero, their work is part of insert, merge and keep.
+cost of sorting by group from one lazy query alone and several that share it. Expiry is measured alone: that in the
+shared extent gives delete, that in the window of an eager query detach. The rest follows from one scheme at a time: a
+lazy update without delete gives insert. What an eager update costs beyond insert, delete and detach is keep where all
+tuples are in order, or makes merge cheaper than insert; what it costs more where they are not, beyond what a lazy
+update does, is split. The
+cheaper scan gives read, and the difference to the other one gives coalesce or expand. Each cost is a table over the
+grid, so that the model reproduces the measurements there. Rows wait for the watermark, so a late row splits nothing:
+split is what the order of arrival costs an eager extent, in the paper's terms.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from whenabouts.core.costs.prices import Sizes, TimingJoinPrices
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.sources.whole_files import whole_file
 from whenabouts.planner.releases import release
-from whenabouts.planner.scheme_measurements import SchemeMeasurement, measure, median
+from whenabouts.planner.scheme_measurements import Expiry, SchemeMeasurement, measure, measure_expiry, median
 from whenabouts.planner.timing_measurements import JOIN_RUNS, measure_prices
 
 CP = (0.05, 0.35, 0.65, 0.95)
@@ -86,11 +89,12 @@ class Calibration:
 
 class GridPoint(NamedTuple):
     """Measurements at a point of the grid: each scheme in large and in small steps; `several` lazy queries with the
-    scan of one of them, and a lazy query alone."""
+    scan of one of them, and a lazy query alone. `expiry`: of a tuple, in both schemes."""
 
     eager: tuple[SchemeMeasurement, SchemeMeasurement]
     several: tuple[SchemeMeasurement, SchemeMeasurement]
     lazy: SchemeMeasurement
+    expiry: Expiry
 
 
 def calibrate(
@@ -114,6 +118,7 @@ def calibrate(
             (of("eager", 1, many), of("eager", 1, few)),
             (of("lazy", len(VALUES), many), of("lazy", len(VALUES), few)),
             of("lazy", 1, many),
+            _median_expiry([measure_expiry(_query(VALUES[0], window), table) for _ in range(repeat)]),
         )
         if progress is not None:
             progress(done + 1, all_runs)
@@ -150,19 +155,42 @@ def solved(found: Mapping[tuple[float, float], GridPoint]) -> tuple[AtomicCosts,
     def read(point: GridPoint, part: float) -> float:
         return min(lazy_scan(point), eager_scan(point) / part)
 
+    delete = float(np.median([each.expiry.lazy for each in found.values()]))
+
+    def detach(point: GridPoint, cp: float) -> float:
+        return max((point.expiry.eager - (1 - cp) * delete) / cp, 0.0)
+
+    def insert(point: GridPoint) -> float:
+        return max(update(point.several[0], lazy_step) - delete, 0.0)
+
+    def beyond(point: GridPoint, cp: float) -> float:
+        """What an eager update costs besides insert, merge, delete and detach."""
+        expiry = cp * detach(point, cp) + (1 - cp) * delete
+        return update(point.eager[0], eager_step) - insert(point) - expiry
+
+    in_order, late = OOP[0], OOP[-1]
+    first = {cp: beyond(found[cp, in_order], cp) for cp in CP}
+    cheaper = {cp: max(min(first[cp], 0.0) / cp, -insert(found[cp, in_order])) for cp in CP}
+    """What merge costs less than insert: an eager extent has fewer columns than the rows that are inserted into a lazy
+    one."""
+    more = {cp: max(beyond(found[cp, late], cp) - cp * cheaper[cp] - max(first[cp], 0.0), 0.0) / late for cp in CP}
+    """What a late tuple costs an eager extent more than a lazy one."""
+
+    def keep(oop: float, cp: float) -> float:
+        return max(beyond(found[cp, oop], cp) - cp * cheaper[cp] - oop * more[cp], 0.0)
+
     sizes = _sizes(found)
     parts = {cp: cp * sizes.timestamp / sizes.eager_row + 1 - cp for cp in CP}  # of a row of an eager extent
-    insert = table(lambda point, cp: update(point.several[0], lazy_step))
     costs = AtomicCosts(
         read=table(lambda point, cp: read(point, parts[cp])),
-        insert=insert,
-        delete=0.0,
-        merge=insert,
-        split=0.0,
-        detach=0.0,
+        insert=table(lambda point, cp: insert(point)),
+        delete=delete,
+        merge=table(lambda point, cp: insert(point) + cheaper[cp]),
+        split=Table(CP, OOP, tuple((more[cp] / (1 - cp),) * len(OOP) for cp in CP)),
+        detach=table(detach),
         coalesce=table(lambda point, cp: (lazy_scan(point) - read(point, parts[cp])) / cp),
         expand=table(lambda point, cp: eager_scan(point) - read(point, parts[cp]) * parts[cp]),
-        keep=table(lambda point, cp: update(point.eager[0], eager_step) - update(point.several[0], lazy_step)),
+        keep=Table(CP, OOP, tuple(tuple(keep(oop, cp) for oop in OOP) for cp in CP)),
         order=table(lambda point, cp: order(point) / sizes.lazy_row),
         eager_step=eager_step,
         lazy_step=lazy_step,
@@ -226,18 +254,25 @@ def _measured(
     table: pa.Table, scheme: str, values: Sequence[str], window: int, steps_per_slide: int
 ) -> SchemeMeasurement:
     """Measure queries that coalesce one value column each, under one scheme; the scan is that of one query."""
-    slide_us = window * 1_000 // 8
-    given: dict[str, Any] = {
-        "time": "t",
-        "group": "g",
-        "window": f"{window} ms",
-        "slide": f"{slide_us} us",
-        "lateness": "500 ms",
-    }
-    queries = {name: Coalesce(**given, values=name) for name in values}
+    queries = {name: _query(name, window) for name in values}
     schemes = dict.fromkeys(values, scheme)
+    slide_us = _slide_us(window)
     found = measure(queries, schemes, table, slide_us=slide_us, steps_per_slide=steps_per_slide, warm_slides=9)
     return replace(found, scan=found.scan / len(values))
+
+
+def _query(value: str, window: int) -> Coalesce:
+    """A query over a synthetic stream, whose tuples are a millisecond apart."""
+    slide = f"{_slide_us(window)} us"
+    return Coalesce(time="t", group="g", values=value, window=f"{window} ms", slide=slide, lateness="500 ms")
+
+
+def _slide_us(window: int) -> int:
+    return window * 1_000 // 8
+
+
+def _median_expiry(found: Sequence[Expiry]) -> Expiry:
+    return Expiry(*(float(np.median(each)) for each in zip(*found, strict=True)))
 
 
 def costs_file() -> Path:

@@ -165,6 +165,7 @@ def _plan(
         status=selection.status,
         gap=selection.gap,
         solver=selection.solver,
+        fitted=given.costs.are_fitted,
         release=release(),
     )
 

@@ -49,7 +49,8 @@ class Plan:
 
     ``cost``: the minimised weighted sum, with the shared extents. ``alternatives``: the same for all eager and for
     all lazy, whether or not the constraints allow them. ``status``, ``gap`` and ``solver``: see `Selection`.
-    ``release``: that of the package that made the plan. ``joins``: the plans of joins.
+    ``fitted``: whether the costs are the defaults, fitted to the paper's decisions and not measured. ``release``: that
+    of the package that made the plan. ``joins``: the plans of joins.
     """
 
     queries: tuple[QueryPlan, ...]
@@ -61,6 +62,7 @@ class Plan:
     release: str = ""
     joins: tuple[JoinPlan, ...] = ()
     solver: Solver | Literal[""] = ""
+    fitted: bool = False
 
     @property
     def choices(self) -> dict[str, str]:
@@ -169,6 +171,8 @@ class Plan:
             lines.append(
                 "eager: own extent, memory + update + scan; lazy: scans of the shared extent, which is counted once"
             )
+            if self.fitted:
+                lines.append("costs: fitted to Tables 5 and 6 of Al-Kateb 2010, not measured; see whenabouts calibrate")
             lines += [f"{query.name}: {choice}" for query in self.queries for choice in query.choices]
         for join in self.joins:
             lines += explain_join(join)

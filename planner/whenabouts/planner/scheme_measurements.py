@@ -6,12 +6,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.coalescing.aggregate_needs import AggregateNeeds
 from whenabouts.core.coalescing.query import Coalesce
-from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival
+from whenabouts.core.coalescing.sliding_window import SlidingWindow
+from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, order_of
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.keys import Keys
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, Step
+from whenabouts.core.shared_coalescing.extent import SharedExtent
 from whenabouts.core.shared_coalescing.query import SharedCoalescing
 from whenabouts.core.state.memory_store import DictStore
 
@@ -91,6 +98,46 @@ def measure(
     width = max(each.extents.window.width_us or 0 for _, each in query.queries)
     tuples = len(at) * width / max(int(arrival[-1] - at[0]), 1)
     return SchemeMeasurement(sizes / looks, updates / held * 1e6, scans / looks * 1e6, tuples, held / steps)
+
+
+class Expiry(NamedTuple):
+    """Microseconds of CPU time for an expiring tuple, in the window of an eager query and in a shared extent."""
+
+    eager: float
+    lazy: float
+
+
+def measure_expiry(query: Coalesce, table: pa.Table, *, slides: int = 16) -> Expiry:
+    """Fill what an eager operator holds in memory, and what lazy ones share, with a table, and expire all of it.
+
+    The time is that of the operators' own window and extent, slide by slide. It is part of an update; measured alone,
+    since in a step it cannot be told from the arrivals. Cost: O(tuples).
+    """
+    operator = query.operator([table.schema], streaming=True)
+    reader, spec = operator.readers[0], query.coalescing
+    block = reader.read(table.combine_chunks().to_batches()[0]).block
+    rows = pa.Table.from_batches([block])
+    order = order_of(times(block)[1], groups_of(Keys(spec.group, [rows.schema], ("events",)), rows))
+    tuples = TemporalTuples(rows, order.at, order.times, order.starts)
+    window = SlidingWindow(reader.schema, spec.group, spec.values, spec.equivalence, AggregateNeeds(), eager=True)
+    window.append(tuples)
+    ends = np.quantile(order.times, np.linspace(0, 1, slides + 1)[1:]).astype(np.int64) + 1
+    window.drop_before(int(ends[0]))  # compiles
+    expiring = len(window)
+    started = time.process_time()
+    for end in ends[1:]:
+        window.drop_before(int(end))
+    eager = time.process_time() - started
+    width_us = int(order.times.max() - order.times.min())
+    extent = SharedExtent(DictStore(), reader.block_schema, width_us // 16, "t")
+    extent.append([block])
+    extent.save()
+    started = time.process_time()
+    for end in ends:
+        extent.keep_from(int(end), 0, Step())
+        extent.save()
+    lazy = time.process_time() - started
+    return Expiry(eager / expiring * 1e6, lazy / len(tuples) * 1e6)
 
 
 def median(found: Sequence[SchemeMeasurement]) -> SchemeMeasurement:

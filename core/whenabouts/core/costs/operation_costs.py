@@ -75,8 +75,8 @@ class AtomicCosts:
     sorting a byte of the shared extent for a grouping, once for all its lazy queries; ``eager_step`` and ``lazy_step``,
     the fixed cost of a step of such an extent.
 
-    The defaults are chosen such that, with the default sizes, they reproduce all ten decisions of the paper's Tables 5
-    and 6; calibrate them for your machine.
+    The defaults are *fitted*, not measured: chosen such that, with the default sizes, they reproduce all ten decisions
+    of the paper's Tables 5 and 6. Calibrate them for your machine (`whenabouts calibrate`).
     """
 
     read: Cost = 1.0
@@ -91,6 +91,11 @@ class AtomicCosts:
     order: Cost = 0.0
     eager_step: Cost = 0.0
     lazy_step: Cost = 0.0
+
+    @property
+    def are_fitted(self) -> bool:
+        """Whether these are the defaults, which are fitted to the paper's decisions."""
+        return self == AtomicCosts()
 
     def at(self, cp: float, oop: float) -> dict[str, float]:
         """Every cost as a number.
