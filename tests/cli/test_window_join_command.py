@@ -46,8 +46,13 @@ def test_rows_are_those_of_the_library_call(cli: Cli, tmp_path: Path, graph: str
     assert expected
     files = " ".join(f"{name}={name}.parquet" for name in streams)
     asked = " ".join(f"--window {a},{b}={w}" for (a, b), w in GRAPHS[graph].items())
-    algorithms = [f"--strategy {s} --conservative {c} --method {m}" for s in ("backward", "forward")
-                  for c in ("gca", "lca", "none") for m in ("hash", "nested")]  # fmt: skip
+    algorithms = [
+        f"--strategy {s} --conservative {c} --method {m}"
+        for s in ("backward", "forward")
+        for c in ("gca", "lca", "none")
+        if (s, c) != ("forward", "none")
+        for m in ("hash", "nested")
+    ]
     streams_of = [
         "--stream --lateness 60s --strategy forward",
         "--stream --lateness 60s",

@@ -6,6 +6,7 @@ commits.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,8 @@ from whenabouts.core.runtime.blocks import TEMPLATE
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Query, Rejected, Step
 from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.state.segment_codec import unwrap, wrap
+from whenabouts.core.state.segment_layout import DIRECTORY
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.output import FinalTimes
 from whenabouts.core.window_join.operator import WindowJoinOperator
@@ -511,6 +514,19 @@ class HasOneAlgorithm(Spoilt):
 
     def query(self, query: Query) -> Any:
         return super().query(replace(query, strategy="backward") if isinstance(query, WindowJoin) else query)
+
+
+class ForgetsItsPeriod(Spoilt):
+    name = "begins both modes of forward evaluation again in each step"
+
+    def step(self, step: Any, store: Any, *args: Any) -> Step:
+        done: Step = step(store, *args)
+        directory = store.get(DIRECTORY, 0)
+        if directory is not None:
+            whole = json.loads(bytes(unwrap(directory)))
+            whole.pop("notes", None)
+            store.put(DIRECTORY, 0, wrap(json.dumps(whole).encode()))
+        return done
 
 
 class MultipliesWindows(Spoilt):

@@ -58,6 +58,7 @@ MUST_FAIL = {
     "FindsCombinationsTwice": ("test_window_join", "oracle_combinations_on_streams", "directed path-backward"),
     "RefinesNothing": ("test_window_join", "oracle_combinations", "graph-backward-gca-hash"),
     "HasOneAlgorithm": ("test_window_join", "oracle_combination_counters", "uniform clique-forward-none-hash"),
+    "ForgetsItsPeriod": ("test_forward_evaluation", "oracle_counters_of_forward_evaluation", "one slow stream-0"),
     "MultipliesWindows": ("test_window_join", "oracle_joint_probability", "uncertain clique"),
     "KnowsOneBucket": ("test_coalescing", "oracle_coalescing", "last window-batch, 3 buckets"),
 }

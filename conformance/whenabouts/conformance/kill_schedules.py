@@ -214,7 +214,7 @@ def _window_join(draw: Random, traits: Traits) -> Query:
         windows = windows | {("a", "c"): "3 s" if points else within("6 s", confidence=0.3183)}
     return WindowJoin(
         times=dict.fromkeys("abc", time), windows=windows, on="k", lateness=traits.lateness,
-        idle_after=traits.idle_after,
+        idle_after=traits.idle_after, strategy=draw.choice(("auto", "forward")),
     )  # fmt: skip
 
 

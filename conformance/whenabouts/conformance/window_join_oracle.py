@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from whenabouts.conformance import oracle
+from whenabouts.conformance.forward_evaluation_oracle import ForwardEvaluation, WindowJoinCounts
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.oracle import Event
 from whenabouts.core.runtime.key_names import shared
@@ -119,11 +120,16 @@ class Windows:
 
     def bound(self, conservative: str, first: str, second: str) -> tuple[int, int]:
         """The range of t_second - t_first that a conservative approach looks at."""
-        widest = {name: max(abs(us) for pair, us in self.most.items() if name in pair) for name in self.query.inputs}
         if conservative == "none":
             return -self.most[second, first], self.most[first, second]
-        width = max(widest.values()) if conservative == "gca" else min(widest[first], widest[second])
+        widest = self.of_streams(conservative)
+        width = min(widest[first], widest[second])
         return -width, width
+
+    def of_streams(self, conservative: str) -> dict[str, int]:
+        """The widest window of each stream, or with GCA the widest of all."""
+        widest = {name: max(abs(us) for pair, us in self.most.items() if name in pair) for name in self.query.inputs}
+        return widest if conservative == "lca" else dict.fromkeys(widest, max(widest.values()))
 
     def order(self, conservative: str, base: str) -> list[str]:
         """The streams, each next one being that with the narrowest bound to one before it."""
@@ -136,16 +142,6 @@ class Windows:
             }
             order.append(min(width, key=lambda name: (width[name], self.query.inputs.index(name))))
         return order
-
-
-@dataclass(slots=True)
-class WindowJoinCounts:
-    """Operations under the names of `whenabouts.core.metrics`."""
-
-    matched: int = 0
-    periods: int = 0
-    tuple_tests: int = 0
-    window_tests: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,51 +158,74 @@ class Counting:
         return Windows(self.query)
 
     def block(self, events: Events, counts: WindowJoinCounts) -> None:
-        """Finite input. `backward`: the streams arrive in turn, so that only rows of the last one find all others."""
-        for base in self.query.inputs if self.strategy == "forward" else self.query.inputs[-1:]:
-            for event in events[base]:
-                self.row(base, event, events, counts)
+        """All rows. `backward`: the streams arrive in turn, so that only rows of the last one find all others."""
+        if self.strategy == "forward":
+            self._forward(events, counts)
+            return
+        for event in events[self.query.inputs[-1]]:
+            self.row(self.query.inputs[-1], event, events, counts)
+
+    def _forward(self, events: Events, counts: WindowJoinCounts) -> None:
+        windows = self.windows.of_streams(self.conservative)
+        if not all(events[name] for name in windows):
+            return  # nothing is joined
+
+        def found(placed: dict[str, Event]) -> None:
+            base, *partners = placed
+            spans = {base: (0, 0)} | {name: self._buffered(base, name, windows) for name in partners}
+            bounds = {
+                (a, b): (spans[b][0] - spans[a][1], spans[b][1] - spans[a][0]) for a in placed for b in placed if a != b
+            }
+            counts.matched += self._refined(placed, bounds, counts)
+
+        ForwardEvaluation(
+            windows,
+            {name: sorted((s for s in windows if s != name), key=lambda s: windows[s]) for name in windows},
+            together=lambda one, other: self.query.method == "nested" or one.key == other.key,
+            equal=lambda one, other: one.key == other.key,
+            found=found,
+            counts=counts,
+        ).run({name: [event for event in events[name] if event.key is not None] for name in windows})
+
+    def _buffered(self, base: str, name: str, windows: Mapping[str, int]) -> tuple[int, int]:
+        """How far from an admitted tuple the tuples of another stream's buffer are; at equal times the later stream's
+        is admitted later."""
+        inputs = self.query.inputs
+        return -windows[name], 0 if inputs.index(name) < inputs.index(base) else -1
 
     def row(self, base: str, event: Event, buffers: Events, counts: WindowJoinCounts) -> None:
-        """A new row (BEW) or the newest one (FEW) against what the buffers of the other streams hold."""
+        """Backward evaluation of a new row against what the buffers of the other streams hold."""
         if event.key is None or not all(buffers[name] for name in self.query.inputs if name != base):
             return
-        order = self.windows.order(self.conservative, base)
-        periods = {name: self._before(base, event, name) for name in order[1:]} if self.strategy == "forward" else {}
-        one_period = self.strategy == "forward" and (self.conservative != "none" or self._implied(order))
-        if one_period:
-            for name in order[1:]:  # mode 1: check one stream after another for any row
-                counts.periods += 1
-                if not self._inside(buffers[name], event, [periods[name]]):
-                    return
-        self._extend(order, {base: event}, buffers, periods, one_period, counts)
+        self._extend(self.windows.order(self.conservative, base), {base: event}, buffers, counts)
 
-    def _extend(
-        self,
-        order: list[str],
-        placed: dict[str, Event],
-        buffers: Events,
-        periods: dict[str, tuple[int, int]],
-        one_period: bool,
-        counts: WindowJoinCounts,
-    ) -> None:
+    def _extend(self, order: list[str], placed: dict[str, Event], buffers: Events, counts: WindowJoinCounts) -> None:
         if len(placed) == len(order):
             counts.matched += 1
             return
         name, base = order[len(placed)], placed[order[0]]
-        limits = [periods[name]] if periods else []
-        if not one_period:
-            counts.periods += 1
-            for other, event in placed.items():
-                lo, hi = self.windows.bound(self.conservative, other, name)
-                limits.append((event.t_max + lo, event.t_max + hi))
+        counts.periods += 1
+        limits = []
+        for other, event in placed.items():
+            lo, hi = self.windows.bound(self.conservative, other, name)
+            limits.append((event.t_max + lo, event.t_max + hi))
         for event in self._inside(buffers[name], base, limits):
             counts.tuple_tests += 1
             if event.key != base.key:
                 continue
             longer = {**placed, name: event}
-            if self._refined(longer, order, one_period, counts):
-                self._extend(order, longer, buffers, periods, one_period, counts)
+            whole = len(longer) == len(order) and self.conservative != "none"
+            if not whole or self._refined(longer, self._bounds, counts):
+                self._extend(order, longer, buffers, counts)
+
+    @cached_property
+    def _bounds(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return {
+            (a, b): self.windows.bound(self.conservative, a, b)
+            for a in self.query.inputs
+            for b in self.query.inputs
+            if a != b
+        }
 
     def _inside(self, rows: Sequence[Event], base: Event, limits: Sequence[tuple[int, int]]) -> list[Event]:
         """Rows inside all limits; a hash table shows those of the base row's key only."""
@@ -218,54 +237,18 @@ class Counting:
             and all(lo <= row.t_max <= hi for lo, hi in limits)
         ]
 
-    def _before(self, base: str, event: Event, name: str) -> tuple[int, int]:
-        """The period of `forward`: nothing in it is newer than the row; at equal times the later stream's row is."""
-        lo, hi = self.windows.bound(self.conservative, base, name)
-        inputs = self.query.inputs
-        last = 0 if inputs.index(name) < inputs.index(base) else -1
-        return event.t_max + lo, event.t_max + min(hi, last)
-
-    def _implied(self, order: list[str]) -> bool:
-        """Whether lying in the base row's period is all that the windows of the others ask."""
-        probe = Event(0, 0, (), ())
-        periods = {name: self._before(order[0], probe, name) for name in order[1:]}
-        periods = {name: span for name, span in periods.items() if span[0] <= span[1]}
-        return all(
-            self._within(
-                (periods[b][0] - periods[a][1], periods[b][1] - periods[a][0]), self.windows.bound("none", a, b)
-            )
-            for a in periods
-            for b in periods
-            if a != b
-        )
-
-    @staticmethod
-    def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
-        return outer[0] <= inner[0] and inner[1] <= outer[1]
-
-    def _refined(self, placed: dict[str, Event], order: list[str], one_period: bool, counts: WindowJoinCounts) -> bool:
-        """The refinement of a whole combination: the windows that what was walked does not settle."""
-        if self.conservative == "none" or len(placed) < len(order):
-            return True
+    def _refined(
+        self, placed: dict[str, Event], bounds: Mapping[tuple[str, str], tuple[int, int]], counts: WindowJoinCounts
+    ) -> bool:
+        """The refinement of a whole combination: the windows that are narrower than the bounds so far."""
         for edge in self.query.edges:
-            first, second = placed[edge.first], placed[edge.second]
-            if self._settled(edge, order, one_period):
+            lo, hi = bounds[edge.first, edge.second]
+            if edge.lo_us <= lo and hi <= edge.hi_us:
                 continue
             counts.window_tests += 1
-            if not holds(edge, first, second):
+            if not holds(edge, placed[edge.first], placed[edge.second]):
                 return False
         return True
-
-    def _settled(self, edge: Edge, order: list[str], one_period: bool) -> bool:
-        """Whether the bounds that were walked are no wider than the window."""
-        if one_period:
-            probe = Event(0, 0, (), ())
-            spans = {order[0]: (0, 0)} | {name: self._before(order[0], probe, name) for name in order[1:]}
-            one, other = spans[edge.first], spans[edge.second]
-            bound = other[0] - one[1], other[1] - one[0]
-        else:
-            bound = self.windows.bound(self.conservative, edge.first, edge.second)
-        return self._within(bound, (edge.lo_us, edge.hi_us))
 
 
 def joint_probability(edges: Sequence[Edge], placed: Mapping[str, Event], unit: int) -> Fraction:

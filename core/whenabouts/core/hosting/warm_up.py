@@ -26,6 +26,7 @@ KERNELS = (
     "window_extent.sorted_list_kernels",
     "window_extent.sorted_list_runs",
     "window_join.expansion",
+    "window_join.forward_evaluation",
 )
 """The modules of `whenabouts.core` with compiled code."""
 

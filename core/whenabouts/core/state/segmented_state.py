@@ -57,6 +57,7 @@ class SegmentedState:
         self._unsaved_marks: set[tuple[int, int]] = set()
         self.rows_numbered = 0
         self._progress_us = NO_WATERMARK
+        self._notes: list[int] = []
         self._segments: list[dict[int, Segment]] = [{} for _ in self._schemas]
         self._waiting: list[list[int]] = []
         self._floors = [NO_WATERMARK] * len(self._schemas)
@@ -101,6 +102,16 @@ class SegmentedState:
     def progress_us(self, us: int) -> None:
         self._changed |= us != self._progress_us
         self._progress_us = us
+
+    @property
+    def notes(self) -> list[int]:
+        """Numbers that an operator keeps beside its rows; empty in a new bucket, and in one written without any."""
+        return self._notes
+
+    @notes.setter
+    def notes(self, numbers: list[int]) -> None:
+        self._changed |= numbers != self._notes
+        self._notes = numbers
 
     def set_retention(self, ahead_us: Sequence[int]) -> None:
         """Declare that rows of input i are kept while `t_max >= watermark + ahead_us[i]`.
@@ -295,7 +306,7 @@ class SegmentedState:
             "kept": self._kept,
             "rows_numbered": self.rows_numbered,
             "progress_us": self._progress_us,
-        }
+        } | ({"notes": self._notes} if self._notes else {})
         self._store.put(DIRECTORY, 0, wrap(json.dumps(directory).encode()))
         self._changed = False
 
@@ -317,6 +328,7 @@ class SegmentedState:
         self._kept = directory.get("kept")
         self.rows_numbered = directory.get("rows_numbered", 0)
         self._progress_us = directory.get("progress_us", NO_WATERMARK)
+        self._notes = directory.get("notes", [])
 
     def _read(self, input: int, first: int) -> pa.RecordBatch:
         if (input, first) not in self._loaded:

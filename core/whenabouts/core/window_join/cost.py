@@ -3,7 +3,8 @@
 The model assumes that rows of one key arrive at a constant rate in each stream, independently. Then a period of length
 l holds `rate * l` rows on average, and none with probability `exp(-rate * l)`. In a uniform clique with window w, the
 range that m rows leave for another one is `w (m + 1) / m` long on average, so that a clique of k streams has
-`k w^(k-1)` combinations per unit of time and rates, which is exact. Each kind of operation has a price.
+`k w^(k-1)` combinations per unit of time and rates, which is exact. Each kind of operation has a price. Forward
+evaluation looks at each row once in each stream's turn, and tries for a row all that the windows of the others hold.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from whenabouts.core.costs.choices import Alternative, Choice, Value, Workload, cheapest, ruled
 from whenabouts.core.window_join.graph import OPEN_US, WindowGraph
-from whenabouts.core.window_join.join_orders import ANY, JoinOrder, order_from
+from whenabouts.core.window_join.join_orders import ANY, JoinOrder, newest_last, order_from
 
 if TYPE_CHECKING:
     from whenabouts.core.window_join.settings import WindowJoinSettings
@@ -33,6 +34,8 @@ class WindowJoinPrices:
     """Writing one candidate."""
     window_test: float = 12.0
     """Testing one window on one combination."""
+    period_test: float = 20.0
+    """Testing one time against the period of forward evaluation, with its part of keeping the chains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class OperationRates:
     periods: float = 0.0
     tuple_tests: float = 0.0
     window_tests: float = 0.0
+    period_tests: float = 0.0
 
     def __add__(self, other: OperationRates) -> OperationRates:
         return OperationRates(
@@ -50,6 +54,7 @@ class OperationRates:
             self.periods + other.periods,
             self.tuple_tests + other.tuple_tests,
             self.window_tests + other.window_tests,
+            self.period_tests + other.period_tests,
         )
 
     def cost(self, prices: WindowJoinPrices) -> float:
@@ -59,6 +64,7 @@ class OperationRates:
             + self.periods * prices.period
             + self.tuple_tests * prices.tuple_test
             + self.window_tests * prices.window_test
+            + self.period_tests * prices.period_test
         )
 
 
@@ -76,15 +82,17 @@ def choose(query: WindowJoinSettings, *, streaming: bool) -> Algorithm:
     """The algorithm as far as it is known before any row.
 
     On a stream `auto` chooses `backward`, which does not wait and whose output carries event time, unless `rates` show
-    that `forward` is cheaper. `none` is the cheapest conservative approach at any rates. On finite input, rates are
-    measured in the rows themselves, and `cheapest_algorithm` decides.
+    that `forward` is cheaper. `none` is the cheapest conservative approach at any rates; `forward` has it on uniform
+    cliques only, and is `gca` otherwise. On finite input, rates are measured in the rows themselves, and
+    `cheapest_algorithm` decides.
     """
     last = len(query.inputs) - 1
     rates = dict(query.rates)
     if streaming and rates:
         return cheapest_algorithm(query, query.graph(), [rates[name] for name in query.inputs], streaming=True)
     strategy = query.strategy if query.strategy != "auto" else "backward"
-    return Algorithm(strategy, query.conservative if query.conservative != "auto" else "none", last)
+    usual = "gca" if strategy == "forward" and query.graph().uniform_us is None else "none"
+    return Algorithm(strategy, query.conservative if query.conservative != "auto" else usual, last)
 
 
 def choices(
@@ -114,11 +122,11 @@ def choices(
     if not method.pinned:
         method = replace(method, why="candidates are found by a search in time order, never by trying all rows")
     found = [
-        _of_algorithm("strategy", query.strategy, chosen.strategy, weighed, chosen.conservative),
+        _of_algorithm("strategy", query.strategy, chosen.strategy, weighed, query.conservative),
         _of_algorithm("conservative", query.conservative, chosen.conservative, weighed, chosen.strategy),
         method,
     ]
-    join_orders = [order_from(base, graph, "forward", chosen.conservative) for base in range(len(query.inputs))]
+    join_orders = [_on_streams(base, graph, chosen.strategy, chosen.conservative) for base in range(len(query.inputs))]
     orders = "; ".join(", ".join(query.inputs[stream] for stream in join_order.streams) for join_order in join_orders)
     return [
         *found,
@@ -133,11 +141,16 @@ _BLIND: dict[str, str] = {
 
 
 def _of_algorithm(what: str, asked: str, chosen: str, weighed: Sequence[Algorithm], other: str) -> Choice:
-    """The choice of one option, given the chosen value of the other."""
+    """The choice of one option, given a value of the other; `auto` stands for the value that is cheapest."""
     if not weighed:
         return ruled(what, chosen, _BLIND[what], pinned=asked != "auto")
     beside = "conservative" if what == "strategy" else "strategy"
-    of_option = [Alternative(str(getattr(a, what)), a.cost) for a in weighed if getattr(a, beside) == other]
+    costs: dict[str, float] = {}
+    for each in weighed:
+        if other in ("auto", getattr(each, beside)):
+            name = str(getattr(each, what))
+            costs[name] = min(costs.get(name, math.inf), each.cost)
+    of_option = [Alternative(name, cost) for name, cost in costs.items()]
     return cheapest(what, of_option, "ns a second and key", pin=None if asked == "auto" else asked)
 
 
@@ -177,13 +190,12 @@ def alternatives(
     last = len(query.inputs) - 1
     for strategy in ("backward", "forward") if query.strategy == "auto" else (query.strategy,):
         for conservative in ("none", "lca", "gca") if query.conservative == "auto" else (query.conservative,):
+            if strategy == "forward" and conservative == "none" and graph.uniform_us is None:
+                continue
             if streaming or strategy == "forward":
-                # If streams are in order, the last row is the newest: `backward` then scans what `forward` scans.
-                join_orders = [order_from(base, graph, "forward", conservative) for base in range(last + 1)]
-                asks = strategy == "forward"
-                work = sum(
-                    (expected(join_order, rates, asks_first=asks) for join_order in join_orders), OperationRates()
-                )
+                join_orders = [_on_streams(base, graph, strategy, conservative) for base in range(last + 1)]
+                of_one = expected_forward if strategy == "forward" else expected
+                work = sum((of_one(join_order, rates) for join_order in join_orders), OperationRates())
                 yield Algorithm(strategy, conservative, last, work.cost(prices or WindowJoinPrices()))
                 continue
             for base in range(last, -1, -1) if query.strategy == "auto" else (last,):
@@ -191,27 +203,40 @@ def alternatives(
                 yield Algorithm(strategy, conservative, base, work.cost(prices or WindowJoinPrices()))
 
 
-def expected(join_order: JoinOrder, rates: Sequence[float], *, asks_first: bool = True) -> OperationRates:
-    """The expected operations of one join order per second and key.
+def _on_streams(base: int, graph: WindowGraph, strategy: str, conservative: str) -> JoinOrder:
+    """What rows of a stream are joined with as they come, if all streams are in order."""
+    if strategy == "forward":
+        return order_from(base, graph, strategy, conservative)
+    return newest_last(base, graph, conservative)
 
-    `asks_first`: if one period bounds the whole combination, the streams are searched in turn until one has no row in
-    it (mode 1 of `forward`), before any candidate is written.
+
+def expected_forward(join_order: JoinOrder, rates: Sequence[float]) -> OperationRates:
+    """The expected operations of forward evaluation for the rows of one stream, per second and key.
+
+    Each row becomes the oldest of a period once, in which every stream is looked at; one test admits it, and one ends
+    its period. An upper bound where a stream is slow: mode 1 then drops rows before they are joined.
     """
+    rows = rates[join_order.base]
+    partial, tuple_tests = rows, 0.0
+    for stream, bounds in zip(join_order.streams[1:], join_order.bounds[1:], strict=True):
+        partial *= rates[stream] * -bounds[0][0] / 1e6
+        tuple_tests += partial
+    return OperationRates(
+        rows=rows,
+        tuple_tests=tuple_tests,
+        window_tests=partial * len(join_order.tests[-1]),
+        period_tests=rows * (len(rates) + 1),
+    )
+
+
+def expected(join_order: JoinOrder, rates: Sequence[float]) -> OperationRates:
+    """The expected operations of one join order of backward evaluation per second and key."""
     lengths = [_length(bounds) for bounds in join_order.bounds]
     held = [rates[stream] * us / 1e6 for stream, us in zip(join_order.streams, lengths, strict=True)]
-    asks_first = asks_first and join_order.from_base
-    begun = rates[join_order.base]
+    begun = partial = rates[join_order.base]
     periods = tuple_tests = window_tests = 0.0
-    if asks_first:
-        partial = begun
-        for rows in held[1:]:
-            periods += partial
-            partial *= -math.expm1(-rows)
-        held = [1.0, *(rows / max(-math.expm1(-rows), 1e-9) for rows in held[1:])]
-    else:
-        partial = begun
     for level in range(1, len(held)):
-        periods += 0.0 if asks_first else partial
+        periods += partial
         partial *= held[level]
         tuple_tests += partial
         window_tests += partial * len(join_order.tests[level])

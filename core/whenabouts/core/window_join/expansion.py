@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,12 @@ class StreamRows(NamedTuple):
     starts: IntArray
     key: IntArray
 
+    def at(self, indices: Positions) -> StreamRows:
+        """Some of the rows, in the order of the indices, not grouped by key."""
+        whole = np.array([0, len(indices)])
+        key = self.key[indices] if len(self.key) else self.key
+        return StreamRows(self.anchor[indices], self.position[indices], whole, key)
+
     def only(self, kept: BoolArray) -> StreamRows:
         """The rows where `kept` is true, in the same order. O(rows + keys)."""
         before = np.concatenate(([0], np.cumsum(kept)))
@@ -69,6 +75,10 @@ class ExpansionCounters:
     tuple_tests: int = 0
     window_tests: int = 0
 
+
+Chains: TypeAlias = Sequence[tuple[IntArray, IntArray]]
+"""By level from 1 on, for each row of the base: the index of its first candidate among the level's rows, and how many
+there are."""
 
 Test = Callable[[int, Positions, Positions], BoolArray]
 """Whether edge number n holds, for row positions of its first and its second stream."""
@@ -224,36 +234,25 @@ class Expansion:
         """
         if any(not len(rows.anchor) for rows in self.rows):
             return
-        base = np.arange(len(self.rows[0].anchor), dtype=np.int32)
-        periods = None
-        if self.join_order.from_base:
-            base, periods = self._started(base)
-        yield from self._grow(1, base[None, :], periods)
+        yield from self._grow(1, np.arange(len(self.rows[0].anchor), dtype=np.int32)[None, :], None)
 
-    def _started(self, base: Positions) -> tuple[Positions, list[tuple[IntArray, IntArray]]]:
-        """Mode 1 of forward evaluation: the base rows whose period has a row of every stream, and their periods.
+    def of_chains(self, chains: Chains) -> Iterator[list[Positions]]:
+        """As `combinations`, where each base row is joined with all rows of one chain of every other stream.
 
-        The streams are searched in turn, each only for the base rows that are left.
+        The base rows need no order. O(base rows + candidates + combinations).
         """
-        periods = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        for level in range(1, len(self.rows)):
-            first, count = self._periods(level, base[None, :])
-            of_all = np.zeros(len(self.rows[0].anchor), np.int64), np.zeros(len(self.rows[0].anchor), np.int64)
-            of_all[0][base], of_all[1][base] = first, count
-            periods.append(of_all)
-            base = base[count > 0]
-        return base, periods
+        base = np.arange(len(self.rows[0].anchor), dtype=np.int32)
+        found = [(first + self._offset[level], count) for level, (first, count) in enumerate(chains, 1)]
+        yield from self._grow(1, base[None, :], found)
 
-    def _grow(
-        self, level: int, at: NDArray[np.int32], periods: list[tuple[IntArray, IntArray]] | None
-    ) -> Iterator[list[Positions]]:
+    def _grow(self, level: int, at: NDArray[np.int32], chains: Chains | None) -> Iterator[list[Positions]]:
         if level == len(self.rows):
             yield self._positions(at)
             return
-        if periods is None:
+        if chains is None:
             first, count = self._periods(level, at)
         else:
-            first, count = (values[at[0]] for values in periods[level])
+            first, count = (values.take(at[0], mode="clip") for values in chains[level - 1])
         if self.expect is not None and level == len(self.rows) - 1 and not self._tests_at(level):
             self.expect(int(count.sum()))  # every candidate is a result
         for piece in _pieces(count):
@@ -269,7 +268,7 @@ class Expansion:
             _fill_level(np.ascontiguousarray(at[:, piece]), first[piece], count[piece], longer)
             longer = self._tested(level, longer)
             if longer.shape[1]:
-                yield from self._grow(level + 1, longer, periods)
+                yield from self._grow(level + 1, longer, chains)
 
     def _periods(self, level: int, at: NDArray[np.int32]) -> tuple[IntArray, IntArray]:
         """The index of the first candidate, and the number of candidates, of each partial combination at a level."""

@@ -5,13 +5,13 @@ Every algorithm of the W-join paper (Hammad et al., SSDBM 2003) is such a plan f
 
 - **Backward evaluation** (`backward`; BEW in the paper) processes rows as they arrive. The period of a partial
   combination is the intersection of what its members allow, and each stream is scanned inside it.
-- **Forward evaluation** (`forward`; FEW) processes rows in time order, once all streams have passed them. All other
-  rows lie before the newest row, in one period that depends on that row alone. Rows whose period has no row of some
-  stream are skipped (mode 1), and joining the others needs no window test (mode 2).
+- **Forward evaluation** (`forward`; FEW) keeps buffers in which everything lies in the window of the next row in time
+  order (`window_join.forward_evaluation`). That row joins the buffers of the others without a search or a window test.
 - The **global conservative approach** (`gca`) bounds all pairs by the widest window of the graph, the **local** one
   (`lca`) each pair by the lesser of the two streams' widest windows; both refine the result at the end. `none` is the
   paper's modified BEW: every step uses the windows themselves, and a row that fits no partial combination is skipped
-  but remains for others.
+  but remains for others. Forward evaluation needs one window for each stream: on a graph that is not a uniform clique
+  it is conservative.
 
 A window that the bounds do not imply is tested on the combination. A window with a confidence is always tested, by the
 kernel.
@@ -41,14 +41,12 @@ class JoinOrder:
     """How rows of a base stream are expanded to whole combinations.
 
     `streams`: the base first. `bounds[l][m]`: range of (anchor of the row at level l) - (anchor of the row
-    at level m), for m < l; `ANY` if unused. `tests[l]`: edges to test once level l is filled. `from_base`: all bounds
-    are relative to the base row, so that one period bounds the whole combination.
+    at level m), for m < l; `ANY` if unused. `tests[l]`: edges to test once level l is filled.
     """
 
     streams: tuple[int, ...]
     bounds: tuple[tuple[Range, ...], ...]
     tests: tuple[tuple[int, ...], ...]
-    from_base: bool
 
     @property
     def base(self) -> int:
@@ -68,7 +66,7 @@ def pair_bounds(graph: WindowGraph, conservative: str) -> list[list[Range]]:
     k = range(len(graph.streams))
     if conservative == "none":
         return [[(-graph.reach[j][i], graph.reach[i][j]) for j in k] for i in k]
-    widest = [max(max(abs(graph.reach[i][j]), abs(graph.reach[j][i])) for j in k if j != i) for i in k]
+    widest = _widest(graph)
     if conservative == "gca":
         return [[(-max(widest), max(widest)) for _ in k] for _ in k]
     return [[(-min(widest[i], widest[j]), min(widest[i], widest[j])) for j in k] for i in k]
@@ -77,21 +75,56 @@ def pair_bounds(graph: WindowGraph, conservative: str) -> list[list[Range]]:
 def order_from(base: int, graph: WindowGraph, strategy: str, conservative: str) -> JoinOrder:
     """The join order of an algorithm (`backward`, `forward`) with a conservative approach (`gca`, `lca`, `none`).
 
+    `forward` takes the other streams by the width of their windows; ties: the first stream.
+
     >>> from whenabouts.core.window_join.graph import edges_of
     >>> edges = edges_of({("a", "b"): 2, ("b", "c"): 7})
     >>> graph = WindowGraph("abc", edges, [(edge.lo_us, edge.hi_us) for edge in edges])
     >>> order_from(0, graph, "backward", "none").bounds, order_from(0, graph, "forward", "gca").bounds[2]
     (((), ((-2, 2),), ((-9, 9), (-7, 7))), ((-9, -1), (-4611686018427387904, 4611686018427387904)))
     """
+    if strategy == "forward":
+        windows = forward_windows(graph, conservative)
+        others = sorted((s for s in range(len(windows)) if s != base), key=lambda stream: windows[stream])
+        order = (base, *others)
+        buffered = [(-windows[s], 0 if s < base else -1) for s in others]
+        bounds: tuple[tuple[Range, ...], ...] = ((), *((lies, *(ANY,) * at) for at, lies in enumerate(buffered)))
+    else:
+        pairs = pair_bounds(graph, conservative)
+        order = _nearest_first(base, pairs)
+        bounds = tuple(tuple(pairs[order[m]][order[level]] for m in range(level)) for level in range(len(order)))
+    early = strategy == "backward" and conservative == "none"
+    return JoinOrder(order, bounds, _tests(graph, order, bounds, at_the_end=not early))
+
+
+def forward_windows(graph: WindowGraph, conservative: str) -> list[int]:
+    """The window of each stream in forward evaluation: the widest of the graph, or with `lca` the stream's own widest.
+
+    >>> from whenabouts.core.window_join.graph import edges_of
+    >>> edges = edges_of({("a", "b"): 2, ("b", "c"): 7})
+    >>> graph = WindowGraph("abc", edges, [(edge.lo_us, edge.hi_us) for edge in edges])
+    >>> forward_windows(graph, "gca"), forward_windows(graph, "lca")
+    ([9, 9, 9], [9, 7, 9])
+    """
+    widest = _widest(graph)
+    return widest if conservative == "lca" else [max(widest)] * len(widest)
+
+
+def newest_last(base: int, graph: WindowGraph, conservative: str) -> JoinOrder:
+    """The order of `backward` on streams that arrive in time order: no row is newer than the base row.
+
+    Of equal times, the later stream's is the newer. For estimates: it says what then lies between the bounds.
+    """
     pairs = pair_bounds(graph, conservative)
     order = _nearest_first(base, pairs)
-    if strategy == "forward":
-        bounds = _before_the_base(order, pairs, conservative)
-    else:
-        bounds = tuple(tuple(pairs[order[m]][order[level]] for m in range(level)) for level in range(len(order)))
-    return JoinOrder(
-        order, bounds, _tests(graph, order, bounds, conservative), all(b == ANY for row in bounds for b in row[1:])
-    )
+    bounds = _before_the_base(order, pairs, conservative)
+    return JoinOrder(order, bounds, _tests(graph, order, bounds, at_the_end=conservative != "none"))
+
+
+def _widest(graph: WindowGraph) -> list[int]:
+    """The widest window of each stream."""
+    k = range(len(graph.streams))
+    return [max(max(abs(graph.reach[i][j]), abs(graph.reach[j][i])) for j in k if j != i) for i in k]
 
 
 def _nearest_first(base: int, pairs: list[list[Range]]) -> tuple[int, ...]:
@@ -106,7 +139,7 @@ def _nearest_first(base: int, pairs: list[list[Range]]) -> tuple[int, ...]:
 def _before_the_base(
     order: tuple[int, ...], pairs: list[list[Range]], conservative: str
 ) -> tuple[tuple[Range, ...], ...]:
-    """The bounds of `forward`: no row is newer than the base row; of equal anchors, the later stream's is newer."""
+    """No row is newer than the base row; of equal anchors, the later stream's is newer."""
     base = order[0]
     period = [(0, 0)]
     period += [(pairs[base][s][0], min(pairs[base][s][1], 0 if s < base else -1)) for s in order[1:]]
@@ -122,9 +155,9 @@ def _before_the_base(
 
 
 def _tests(
-    graph: WindowGraph, order: tuple[int, ...], bounds: tuple[tuple[Range, ...], ...], conservative: str
+    graph: WindowGraph, order: tuple[int, ...], bounds: tuple[tuple[Range, ...], ...], *, at_the_end: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """The edges that the bounds do not imply, at the level where both ends are known; GCA and LCA test at the end."""
+    """The edges that the bounds do not imply, at the level where both ends are known, or all at the last level."""
     tests: list[list[int]] = [[] for _ in order]
     for number, (edge, (i, j), window) in enumerate(zip(graph.edges, graph.ends, graph.ranges, strict=True)):
         level, m = max(order.index(i), order.index(j)), min(order.index(i), order.index(j))
@@ -134,7 +167,7 @@ def _tests(
         if bound == ANY and m:
             bound = (bounds[level][0][0] - bounds[m][0][1], bounds[level][0][1] - bounds[m][0][0])
         if edge.confidence is not None or not _lies_in(bound, window):
-            tests[level if conservative == "none" else -1].append(number)
+            tests[-1 if at_the_end else level].append(number)
     return tuple(map(tuple, tests))
 
 

@@ -1,8 +1,8 @@
 """Runs a `WindowJoin` over the blocks and the state of one bucket.
 
-State holds the rows of every stream for as long as the tightened window graph requires. Backward evaluation joins each
-new row on arrival. Forward evaluation leaves rows in state until the watermark has passed them, then joins them in time
-order, and stores how far it has progressed.
+State holds the rows of every stream for as long as the tightened window graph requires, or, in forward evaluation, the
+windows of its buffers. Backward evaluation joins each new row on arrival. Forward evaluation leaves rows in state until
+the watermark has passed them, then sweeps them in time order, and stores how far its modes have come.
 """
 
 from __future__ import annotations
@@ -31,16 +31,25 @@ from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout
 from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
 from whenabouts.core.window_join.cost import cheapest_algorithm, choose
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph
-from whenabouts.core.window_join.join_orders import JoinOrder, order_from
+from whenabouts.core.window_join.join_orders import JoinOrder, forward_windows, order_from
 from whenabouts.core.window_join.output import JOINT, T_LAST, CombinationColumns
 from whenabouts.core.window_join.stream_index import StreamViews, pair_test
 
 if TYPE_CHECKING:
-    from whenabouts.core.window_join.expansion import StreamRows
+    from whenabouts.core.window_join.expansion import Expansion, StreamRows
+    from whenabouts.core.window_join.forward_evaluation import ForwardSweep
     from whenabouts.core.window_join.settings import WindowJoinSettings
 
 
 _EMPTY = np.empty(0, np.int32)
+_OF_THE_SWEEP = (
+    metrics.PERIODS,
+    metrics.PERIODS_SHRUNK,
+    metrics.TUPLES_DROPPED,
+    metrics.TUPLES_ADMITTED,
+    metrics.PERIOD_TESTS,
+)
+"""What `forward_evaluation` counts, in its order."""
 
 
 class WindowJoinOperator:
@@ -136,8 +145,15 @@ class WindowJoinOperator:
         graph, views, choice = self._measured(rows), self._views(rows), self._choice
         if "auto" in (self.query.strategy, self.query.conservative):
             choice = cheapest_algorithm(self.query, graph, views.rates(), streaming=False)
-        for base in range(len(rows)) if choice.strategy == "forward" else (choice.base,):
-            self._expand(order_from(base, graph, choice.strategy, choice.conservative), views.every(), rows, step)
+        if choice.strategy == "forward":
+            from whenabouts.core.window_join.forward_evaluation import ForwardSweep  # numba: imported when first needed
+
+            orders = [order_from(base, graph, "forward", choice.conservative) for base in range(len(rows))]
+            sweep = ForwardSweep.restored([], forward_windows(graph, choice.conservative), NO_WATERMARK)
+            self._join_chains(sweep, orders, views, rows, END_OF_TIME, step)
+            return
+        join_order = order_from(choice.base, graph, "backward", choice.conservative)
+        self._expand(join_order, views.every(), rows, step)
 
     def _arrive(self, state: SegmentedState, fresh: list[Arrival], step: Step) -> None:
         """Backward evaluation: join every new row with the rows that arrived before it.
@@ -159,48 +175,78 @@ class WindowJoinOperator:
             self._expand(self._join_orders[input], visible, rows, step)
 
     def _sweep(self, state: SegmentedState, fresh: list[Arrival], until_us: int, step: Step) -> None:
-        """Forward evaluation: join every row that the watermark has passed with older rows."""
-        done_us = state.progress_us
-        if until_us <= done_us:
+        """Forward evaluation: continue both modes over the rows that the watermark has passed."""
+        if until_us <= state.progress_us:
             return
+        from whenabouts.core.window_join.forward_evaluation import ForwardSweep  # numba: imported when first needed
+
+        windows_us = forward_windows(self.query.graph(), self._choice.conservative)
+        sweep = ForwardSweep.restored(state.notes, windows_us, state.progress_us)
         rows = []
         for input in range(len(self.readers)):
-            first_us, _ = _hull([self._reach(base, input, done_us, until_us) for base in range(len(self.readers))])
-            stored = self._load(state, input, (first_us, until_us - 1))
+            stored = self._load(state, input, (sweep.cut_us[input], until_us - 1))
             rows.append(self._side(stored, fresh if until_us == END_OF_TIME else [], input))
-        views = self._views(rows)
-        for input in range(len(rows)):
-            visible = views.every()
-            visible[input] = visible[input].only(
-                (visible[input].anchor >= done_us) & (visible[input].anchor < until_us)
-            )
-            self._expand(self._join_orders[input], visible, rows, step)
-        state.progress_us = until_us
+        self._join_chains(sweep, self._join_orders, self._views(rows), rows, until_us, step)
+        state.notes, state.progress_us = sweep.numbers(), until_us
+
+    def _join_chains(
+        self,
+        sweep: ForwardSweep,
+        join_orders: list[JoinOrder],
+        views: StreamViews,
+        rows: list[SideRows],
+        until_us: int,
+        step: Step,
+    ) -> None:
+        """Sweep the rows before an instant, and emit the combinations of the admitted ones with their chains."""
+        visible, in_time = views.every(), [views.in_time_order(stream) for stream in range(len(rows))]
+        anchors, codes = zip(*in_time, strict=True)
+        starts, partners = [side.starts for side in visible], [join_order.streams[1] for join_order in join_orders]
+        dropped_us = NO_WATERMARK if until_us == END_OF_TIME else until_us
+        admitted, counts = sweep.run(anchors, codes, starts, partners, until_us, dropped_us)
+        for name, count in zip(_OF_THE_SWEEP, counts.tolist(), strict=True):
+            step.metrics[name] += count
+        for stream, join_order in enumerate(join_orders):
+            mine = np.flatnonzero(admitted.of == stream)
+            if mine.size:
+                new = visible[stream].at(admitted.base[mine])
+                expansion = self._expansion(join_order, [*visible[:stream], new, *visible[stream + 1 :]], rows)
+                chains = [(admitted.first[s][mine], admitted.length[s][mine]) for s in join_order.streams[1:]]
+                self._emit(expansion, expansion.of_chains(chains), rows, step)
 
     def _expand(self, join_order: JoinOrder, visible: list[StreamRows], rows: list[SideRows], step: Step) -> None:
         """Emit the combinations that start at the base stream's visible rows."""
-        if any(not len(side.anchor) for side in visible):
-            return
+        if all(len(side.anchor) for side in visible):
+            expansion = self._expansion(join_order, visible, rows)
+            self._emit(expansion, expansion.combinations(), rows, step)
+
+    def _expansion(self, join_order: JoinOrder, visible: list[StreamRows], rows: list[SideRows]) -> Expansion:
         from whenabouts.core.window_join.expansion import (  # numba: imported when first needed
             Expansion,
             ExpansionCounters,
         )
 
-        counters, growing = ExpansionCounters(), Growing.after(step.output, "combinations")
-        expansion = Expansion(
+        return Expansion(
             join_order,
             [visible[stream] for stream in join_order.streams],
             lambda number, one, other: self._holds(number, rows, one, other),
             self._ends,
             self._pair_tests(join_order, rows),
-            counters,
+            ExpansionCounters(),
             lambda least: self._require_room(rows, least),
         )
-        for at in expansion.combinations():
+
+    def _emit(
+        self, expansion: Expansion, combinations: Iterator[list[Positions]], rows: list[SideRows], step: Step
+    ) -> None:
+        """Write combinations, whose positions come by level, and count what the expansion did."""
+        growing = Growing.after(step.output, "combinations")
+        for at in combinations:
             by_stream = [_EMPTY] * len(rows)
-            for level, stream in enumerate(join_order.streams):
+            for level, stream in enumerate(expansion.join_order.streams):
                 by_stream[stream] = at[level]
             step.output += growing.counted(self._output(rows, by_stream, step))
+        counters = expansion.counters
         step.metrics[metrics.PERIODS] += counters.periods
         step.metrics[metrics.TUPLE_TESTS] += counters.tuple_tests
         step.metrics[metrics.WINDOW_TESTS] += counters.window_tests
@@ -343,9 +389,10 @@ class WindowJoinOperator:
             step.metrics[metrics.EVICTED] += state.evict(input, watermark_us - self._horizon_us(graph, input))
 
     def _horizon_us(self, graph: WindowGraph, input: int) -> int:
-        """How long a row is kept after its anchor; `forward` keeps it at least until the watermark has passed it."""
-        horizon = graph.horizon_us(input)
-        return max(horizon, 0) if self._choice.strategy == "forward" else horizon
+        """How long a row is kept after its anchor; `forward` keeps it for as long as its buffer."""
+        if self._choice.strategy == "forward":
+            return forward_windows(graph, self._choice.conservative)[input]
+        return graph.horizon_us(input)
 
     def _slot_us(self, graph: WindowGraph) -> int:
         """The slot width of a new bucket: a quarter of the longest time for which rows are kept."""

@@ -37,16 +37,16 @@ class WindowJoin(WindowJoinSettings):
 
     `strategy` (`backward` or `forward` evaluation), `conservative` (`gca`: global, `lca`: local conservative approach,
     `none`) and `method` (`hash`, `nested`) choose the algorithm (see `window_join.join_orders`), never the result.
-    `forward` waits until all streams have passed a row; `backward` does not wait. `lateness`: how far rows may lag
-    behind their stream, one duration or one by stream name. `idle_after`: how far behind a stream is when it becomes
-    idle (see `times.lateness.Lateness`). `rates`: rows per second and key by stream name, if known beforehand
-    (`measured_rates` gets them from a sample); `auto` uses them on streams. `time_slots`: the width of slots that
-    spread the rows of a key over buckets (`window_join.time_slots`); "auto": slots if there is no key and the graph is
-    bounded.
+    `forward` waits until all streams have passed a row; `backward` does not wait. `forward` without a conservative
+    approach needs a uniform clique. `lateness`: how far rows may lag behind their stream, one duration or one by stream
+    name. `idle_after`: how far behind a stream is when it becomes idle (see `times.lateness.Lateness`). `rates`: rows
+    per second and key by stream name, if known beforehand (`measured_rates` gets them from a sample); `auto` uses them
+    on streams. `time_slots`: the width of slots that spread the rows of a key over buckets (`window_join.time_slots`);
+    "auto": slots if there is no key and the graph is bounded.
 
-    Raises QueryError: WA-2006 for options, WA-2061 to WA-2063 for the graph (see `window_join.graph`), WA-2064 for a
-    window without a confidence over uncertain times, WA-2065 for an invalid predicate and WA-2091 for its text, WA-2041
-    for time slots without a bound on how far apart rows are.
+    Raises QueryError: WA-2006 for options, WA-2007 for `forward` with `none` on other graphs, WA-2061 to WA-2063 for
+    the graph (see `window_join.graph`), WA-2064 for a window without a confidence over uncertain times, WA-2065 for an
+    invalid predicate and WA-2091 for its text, WA-2041 for time slots without a bound on how far apart rows are.
 
     >>> import whenabouts as wa
     >>> query = wa.WindowJoin(times={"a": wa.Point("t"), "b": wa.Point("t"), "c": wa.Point("t")},

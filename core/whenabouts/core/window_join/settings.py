@@ -17,7 +17,14 @@ from whenabouts.core.runtime.key_names import Key, On, described_keys, key_names
 from whenabouts.core.times.clock_errors import Clock, resolve_clocks
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph, Windows, check_edges, edges_of
-from whenabouts.core.window_join.join_orders import CONSERVATIVE, METHODS, OLD_STRATEGIES, STRATEGIES
+from whenabouts.core.window_join.join_orders import (
+    CONSERVATIVE,
+    METHODS,
+    OLD_STRATEGIES,
+    STRATEGIES,
+    forward_windows,
+)
+from whenabouts.core.window_join.stream_index import PairPredicate, SqlPredicate
 from whenabouts.core.window_join.time_slots import WindowSlots, window_slots
 
 TimesByStream: TypeAlias = TimeSpec | Mapping[str, TimeSpec]
@@ -78,7 +85,7 @@ class WindowJoinSettings:
         self._check_confidences()
         self._set_predicates()
         self._set_by_stream()
-        self.graph()
+        self._check_conservative()
         _ = self.slots
         if self.joint:
             from whenabouts.core.probability.joint_probability import check_joint
@@ -107,6 +114,16 @@ class WindowJoinSettings:
                         "uncertain",
                         "give within(..., confidence=...); confidence=1 asks for certainty",
                     )
+
+    def _check_conservative(self) -> None:
+        uniform = self.graph().uniform_us is not None
+        if self.strategy == "forward" and self.conservative == "none" and not uniform:
+            raise QueryError(
+                Code.NOT_AVAILABLE,
+                f"forward evaluation (FEW) without a conservative approach, of a {self.graph().form} of windows: its "
+                "buffers need one window for all streams, which only a uniform clique has",
+                'give conservative="gca" or "lca", or strategy="backward"',
+            )
 
     def _set_predicates(self) -> None:
         hint = "give {(stream, other stream): function or SQL condition}"
@@ -256,6 +273,11 @@ class WindowJoinSettings:
 
     def kept_for_us(self, input: int) -> int:
         """How far behind the watermark a row's `t_max` is once no future row can be combined with it."""
+        from whenabouts.core.window_join.cost import choose
+
+        choice = choose(self, streaming=True)
+        if choice.strategy == "forward":
+            return forward_windows(self.graph(), choice.conservative)[input]
         return max(self.graph().horizon_us(input), 0)
 
     def copies(self, input: int) -> float:

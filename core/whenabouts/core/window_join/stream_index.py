@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.arrays.typing import BoolArray, Positions
+from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.errors import Code
 from whenabouts.core.expressions.row_predicates import as_mask
 from whenabouts.core.joins.pair_conditions import PairFunction, RowsAt
@@ -51,6 +51,16 @@ class StreamViews:
             ordered = order_rows(Times(side.t_min, side.t_max, None if self._nested else code), "t_max", self._keys)
             self._ordered[stream] = stream_rows(ordered, code if self._nested else None)
         return self._ordered[stream]
+
+    def in_time_order(self, stream: int) -> tuple[IntArray, IntArray]:
+        """The anchors of all rows of a stream in time order, and the key of each as `all` groups them."""
+        from whenabouts.core.arrays.key_time_order import Times, order_rows  # numba: imported when first needed
+
+        side, code = self._rows[stream], self._codes[stream]
+        if code is None or self._keys == 1:
+            return self.all(stream).anchor, np.zeros(len(side.t_max), np.int64)
+        ordered = order_rows(Times(side.t_min, side.t_max), "t_max", 1)
+        return ordered.axis, code[ordered.position]
 
     def stored(self, stream: int) -> StreamRows:
         """The rows of a stream that came in an earlier step."""
