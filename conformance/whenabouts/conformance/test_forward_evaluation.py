@@ -22,6 +22,7 @@ from whenabouts.conformance import case_tables, expectations, multiset, window_j
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.forward_evaluation_oracle import WindowJoinCounts
+from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.core import Point
 from whenabouts.core.harness import Variant
 from whenabouts.core.window_join.query import WindowJoin
@@ -128,7 +129,7 @@ def test_oracle_counters_of_forward_evaluation(engine: Engine, case: str, seed: 
     assert _counted(outcome) == expected
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.similar) for case in CASES])
+@pytest.mark.parametrize("case", fewer_on_slow_engines(CASES, ["one slow stream"]))
 def test_oracle_counters_of_forward_evaluation_on_finite_input(engine: Engine, case: str) -> None:
     """On finite input they count the same as on a stream."""
     whole = {name: (table,) for name, table in expectations.whole(_files(case, 9)).items()}
