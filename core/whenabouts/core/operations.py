@@ -137,7 +137,7 @@ class Operations:
 
         On a stream `strategy="backward"` (the choice of `auto`) emits a combination when the last of its rows arrives,
         and `t_last` carries the watermark. `forward` waits until the watermark has passed all of them, which costs less
-        at high rates; its rows carry no watermark.
+        where many rows are tried; its rows carry no watermark.
 
         Cost: sorting all frames, then O(rows + partial combinations), in parallel over the buckets; on Spark and Flink
         also packing and shuffling each input once. Source: W-join (Hammad et al., SSDBM 2003).

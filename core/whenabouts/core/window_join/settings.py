@@ -24,7 +24,6 @@ from whenabouts.core.window_join.join_orders import (
     STRATEGIES,
     forward_windows,
 )
-from whenabouts.core.window_join.stream_index import PairPredicate, SqlPredicate
 from whenabouts.core.window_join.time_slots import WindowSlots, window_slots
 
 TimesByStream: TypeAlias = TimeSpec | Mapping[str, TimeSpec]
