@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from infra.operators import CountingStore, SecondsDriver
+from infra.operators import CountingStore, SecondsDriver, arrivals_of
 from whenabouts.conformance import case_tables, expectations, generators, join_modes_oracle, multiset
 from whenabouts.conformance.generators import Example
 from whenabouts.conformance.oracle import AmbiguousPairError
 from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, between, deadline, local, within
-from whenabouts.core.runtime.protocol import Arrival, FlushMode, Step
+from whenabouts.core.runtime.protocol import FlushMode, Step
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_layout import MARKS
 from whenabouts.core.timing_join.modes import BESTS, HOWS
@@ -393,12 +393,11 @@ def test_nothing_comes_out_early_nothing_late_and_nothing_twice(
     store, timer = DictStore(), None
     for number, watermark in enumerate([*watermarks, watermarks[-1]]):
         end = number == len(watermarks)
-        arrivals = []
+        arrived = {}
         for input, side in enumerate(("left", "right")):
             at = [n for n, step in enumerate(arrival[side]) if step == number]
-            batch = example.tables[side].take(pa.array(at, pa.int64())).combine_chunks().to_batches()
-            if at:
-                arrivals.append(Arrival(input, operator.readers[input].read(batch[0]).block))
+            arrived[input] = example.tables[side].take(pa.array(at, pa.int64())).combine_chunks()
+        arrivals = arrivals_of(operator, arrived)
         output: list[pa.RecordBatch] = []
         if arrivals or end or (timer is not None and timer <= watermark):
             before = store.copy()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from infra.operators import CountingStore
+from infra.operators import CountingStore, arrivals_of
 from whenabouts.conformance import multiset
 from whenabouts.conformance.coalescing_generators import coalescings
 from whenabouts.core.coalescing.query import Coalesce
@@ -68,7 +68,7 @@ def sliding(query: Coalesce, kind: str, form: str, scheme: str, relation: str, s
 
 def blocks(operator: Operator, table: pa.Table) -> list[Arrival]:
     """A table as arrivals of every input."""
-    return [Arrival(r.input, r.read(batch).block) for r in operator.readers for batch in table.to_batches()]
+    return arrivals_of(operator, dict.fromkeys(range(len(operator.readers)), table))
 
 
 def told(operator: Operator, step: Step) -> tuple[Any, ...]:

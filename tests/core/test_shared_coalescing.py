@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.operators import OperatorDriver
 from whenabouts.conformance.random_policy import RandomPolicy
 from whenabouts.core import InputError, QueryError
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
-from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode
+from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode
 from whenabouts.core.shared_coalescing.catalog import PARTS, Catalog
 from whenabouts.core.shared_coalescing.columns import QUERY
 from whenabouts.core.shared_coalescing.operator import _definition
@@ -121,14 +122,12 @@ def test_lazy_windows_that_count_rows_share_one_extent_of_their_rows() -> None:
     lazy = SharedCoalescing(queries=counted, schemes=dict.fromkeys(counted, "lazy"))
     _, store = _after(lazy, lazy, files)
     assert {input % PARTS for input, _ in store} == {0, 1}
-    operator = lazy.operator([files[0].schema], streaming=True)
-    whole, held, greatest = DictStore(), [], 0
+    driver, held, greatest = OperatorDriver(lazy, files[0].schema), [], 0
     for number, file in enumerate(files * 6):
         later = file.set_column(0, "t", pc.add(file["t"], number // STEPS * STEPS * 10 * SECOND))
-        arrivals = [Arrival(0, operator.readers[0].read(batch).block) for batch in later.to_batches()]
-        operator.step(whole, arrivals, greatest - 5 * SECOND if number else NO_WATERMARK)
+        driver.feed({"events": later}, greatest - 5 * SECOND if number else NO_WATERMARK)
         greatest = max(greatest, pc.max(later["t"]).as_py())
-        held.append(operator.rows_held(whole))
+        held.append(driver.operator.rows_held(driver.store))
     assert max(held[:STEPS]) > 100
     # "last" holds a tuple for each second, so 50 of them are 125 rows; beside them are 5 s that wait. The extent is
     # trimmed when it has doubled, but for 256 rows. In all there are 3,600.
@@ -159,10 +158,8 @@ def test_an_extent_written_under_a_query_s_own_scheme_is_read() -> None:
     lazy = SharedCoalescing(queries=asked)
     store, greatest, output = DictStore(), 0, []
     for number, file in enumerate(files):
-        operator = lazy.operator([file.schema], streaming=True)
         if number == 8:  # the state of the operator alone, as the part of a query that is eager by plan
             lazy = SharedCoalescing(queries=asked, schemes={"own": "eager"})
-            operator = lazy.operator([file.schema], streaming=True)
             catalog = Catalog.read(StorePart(store, 0, PARTS))
             catalog.queries["own"].own = None
             catalog.write()
@@ -170,11 +167,10 @@ def test_an_extent_written_under_a_query_s_own_scheme_is_read() -> None:
             catalog = Catalog.read(StorePart(store, 0, PARTS))
             catalog.add("own", "eager", _definition(asked["own"]), None)
             catalog.write()
-        arrivals = [Arrival(0, operator.readers[0].read(batch).block) for batch in file.to_batches()]
-        step = operator.step(store, arrivals, greatest - 5 * SECOND if number else NO_WATERMARK)
-        output += step.output
+        driver = OperatorDriver(lazy, file.schema, store)
+        output += driver.feed({"events": file}, greatest - 5 * SECOND if number else NO_WATERMARK).output
         greatest = max(greatest, pc.max(file["t"]).as_py())
-    output += operator.step(store, [], greatest, FlushMode.END).output
+    output += driver.feed({}, greatest, FlushMode.END).output
     assert Catalog.read(StorePart(store, 0, PARTS)).queries["own"].own == "eager"
     alone = run(asked["own"], [pa.concat_tables(files)]).output
     mine = pa.Table.from_batches(output).select(alone.column_names)
@@ -227,9 +223,8 @@ def _after(first: SharedCoalescing, then: SharedCoalescing, files: list[pa.Table
     """The counts and the segments of a run under one plan, which changes to another one at the ninth file."""
     store, counts, greatest = DictStore(), Counter[str](), 0
     for number, file in enumerate(files):
-        operator = (first if number < 8 else then).operator([file.schema], streaming=True)
-        arrivals = [Arrival(0, operator.readers[0].read(batch).block) for batch in file.to_batches()]
-        counts += operator.step(store, arrivals, greatest - 5 * SECOND if number else NO_WATERMARK).metrics
+        driver = OperatorDriver(first if number < 8 else then, file.schema, store)
+        counts += driver.feed({"events": file}, greatest - 5 * SECOND if number else NO_WATERMARK).metrics
         greatest = max(greatest, pc.max(file["t"]).as_py())
     return counts, store._segments
 

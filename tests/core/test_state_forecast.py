@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from infra.operators import OperatorDriver
 from whenabouts.core import Interval, Lateness, Point, between
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting
-from whenabouts.core.runtime.protocol import Arrival, FlushMode
+from whenabouts.core.runtime.protocol import FlushMode
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
@@ -29,19 +30,20 @@ def test_state_is_within_a_fifth_of_its_forecast(every_s: int) -> None:
     )  # fmt: skip
     schema = pa.schema({"a": pa.timestamp("us"), "b": pa.timestamp("us"), "k": pa.int32(), "name": pa.string()})
     rates, text = [400, 150], {"name": 6.0}
-    operator, store, rng = Hosting(query, (schema, schema), 1, True).operator(), DictStore(), np.random.default_rng(1)
+    driver, rng = OperatorDriver(query, schema), np.random.default_rng(1)
     measured: list[dict[str, int]] = []
     steps = 12 + 40 // every_s
     for step in range(steps):
-        arrivals = []
-        for input, rate in enumerate(rates):
+        batches = []
+        for rate in rates:
             b = np.sort(rng.integers(step * every_s * SECOND, (step + 1) * every_s * SECOND, rate * every_s))
             a = b - rng.integers(0, SECOND // 2, len(b))
             columns = [a.astype("datetime64[us]"), b.astype("datetime64[us]"), np.arange(len(b)) % 50]
             raw = pa.record_batch([*map(pa.array, columns), pa.array(["abcdef"] * len(b))], names=schema.names)
-            arrivals.append(Arrival(input, operator.readers[input].read(raw.cast(schema)).block))
+            batches.append(raw.cast(schema))
         watermark_us = step * every_s * SECOND - 3 * SECOND  # one for both: the later side's
-        measured.append(operator.step(store, arrivals, watermark_us, FlushMode.FLUSH).gauges)
+        arrived = dict(zip(query.inputs, batches, strict=True))
+        measured.append(driver.feed(arrived, watermark_us, FlushMode.FLUSH).gauges)
     forecast = forecast_state(query, [schema, schema], rates, every=f"{every_s} s", text=text)
     for name in query.inputs:
         rows = np.mean([held[f"state_rows_{name}"] for held in measured[steps // 2 :]])
@@ -94,17 +96,17 @@ def test_state_of_other_queries_is_within_a_fifth_of_its_forecast(kind: str) -> 
             times=dict.fromkeys("abc", Point("t")), windows=windows, on="k", lateness=late, strategy=kind
         )
     rates, every_s, rng = [200, 100, 50][: len(query.inputs)], 4, np.random.default_rng(1)
-    operator, store = query.operator([schema] * len(rates), streaming=True), DictStore()
+    driver = OperatorDriver(query, schema)
     sizes, steps = [], 60
     for step in range(steps):
-        arrivals = []
-        for input, rate in enumerate(rates):
+        batches = []
+        for rate in rates:
             t = np.sort(rng.integers(step * every_s * SECOND, (step + 1) * every_s * SECOND, rate * every_s))
             k, v = rng.integers(0, 1000, len(t)), rng.integers(0, 9, len(t))
-            raw = pa.record_batch([pa.array(t), pa.array(k), pa.array(v)], schema=schema)
-            arrivals.append(Arrival(input, operator.readers[input].read(raw).block))
-        operator.step(store, arrivals, step * every_s * SECOND - 2 * SECOND, FlushMode.FLUSH)
-        sizes.append(store.bytes_held)
+            batches.append(pa.record_batch([pa.array(t), pa.array(k), pa.array(v)], schema=schema))
+        arrived = dict(zip(query.inputs, batches, strict=True))
+        driver.feed(arrived, step * every_s * SECOND - 2 * SECOND, FlushMode.FLUSH)
+        sizes.append(driver.store.bytes_held)
     forecast = forecast_state(query, [schema] * len(rates), rates, every=f"{every_s} s")
     told = sum(each.bytes for each in forecast.values())
     assert told == pytest.approx(np.mean(sizes[steps // 2 :]), rel=0.2)

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.operators import OperatorDriver
 from whenabouts.core import EngineError, Interval, Lateness, Point, QueryError, within
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import run_stream
-from whenabouts.core.runtime.protocol import Arrival, FlushMode, Query
-from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Query
 from whenabouts.core.state.segmented_state import rows_in_state
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
-from whenabouts.core.wrappers.state_limit import StateLimit, limited
+from whenabouts.core.wrappers.state_limit import StateLimit
 
 STEPS = 8
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.int64(), "id": pa.int64()})
@@ -60,15 +60,11 @@ def test_state_never_exceeds_its_bound_and_every_shed_row_is_counted(
     seed: int, mode: dict[str, Any], most: int
 ) -> None:
     query, sides = join(**mode), [files(seed), files(seed + 1)]
-    operator = limited(query.operator([SCHEMA, SCHEMA], streaming=True), StateLimit(most, "shed"))
-    store, counts, rejected, watermark = DictStore(), Counter[str](), 0, -(2**63)
+    driver = OperatorDriver(query, SCHEMA, limit=StateLimit(most, "shed"))
+    counts, rejected, watermark = Counter[str](), 0, NO_WATERMARK
     for step in range(STEPS):
-        arrivals = []
-        for input in (0, 1):
-            for batch in sides[input][step].to_batches():
-                arrivals.append(Arrival(input, operator.readers[input].read(batch).block))
-        done = operator.step(store, arrivals, watermark, FlushMode.NOTHING)
-        assert rows_in_state(store, 2) <= most
+        done = driver.feed({"left": sides[0][step], "right": sides[1][step]}, watermark)
+        assert rows_in_state(driver.store, 2) <= most
         counts += done.metrics
         rejected += sum(each.rows.num_rows for each in done.rejected)
         watermark = 1_000 * step - 800
@@ -133,18 +129,14 @@ def test_every_operator_tells_what_it_holds_and_keeps_to_a_bound(name: str) -> N
         return pa.table({"t": t, "k": random.integers(0, 2, len(t)), "v": random.integers(0, 2, len(t)), "id": t})
 
     files = [[table(step) for step in range(6)] for _ in query.inputs]
-    operator, store, held = query.operator([files[0][0].schema] * len(files), streaming=True), DictStore(), 0
+    driver, held = OperatorDriver(query, files[0][0].schema), 0
     for number in range(6):
-        arrivals = [
-            Arrival(input, operator.readers[input].read(tables[number].to_batches()[0]).block)
-            for input, tables in enumerate(files)
-        ]
-        step = operator.step(store, arrivals, number * 100 - 50)
+        step = driver.feed(dict(zip(query.inputs, (each[number] for each in files), strict=True)), number * 100 - 50)
         told = sum(value for gauge, value in step.gauges.items() if gauge.startswith("state_rows_"))
         size = sum(value for gauge, value in step.gauges.items() if gauge.startswith("state_bytes_"))
-        assert told == operator.rows_held(store)
+        assert told == driver.operator.rows_held(driver.store)
         assert set(step.gauges) == {f"state_{what}_{input}" for what in ("rows", "bytes") for input in query.inputs}
-        assert 0 < size <= store.bytes_held
+        assert 0 < size <= driver.store.bytes_held
         held = max(held, told)
     free, kept = (run_stream(query, files, state_limit=limit) for limit in (None, StateLimit(10_000)))
     assert rows(free.output) == rows(kept.output)

@@ -3,11 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from infra.operators import SecondsDriver
+from infra.operators import OperatorDriver, SecondsDriver
 from whenabouts.core import Interval, Lateness, Point, QueryError, within
 from whenabouts.core.errors import InputError
-from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, Step
-from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.runtime.protocol import END_OF_TIME, FlushMode, Step
 from whenabouts.core.times.conditions import deadline
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import STRATEGIES
@@ -133,11 +132,8 @@ def test_a_step_can_be_replayed() -> None:
 
 def test_null_keys_match_nothing_and_are_not_kept() -> None:
     schema = pa.schema({"t": pa.int64(), "k": pa.int64()})
-    operator = query(on="k").operator([schema, schema], streaming=True)
     rows = pa.record_batch({"t": [1, 1], "k": pa.array([None, 5], pa.int64())})
-    store = DictStore()
-    arrivals = [Arrival(i, operator.readers[i].read(rows).block) for i in (0, 1)]
-    step = operator.step(store, arrivals, NO_WATERMARK)
+    step = OperatorDriver(query(on="k"), schema).feed({"left": rows, "right": rows})
     assert [row["k"] for batch in step.output for row in batch.to_pylist()] == [5]
     assert (step.metrics["rows_processed"], step.metrics["rows_stored"]) == (4, 2)
 

@@ -7,34 +7,42 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Query, Step
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Query, Step
 from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.wrappers.state_limit import StateLimit, limited
 
 SECOND = 1_000_000
+
+
+def arrivals_of(operator: Operator, rows: Mapping[int, pa.RecordBatch | pa.Table]) -> list[Arrival]:
+    """Rows by the numbers of their inputs, as the operator's readers read them."""
+    return [
+        Arrival(input, operator.readers[input].read(batch).block)
+        for input, given in sorted(rows.items())
+        for batch in (given.to_batches() if isinstance(given, pa.Table) else [given])
+    ]
 
 
 class OperatorDriver:
     """One bucket of a streaming query: rows in, steps out; `store` has the state, `last` the newest step."""
 
-    def __init__(self, query: Query, schema: pa.Schema, store: DictStore | None = None) -> None:
+    def __init__(
+        self, query: Query, schema: pa.Schema, store: DictStore | None = None, *, limit: StateLimit | None = None
+    ) -> None:
         self.query = query
-        self.operator = query.operator([schema] * len(query.inputs), streaming=True)
+        self.operator = limited(query.operator([schema] * len(query.inputs), streaming=True), limit)
         self.store = DictStore() if store is None else store
         self.last = Step()
 
     def feed(
         self,
-        rows: Mapping[str, pa.RecordBatch],
+        rows: Mapping[str, pa.RecordBatch | pa.Table],
         watermark_us: int = NO_WATERMARK,
         flush: FlushMode = FlushMode.NOTHING,
     ) -> Step:
         """Process rows, given by the names of their inputs."""
-        arrivals = [
-            Arrival(input, self.operator.readers[input].read(rows[name]).block)
-            for input, name in enumerate(self.query.inputs)
-            if name in rows
-        ]
-        self.last = self.operator.step(self.store, arrivals, watermark_us, flush)
+        by_number = {self.query.inputs.index(name): given for name, given in rows.items()}
+        self.last = self.operator.step(self.store, arrivals_of(self.operator, by_number), watermark_us, flush)
         return self.last
 
 

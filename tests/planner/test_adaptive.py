@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from infra.operators import arrivals_of
 from whenabouts.core import QueryError
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import Outcome, run, run_stream
-from whenabouts.core.runtime.protocol import Arrival
 from whenabouts.core.shared_coalescing.catalog import PARTS, Catalog
 from whenabouts.core.shared_coalescing.columns import QUERY
 from whenabouts.core.shared_coalescing.scheme_policy import Observation
@@ -81,7 +81,7 @@ def test_what_a_bucket_decides_and_when_it_acts() -> None:
     )
     store, greatest, wishes = DictStore(), 0, []
     for file in files:
-        blocks = [Arrival(0, operator.readers[0].read(batch).block) for batch in file.to_batches()]
+        blocks = arrivals_of(operator, {0: file})
         before = store.copy()
         operator.step(store, blocks, greatest - 14 * SECOND)
         operator.step(before, blocks, greatest - 14 * SECOND)
