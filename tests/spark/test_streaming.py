@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from time import sleep
@@ -288,6 +289,20 @@ def test_extents_come_out_by_timer_before_the_input_ends(stream_of: StreamOf, tm
     _finish(run(query, [stream_of(steps)], buckets=64).writeStream.foreachBatch(write), tmp_path)
     assert out[3] == [("a", 0), ("b", 0)]  # the watermark of step 3 is 10 s: step 2 had brought that row
     assert [row for number in sorted(out) for row in out[number]] == [("a", 0), ("b", 0), ("b", 10), ("b", 20)]
+
+
+def test_lazy_rows_wait_over_micro_batches_until_their_time_is_up(stream_of: StreamOf, tmp_path: Path) -> None:
+    """The watermark of a micro-batch is the time of the rows before it. At 10 s the rows of 0 s are due, and with them
+    all that wait. Those of 30 s still wait in the end."""
+    query = replace(JOIN, strategy="lazy", block_size=1000, max_latency="5 s", lateness=Lateness("0 s", "0 s"))
+    steps = [_points(second) for second in (0, 10, 20, 30)]
+    out: dict[int, list[float]] = {}
+
+    def write(batch: DataFrame, number: int) -> None:
+        out[number] = sorted(row.t_left.timestamp() - NOW / SECOND for row in batch.collect())
+
+    _finish(run(query, [stream_of(steps), stream_of(steps)], buckets=2).writeStream.foreachBatch(write), tmp_path)
+    assert {number: rows for number, rows in out.items() if rows} == {2: [0, 10, 20]}
 
 
 def _fields(query: TimingJoin) -> dict[str, Any]:

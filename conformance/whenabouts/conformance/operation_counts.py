@@ -169,6 +169,24 @@ def alternating(query: TimingJoin, steps: Sequence[tuple[str, Sequence[Event]]])
     return total
 
 
+def correlations_of_blocks(steps: Sequence[tuple[int, int]], block_size: int) -> int:
+    """Correlations on a stream whose rows wait until there are `block_size` of them: one for each input in a block.
+
+    ITC Algorithm 4. `steps`: the rows of both inputs in each step; a block is checked after a step, and the end of the
+    input ends the last one.
+
+    >>> correlations_of_blocks([(4, 0), (0, 4), (4, 0)], 8), correlations_of_blocks([(4, 0), (0, 4), (4, 0)], 1)
+    (3, 3)
+    """
+    total, waiting = 0, [0, 0]
+    for number, rows in enumerate(steps, 1):
+        waiting = [before + more for before, more in zip(waiting, rows, strict=True)]
+        if sum(waiting) >= block_size or number == len(steps):
+            total += sum(count > 0 for count in waiting)
+            waiting = [0, 0]
+    return total
+
+
 def left_open(left: Sequence[Event], right: Sequence[Event], condition: Condition) -> int:
     """Pairs that satisfaction times leave to the kernel (PTJoin Theorem 2), where every shape has its own.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -95,6 +96,39 @@ def test_oracle_counters_on_streams(engine: Engine, condition: str, strategy: st
     query = _query(CONDITIONS[condition], strategy)
     outcome = engine.run(query, _files(), Variant(streaming=True))
     assert _counted(outcome) == _expected_of_stream(query)
+
+
+@pytest.mark.parametrize("strategy", ["lazy", "lazy_lookup"])
+@pytest.mark.parametrize("block_size", fewer_on_slow_engines([90, 130, 10**6], kept=[90]))
+def test_oracle_blocks_on_streams(engine: Engine, block_size: int, strategy: str) -> None:
+    """Rows wait over the steps of the engine until a block is full: as many correlations as blocks need, fewer than
+    eager ones, and the same pairs."""
+    waiting = replace(_query(CONDITIONS["wide"], strategy), block_size=block_size)
+    lazy = _counted(engine.run(waiting, _files(), Variant(streaming=True)))
+    eager = _counted(engine.run(_query(CONDITIONS["wide"], "eager"), _files(), Variant(streaming=True)))
+    assert lazy.matched == eager.matched
+    assert lazy.correlations == operation_counts.correlations_of_blocks(_sizes(), block_size)
+    assert eager.correlations == operation_counts.correlations_of_blocks(_sizes(), 1)
+    assert lazy.correlations < eager.correlations
+
+
+def _sizes() -> list[tuple[int, int]]:
+    """The rows of both inputs in each step."""
+    return [(left.num_rows, right.num_rows) for left, right in zip(*_files().values(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("max_latency", "held"), fewer_on_slow_engines([("8 s", False), ("1 day", True)], kept=[("1 day", True)])
+)
+def test_oracle_time_ends_a_block(engine: Engine, max_latency: str, held: bool) -> None:
+    """Rows wait no longer than `max_latency` of event time, even if the block is never full."""
+    query = replace(
+        _query(CONDITIONS["wide"], "lazy"), block_size=10**6, max_latency=max_latency, lateness=Lateness("9 s", "9 s")
+    )
+    found = _counted(engine.run(query, _files(), Variant(streaming=True)))
+    eager = _counted(engine.run(replace(query, strategy="eager"), _files(), Variant(streaming=True)))
+    assert found.matched == eager.matched
+    assert (found.correlations == 2) is held  # one block at the end: its left rows, and its right ones
 
 
 @EACH_NAME

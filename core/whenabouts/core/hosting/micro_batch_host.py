@@ -1,5 +1,8 @@
 """Hosts an operator where the engine works in micro-batches (Spark): all rows of a bucket are one step, then timers.
 
+A micro-batch is a block of its own, unless the query says how many rows may wait or how long: these wait in the state
+over micro-batches, until a later one fills the block or the timer of `max_latency` expires.
+
 The engine calls the host for each bucket that has rows, and then for each bucket whose timer has expired. It keeps the
 `MicroBatchState` under the bucket's label and commits it with the micro-batch. A replayed micro-batch finds the state
 of the previous one.
@@ -96,7 +99,7 @@ class MicroBatchHost:
         expired_ms: int | None = None,
     ) -> Iterator[Tagged]:
         record = self._record(state)
-        step = self._hosting.step(self._operator, state.segments, arrived, watermark.us, FlushMode.FLUSH)
+        step = self._hosting.step(self._operator, state.segments, arrived, watermark.us, FlushMode.BATCH)
         if arrived.ended:
             state.segments.clear()
         timer_ms = watermark.timer_ms(step.timer_us)

@@ -66,7 +66,10 @@ class FlushMode(Enum):
     NOTHING = "nothing"
     """Rows may wait until a block is full or their time is up (the lazy strategies)."""
     FLUSH = "flush"
-    """No row may wait: the host's own batch is the block (a Spark micro-batch)."""
+    """No row may wait: its time by the host's clock is up, or the host's batch is all that the operator gets."""
+    BATCH = "batch"
+    """The host's own batch (a Spark micro-batch) is a block: rows wait beyond it only if the query says how many or how
+    long."""
     END = "end"
     """The input has ended: all final results are emitted, and no state is written."""
 

@@ -57,6 +57,7 @@ class TimingJoinOperator:
         self._differences: dict[int, int] = {}
         self._streaming = streaming
         self._block_rows = block_rows(query)
+        self._asked_to_wait = query.block_size is not None or query.max_latency is not None
         self._max_latency_us = None if query.max_latency is None else parse_duration(query.max_latency)
         once = shared(query.key_columns)
         where = None if query.where is None else Where(query.where, plain, keys=once, suffixes=query.suffixes)
@@ -134,7 +135,7 @@ class TimingJoinOperator:
 
     def _may_wait(self, state: SegmentedState, fresh: list[Arrival], watermark_us: int, demand: FlushMode) -> bool:
         """Whether a lazy strategy lets the rows wait (ITC Alg. 4: until there are enough, or their time is up)."""
-        if demand is not FlushMode.NOTHING:
+        if demand is not FlushMode.NOTHING and not (demand is FlushMode.BATCH and self._asked_to_wait):
             return False
         rows = state.rows_waiting + sum(arrival.block.num_rows for arrival in fresh)
         due = self._waiting_due_us(state)

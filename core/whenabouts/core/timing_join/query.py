@@ -57,8 +57,9 @@ class TimingJoin(TimingJoinSettings):
 
     `strategy`: see `STRATEGIES`. In a lazy strategy at most `block_size` rows wait, and none longer than `max_latency`
     of event time; `auto` lets rows wait if there is a `max_latency`. None: the cost model decides (`timing_join.cost`),
-    from `rates`, rows per second by input, if given. On an engine with batches of its own (Spark) no row waits. If rows
-    may wait, the output has no event time that an engine could rely on. `probability=False` leaves the column out.
+    from `rates`, rows per second by input, if given. On an engine with batches of its own (Spark) a micro-batch is a
+    block, and rows wait beyond it only if `block_size` or `max_latency` is given. If rows may wait, the output has no
+    event time that an engine could rely on. `probability=False` leaves the column out.
     `lateness`: how far rows may lag behind their side, a duration for both sides or a `Lateness`. `how`, `best`: see
     `timing_join.modes`, which also has the names that Spark, pandas and Polars use for `how`.
 
