@@ -13,7 +13,7 @@ import pytest
 import whenabouts as wa
 import whenabouts.core
 from whenabouts.core import local
-from whenabouts.core.coalescing.query import Coalesce, CoalesceOptions
+from whenabouts.core.coalescing.query import Coalesce, EarlyCoalesceOptions
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate, TemporalAggregateOptions
 from whenabouts.core.temporal_queries.join_query import TemporalJoin, TemporalJoinOptions
 from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
@@ -89,17 +89,17 @@ def test_the_import_is_light() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "options", "of_the_inputs"),
+    ("query", "options", "without"),
     [
-        (Coalesce, CoalesceOptions, set()),
-        (TemporalAggregate, TemporalAggregateOptions, set()),
-        (TemporalJoin, TemporalJoinOptions, set()),
+        (Coalesce, EarlyCoalesceOptions, set()),
+        (TemporalAggregate, TemporalAggregateOptions, {"emit"}),
+        (TemporalJoin, TemporalJoinOptions, {"emit"}),
         (TimingJoin, TimingJoinOptions, set()),
         (WindowJoin, WindowJoinOptions, {"times"}),
     ],
 )
-def test_functions_take_just_the_fields_of_their_query(query: type, options: type, of_the_inputs: set[str]) -> None:
-    fields = {field.name: field for field in dataclasses.fields(query) if field.name not in of_the_inputs}
+def test_functions_take_just_the_fields_of_their_query(query: type, options: type, without: set[str]) -> None:
+    fields = {field.name: field for field in dataclasses.fields(query) if field.name not in without}
     assert set(options.__annotations__) == set(fields)
     without_default = {name for name, field in fields.items() if field.default is dataclasses.MISSING}
     required = {name for name, kind in options.__annotations__.items() if "Required[" in str(kind)}

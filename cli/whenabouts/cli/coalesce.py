@@ -45,6 +45,13 @@ _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 @click.option(
     "--closed", default="both", show_default=True, metavar="both|right", help="Which ends of a window belong to it."
 )
+@click.option(
+    "--emit",
+    default="final",
+    show_default=True,
+    metavar="final|early",
+    help="early: rows at once, corrected in a column `op` when readings come out of order (with --stream).",
+)
 @common_options
 def coalesce(*, path: str, common: CommonOptions, **arguments: Any) -> None:
     """Consecutive readings of a group whose values are equivalent, as one row valid over all of their time.
@@ -92,6 +99,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> Coalesce:
         scheme=arguments["scheme"],
         closed=arguments["closed"],
         lateness=common.lateness or 0,
+        emit=arguments["emit"],
     )
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
-from whenabouts.core.coalescing.query import Coalesce, CoalesceOptions
+from whenabouts.core.coalescing.query import Coalesce, EarlyCoalesceOptions
 from whenabouts.core.deprecation import takes_old_names
 from whenabouts.core.hosting.engine import Engine, engine_of
 from whenabouts.core.hosting.host_options import (
@@ -55,7 +55,7 @@ class _WindowJoin(WindowJoinOptions, HostOptions, total=False):
     """The options of `window_join`."""
 
 
-class _Coalesce(CoalesceOptions, HostOptions, total=False):
+class _Coalesce(EarlyCoalesceOptions, HostOptions, total=False):
     """The options of `coalesce`."""
 
 
@@ -184,11 +184,16 @@ class Operations:
         core, and their last `rows` must fit into one worker's memory. `lateness` and the options of the host: as in
         `timing_join`.
 
+        `emit="early"`: rows of a stream come before they are final, and what corrects them when rows arrive out of
+        order. The column `op`, the first one, says what a row is: `insert`, `update_before` with the `update_after`
+        that follows it, or `delete`, of the row with the key (`window_end`, group, `valid_from`). Applied in order they
+        are the rows of `emit="final"`. Each step (block, micro-batch) gives its net changes.
+
         Rows without a time or a group are in `rejects(result)`. So are all but one of different rows of a group at one
         time (the smallest in column order is kept). Equal rows count once.
 
-        Raises: as `timing_join`; InputError WA-1001, WA-1002, WA-1023 for columns, QueryError WA-2006, WA-2021, WA-2022
-        for options. Cost: O(n) if times ascend in each group, otherwise a radix sort of the unordered groups, plus the
+        Raises: as `timing_join`; InputError WA-1001, WA-1002, WA-1023 for columns, QueryError WA-2006, WA-2021
+        to WA-2023 for options. Cost: O(n) if times ascend in each group, otherwise a radix sort of the unordered groups, plus the
         rows of the result, in parallel over the buckets. Source: Al-Kateb, Kunta, Lee 2010.
 
         >>> import pyarrow as pa
@@ -202,7 +207,7 @@ class Operations:
         """
         return self.call(Coalesce, [frame], options)
 
-    @takes_options_of(TemporalAggregate, HostSettings)
+    @takes_options_of(TemporalAggregate, HostSettings, without=("emit",))
     @takes_old_names("frame", "table", "stream")
     def temporal_aggregate(self, frame: Frame, **options: Unpack[_TemporalAggregate]) -> Frame:
         """For each group, how long its coalesced tuples last in the extents of a window: Al-Kateb 2010, Example 2.
@@ -227,7 +232,7 @@ class Operations:
         """
         return self.call(TemporalAggregate, [frame], options)
 
-    @takes_options_of(TemporalJoin, HostSettings)
+    @takes_options_of(TemporalJoin, HostSettings, without=("emit",))
     def temporal_join(self, left: Frame, right: Frame, **options: Unpack[_TemporalJoin]) -> Frame:
         """Pairs of coalesced tuples of two windows whose periods are related: Al-Kateb 2010, Example 1.
 

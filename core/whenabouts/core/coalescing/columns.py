@@ -11,6 +11,10 @@ VALID_FROM = "valid_from"
 VALID_TO = "valid_to"
 COUNT = "n"
 
+OP = "op"
+OPS = ("insert", "update_before", "update_after", "delete")
+"""What a row of early answers is, in its column `op`."""
+
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 

@@ -129,7 +129,7 @@ class ExtentEvaluator:
         The extents may refer to the window in memory. The window becomes available to the next step when the context
         ends.
         """
-        parts = _Stores.of(store)
+        parts = self._parts(store)
         log = self._log(parts)
         was = log.progress
         latest = max([was.latest, latest_us, *(int(times(block)[1].max(initial=FIRST)) for block in blocks)])
@@ -137,7 +137,7 @@ class ExtentEvaluator:
         new, first_waiting = self.buffer.settle(parts.waiting, blocks, until, step)
         now = Progress(until, latest, was.counted + len(new))
         if self.spec.extents.at_us is not None:  # tuples after the only instant are irrelevant
-            new = _between(new, NO_WATERMARK, self.spec.extents.at_us)
+            new = tuples_between(new, NO_WATERMARK, self.spec.extents.at_us)
         window = self._window(log, was, now, step)
         if window is None:
             extents = self._evaluate_log(log, new, was, now, step, ends)
@@ -151,6 +151,10 @@ class ExtentEvaluator:
         yield extents
         if stamp is not None and window is not None:
             window_cache().put(stamp + self._definition, window)
+
+    @staticmethod
+    def _parts(store: SegmentStore) -> _Stores:
+        return _Stores.of(store)
 
     def _log(self, parts: _Stores) -> WindowLog:
         return WindowLog(parts.log, parts.directory, self._codec, self.buffer.keys, self.spec.extents)
@@ -267,7 +271,7 @@ class ExtentEvaluator:
         """Reads the tuples at or after a time from the state; with their links if the scheme keeps these."""
 
         def since(us: int) -> tuple[TemporalTuples, BoolArray]:
-            tuples = log.merged(_between(new, us, END_OF_TIME), max(us, floor_of(self.spec.extents, was))).tuples
+            tuples = log.merged(tuples_between(new, us, END_OF_TIME), max(us, floor_of(self.spec.extents, was))).tuples
             if not self.spec.eager:
                 return tuples, np.zeros(len(tuples), bool)
             linked, compared = links_of(tuples, self.spec.values, self.spec.equivalence)
@@ -304,7 +308,7 @@ class ExtentEvaluator:
         return next_due(extents, now, now.until if holds_tuples else first_waiting)
 
 
-def _between(tuples: TemporalTuples, least_us: int, greatest_us: int) -> TemporalTuples:
+def tuples_between(tuples: TemporalTuples, least_us: int, greatest_us: int) -> TemporalTuples:
     """The tuples with `least_us <= time <= greatest_us`."""
     keep = (tuples.times >= least_us) & (tuples.times <= greatest_us)
     if keep.all():

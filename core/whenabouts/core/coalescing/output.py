@@ -24,11 +24,11 @@ class RunOutput:
 
     def __init__(self, schema: pa.Schema, spec: CoalescingSpec, time: pa.DataType) -> None:
         self._names = (*spec.group, *spec.values)
-        self._slides = spec.extents.slides
-        self._time = pa.int64() if pa.types.is_null(time) else time
-        fields = [pa.field(WINDOW_END, window_end_type(self._time))] if self._slides else []
+        self.slides = spec.extents.slides
+        self.time = pa.int64() if pa.types.is_null(time) else time
+        fields = [pa.field(WINDOW_END, window_end_type(self.time))] if self.slides else []
         fields += [schema.field(name) for name in self._names]
-        fields += [pa.field(VALID_FROM, self._time), pa.field(VALID_TO, self._time), pa.field(COUNT, pa.int64())]
+        fields += [pa.field(VALID_FROM, self.time), pa.field(VALID_TO, self.time), pa.field(COUNT, pa.int64())]
         self.schema = pa.schema(fields)
         if len(set(self.schema.names)) < len(self.schema.names):
             raise QueryError(
@@ -40,7 +40,7 @@ class RunOutput:
     def of_extents(self, extents: FinalExtents) -> pa.RecordBatch:
         """The rows of all final extents."""
         runs, at_us = extents.runs(least_width(self.schema)), extents.ranges.at_us
-        ends = [time_array(at_us[runs.range], self.schema.field(WINDOW_END).type)] if self._slides else []
+        ends = [time_array(at_us[runs.range], self.schema.field(WINDOW_END).type)] if self.slides else []
         return self._batch([*ends, *extents.tuples.taken(runs.first, self._names)], runs)
 
     def of_rows(self, table: pa.Table, runs: Runs) -> pa.RecordBatch:
@@ -49,7 +49,7 @@ class RunOutput:
         return self._batch([one_chunk(table.column(name)).take(first) for name in self._names], runs)
 
     def _batch(self, columns: list[pa.Array], runs: Runs) -> pa.RecordBatch:
-        periods = [time_array(runs.start, self._time), time_array(runs.end, self._time)]
+        periods = [time_array(runs.start, self.time), time_array(runs.end, self.time)]
         return pa.RecordBatch.from_arrays([*columns, *periods, pa.array(runs.n)], schema=self.schema)
 
 

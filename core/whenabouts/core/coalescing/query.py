@@ -1,8 +1,8 @@
 """Temporal coalescing over window extents (Al-Kateb 2010): the query; `coalescing.operator` runs it.
 
 A tuple is valid from its time to that of the next tuple of its group. Consecutive tuples with equivalent values are
-merged into one. Only final results are emitted: an extent at T once the watermark has passed T; without a window, a run
-once the tuple that ends it is settled.
+merged into one. An extent at T is emitted once the watermark has passed T; without a window, a run once the tuple that
+ends it is settled. `emit="early"` emits them at once, and what corrects them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,17 @@ from whenabouts.core.times.time_specs import Point, TimeSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from whenabouts.core.coalescing.early_operator import EarlyCoalesceOperator
     from whenabouts.core.coalescing.operator import CoalesceOperator
 
 SCHEMES = ("auto", "eager", "lazy")
 """`eager` keeps runs and compares each tuple once; `lazy` keeps tuples and compares them in each evaluation. `auto`:
 see `Coalesce.choices`."""
 
+EMITS = ("final", "early")
+"""`final`: rows once they cannot change any more. `early`: at once, with corrections (`coalescing.early_evaluator`)."""
+
+_EARLY = "early answers correct runs, which it keeps"
 _HISTORY = "over all of the past it keeps the last run of each group"
 
 
@@ -52,6 +57,12 @@ class CoalesceOptions(TypedDict, total=False):
     lateness: Duration | None
 
 
+class EarlyCoalesceOptions(CoalesceOptions, total=False):
+    """As `CoalesceOptions`, with those of `coalesce` alone."""
+
+    emit: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Coalesce:
     """A coalescing query, validated.
@@ -62,9 +73,11 @@ class Coalesce:
     the instant `at`, or at the end of the input. Without a window the whole history is coalesced, and runs are emitted
     one by one. The slide of a window of rows is a number of tuples if it is an int, else a duration. `closed`: whether
     "both" ends of a window belong to it, or only the "right" one. `scheme`: see `SCHEMES`; all give the same result.
+    `emit`: see `EMITS`.
 
     Raises QueryError: WA-2006 for options that exclude each other, WA-2021 for a window or slide of zero or less,
-    WA-2022 for an invalid equivalence. Warns (`LossyQueryWarning`) of a slide longer than the window.
+    WA-2022 for an invalid equivalence, WA-2023 for early answers of a query that has none. Warns (`LossyQueryWarning`)
+    of a slide longer than the window.
 
     >>> Coalesce(time="ts", group="mote", values="light", window="1h", slide="5m").extents.slide_us
     300000000
@@ -82,9 +95,13 @@ class Coalesce:
     scheme: str = "auto"
     closed: str = "both"
     lateness: Duration | None = None
+    emit: str = "final"
 
     kind: ClassVar[str] = "coalescing"
     """The name of this kind of query in `described`."""
+
+    recorded_if_given: ClassVar[frozenset[str]] = frozenset({"emit"})
+    """Checkpoints made before this option existed do not have it."""
 
     keeps_aggregates: ClassVar[bool] = False
     """Whether results of a sliding extent are maintained incrementally from one slide to the next."""
@@ -104,6 +121,27 @@ class Coalesce:
         if not self.group:  # the whole stream is one group
             extents = replace(extents, window=replace(extents.window, per_group=False))
         object.__setattr__(self, "_extents", extents)
+        checks.one_of("emit", self.emit, EMITS)
+        if self.emit == "early":
+            self._check_early()
+
+    def _check_early(self) -> None:
+        if self.kind != Coalesce.kind:
+            raise QueryError(
+                Code.NO_EARLY, f"emit is 'early' in a {self.kind}", "only coalesce gives early answers: leave emit out"
+            )
+        if self.scheme == "lazy":
+            raise QueryError(
+                Code.NO_EARLY,
+                "emit is 'early' and scheme 'lazy'",
+                "early answers correct runs, which only the eager scheme keeps: leave scheme out",
+            )
+        if self.extents.slide_rows is not None:
+            raise QueryError(
+                Code.NO_EARLY,
+                f"emit is 'early' and the window slides by {self.extents.slide_rows} rows",
+                "a row out of order renumbers all later ones, so no key would identify an extent: slide by a duration",
+            )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -174,6 +212,8 @@ class Coalesce:
         """
         asked = (pins or {}).get("scheme", self.scheme)
         pin = None if asked == "auto" else str(asked)
+        if self.emit == "early":
+            return [ruled("scheme", "eager", _EARLY, pinned=pin == "eager")]
         extents, rate = self.extents, (load or Workload()).rate(self.inputs[0])
         if extents.is_history or pin not in (None, *SCHEMES):
             return [ruled("scheme", pin or "eager", _HISTORY, pinned=pin is not None)]
@@ -215,16 +255,17 @@ class Coalesce:
             warnings.simplefilter("ignore", LossyQueryWarning)
             return replace(self, scheme=scheme)
 
-    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> CoalesceOperator:
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> CoalesceOperator | EarlyCoalesceOperator:
         """The operator for a schema.
 
         Raises InputError WA-1023 for values that the equivalence cannot compare. Warns (`SingleBucketWarning`) if one
         bucket has to process the whole stream, because a window counts the rows of all groups.
         """
+        from whenabouts.core.coalescing.early_operator import EarlyCoalesceOperator
         from whenabouts.core.coalescing.operator import CoalesceOperator
 
         self.warn_of_one_bucket(streaming)
-        return CoalesceOperator(self, schemas[0])
+        return (EarlyCoalesceOperator if self.emit == "early" else CoalesceOperator)(self, schemas[0])
 
 
 def point_of(time: str | TimeSpec) -> Point:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.coalescing.tuples import TemporalTuples, groups_of, order_of, without_duplicates
+from whenabouts.core.coalescing.tuples import Duplicates, TemporalTuples, groups_of, order_of, without_duplicates
 from whenabouts.core.errors import Code
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
@@ -38,7 +38,7 @@ class ReorderBuffer:
         Of several different rows of one group and instant all but one are rejected (WA-1022); equal rows count as
         replayed. At `END_OF_TIME` nothing is written. O(rows that arrive or settle).
         """
-        waiting = SegmentedState(store, self._layout, slot_us=self._slot_us)
+        waiting = self._state(store)
         if until_us == END_OF_TIME:
             rows = [*waiting.load(0, NO_WATERMARK, END_OF_TIME), *blocks]
         else:
@@ -51,14 +51,26 @@ class ReorderBuffer:
         table = pa.Table.from_batches(rows, self.reader.block_schema).combine_chunks()
         return self._tuples(table, step), waiting.first_open_us(0)
 
-    def _tuples(self, table: pa.Table, step: Step) -> TemporalTuples:
+    def waiting(self, store: SegmentStore, first_us: int = NO_WATERMARK, last_us: int = END_OF_TIME) -> pa.Table:
+        """The rows that wait, at least those between two times. O(rows)."""
+        return pa.Table.from_batches(self._state(store).load(0, first_us, last_us), self.reader.block_schema)
+
+    def ordered(self, table: pa.Table) -> tuple[TemporalTuples, Duplicates]:
+        """Rows as tuples, one for each group and time, and what that leaves out. O(rows) if they are in order."""
         order = order_of(times(table)[0], groups_of(self.keys, table))
         tuples = TemporalTuples(table, order.at, order.times, order.starts)
-        if order.has_ties:
-            tuples, duplicates = without_duplicates(tuples, self.reader.schema.names)
-            for batch in table.take(pa.array(duplicates.rejected)).to_batches():
-                self._reject(Code.DUPLICATE_TIMESTAMP, batch, step)
-            step.metrics[metrics.REPLAYED] += duplicates.replayed
+        if not order.has_ties:
+            return tuples, Duplicates(np.zeros(0, np.int64), 0)
+        return without_duplicates(tuples, self.reader.schema.names)
+
+    def _state(self, store: SegmentStore) -> SegmentedState:
+        return SegmentedState(store, self._layout, slot_us=self._slot_us)
+
+    def _tuples(self, table: pa.Table, step: Step) -> TemporalTuples:
+        tuples, duplicates = self.ordered(table)
+        for batch in table.take(pa.array(duplicates.rejected)).to_batches():
+            self._reject(Code.DUPLICATE_TIMESTAMP, batch, step)
+        step.metrics[metrics.REPLAYED] += duplicates.replayed
         step.metrics[metrics.PROCESSED] += len(tuples)
         return tuples
 

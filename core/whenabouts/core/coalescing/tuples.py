@@ -69,6 +69,18 @@ class TemporalTuples:
         return found
 
 
+class ListTuples(NamedTuple):
+    """Tuples sorted by list and time: their lists, times and values (row i of `values` is tuple i)."""
+
+    lists: IntArray
+    times: IntArray
+    values: pa.Table
+
+    def at(self, indices: IntArray) -> ListTuples:
+        """The tuples at these indices."""
+        return ListTuples(self.lists[indices], self.times[indices], self.values.take(pa.array(indices)))
+
+
 class Duplicates(NamedTuple):
     """Rows of a group that share their time with another one: the indices of rejected rows, and a count of repeats."""
 

@@ -103,9 +103,13 @@ class WindowLog:
 
     def all_from(self, from_us: int) -> TemporalTuples:
         """All kept tuples at or after a time."""
+        return self.kept(from_us).tuples
+
+    def kept(self, from_us: int) -> Merged:
+        """As `all_from`, with how many tuples each one represents."""
         empty = pa.Table.from_batches([], self._codec.plain)
         none = TemporalTuples(empty, np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(1, np.int64))
-        return self.merged(none, from_us).tuples
+        return self.merged(none, from_us)
 
     def append(
         self, since: TuplesSince, new: TemporalTuples, linked: BoolArray | None, floor_us: int, step: Step
@@ -196,12 +200,15 @@ class WindowLog:
         self._state.replace_from(0, FIRST, _empty(self._codec.stored))
         self._count(step)
 
-    def save(self, progress: Progress) -> str:
-        """Write the directory with the progress and a stamp that identifies this state; returns the stamp."""
+    def save(self, progress: Progress, others: str = "") -> str:
+        """Write the directory with the progress and a stamp that identifies this state; returns the stamp.
+
+        `others`: a digest of what this step changed in other parts of the store, if the stamp is to cover them.
+        """
         self._state.save()
-        if progress != self.progress:
+        if progress != self.progress or others:
             log = self._logged, self._rewritten
-            self.stamp = self._segments.stamp(f"{self.stamp} {progress} {log}")
+            self.stamp = self._segments.stamp(f"{self.stamp} {progress} {log}{others}")
             saved = {"clock": progress, "log": log, "stamp": self.stamp}
             self._directory.put(0, 0, wrap(json.dumps(saved).encode()))
         return self.stamp

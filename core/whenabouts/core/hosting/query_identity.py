@@ -132,7 +132,7 @@ def _settings(query: Query) -> tuple[str, dict[str, str]]:
     settings = {}
     for field in fields(cast(Any, query)):  # queries are dataclasses
         value = getattr(query, field.name)
-        if field.name not in changeable and not (value is None and field.name in if_given):
+        if field.name not in changeable and not (field.name in if_given and repr(value) == repr(field.default)):
             settings[field.name] = repr(
                 recorded_as[field.name].get(value, value) if field.name in recorded_as else value
             )

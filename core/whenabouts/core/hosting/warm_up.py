@@ -23,8 +23,8 @@ KERNELS = (
     "timing_join.pair_decision",
     "timing_join.pair_fill",
     "timing_join.range_search",
-    "window_extent.sorted_list_kernels",
-    "window_extent.sorted_list_runs",
+    "coalescing.sorted_list_kernels",
+    "coalescing.sorted_list_runs",
     "window_join.expansion",
     "window_join.forward_evaluation",
 )

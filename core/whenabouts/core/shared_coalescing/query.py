@@ -71,6 +71,12 @@ class SharedCoalescing:
         for name, query in queries.items():
             if not isinstance(query, Coalesce) or isinstance(query, TemporalJoin):
                 raise _bad(f"query {name!r} is {query!r}", "one input each: Coalesce or TemporalAggregate")
+            if query.emit != "final":
+                raise QueryError(
+                    Code.NO_EARLY,
+                    f"query {name!r} has emit={query.emit!r}",
+                    "queries that share an extent give final rows: run it on its own",
+                )
         if not 0 < len(queries) <= PARTS - FIRST_OWN:
             raise _bad(f"{len(queries) or 'no'} queries are given", f"give from one to {PARTS - FIRST_OWN}")
         for what in ("time", "lateness_us"):

@@ -1,7 +1,7 @@
 """A window's extent in memory: tuples arrive in any order, the oldest ones expire, a scan gives the coalesced tuples.
 
 Al-Kateb 2010, section 4, with its slips corrected (`tests/core/test_coalescing_paper.py` shows them). Each group has
-one sorted list of timestamps (`window_extent.sorted_lists`); a run begins where a tuple does not extend its
+one sorted list of timestamps (`coalescing.sorted_lists`); a run begins where a tuple does not extend its
 predecessor. The eager scheme decides that when a tuple arrives, and under the equivalence `equal` it keeps one row of
 values per run; the lazy scheme keeps the values of every tuple and compares them in each scan. Both give the same
 result after any sequence of arrivals.
@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.group_ids import GroupIds
-from whenabouts.core.arrays.row_pool import RowPool
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.columns import time_array
@@ -27,9 +26,9 @@ from whenabouts.core.coalescing.output import RunOutput
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.coalescing.reader import coalescing_reader
 from whenabouts.core.coalescing.tuples import (
+    ListTuples,
     TemporalTuples,
     groups_of,
-    links_to_predecessors,
     order_of,
     without_duplicates,
 )
@@ -57,18 +56,6 @@ class Update(NamedTuple):
     taken: int
     replayed: int
     rejected: list[Rejected]
-
-
-class _Tuples(NamedTuple):
-    """Tuples sorted by list and time: their lists, times and values (row i of `values` is tuple i)."""
-
-    lists: IntArray
-    times: IntArray
-    values: pa.Table
-
-    def at(self, indices: IntArray) -> _Tuples:
-        """The tuples at these indices."""
-        return _Tuples(self.lists[indices], self.times[indices], self.values.take(pa.array(indices)))
 
 
 class WindowExtent:
@@ -104,7 +91,8 @@ class WindowExtent:
         scheme: str = "auto",
         closed: str = "both",
     ) -> None:
-        from whenabouts.core.window_extent.sorted_lists import SortedLists  # numba: imported when first needed
+        from whenabouts.core.coalescing.run_lists import RunLists  # numba: imported when first needed
+        from whenabouts.core.coalescing.sorted_lists import SortedLists
 
         query = Coalesce(
             time=time, group=group, values=values, window=window, rows=rows, per_group=per_group,
@@ -120,11 +108,9 @@ class WindowExtent:
         self._time = plain.field(query.point.t)
         self._groups = GroupIds(pa.schema([plain.field(name).remove_metadata() for name in self._spec.group]))
         self._keys = Keys(self._spec.group, [plain], query.inputs)
-        self._values = RowPool(pa.schema([plain.field(name).remove_metadata() for name in self._spec.values]))
-        # Under `equal` a run shares one row of values; `_uses` counts the tuples of each row.
-        self._shares = self._spec.eager and not self._spec.equivalence.needs_all_values
-        self._uses = np.zeros(0, np.int64)
-        self._lists = SortedLists()
+        values_schema = pa.schema([plain.field(name).remove_metadata() for name in self._spec.values])
+        self._runs = RunLists(values_schema, self._spec.values, self._spec.equivalence, eager=self._spec.eager)
+        self._lists, self._values = self._runs.lists, self._runs.values
         # A window over the last rows of the whole stream needs the order of all tuples.
         self._all = SortedLists() if self._window.over_all_groups else None
         if self._all is not None:
@@ -151,7 +137,7 @@ class WindowExtent:
     def nbytes(self) -> int:
         """Bytes held: times, directories, rows of values."""
         of_all = 0 if self._all is None else self._all.nbytes
-        return self._lists.nbytes + of_all + self._values.nbytes + 8 * self._values.used * self._shares
+        return self._runs.nbytes + of_all
 
     def update(self, rows: Any) -> Update:
         """Add the rows of a dataframe, in any order; see the class."""
@@ -168,10 +154,12 @@ class WindowExtent:
             existing, repeated = self._insert(new.at(np.flatnonzero(out_of_order)), rejected)
             taken, replayed = taken - existing, replayed + repeated
             new = new.at(np.flatnonzero(~out_of_order))
-        self._append(new)
+        self._runs.append(new)
+        self._add_to_stream(new)
         self._unswept += len(touched)
         self._expire(np.unique(touched) if 2 * self._unswept < len(self._groups) else None)
-        counts = {metrics.PROCESSED: taken, metrics.REPLAYED: replayed}
+        counts = {metrics.PROCESSED: taken, metrics.REPLAYED: replayed, metrics.COMPARED: self._runs.comparisons}
+        self._runs.comparisons = 0
         self.metrics.update(counts | {metrics.REJECTED: sum(bad.rows.num_rows for bad in rejected)})
         return Update(taken, replayed, rejected)
 
@@ -195,7 +183,7 @@ class WindowExtent:
         periods = [time_array(start, self._time.type), time_array(end, self._time.type)]
         return pa.Table.from_arrays([*columns, *periods, pa.array(n)], schema=self._output.schema)
 
-    def _in_time(self, block: pa.Table, rejected: list[Rejected]) -> tuple[_Tuples, int]:
+    def _in_time(self, block: pa.Table, rejected: list[Rejected]) -> tuple[ListTuples, int]:
         """The tuples of a block that are not late, one for each group and instant, and how many were repeats."""
         order = order_of(times(block)[0], groups_of(self._keys, block))
         tuples, replayed = TemporalTuples(block, order.at, order.times, order.starts), 0
@@ -217,7 +205,7 @@ class WindowExtent:
             lists, at, when = lists[~late], at[~late], tuples.times[~late]
         else:
             when = tuples.times
-        return _Tuples(lists, when, block.select(self._spec.values).take(pa.array(at))), replayed
+        return ListTuples(lists, when, block.select(self._spec.values).take(pa.array(at))), replayed
 
     def _is_late(self, lists: IntArray, when: IntArray) -> BoolArray:
         """Which tuples are older than the window was before they arrived."""
@@ -233,7 +221,7 @@ class WindowExtent:
             late[full] = when[full] < self._lists.firsts(lists[full])[0]
         return late
 
-    def _insert(self, new: _Tuples, rejected: list[Rejected]) -> tuple[int, int]:
+    def _insert(self, new: ListTuples, rejected: list[Rejected]) -> tuple[int, int]:
         """Insert tuples that are not later than the last one of their list.
 
         Returns how many have an instant that already has a tuple, and how many of these are repeats.
@@ -247,89 +235,12 @@ class WindowExtent:
         self._reject_tuples(new.at(larger), rejected)
         self._reject_tuples(new.at(smaller)._replace(values=self._values.table(here[smaller])), rejected)
         added = np.flatnonzero(here < 0)
-        rows = self._put(new.values.take(pa.array(np.concatenate([added, smaller]))))
-        self._lists.insert(new.lists[added], new.times[added], rows[: len(added)], np.full(len(added), True))
+        self._runs.replace(new.at(smaller), here[smaller])
+        self._runs.insert(new.at(added))
         self._add_to_stream(new.at(added))
-        self._lists.replace(new.lists[smaller], new.times[smaller], rows[len(added) :])
-        self._release(here[smaller])
-        if self._spec.eager:
-            changed = np.sort(np.concatenate([added, smaller]))
-            self._link_neighbours(new.lists[changed], new.times[changed])
         return len(existing), int((own == old).sum())
 
-    def _link_neighbours(self, lists: IntArray, when: IntArray) -> None:
-        """Decide which of these tuples and of their successors extend their predecessors."""
-        before, here, after = self._lists.look_up(lists, when)
-        with_before, with_after = np.flatnonzero(before >= 0), np.flatnonzero(after >= 0)
-        n = len(here)
-        rows = self._values.table(np.concatenate([before, here, after]))  # where the slot is -1, any row
-        earlier = np.concatenate([with_before, n + with_after])
-        later = np.concatenate([n + with_before, 2 * n + with_after])
-
-        def of_each(pairs: BoolArray) -> tuple[BoolArray, BoolArray]:
-            to_before, to_after = np.zeros(n, bool), np.zeros(n, bool)
-            to_before[with_before], to_after[with_after] = np.split(pairs, [len(with_before)])
-            return to_before, to_after
-
-        extends, is_extended = of_each(neighbours_linked(rows, self._spec.equivalence, earlier, later))
-        same = same_bits(rows, earlier, later) if self._shares else np.zeros(len(later), bool)
-        same_before, same_after = of_each(same)
-        self.metrics[metrics.COMPARED] += len(later)
-        freed = self._lists.link_neighbours(lists, when, extends, is_extended, same_before, same_after, self._uses)
-        self._values.free(freed)
-
-    def _append(self, new: _Tuples) -> None:
-        """Append tuples that are later than the last ones of their lists."""
-        size = len(new.times)
-        if not size:
-            return
-        if not self._spec.eager:
-            self._lists.insert(new.lists, new.times, self._values.put(new.values), np.ones(size, bool))
-            self._add_to_stream(new)
-            return
-        begins = np.append(True, np.diff(new.lists) != 0)
-        firsts = np.flatnonzero(begins)
-        continued = firsts[self._lists.sizes[new.lists[firsts]] > 0]  # those that directly follow a tuple held
-        last = self._lists.last_data(new.lists[continued])
-        rows, earlier, extends, compared = links_to_predecessors(
-            self._values.table(last), new.values, begins, continued, self._spec.equivalence
-        )
-        self.metrics[metrics.COMPARED] += compared
-        data = self._slots_of(new, rows, earlier, extends, continued, last)
-        self._lists.insert(new.lists, new.times, data, ~extends)
-        self._add_to_stream(new)
-
-    def _slots_of(
-        self, new: _Tuples, rows: pa.Table, earlier: IntArray, extends: BoolArray, continued: IntArray, last: IntArray
-    ) -> IntArray:
-        """The slot of each tuple's values: its own, or its predecessor's if runs share their values."""
-        if not self._shares:
-            return self._values.put(new.values)
-        shared = np.flatnonzero(extends)
-        extends = extends.copy()
-        extends[shared] = same_bits(rows, earlier[shared], len(last) + shared)
-        own = np.flatnonzero(~extends)
-        row = np.empty(len(extends), np.int64)
-        row[own] = self._put(new.values.take(pa.array(own)), uses=0)
-        known = ~extends
-        shares = extends[continued]
-        row[continued[shares]], known[continued[shares]] = last[shares], True
-        data: IntArray = row[np.maximum.accumulate(np.where(known, np.arange(len(row)), 0))]
-        self._lists.count_uses(self._uses, data, 1)
-        return data
-
-    def _put(self, values: pa.Table, uses: int = 1) -> IntArray:
-        at = self._values.put(values)
-        if self._shares:
-            if self._values.room > len(self._uses):
-                self._uses = np.concatenate([self._uses, np.zeros(self._values.room - len(self._uses), np.int64)])
-            self._uses[at] = uses
-        return at
-
-    def _release(self, data: IntArray) -> None:
-        self._values.free(self._lists.count_uses(self._uses, data, -1) if self._shares else data)
-
-    def _add_to_stream(self, new: _Tuples) -> None:
+    def _add_to_stream(self, new: ListTuples) -> None:
         """Add new tuples to the order of all tuples, if the window needs that."""
         if self._all is not None and len(new.times):
             order = np.argsort(new.times, kind="stable")
@@ -344,14 +255,15 @@ class WindowExtent:
         of = self._groups.ids if touched is None else touched
         if window.width_us is not None and self.latest_us != NO_WATERMARK:
             cut = max(self.latest_us - window.reach_us, _FIRST)
-            self._release(self._lists.drop_first(of, cut, np.full(len(of), _ANY_NUMBER)))
+            self._runs.release(self._lists.drop_first(of, cut, np.full(len(of), _ANY_NUMBER)))
         elif self._all is not None and window.rows is not None:
             only = np.zeros(1, np.int64)
             expired = np.bincount(self._all.drop_first(only, _FIRST, only + window.rows), minlength=1)
             of = np.flatnonzero(expired)
-            self._release(self._lists.drop_first(of, _FIRST, self._lists.sizes[of] - expired[of]))
+            self._runs.release(self._lists.drop_first(of, _FIRST, self._lists.sizes[of] - expired[of]))
         elif window.per_group and window.rows is not None:
-            self._release(self._lists.drop_first(of, _FIRST, np.full(len(of), window.rows)))
+            self._runs.release(self._lists.drop_first(of, _FIRST, np.full(len(of), window.rows)))
+        self._runs.sweep()
         if touched is None:
             self._unswept = 0
             ids = self._groups.ids
@@ -376,7 +288,7 @@ class WindowExtent:
         raw = [self._reader.raw(batch) for batch in block.take(pa.array(rows)).to_batches()]
         rejected += [Rejected(0, code, batch) for batch in raw if batch.num_rows]
 
-    def _reject_tuples(self, tuples: _Tuples, rejected: list[Rejected]) -> None:
+    def _reject_tuples(self, tuples: ListTuples, rejected: list[Rejected]) -> None:
         """Reject tuples of which only time, group and values are held."""
         if len(tuples.times):
             known = {self._time.name: time_array(tuples.times, self._time.type)}
@@ -405,8 +317,8 @@ class WindowExtent:
             extends = neighbours_linked(rows, self._spec.equivalence, later - 1, later)
             assert (heads[later] != extends).all(), "a wrong head"
             assert heads[begins].all(), "a list begins inside a run"
-        if self._shares:
-            assert (self._uses[used] == uses).all(), "the use counts are wrong"
+        if self._runs.shares:
+            assert (self._runs.uses[used] == uses).all(), "the use counts are wrong"
             shared = same_bits(rows, later - 1, later) & extends
             assert (data[later[shared]] == data[later[shared] - 1]).all(), "a run has two rows of values"
         elif len(uses):

@@ -6,7 +6,7 @@ from typing import Any
 
 from whenabouts.core.arrays.jit import INT64, READ_BOOL, READ_INT64, WRITE_BOOL, WRITE_INT64, compiled
 from whenabouts.core.arrays.typing import BoolArray, IntArray
-from whenabouts.core.window_extent.sorted_list_kernels import (
+from whenabouts.core.coalescing.sorted_list_kernels import (
     ARRAYS,
     AT,
     BEGIN,

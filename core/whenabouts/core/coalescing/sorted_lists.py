@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
-from whenabouts.core.window_extent.sorted_list_kernels import (
+from whenabouts.core.coalescing.sorted_list_kernels import (
     AT,
     BEGIN,
     CHUNK,
@@ -32,7 +32,7 @@ from whenabouts.core.window_extent.sorted_list_kernels import (
     look_up,
     replace,
 )
-from whenabouts.core.window_extent.sorted_list_runs import count_uses, link_neighbours, read, read_runs
+from whenabouts.core.coalescing.sorted_list_runs import count_uses, link_neighbours, read, read_runs
 
 
 class SortedLists:

@@ -1,0 +1,267 @@
+"""The extents of one input while they are open: what each step changes in them.
+
+An extent can be read from its first tuple on. The coalesced tuples that have been emitted are a function of the state
+(the rows that wait, the tuples that are kept, and the progress), so they are not stored: a step compares them before
+and after its arrivals. Of extents at multiples of the slide, those are open that end at or after the watermark, up to
+the first one at or after the greatest time so far: where the final rows would end if the stream ended now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.coalescing.early_changes import net_changes
+from whenabouts.core.coalescing.early_index import EarlyIndex, Links, Reach
+from whenabouts.core.coalescing.early_kernels import NO_NEXT
+from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator, tuples_between
+from whenabouts.core.coalescing.extents import FinalExtents
+from whenabouts.core.coalescing.schedule import FIRST, Progress, first_slide, floor_of
+from whenabouts.core.coalescing.settings import CoalescingSpec
+from whenabouts.core.coalescing.tuples import ListTuples, TemporalTuples, links_of
+from whenabouts.core.coalescing.window_log import WindowLog
+from whenabouts.core.coalescing.window_ranges import ranges_at
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.event_reader import EventReader
+from whenabouts.core.runtime.output_memory import require_room
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
+from whenabouts.core.state.memory_store import StampedStore
+from whenabouts.core.state.window_cache import window_cache
+
+
+class Changes(NamedTuple):
+    """Rows of an index that changed, and how: see `net_changes`."""
+
+    rows: IntArray
+    op: IntArray
+    held: EarlyIndex
+
+
+class _Arrived(NamedTuple):
+    """Tuples at new times, and tuples that replace one at their time (with the rows of values of those)."""
+
+    added: ListTuples
+    replacing: ListTuples
+    replaced: IntArray
+
+    @property
+    def touched(self) -> ListTuples:
+        """All of them, sorted by list and time."""
+        if not len(self.replaced):
+            return self.added
+        lists = np.concatenate([self.added.lists, self.replacing.lists])
+        when = np.concatenate([self.added.times, self.replacing.times])
+        order = np.lexsort((when, lists))
+        return ListTuples(lists[order], when[order], self.added.values.slice(0, 0))
+
+
+class EarlyEvaluator(ExtentEvaluator):
+    """Keeps rows as the evaluator of final extents does, and says what each step changes in the open ones."""
+
+    def __init__(self, reader: EventReader, spec: CoalescingSpec) -> None:
+        super().__init__(reader, spec)
+        self._early = self._definition + " early"
+        extents = spec.extents
+        self._single = extents.slide_us is None and (extents.is_history or extents.at_us is not None)
+        # A window that moves with each row, or that counts rows, changes at both ends: it is read as a whole.
+        self._whole = extents.window.rows is not None or (extents.slide_us is None and not self._single)
+
+    @contextmanager
+    def changes(
+        self,
+        store: SegmentStore,
+        blocks: Sequence[pa.RecordBatch],
+        watermark_us: int,
+        until_us: int,
+        latest_us: int,
+        step: Step,
+    ) -> Iterator[Changes]:
+        """Add rows that are not late, and give what this changes. `until_us`, `latest_us`: as `ExtentEvaluator.step`.
+
+        Expired tuples leave the index when the context ends.
+        """
+        parts = self._parts(store)
+        log, waiting = self._log(parts), StampedStore(parts.waiting)
+        was = log.progress
+        latest = max([was.latest, latest_us, *(int(times(block)[1].max(initial=FIRST)) for block in blocks)])
+        now = Progress(max(until_us, was.until), latest, was.counted)
+        index = self._index(log, waiting, was)
+        arrived = self._arrived(index, blocks, waiting)
+        rows, op = self._update(index, arrived, max(watermark_us, was.until), was, now, step)
+        step.metrics[metrics.COMPARED] += index.runs.comparisons
+        index.runs.comparisons = 0
+        settled, first_waiting = self.buffer.settle(waiting, blocks, now.until, step)
+        now = now._replace(counted=was.counted + len(settled))
+        stamp = None
+        if now.until != END_OF_TIME:
+            self._keep(log, self._wanted(settled), was, now, step)
+            stamp = log.save(now, waiting.stamp("") if blocks or len(settled) else "")
+            metrics.held(step.gauges, self.buffer.reader.name, log.rows_held, log.bytes_held)
+            step.timer_us = self._timer(now, log.rows_held > 0, first_waiting)
+        yield Changes(rows, op, index)
+        if stamp is not None and not self._is_over(now):
+            self._expire(index, now, step)
+            index.runs.sweep()
+            window_cache().put(stamp + self._early, index)
+
+    def _is_over(self, progress: Progress) -> bool:
+        """Whether the only extent is final."""
+        at_us = self.spec.extents.at_us
+        return at_us is not None and at_us < progress.until
+
+    def _wanted(self, tuples: TemporalTuples) -> TemporalTuples:
+        """The tuples up to the only instant, if there is one."""
+        at_us = self.spec.extents.at_us
+        return tuples if at_us is None else tuples_between(tuples, NO_WATERMARK, at_us)
+
+    def _index(self, log: WindowLog, waiting: SegmentStore, was: Progress) -> EarlyIndex:
+        """The index as the last step left it: from the cache, or from the state."""
+        found = window_cache().take(log.stamp + self._early) if log.stamp else None
+        if isinstance(found, EarlyIndex):
+            return found
+        index = EarlyIndex(self.buffer.reader.schema, self.spec)
+        if self._is_over(was):
+            return index
+        kept = log.kept(floor_of(self.spec.extents, was))
+        if kept.weight is not None:
+            index.begin_with(kept.tuples, kept.weight)
+        else:
+            index.add(index.listed(kept.tuples))
+        index.add(index.listed(self._wanted(self.buffer.ordered(self.buffer.waiting(waiting))[0])))
+        index.runs.comparisons = 0
+        return index
+
+    def _arrived(self, index: EarlyIndex, blocks: Sequence[pa.RecordBatch], waiting: SegmentStore) -> _Arrived:
+        """The tuples that arrive, one for each group and time. Where rows wait for that time, the smallest one wins."""
+        table = pa.Table.from_batches(blocks, self.buffer.reader.block_schema).combine_chunks()
+        tuples = self._wanted(self.buffer.ordered(table)[0])
+        new = index.listed(tuples)
+        held = index.held(new)
+        rivals = np.flatnonzero(held >= 0)
+        won = rivals
+        if len(rivals):
+            at = tuples.times[rivals]
+            rows = self.buffer.waiting(waiting, int(at.min()), int(at.max()))
+            rows = rows.filter(pa.array(np.isin(times(rows.combine_chunks())[0], at)))
+            both = pa.concat_tables([rows, tuples.table.take(pa.array(tuples.rows[rivals]))]).combine_chunks()
+            kept = self.buffer.ordered(both)[0].rows.astype(np.int64)
+            won = rivals[np.sort(kept[kept >= rows.num_rows]) - rows.num_rows]
+        return _Arrived(new.at(np.flatnonzero(held < 0)), new.at(won), held[won])
+
+    def _update(
+        self, index: EarlyIndex, arrived: _Arrived, from_us: int, was: Progress, now: Progress, step: Step
+    ) -> tuple[IntArray, IntArray]:
+        """Put the tuples that arrived, all at or after `from_us`, into the index; what changes in open extents."""
+        if self._whole:
+            old = self._read(index, self._instants_open(index, from_us, was, was))
+            self._take_in(index, arrived, step)
+            return net_changes(
+                old, self._read(index, self._instants_open(index, from_us, was, now)), index.runs.equal_rows
+            )
+        touched, open_before = arrived.touched, self._open(from_us, was)
+        old = index.within(index.touched(touched), open_before)
+        self._take_in(index, arrived, step)
+        new = [index.within(index.touched(touched), open_before)]
+        if not self._single and self._last_open(was, now) > open_before.high:
+            opened = open_before._replace(low=open_before.high + 1, high=self._last_open(was, now))
+            new.append(index.within(index.all_runs(), opened))
+        return net_changes(old, np.concatenate(new), index.runs.equal_rows)
+
+    def _take_in(self, index: EarlyIndex, arrived: _Arrived, step: Step) -> None:
+        before = index.links(arrived.added)
+        if len(arrived.replaced):
+            index.runs.replace(arrived.replacing, arrived.replaced)
+        index.add(arrived.added)
+        _count(arrived.added, before, index.links(arrived.added), step)
+
+    def _open(self, from_us: int, progress: Progress) -> Reach:
+        """The extents that can be read at this progress, and that rows from a time on can change."""
+        extents = self.spec.extents
+        if extents.slide_us is not None:
+            first, last = first_slide(from_us, extents.slide_us), self._last_open(progress, progress)
+            return Reach(extents.slide_us, extents.window.reach_us, first, last)
+        at_us = END_OF_TIME if extents.at_us is None else extents.at_us
+        return Reach(0, 0, FIRST if extents.is_history else at_us - extents.window.reach_us, at_us)
+
+    def _last_open(self, was: Progress, now: Progress) -> int:
+        """The number of the last slide whose extent can be read: the first one at or after the greatest time."""
+        slide_us = self.spec.extents.slide_us
+        assert slide_us is not None
+        until_us = was.until if now.until == END_OF_TIME else now.until
+        return max(first_slide(now.latest, slide_us), first_slide(until_us, slide_us) - 1)
+
+    def _instants_open(self, index: EarlyIndex, from_us: int, was: Progress, now: Progress) -> IntArray:
+        """As `_open`, as times; with those extents that open between two states of progress."""
+        extents = self.spec.extents
+        if extents.slide_us is None:
+            at_us = now.latest if extents.at_us is None else extents.at_us
+            return np.array([at_us] if now.latest != NO_WATERMARK else [], np.int64)
+        last, first = self._last_open(was, was), first_slide(from_us, extents.slide_us)
+        if now is not was:
+            first, last = min(first, last + 1), self._last_open(was, now)
+        first = max(first, first_slide(index.first_us, extents.slide_us))
+        require_room(max(last + 1 - first, 0), 2 * 8, "instants at which a window slides")
+        return np.arange(first, max(first, last + 1)) * extents.slide_us
+
+    def _read(self, index: EarlyIndex, instants: IntArray) -> IntArray:
+        """Whole extents, in the form of `EarlyIndex.within`. O(tuples held + instants * groups)."""
+        tuples, lists, data, heads = index.tuples()
+        ranges = ranges_at(tuples, self.spec.extents.window, instants, self.spec.group)
+        runs = FinalExtents(tuples, ~heads, ranges).runs()
+        at_us = ranges.at_us[runs.range] if self.spec.extents.slides else np.zeros(len(runs.n), np.int64)
+        return np.column_stack([lists[runs.first], at_us, runs.start, runs.end, runs.n, data[runs.first]])
+
+    def _keep(self, log: WindowLog, settled: TemporalTuples, was: Progress, now: Progress, step: Step) -> None:
+        """Keep settled tuples in the state, as long as an open extent can contain them."""
+        extents, values, equivalence = self.spec.extents, self.spec.values, self.spec.equivalence
+        if self._is_over(now):
+            log.clear(step)
+        elif extents.is_history:
+            merged = log.merged(settled, floor_of(extents, was))
+            log.keep_last_runs(merged, links_of(merged.tuples, values, equivalence)[0], step)
+        else:
+            linked = links_of(settled, values, equivalence)[0]
+            log.append(self._since(log, settled, was, step), settled, linked, floor_of(extents, now), step)
+
+    def _expire(self, index: EarlyIndex, now: Progress, step: Step) -> None:
+        """Drop what no open extent contains."""
+        extents = self.spec.extents
+        if extents.is_history:
+            index.carry_before(now.until)
+            return
+        if extents.window.rows is None:
+            step.metrics[metrics.DETACHED] += index.drop_before(floor_of(extents, now))
+        elif extents.window.per_group:
+            step.metrics[metrics.DETACHED] += index.drop_all_but(extents.window.rows + index.counts_from(now.until))
+        else:
+            settled = np.sort(index.times_before(now.until))
+            if len(settled) > extents.window.rows:
+                step.metrics[metrics.DETACHED] += index.drop_before(int(settled[-extents.window.rows]))
+
+
+def _count(new: ListTuples, before: Links, after: Links, step: Step) -> None:
+    """Count what Algorithm 2 of Al-Kateb 2010 does with new tuples; those of a step arrive together.
+
+    New tuples between two others merge into the run of either, or of both; they split a run if both were in one.
+    """
+    if not len(new.times):
+        return
+    begins = np.ones(len(new.times), bool)
+    begins[1:] = (np.diff(new.lists) != 0) | (after.next_time[:-1] != new.times[1:])
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(begins)) - 1
+    heads = np.add.reduceat(after.here, first)
+    goes_on = (after.next_time[last] != NO_NEXT) & (after.next_head[last] == 0)
+    of_their_own = heads - (goes_on & (heads > 0))  # runs of new tuples alone
+    through = goes_on & (heads == 0)
+    attached = len(begins) - int(of_their_own.sum())
+    joined = int((through & (before.next_head[first] == 1)).sum())
+    step.metrics[metrics.ATTACHED] += attached
+    step.metrics[metrics.MERGES] += attached + joined
+    step.metrics[metrics.SPLITS] += int((~through & (before.next_head[first] == 0)).sum())
