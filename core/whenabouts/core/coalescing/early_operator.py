@@ -10,32 +10,26 @@ from whenabouts.core import metrics
 from whenabouts.core.coalescing.early_changes import ChangeOutput
 from whenabouts.core.coalescing.early_evaluator import EarlyEvaluator
 from whenabouts.core.coalescing.operator import CoalesceOperator
-from whenabouts.core.coalescing.output import RunOutput
 from whenabouts.core.coalescing.reader import timely_blocks
 from whenabouts.core.coalescing.settings import CoalesceSettings
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
 
 
-class EarlyCoalesceOperator:
+class EarlyCoalesceOperator(CoalesceOperator):
     """Runs a `Coalesce` over the blocks and the state of one bucket: each step emits what it changes.
 
-    Rows are read, bucketed, kept and rejected as by `CoalesceOperator`, whose state it has.
+    Rows are read, bucketed, kept and rejected as for final rows, and the state has the same format.
     """
 
-    needs_latest = True
-    event_time = None
-
     def __init__(self, query: CoalesceSettings, schema: pa.Schema) -> None:
-        self._final = CoalesceOperator(query, schema)
-        self.query, self.readers, self.keys = query, self._final.readers, self._final.keys
-        reader, spec = self.readers[0], query.coalescing
-        self._evaluator = EarlyEvaluator(reader, spec)
-        self._output = ChangeOutput(RunOutput(reader.schema, spec, reader.schema.field(query.point.t).type))
+        super().__init__(query, schema)
+        self._early = EarlyEvaluator(self.readers[0], query.coalescing)
+        self._changes = ChangeOutput(self._output)
 
     @property
     def output_schema(self) -> pa.Schema:
-        """`op`, then the columns of `CoalesceOperator`."""
-        return self._output.schema
+        """`op`, then the columns of final rows."""
+        return self._changes.schema
 
     def step(
         self,
@@ -47,20 +41,16 @@ class EarlyCoalesceOperator:
     ) -> Step:
         """One step of `protocol.Operator`. Cost: the rows that arrive or settle, the runs that they touch, and extents
         that open."""
-        if demand is FlushMode.END and self._evaluator.is_new(store):  # finite input: nothing to correct
-            step = self._final.step(store, arrivals, watermark_us, demand, latest_us)
-            step.output = [self._output.inserted(rows) for rows in step.output]
+        if demand is FlushMode.END and self._early.is_new(store):  # finite input: nothing to correct
+            step = super().step(store, arrivals, watermark_us, demand, latest_us)
+            step.output = [self._changes.inserted(rows) for rows in step.output]
             return step
         step = Step()
         blocks = timely_blocks(self.readers, arrivals, watermark_us, step)[0]
         until = END_OF_TIME if demand is FlushMode.END else watermark_us
-        with self._evaluator.changes(store, blocks, watermark_us, until, latest_us, step) as changes:
-            rows = self._output.of_rows(changes.op, changes.rows, changes.held)
+        with self._early.changes(store, blocks, watermark_us, until, latest_us, step) as changes:
+            rows = self._changes.of_rows(changes.op, changes.rows, changes.held)
         if rows.num_rows:
             step.output.append(rows)
             step.metrics[metrics.MATCHED] += rows.num_rows
         return step
-
-    def rows_held(self, store: SegmentStore) -> int:
-        """Rows and runs in a bucket's state (for `wrappers.state_limit`)."""
-        return self._evaluator.rows_held(store)

@@ -26,7 +26,6 @@ from whenabouts.core.times.time_specs import Point, TimeSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from whenabouts.core.coalescing.early_operator import EarlyCoalesceOperator
     from whenabouts.core.coalescing.operator import CoalesceOperator
 
 SCHEMES = ("auto", "eager", "lazy")
@@ -255,7 +254,7 @@ class Coalesce:
             warnings.simplefilter("ignore", LossyQueryWarning)
             return replace(self, scheme=scheme)
 
-    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> CoalesceOperator | EarlyCoalesceOperator:
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> CoalesceOperator:
         """The operator for a schema.
 
         Raises InputError WA-1023 for values that the equivalence cannot compare. Warns (`SingleBucketWarning`) if one
