@@ -193,8 +193,8 @@ class Operations:
         time (the smallest in column order is kept). Equal rows count once.
 
         Raises: as `timing_join`; InputError WA-1001, WA-1002, WA-1023 for columns, QueryError WA-2006, WA-2021
-        to WA-2023 for options. Cost: O(n) if times ascend in each group, otherwise a radix sort of the unordered groups, plus the
-        rows of the result, in parallel over the buckets. Source: Al-Kateb, Kunta, Lee 2010.
+        to WA-2023 for options. Cost: O(n) if times ascend in each group, otherwise a radix sort of the unordered
+        groups, plus the rows of the result, in parallel over the buckets. Source: Al-Kateb, Kunta, Lee 2010.
 
         >>> import pyarrow as pa
         >>> import whenabouts as wa
