@@ -100,3 +100,15 @@ def test_explain_counts_the_pairs_of_chance(cli: Cli, tmp_path: Path) -> None:
     assert "chance: By chance alone about 3,9" in done.stderr
     assert "10 time slides give 3,996 ± 0." in done.stderr
     assert "not run" in done.stderr
+
+
+def test_a_picture_of_the_pair(cli: Cli, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "l.csv").write_text("t\n2024-01-01 00:00:00\n")
+    (tmp_path / "r.csv").write_text("a,b\n2024-01-01 00:00:01,2024-01-01 00:00:04\n")
+    line = "join l.csv r.csv --left-time t --right-time a,b --within 2s --confidence 0.5"
+    done = cli(f"{line} --why 0,0 --picture pair.svg")
+    assert done.exit_code == 0, done.output
+    assert "right minus left" in (tmp_path / "pair.svg").read_text()
+    assert "WA-2006" in cli(f"{line} --picture pair.svg").output
+    assert "use .png, .svg or .pdf" in cli(f"{line} --why 0,0 --picture pair.txt").output

@@ -32,7 +32,7 @@ PUBLIC = {
     "delay", "empirical", "exponential", "flink_plugin", "from_clock", "from_distribution", "from_granularity",
     "from_latency", "from_polling", "normal", "parse_query", "planner", "read_plan_file", "rejects",
     "relative_tolerance", "run", "spark_plugin", "temporal_aggregate", "temporal_join", "timing_join", "triangular",
-    "uniform", "why_not", "window_join", "within",
+    "timeline", "uniform", "why_not", "window_join", "within",
 }  # fmt: skip
 """What `import whenabouts as wa` offers: a name that leaves this list breaks users' programs."""
 

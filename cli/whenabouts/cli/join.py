@@ -47,6 +47,7 @@ _SIDES = ("left", "right")
 @click.option(
     "--why", metavar="LEFT_ROW,RIGHT_ROW", help="Say why these two rows (from 0) are a pair or not. Nothing is run."
 )
+@click.option("--picture", metavar="FILE", help="With --why, draw both times and their difference: .png, .svg or .pdf.")
 @click.option(
     "--strategy", default="auto", show_default=True, metavar="NAME", help="Which algorithm; all give the same rows."
 )
@@ -81,15 +82,17 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
     query = _query(common, arguments)
     rows = None if arguments["why"] is None else row_numbers(arguments["why"], "--why")
     from whenabouts.cli.expected_pairs import at_most, refuse_over
+    from whenabouts.cli.outputs import check_picture
     from whenabouts.cli.pair_questions import chance_lines, why_lines
     from whenabouts.cli.run import FileRun
 
+    check_picture(arguments["picture"], with_why=rows is not None)
     paths = [input_path(path, f"the {side} input") for path, side in zip((left, right), _SIDES, strict=True)]
     specs = (query.left_time, query.right_time)
     run = FileRun(query, paths, specs, common, result="pairs")
     run.prepare()
     if rows is not None:
-        for line in why_lines(run.query, run.inputs, rows=rows, stream=common.stream):
+        for line in why_lines(run.query, run.inputs, rows=rows, stream=common.stream, picture=arguments["picture"]):
             say(line)
         return
     limits = arguments["max_pairs"], arguments["max_pairs_per_row"]

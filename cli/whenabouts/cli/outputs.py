@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +20,7 @@ from whenabouts.core.sources.found_files import same_file
 from whenabouts.core.sources.whole_files import whole_file
 
 STDOUT = "-"
+PICTURES = (".png", ".svg", ".pdf")
 _PARQUET_ROWS_AT_ONCE = 1 << 20
 _CSV_ROWS_AT_ONCE = 500_000
 _JSON_ROWS_AT_ONCE = 20_000
@@ -44,10 +45,21 @@ def check_targets(output: str | None, rejects: str | None) -> None:
             _check_target(target, option)
 
 
-def _check_target(target: str, option: str) -> None:
+def check_picture(target: str | None, *, with_why: bool) -> None:
+    """Refuse --picture without --why, and a target as `check_targets` does (QueryError WA-2006)."""
+    if target is None:
+        return
+    if not with_why:
+        raise QueryError(Code.BAD_OPTION, "--picture is of two rows", "say which ones: --why LEFT_ROW,RIGHT_ROW")
+    _check_target(target, "--picture", PICTURES, "use .png, .svg or .pdf")
+
+
+def _check_target(
+    target: str, option: str, known: Collection[str] | None = None, hint: str = "use .parquet, .csv, .jsonl or -"
+) -> None:
     path = Path(target)
-    if path.suffix.lower() not in _WRITERS:
-        raise QueryError(Code.BAD_OPTION, f"{option} {target}: unknown extension", "use .parquet, .csv, .jsonl or -")
+    if path.suffix.lower() not in (_WRITERS if known is None else known):
+        raise QueryError(Code.BAD_OPTION, f"{option} {target}: unknown extension", hint)
     if path.is_dir():
         raise QueryError(Code.BAD_OPTION, f"{option} {target} is a folder", "give the name of a file")
     if not path.parent.is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ from whenabouts.cli.inputs import Input
 from whenabouts.core import chance_matches, why_not
 from whenabouts.core.arrays.value_texts import json_lines
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.explain.why_not import malformed
+from whenabouts.core.explain.why_not import PairAnswer, malformed
 from whenabouts.core.local import watermarks
+from whenabouts.core.sources.whole_files import whole_file
 
 if TYPE_CHECKING:
     from whenabouts.core.timing_join.query import TimingJoin
@@ -31,14 +33,20 @@ class _Row(NamedTuple):
         return f"{self.source.name} row {self.number}: {json_lines(self.table)[0]}"
 
 
-def why_lines(query: TimingJoin, inputs: tuple[Input, ...], *, rows: tuple[int, int], stream: bool) -> list[str]:
-    """The two rows, and why they are a pair of the result or not.
+def why_lines(
+    query: TimingJoin, inputs: tuple[Input, ...], *, rows: tuple[int, int], stream: bool, picture: str | None = None
+) -> list[str]:
+    """The two rows, and why they are a pair of the result or not; the file `picture` gets a picture of it.
 
     On a stream each row is judged at the watermark of the step of its file. Rows are counted from 0 over the input's
     files in order. Raises: QueryError WA-2006 for a row number beyond the input.
     """
     pair = [_row(source, number) for source, number in zip(inputs, rows, strict=True)]
-    return [*map(str, pair), _answer(query, inputs, pair, stream)]
+    answer = _answer(query, inputs, pair, stream)
+    if picture is not None:
+        with whole_file(Path(picture)) as file:
+            answer.plot().savefig(file, format=Path(picture).suffix[1:].lower())
+    return [*map(str, pair), str(answer)]
 
 
 def chance_lines(query: TimingJoin, inputs: tuple[Input, ...]) -> list[str]:
@@ -47,17 +55,16 @@ def chance_lines(query: TimingJoin, inputs: tuple[Input, ...]) -> list[str]:
     return [f"chance: {chance_matches(left, right, query=query)}"]
 
 
-def _answer(query: TimingJoin, inputs: tuple[Input, ...], pair: list[_Row], stream: bool) -> str:
+def _answer(query: TimingJoin, inputs: tuple[Input, ...], pair: list[_Row], stream: bool) -> PairAnswer:
     at: list[int | None] = [None, None]
     for side, row in enumerate(pair):
         if row.file is None:
             at_row = row.source.unparsable_at.index(row.number)
-            return str(malformed(row.source.name, row.source.unparsable_codes[at_row]))
+            return malformed(row.source.name, row.source.unparsable_codes[at_row])
         if stream:
             at[side] = watermarks(query, [source.tables for source in inputs])[row.file]
     left, right = pair
-    answer = why_not(left.table, right.table, query=query, left_watermark_us=at[0], right_watermark_us=at[1])
-    return str(answer)
+    return why_not(left.table, right.table, query=query, left_watermark_us=at[0], right_watermark_us=at[1])
 
 
 def _row(source: Input, number: int) -> _Row:

@@ -28,6 +28,7 @@ from whenabouts.core.times.templates import Template
 if TYPE_CHECKING:
     from whenabouts.core.coalescing.equivalence import Equivalence, absolute_tolerance, relative_tolerance
     from whenabouts.core.explain.chance_matches import ChanceMatches, chance_matches
+    from whenabouts.core.explain.timeline import timeline
     from whenabouts.core.explain.why_not import PairAnswer, Reason, why_not
     from whenabouts.core.times.clock_errors import from_clock
     from whenabouts.core.times.empirical_distributions import empirical
@@ -79,6 +80,7 @@ __all__ = [
     "from_polling",
     "normal",
     "relative_tolerance",
+    "timeline",
     "triangular",
     "uniform",
     "why_not",
@@ -107,6 +109,7 @@ _IMPORTED_WHEN_USED = {
     "from_granularity": "times.spec_builders",
     "from_latency": "times.spec_builders",
     "from_polling": "times.spec_builders",
+    "timeline": "explain.timeline",
     "why_not": "explain.why_not",
 }
 """Names whose modules import numpy or Arrow, which the start of the command line does without."""

@@ -43,13 +43,18 @@ class PairRow(NamedTuple):
         return int(times(self.block)[1][0])
 
     @property
-    def support(self) -> list[tuple[int, int]]:
-        """The intervals in which it can have happened: for a template, the buckets with a probability above 0."""
+    def buckets(self) -> tuple[tuple[int, int, float], ...]:
+        """The intervals in which it can have happened, with their probabilities: one, or the buckets of a template."""
         number = templates_of(self.block)
         if number is None:
-            return [(self.t_min_us, self.t_max_us)]
+            return ((self.t_min_us, self.t_max_us, 1.0),)
         buckets = self.time.templates[number[0]][1].exact
-        return [(self.t_max_us + lo, self.t_max_us + hi) for lo, hi, p in buckets if p]
+        return tuple((self.t_max_us + lo, self.t_max_us + hi, float(p)) for lo, hi, p in buckets if p)
+
+    @property
+    def support(self) -> list[tuple[int, int]]:
+        """The intervals in which it can have happened."""
+        return [(lo, hi) for lo, hi, _ in self.buckets]
 
     def instant(self, us: int) -> str:
         """An instant in the form of the row's own times: ISO 8601, or microseconds."""

@@ -6,8 +6,9 @@ The rows pass through the join's own reader, keys, kernel and eviction bound, so
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.value_texts import texts
 from whenabouts.core.durations import format_duration
-from whenabouts.core.errors import REASONS, Code
+from whenabouts.core.errors import REASONS, Code, QueryError
+from whenabouts.core.explain.pair_picture import PairPicture
 from whenabouts.core.explain.pair_rows import PairRow, Row, read_pair
 from whenabouts.core.frames.kinds import Frame
 from whenabouts.core.hosting.input_checks import check_input
@@ -65,6 +67,23 @@ class PairAnswer:
     sentence: str
     probability: float | None = None
     code: Code | None = None
+    picture: PairPicture | None = field(default=None, compare=False, repr=False)
+
+    def plot(self) -> Any:
+        """A `matplotlib.figure.Figure`: both densities, and that of right minus left with the probability shaded.
+
+        Raises QueryError WA-2007 where matplotlib is not installed, and for a row without a usable time.
+
+        >>> import whenabouts as wa
+        >>> query = wa.TimingJoin(left_time=wa.Point("t"), right_time=wa.Interval("a", "b"),
+        ...                       condition=wa.within("5us", confidence=0.6))
+        >>> figure = wa.why_not({"t": 0}, {"a": 1, "b": 11}, query=query).plot()
+        >>> len(figure.axes)
+        2
+        """
+        if self.picture is None:
+            raise QueryError(Code.NOT_AVAILABLE, f"there is nothing to draw: {self.sentence}", "give two valid rows")
+        return self.picture.figure()
 
     @property
     def matched(self) -> bool:
@@ -115,6 +134,14 @@ def why_not(
     for side in sides:
         if side.fault is not None:
             return malformed(side.name, side.fault)
+    answer = _answer(operator, sides, query)
+    condition = query.condition
+    title = "\n".join(wrap(answer.sentence, 90))
+    picture = PairPicture(sides[LEFT].buckets, sides[RIGHT].buckets, condition.lo_us, condition.hi_us, title)
+    return replace(answer, picture=picture)
+
+
+def _answer(operator: TimingJoinOperator, sides: list[PairRow], query: TimingJoin) -> PairAnswer:
     blocks = [side.block for side in sides]
     p = float(operator.matching.probabilities(blocks[LEFT], blocks[RIGHT], _FIRST, _FIRST)[0])
     for side in sides:

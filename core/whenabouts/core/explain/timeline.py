@@ -1,0 +1,144 @@
+"""A picture of a stretch of time: the events of both inputs of a timing join, and the pairs among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.explain.pair_picture import (
+    LEFT_COLOUR,
+    MATCH_COLOUR,
+    RIGHT_COLOUR,
+    FloatArray,
+    matplotlib,
+    unit_of,
+)
+from whenabouts.core.explain.why_not import a_timing_join
+from whenabouts.core.frames.kinds import Inputs
+from whenabouts.core.joins.output_columns import PROBABILITY, output_names
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.key_names import of_input
+from whenabouts.core.runtime.option_checks import whole_number
+from whenabouts.core.runtime.protocol import Reader
+from whenabouts.core.timing_join.modes import LEFT, RIGHT
+from whenabouts.core.timing_join.query import TimingJoin
+from whenabouts.core.timing_join.settings import TimingJoinSettings
+
+Spans = tuple[IntArray, IntArray]
+"""The least and greatest instants of events, in microseconds."""
+
+
+def timeline(left: Any, right: Any, pairs: Any, *, query: TimingJoin, start: int = 0, events: int = 60) -> Any:
+    """A `matplotlib.figure.Figure` of a stretch of two inputs: a bar for each event, a line for each pair.
+
+    `left`, `right`: dataframes; `pairs`: what `timing_join` gave for them with the options of `query`, their time
+    columns among its own. The stretch has so many `events` of both inputs together, beginning with number `start` in
+    order of time. A bar reaches from `t_min` to `t_max`; the stronger a line, the greater the probability. Rows without
+    a usable time or a partner's time are left out.
+
+    Raises: the errors of the query for such columns; QueryError WA-2007 where matplotlib is not installed. Cost:
+    O(n log n) for finding the stretch, and drawing it.
+
+    >>> import whenabouts as wa
+    >>> doors, lamps = pa.table({"t": [0, 90]}), pa.table({"a": [5, 200], "b": [15, 300]})
+    >>> query = wa.TimingJoin(left_time=wa.Point("t"), right_time=wa.Interval("a", "b"),
+    ...                       condition=wa.within("20us", confidence=0.9))
+    >>> figure = wa.timeline(doors, lamps, wa.run(query, [doors, lamps]), query=query)
+    >>> figure.axes[0].get_title()
+    '4 events, 1 pair'
+    """
+    a_timing_join(query)
+    whole_number("start", start, 0)
+    whole_number("events", events)
+    tables = Inputs({"left": left, "right": right, "pairs": pairs}).tables
+    operator = query.operator([table.schema for table in tables[:2]], streaming=False)
+    sides = [_spans(reader, table) for reader, table in zip(operator.readers, tables[:2], strict=True)]
+    of_pairs = _pair_spans(operator.readers, tables, operator.query)
+    first, last = _stretch(sides, start, events)
+    return _figure([_within(side, first, last) for side in sides], of_pairs, first, last)
+
+
+def _spans(reader: Reader, table: pa.Table) -> Spans:
+    blocks = [reader.read(batch).block for batch in table.to_batches()]
+    return times(pa.Table.from_batches(blocks, reader.block_schema).combine_chunks())
+
+
+def _pair_spans(
+    readers: tuple[Reader, ...], tables: list[pa.Table], query: TimingJoinSettings
+) -> tuple[Spans, Spans, FloatArray]:
+    """The times of the left and the right row of each pair, and its probability."""
+    left, right, pairs = tables
+    of_left, of_right = (of_input(query.key_columns, input) for input in (LEFT, RIGHT))
+    names = output_names(left.column_names, right.column_names, of_left, query.suffixes)
+    keys = dict(zip(of_right, of_left, strict=True))
+    shown = [names[LEFT], names[RIGHT] | {name: key for name, key in keys.items() if name in right.column_names}]
+    specs = (query.left_time, query.right_time)
+    for side, spec in zip(shown, specs, strict=True):
+        for column in spec.columns:
+            pairs = pairs.filter(pc.is_valid(pairs.column(side[column])))
+    rows = [
+        pa.Table.from_arrays([pairs.column(side[name]) for name in table.column_names], schema=table.schema)
+        for side, table in zip(shown, (left, right), strict=True)
+    ]
+    spans = [_spans(reader, table) for reader, table in zip(readers, rows, strict=True)]
+    known = PROBABILITY in pairs.column_names
+    return spans[LEFT], spans[RIGHT], pairs.column(PROBABILITY).to_numpy() if known else np.ones(pairs.num_rows)
+
+
+def _stretch(sides: list[Spans], start: int, events: int) -> tuple[int, int]:
+    """The first and the last instant of the events with these numbers, in order of their latest instants."""
+    least, greatest = (np.concatenate([side[end] for side in sides]) for end in (0, 1))
+    chosen = np.argsort(greatest, kind="stable")[start : start + events]
+    return (int(least[chosen].min()), int(greatest[chosen].max())) if len(chosen) else (1, 0)
+
+
+def _within(side: Spans, first: int, last: int) -> Spans:
+    least, greatest = side
+    inside = (greatest >= first) & (greatest <= last)
+    order = np.argsort(least[inside], kind="stable")
+    return least[inside][order], greatest[inside][order]
+
+
+def _lanes(spans: Spans) -> IntArray:
+    """A lane for each bar, so that none covers another one; the bars are in order of their beginnings.
+
+    >>> _lanes((np.array([0, 5, 12]), np.array([10, 8, 20]))).tolist()
+    [0, 1, 0]
+    """
+    free: list[int] = []  # by lane, where its last bar ends
+    found = []
+    for least, greatest in zip(*(end.tolist() for end in spans), strict=True):
+        lane = next((lane for lane, end in enumerate(free) if end < least), len(free))
+        free[lane : lane + 1] = [greatest]
+        found.append(lane)
+    return np.array(found, np.int64)
+
+
+def _figure(sides: list[Spans], pairs: tuple[Spans, Spans, FloatArray], first: int, last: int) -> Any:
+    figure = matplotlib("figure").Figure(figsize=(9, 3.2), layout="constrained")
+    axes = figure.subplots()
+    unit, per_unit = unit_of(last - first)
+    width = max(last - first, 1) / 300  # of the bar of a point
+    places: list[dict[tuple[int, int], float]] = []
+    looks = ((LEFT_COLOUR, 1, "left"), (RIGHT_COLOUR, -1, "right"))
+    for side, (colour, direction, label) in zip(sides, looks, strict=True):
+        at = direction * (1.5 + 0.8 * _lanes(side)) if len(side[0]) else np.empty(0)
+        shown = [np.maximum(side[1] - side[0], width) / per_unit, (side[0] - first) / per_unit]
+        axes.barh(at, shown[0], left=shown[1], height=0.55, color=colour, alpha=0.75, label=label)
+        places.append(dict(zip(zip(*(end.tolist() for end in side), strict=True), at.tolist(), strict=True)))
+    drawn = 0
+    for of_left, of_right, p in zip(zip(*pairs[0], strict=True), zip(*pairs[1], strict=True), pairs[2], strict=True):
+        if of_left in places[LEFT] and of_right in places[RIGHT]:
+            drawn += 1
+            middles = [(sum(span) / 2 - first) / per_unit for span in (of_left, of_right)]
+            heights = [places[LEFT][of_left] - 0.28, places[RIGHT][of_right] + 0.28]
+            axes.plot(middles, heights, color=MATCH_COLOUR, alpha=0.25 + 0.75 * float(p), lw=1 + 1.5 * float(p))
+    number = sum(len(side[0]) for side in sides)
+    axes.set(xlabel=f"{unit} after the first instant", yticks=[])
+    axes.set_title(f"{number} event{'s' * (number != 1)}, {drawn} pair{'s' * (drawn != 1)}", fontsize="medium")
+    axes.legend(loc="upper right", frameon=False)
+    return figure
