@@ -26,7 +26,9 @@ from pyflink.datastream import DataStream, FlatMapFunction, ProcessFunction
 from pyflink.table import StreamTableEnvironment, Table
 from pyflink.table.expressions import lit
 
+import whenabouts
 from whenabouts.core import Interval, Lateness, within
+from whenabouts.core.hosting.worker_archive import parts
 from whenabouts.core.local import timing_join as local_join
 from whenabouts.flink_plugin import api, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
@@ -165,8 +167,8 @@ def _out(pairs: Blocks | DataStream | Table) -> DataStream:
     return rows_of(pairs) if isinstance(pairs, Blocks) else pairs
 
 
-def _job(folder: Path, scene: Scene, kills: int) -> Counter[str]:
-    """The output of the killed job."""
+def _job(folder: Path, scene: Scene, kills: int, **more: str) -> Counter[str]:
+    """The output of the killed job. `more`: options of Flink."""
     conf = {
         "execution__checkpointing__interval": f"{PAUSE_MS} ms",
         "execution__checkpointing__min_pause": f"{PAUSE_MS} ms",
@@ -178,7 +180,7 @@ def _job(folder: Path, scene: Scene, kills: int) -> Counter[str]:
         "python__fn_execution__bundle__size": "1000",
         "python__fn_execution__bundle__time": "5000",
     }
-    env = local_environment(scene.parallelism, mode=PROCESS, **{**conf, **dict(scene.conf)})
+    env = local_environment(scene.parallelism, mode=PROCESS, **{**conf, **dict(scene.conf), **more})
     steps = split_stream(env, [str(n) for n in range(scene.steps(kills))], splits_per_checkpoint=1, name="steps")
     if scene.event_times:
         clocked = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_StepTime())
@@ -196,6 +198,15 @@ def _job(folder: Path, scene: Scene, kills: int) -> Counter[str]:
         found = Counter(rows)
     assert len(list(folder.glob("killed-*"))) == kills
     return found
+
+
+def _installed(folder: Path) -> Path:
+    """A folder with all of the package in one place; links, so that compiled kernels are found."""
+    package = folder / "whenabouts"
+    package.mkdir(parents=True)
+    for source in (Path(whenabouts.__file__), *parts()):
+        (package / source.name).symlink_to(source)
+    return folder
 
 
 def _expected(scene: Scene, kills: int) -> Counter[str]:
@@ -250,9 +261,13 @@ def test_a_job_whose_worker_is_killed_right_after_a_checkpoint_gives_the_batch_a
 ) -> None:
     """With kill -9: Python's workers are processes here, as on a cluster."""
     monkeypatch.setenv("_python_worker_execution_mode", "process")
+    # A worker unpickles its functions in several threads. While one imports `whenabouts` from several source roots,
+    # another does not find the parts that are not on its `__path__` yet, and the job fails once more than it is
+    # killed. Installed in one folder, as on clusters, the package has all its parts from the start.
+    conf = {"python__pythonpath": str(_installed(tmp_path / "site"))}
     this = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(this)  # a worker cannot import it
     try:
-        assert _job(tmp_path, SCENES[name], 3) == _expected(SCENES[name], 3)
+        assert _job(tmp_path, SCENES[name], 3, **conf) == _expected(SCENES[name], 3)
     finally:
         cloudpickle.unregister_pickle_by_value(this)

@@ -1,6 +1,6 @@
 """Engine-neutral operators for event streams whose times are uncertain.
 
-Importing this package starts nothing and loads no engine and no compiler; kernels are imported when first needed.
+Importing this package starts nothing and loads no engine and no compiler; each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -8,32 +8,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from whenabouts.core.deprecation import renamed
-from whenabouts.core.errors import (
-    Code,
-    DigitsCutWarning,
-    DoubtfulTimesWarning,
-    EngineError,
-    InputError,
-    LossyQueryWarning,
-    QueryError,
-    RejectedRowsWarning,
-    SingleBucketWarning,
-    WhenaboutsError,
-)
-from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
-from whenabouts.core.times.distributions import exponential, normal, triangular, uniform
-from whenabouts.core.times.templates import Template
-
 if TYPE_CHECKING:
     from whenabouts.core.coalescing.equivalence import Equivalence, absolute_tolerance, relative_tolerance
+    from whenabouts.core.errors import (
+        Code,
+        DigitsCutWarning,
+        DoubtfulTimesWarning,
+        EngineError,
+        InputError,
+        LossyQueryWarning,
+        QueryError,
+        RejectedRowsWarning,
+        SingleBucketWarning,
+        WhenaboutsError,
+    )
     from whenabouts.core.explain.chance_matches import ChanceMatches, chance_matches
     from whenabouts.core.explain.timeline import timeline
     from whenabouts.core.explain.why_not import PairAnswer, Reason, why_not
     from whenabouts.core.times.clock_errors import from_clock
+    from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+    from whenabouts.core.times.distributions import exponential, normal, triangular, uniform
     from whenabouts.core.times.empirical_distributions import empirical
     from whenabouts.core.times.lateness import Lateness
     from whenabouts.core.times.spec_builders import from_distribution, from_granularity, from_latency, from_polling
+    from whenabouts.core.times.templates import Template
     from whenabouts.core.times.time_specs import Histogram, Interval, Point
     from whenabouts.core.window_extent.extent import WindowExtent
     from whenabouts.core.wrappers.payloads import AvroPayload, JsonPayload
@@ -87,7 +85,25 @@ __all__ = [
     "within",
 ]
 
-_IMPORTED_WHEN_USED = {
+_HOMES = {
+    **dict.fromkeys(
+        (
+            "Code",
+            "DigitsCutWarning",
+            "DoubtfulTimesWarning",
+            "EngineError",
+            "InputError",
+            "LossyQueryWarning",
+            "QueryError",
+            "RejectedRowsWarning",
+            "SingleBucketWarning",
+            "WhenaboutsError",
+        ),
+        "errors",
+    ),
+    **dict.fromkeys(("Condition", "between", "deadline", "delay", "within"), "times.conditions"),
+    **dict.fromkeys(("exponential", "normal", "triangular", "uniform"), "times.distributions"),
+    "Template": "times.templates",
     "AvroPayload": "wrappers.payloads",
     "JsonPayload": "wrappers.payloads",
     "Equivalence": "coalescing.equivalence",
@@ -112,16 +128,20 @@ _IMPORTED_WHEN_USED = {
     "timeline": "explain.timeline",
     "why_not": "explain.why_not",
 }
-"""Names whose modules import numpy or Arrow, which the start of the command line does without."""
-
-_old_name = renamed(__name__, {"within_relative": "relative_tolerance", "within_value": "absolute_tolerance"})
+"""The module of each name. None is imported with this package: a module waits for its packages when it is imported, so
+that two threads, as an engine's workers have them, could wait for each other."""
 
 if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
 
     def __getattr__(name: str) -> Any:
-        if name not in _IMPORTED_WHEN_USED:
-            return _old_name(name)
-        return getattr(import_module(f"{__name__}.{_IMPORTED_WHEN_USED[name]}"), name)
+        if name not in _HOMES:
+            renamed = import_module(f"{__name__}.deprecation").renamed
+            return renamed(__name__, {"within_relative": "relative_tolerance", "within_value": "absolute_tolerance"})(
+                name
+            )
+        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = found  # so that the next use is an ordinary one
+        return found
 
 
 def __dir__() -> list[str]:

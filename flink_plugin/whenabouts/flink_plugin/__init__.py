@@ -13,13 +13,13 @@ from whenabouts.core.hosting.java import java_version
 from whenabouts.core.hosting.operation_names import OPERATION_NAMES
 from whenabouts.core.hosting.schemas import reads_schemas
 from whenabouts.core.hosting.worker_archive import build_worker_archive
-from whenabouts.flink_plugin.environment import check_environment, check_packages, flink_version
 
 if TYPE_CHECKING:
     from whenabouts.core.operations import *  # noqa: F403  # every operation, whatever there will be
     from whenabouts.flink_plugin.api import metrics, run
     from whenabouts.flink_plugin.blocks import Blocks
     from whenabouts.flink_plugin.collecting import collect
+    from whenabouts.flink_plugin.environment import check_environment, flink_version
     from whenabouts.flink_plugin.file_source import read_files
     from whenabouts.flink_plugin.mini_cluster import local_environment
     from whenabouts.flink_plugin.row_streams import rows_of
@@ -47,6 +47,8 @@ _HOMES = dict.fromkeys(("ENGINE", "metrics", "run"), "api")
 _HOMES |= {"collect": "collecting", "rows_of": "row_streams", "table_of": "table_rows"}
 _HOMES |= {"Blocks": "blocks", "read_files": "file_source", "local_environment": "mini_cluster"}
 
+_OF_ENVIRONMENT = ("check_environment", "flink_version")
+
 
 def _read_schema(schema: Any) -> Any:
     return import_module(f"{__name__}.schemas").arrow_schema_of(schema)
@@ -60,9 +62,12 @@ _old_name = renamed(__name__, {"archive": "build_worker_archive", "counts": "met
 if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES and name not in OPERATION_NAMES:
+        if name not in _HOMES and name not in _OF_ENVIRONMENT and name not in OPERATION_NAMES:
             return _old_name(name)
-        check_packages()
+        environment = import_module(f"{__name__}.environment")
+        if name in _OF_ENVIRONMENT:
+            return getattr(environment, name)
+        environment.check_packages()
         if name in OPERATION_NAMES:
             return getattr(import_module(f"{__name__}.api").OPERATIONS, name)
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -13,11 +13,11 @@ from whenabouts.core.hosting.java import java_version
 from whenabouts.core.hosting.operation_names import OPERATION_NAMES
 from whenabouts.core.hosting.schemas import reads_schemas
 from whenabouts.core.hosting.worker_archive import build_worker_archive
-from whenabouts.spark_plugin.environment import check_environment, check_packages, spark_version
 
 if TYPE_CHECKING:
     from whenabouts.core.operations import *  # noqa: F403  # every operation, whatever there will be
     from whenabouts.spark_plugin.api import metrics, run, write_stream, write_with_rejects
+    from whenabouts.spark_plugin.environment import check_environment, spark_version
     from whenabouts.spark_plugin.observing import PrintProgress, metrics_of
     from whenabouts.spark_plugin.sessions import local_session
     from whenabouts.spark_plugin.sql_functions import register_sql
@@ -44,6 +44,8 @@ _HOMES = dict.fromkeys(("ENGINE", "metrics", "run", "write_stream", "write_with_
 _HOMES |= {"local_session": "sessions", "metrics_of": "observing", "PrintProgress": "observing"}
 _HOMES |= {"register_sql": "sql_functions"}
 
+_OF_ENVIRONMENT = ("check_environment", "spark_version")
+
 
 def _read_schema(schema: Any) -> Any:
     return import_module(f"{__name__}.schemas").arrow_schema_of(schema)
@@ -60,9 +62,12 @@ _old_name = renamed(
 if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES and name not in OPERATION_NAMES:
+        if name not in _HOMES and name not in _OF_ENVIRONMENT and name not in OPERATION_NAMES:
             return _old_name(name)
-        check_packages()
+        environment = import_module(f"{__name__}.environment")
+        if name in _OF_ENVIRONMENT:
+            return getattr(environment, name)
+        environment.check_packages()
         if name in OPERATION_NAMES:
             return getattr(import_module(f"{__name__}.api").OPERATIONS, name)
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
