@@ -143,6 +143,10 @@ def test_a_segment_is_read_once_and_a_bucket_knows_its_own_only() -> None:
     assert CachedStore(fetch, cache, 7).get(0, 1) == b"old"
 
 
+ALONE: Any = types.SimpleNamespace(get_index_of_this_subtask=lambda: 0, get_number_of_parallel_subtasks=lambda: 1)
+"""What Flink tells the only subtask of a function."""
+
+
 class _Context:
     def __init__(self, timestamp: int | None) -> None:
         self._timestamp = timestamp
@@ -156,7 +160,7 @@ def _read(rows: list[dict[str, Any]]) -> Any:
 
 
 def _packed(function: PackFunction, rows: list[dict[str, Any]], timestamp: int | None) -> list[Any]:
-    function.open(None)
+    function.open(ALONE)
     try:
         return list(function.process_element(rows, _Context(timestamp)))
     finally:

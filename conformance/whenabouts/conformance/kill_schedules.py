@@ -118,8 +118,7 @@ def scenario(seed: int) -> Scenario:
     """The scenario of a seed."""
     draw = Random(seed)
     spark, late, idle = draw.random() < 0.35, draw.random() < 0.45, draw.random() < 0.15
-    # Tasks have watermarks of their own: a row may be late in one bucket and its copy not in another.
-    traits = Traits(draw.choice((0, 1, 3, 6)), idle, slots=spark or not (late or idle))
+    traits = Traits(draw.choice((0, 1, 3, 6)), idle, slots=spark or not idle)
     traits = traits._replace(where=Random(f"where {seed}").choice((None, None, *WHERES)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of slides longer than the window, and buckets that stay empty
@@ -132,8 +131,6 @@ def scenario(seed: int) -> Scenario:
             decoded(query, JsonPayload(COLUMNS)),
             {name: tuple(map(_as_json, f)) for name, f in files.items()},
         )
-    if not spark and getattr(query, "time_slots", None) is not None:
-        late = idle = False  # tasks have watermarks of their own: a row may be late in one bucket and not in another
     kills = draw.choice((1, 1, 2, 3, 4, 8))
     spared = draw.choice((0, 0, 10, 30, 60))
     schedule = Schedule(draw.randrange(1 << 32), kills, draw.choice((0.3, 0.15, 0.06)), spared, free=True)
@@ -141,6 +138,29 @@ def scenario(seed: int) -> Scenario:
     options = _spark_options(draw) if spark else _flink_options(draw)
     buckets = draw.choice((1, 1, 2, 3, 4, 8))
     return Scenario(seed, query, files, plain, tables, buckets, late or idle, limit, spark, options, schedule)
+
+
+def late_in_slots(seed: int) -> Scenario:
+    """A join in narrow time slots on tasks with watermarks of their own, many of its rows late."""
+    draw = Random(seed)
+    spread: dict[str, Any] = {
+        "on": draw.choice(("k", None)), "time_slots": "700 ms", "lateness": f"{draw.choice((0, 1, 3))} s"
+    }  # fmt: skip
+    point, interval = Point("t_max"), Interval("t_min", "t_max", f"{LONGEST_S} s")
+    query: Query = TimingJoin(
+        left_time=point, right_time=draw.choice((point, interval)), condition=between("-3 s", "3 s", confidence=0.5),
+        how=draw.choice(("inner", "left_outer", "left_semi")), **spread,
+    )  # fmt: skip
+    if draw.random() < 0.3:
+        windows = {("a", "b"): "2 s", ("b", "c"): ("-1 s", "4 s")}
+        query = WindowJoin(times=dict.fromkeys("abc", point), windows=windows, **spread)
+    query = deduplicated(query, "id") if draw.random() < 0.25 else query
+    files = {name: _files(draw, query.lateness_us[0] // SECOND, late=True, idle=False) for name in query.inputs}
+    tables = {name: pa.concat_tables(each) for name, each in files.items()}
+    schedule = Schedule(draw.randrange(1 << 32), draw.choice((0, 1, 3)), 0.1, draw.choice((0, 30)), free=True)
+    options = _flink_options(draw) | {"most_tasks": draw.choice((2, 3))}
+    buckets = draw.choice((2, 3, 8))
+    return Scenario(seed, query, files, query, tables, buckets, True, None, False, options, schedule)
 
 
 def _can_shed(query: Query) -> bool:

@@ -86,6 +86,7 @@ class SimulatedRun:
     """One query being run. `collect` restarts the engine after each failure, until the end of the input."""
 
     limit: StateLimit | None = None
+    own_watermarks = False
 
     def __init__(self, query: Query, variant: Variant, schedule: Schedule) -> None:
         self.query, self.variant, self.schedule = query, variant, schedule
@@ -111,7 +112,14 @@ class SimulatedRun:
         """Set the query that the engine runs from its next start on."""
         schemas = tuple(tables[0].schema for tables in self.files)
         self.query = query
-        self.hosting = Hosting(query, schemas, self.variant.parallelism, self.variant.streaming, self.limit)
+        self.hosting = Hosting(
+            query,
+            schemas,
+            self.variant.parallelism,
+            self.variant.streaming,
+            self.limit,
+            own_watermarks=self.own_watermarks,
+        )
         self._operator = self.hosting.operator()
         self.packers = [BlockPacker(self.hosting, input, self._operator) for input in range(len(schemas))]
 
@@ -135,11 +143,15 @@ class SimulatedRun:
         """File `number` of an input as packed rows, rejects included; empty after the last file."""
         if number >= len(self.files[input]):
             return []
-        packer, rows = self.packers[input], []
+        packer, rows = self.packer(input, number), []
         for batch in self.files[input][number].combine_chunks().to_batches():
             block, refused = packer.read(batch)
             rows += [*refused, *packer.split([block])]
         return rows
+
+    def packer(self, input: int, number: int) -> BlockPacker:
+        """Who packs file `number` of an input."""
+        return self.packers[input]
 
 
 class SimulatedHarness:

@@ -24,7 +24,8 @@ from whenabouts.conformance.simulated_engine import Segments, SimulatedHarness, 
 from whenabouts.core.hosting.bucket_labels import least_labels, murmur3
 from whenabouts.core.hosting.element_host import ElementHost, Here
 from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS, delay_ms
-from whenabouts.core.hosting.packed_kinds import PRESENT, REJECTS
+from whenabouts.core.hosting.host import BlockPacker, clock_of
+from whenabouts.core.hosting.packed_kinds import PRESENT
 
 GROUPS = 128
 """Key groups: each task has a range of them."""
@@ -255,6 +256,7 @@ class BucketState:
 class SimulatedFlinkRun(SimulatedRun):
     """One query being run element by element."""
 
+    own_watermarks = True
     checkpoint: Checkpoint | None = None
     now_ms = 1_000
     calls = True
@@ -283,6 +285,14 @@ class SimulatedFlinkRun(SimulatedRun):
         tasks = self.fate.between(1, most) if self.fate.free else most
         self.read = list(kept.read)
         self.told_end = False
+        self._packers_of_input = of = self.packers_of_input
+        if self.fate.free and self.aligned:  # elements in flight are those of a channel
+            self._packers_of_input = of = self.fate.between(1, of)
+        self.packers = [
+            BlockPacker(self.hosting, input, self._operator, number=number, packers=of)
+            for input in range(len(self.files))
+            for number in range(of)
+        ]
         self.greatest_ms = [LEAST_MS] * self._channels()
         owned = {label: key_group(label) * tasks // GROUPS for label in labels(self.hosting.buckets)}
         self.owner = {label: owned[label] for label in owned}
@@ -302,7 +312,15 @@ class SimulatedFlinkRun(SimulatedRun):
         self.fate.perhaps_fail("tasks have started")
 
     def _channels(self) -> int:
-        return len(self.files) * self.packers_of_input
+        return len(self.files) * self._packers_of_input
+
+    def _channel(self, input: int, number: int) -> int:
+        """The packer, and its channel to every task, of a file."""
+        return input * self._packers_of_input + number % self._packers_of_input
+
+    def packer(self, input: int, number: int) -> BlockPacker:
+        """Who packs file `number` of an input: as long as the job lives."""
+        return self.packers[self._channel(input, number)]
 
     def _act(self) -> None:
         """One random event."""
@@ -344,21 +362,21 @@ class SimulatedFlinkRun(SimulatedRun):
 
     def _is_pressed(self, input: int) -> bool:
         """Whether a channel of an input is full, so that its source waits."""
-        n = self.packers_of_input
+        n = self._packers_of_input
         return any(len(items) > 4 for task in self.tasks for items in task.channels[input * n : (input + 1) * n])
 
     def _emit(self, input: int) -> None:
         """A source reads a file, and sends its rows and a watermark."""
         number = self.read[input]
         self.read[input] += 1
-        channel = input * self.packers_of_input + number % self.packers_of_input
+        channel = self._channel(input, number)
         names = labels(self.hosting.buckets)
         packed = self.packed(input, number)
         for row in packed:
             label = names[row.bucket]
             element = Element(label, (row.kind, row.rows, row.blob))
             self.tasks[self.owner[label]].channels[channel].append(element)
-        clock_us = max((row.clock_us for row in packed if row.kind != REJECTS), default=None)
+        clock_us = clock_of(packed)
         if clock_us is not None:
             self.greatest_ms[channel] = max(self.greatest_ms[channel], clock_us // 1000)
         if self.greatest_ms[channel] > LEAST_MS:

@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext
 
 from whenabouts.core.hosting.element_watermark import LEAST_MS
-from whenabouts.core.hosting.host import BlockPacker, Hosting, Packed
-from whenabouts.core.hosting.packed_kinds import REJECTS
+from whenabouts.core.hosting.host import BlockPacker, Hosting, Packed, clock_of
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.core.times.time_units import ENOUGH_VALUES
 from whenabouts.flink_plugin.own_thread import runner
@@ -60,6 +59,15 @@ class ReadBlob:
         yield decode(bytes(blob), self.schema)
 
 
+def subtask(context: RuntimeContext) -> tuple[int, int]:
+    """Which of a function's subtasks this is, and how many there are."""
+    inner: Any = getattr(context, "_runtime_context", None)
+    if inner is None:
+        return context.get_index_of_this_subtask(), context.get_number_of_parallel_subtasks()
+    task = inner.getTaskInfo()  # in thread mode PyFlink 2.3 still calls methods that Flink 2 has moved here
+    return int(task.getIndexOfThisSubtask()), int(task.getNumberOfParallelSubtasks())
+
+
 class PackFunction(ProcessFunction):
     """Reads the elements of one input and packs their rows, by bucket; they keep the element's event time. O(rows)."""
 
@@ -70,7 +78,8 @@ class PackFunction(ProcessFunction):
         """Called by Flink in every task before anything else."""
         import_numba()
         self._runner = runner()
-        self._packer = self._runner.run(lambda: BlockPacker(self._hosting, self._input))
+        number, packers = subtask(runtime_context)
+        self._packer = self._runner.run(lambda: BlockPacker(self._hosting, self._input, number=number, packers=packers))
 
     def close(self) -> None:
         """Called by Flink when the task ends."""
@@ -112,7 +121,7 @@ class ClockedPackFunction(PackFunction):
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         """Packed rows of one element, and their timestamps."""
         for batch in self._batches(value):
-            clock_us = max((row.clock_us for row in batch if row.kind != REJECTS), default=None)
+            clock_us = clock_of(batch)
             for row in batch[:-1]:
                 yield keyed(row, self._labels), LEAST_MS
             for row in batch[-1:]:

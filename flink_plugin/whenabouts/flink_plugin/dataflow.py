@@ -23,6 +23,7 @@ from whenabouts.core.durations import Duration
 from whenabouts.core.hosting.element_watermark import delay_ms
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting, require_one_zone
 from whenabouts.core.hosting.host_options import LATENESS, SOURCE
+from whenabouts.core.hosting.packer_clocks import without_slots
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.wrappers.state_limit import StateLimit
 from whenabouts.flink_plugin.blocks import Blocks, ClockedPackFunction, PackFunction, ReadBlob, behind, named
@@ -118,8 +119,13 @@ def hosted(
         for source, input in zip(inputs, query.inputs, strict=True)
     ]
     streaming = is_streaming(env)
+    if streaming and watermarks == SOURCE:
+        query = without_slots(query, "watermarks='source'")
+    if streaming and query.idle_after_us is not None:
+        query = without_slots(query, "idle_after on Flink")
     buckets = buckets or (BUCKETS if max_latency is None else LOW_LATENCY_BUCKETS)
-    hosting = Hosting(query, tuple(source.schema for source in blocks), buckets, streaming, state_limit)
+    schemas = tuple(source.schema for source in blocks)
+    hosting = Hosting(query, schemas, buckets, streaming, state_limit, own_watermarks=True)
     operator = hosting.operator()  # refuses here, in the client, what cannot work
     zones = {zone_of(source) for source in inputs if isinstance(source, Table)}
     require_one_zone(query, operator, hosting.schemas, next(iter(zones - {None}), None))

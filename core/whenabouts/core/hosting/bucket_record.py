@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from whenabouts.core.hosting.element_watermark import LEAST_MS
+from whenabouts.core.hosting.packer_clocks import PackerClocks
 from whenabouts.core.hosting.query_identity import check_buckets
 
 
@@ -22,6 +23,7 @@ class BucketRecord:
     `buckets`: the number of buckets that its state was written for. `watermark_ms`: the greatest watermark that it has
     seen. `timer_ms`: its event-time timer, besides the one at the end of time; `flush_ms`: its processing-time timer;
     None: not set. `keeps`: whether rows wait before the operator (a later job may have another `max_latency`).
+    `packers`: the clocks of each input's packers, if they decide which rows are late (`packer_clocks`).
     """
 
     buckets: int
@@ -29,6 +31,10 @@ class BucketRecord:
     timer_ms: int | None = None
     flush_ms: int | None = None
     keeps: bool = False
+    packers: tuple[PackerClocks, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "packers", tuple(map(tuple, self.packers)))  # JSON has lists
 
     def check(self, buckets: int) -> BucketRecord:
         """This record. Raises EngineError WA-3003 if it was written for another number of buckets."""

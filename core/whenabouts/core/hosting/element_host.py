@@ -20,7 +20,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from whenabouts.core.hosting.bucket_record import BucketRecord, JsonRecords, RecordState, move_timer
 from whenabouts.core.hosting.element_watermark import LAST_MS, ElementWatermark
 from whenabouts.core.hosting.host import COUNTS, BucketInput, Hosting, read_counts, tagged_rows
-from whenabouts.core.hosting.packed_kinds import REJECTS
+from whenabouts.core.hosting.packed_kinds import PRESENT, REJECTS, Content, content_of, packer_of, rows_kind
+from whenabouts.core.hosting.packer_clocks import late_before, with_report, without_late
 from whenabouts.core.hosting.segment_cache import CachedStore, SegmentCache
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, SegmentStore, Step
 from whenabouts.core.state.memory_store import DictStore
@@ -133,6 +134,7 @@ class ElementHost:
         self._records = JsonRecords()
         self._cache = SegmentCache()
         self._operator = runner.run(hosting.operator)
+        self._packers_decide = hosting.packers_decide(self._operator)
         self._inputs = hosting.query.inputs
 
     def element(self, packed: Blob, state: BucketState) -> Iterator[TaggedBlob]:
@@ -142,6 +144,13 @@ class ElementHost:
             yield from self._counted(tagged)
             return
         record = self._record_of(state)
+        if self._packers_decide and packed[0] != PRESENT:
+            on_time, refused = self._on_time(packed, record, state)
+            for rejects in refused:
+                yield from self.element(rejects, state)
+            if on_time is None:
+                return
+            packed = on_time
         if self._hosting.streaming:
             watermark = ElementWatermark(state.watermark_ms).at_least(record.watermark_ms)
             if record.keeps and (watermark.ms != record.watermark_ms or not self._gathers):
@@ -153,6 +162,28 @@ class ElementHost:
                 yield from self._stream_step([packed], watermark, record, state)
         else:
             self._keep(packed, state)
+
+    def _on_time(self, packed: Blob, record: BucketRecord, state: BucketState) -> tuple[Blob | None, list[Blob]]:
+        """Rows without those that are late by their packer's clock, which are rejects; its reports are taken here."""
+        kind, rows, blob = packed
+        content, input = content_of(kind)
+        clocks = list(record.packers or [()] * len(self._inputs))
+        if content is Content.CLOCK:
+            clocks[input] = with_report(clocks[input], blob)
+            self._records.put(state, replace(record, packers=tuple(clocks)))
+            return None, []
+        copied = content is Content.COPIES
+        before_us = late_before(clocks[input], packer_of(kind))
+        kind = rows_kind(input, copies=copied)
+        if before_us == NO_WATERMARK:
+            return (kind, rows, blob), []
+        (rows, blob), late = self._runner.run(
+            lambda: without_late(
+                blob, input, copied=copied, before_us=before_us, operator=self._operator, inputs=self._inputs
+            )
+        )
+        refused = [(REJECTS, *each) for each in late]
+        return (kind, 0 if copied else rows, blob) if rows else None, refused
 
     def timer(self, ms: int, state: BucketState) -> Iterator[TaggedBlob]:
         """A timer has fired: the operator has work to do without new rows, or the input has ended."""

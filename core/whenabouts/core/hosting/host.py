@@ -21,7 +21,17 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.input_watermarks import InputClocks
-from whenabouts.core.hosting.packed_kinds import PRESENT, REJECTS, Content, content_of, progress_kind, rows_kind
+from whenabouts.core.hosting.packed_kinds import (
+    PRESENT,
+    REJECTS,
+    Content,
+    clock_kind,
+    content_of,
+    has_rows,
+    progress_kind,
+    rows_kind,
+)
+from whenabouts.core.hosting.packer_clocks import report
 from whenabouts.core.hosting.query_identity import Identity, identity_of
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import (
@@ -58,7 +68,8 @@ BYTES_PER_BLOB = 16 << 20
 class Hosting:
     """Everything that a worker needs to build the operator and to bucket its rows. It is sent to the workers by pickle.
 
-    `flushed`: the inputs of a stream signal their own ends (`BlockPacker.ended`).
+    `flushed`: the inputs of a stream signal their own ends (`BlockPacker.ended`). `own_watermarks`: steps of a stream
+    that work on the same rows can have different watermarks in different buckets.
     """
 
     query: Query
@@ -67,6 +78,7 @@ class Hosting:
     streaming: bool
     state_limit: StateLimit | None = None
     flushed: bool = False
+    own_watermarks: bool = False
 
     def operator(self) -> Operator:
         """A fresh operator; all state is outside of it."""
@@ -76,6 +88,10 @@ class Hosting:
     def keeps_clocks(self) -> bool:
         """Whether buckets record the progress of each input (`hosting.input_watermarks`)."""
         return self.streaming and (self.flushed or self.query.idle_after_us is not None)
+
+    def packers_decide(self, operator: Operator) -> bool:
+        """Whether rows are late by the clocks of their packers (`hosting.packer_clocks`)."""
+        return self.streaming and self.own_watermarks and operator.keys.slots is not None
 
     def step(
         self, operator: Operator, store: SegmentStore, arrived: BucketInput, watermark_us: int, demand: FlushMode
@@ -163,12 +179,20 @@ class Packed(NamedTuple):
 
 
 class BlockPacker:
-    """Reads and packs one input; made in the worker. `operator`: the hosting's, if there is one already."""
+    """Reads and packs one input; made in the worker. `operator`: the hosting's, if there is one already.
 
-    def __init__(self, hosting: Hosting, input: int, operator: Operator | None = None) -> None:
+    `number`: which of the `packers` of the input it is.
+    """
+
+    def __init__(
+        self, hosting: Hosting, input: int, operator: Operator | None = None, *, number: int = 0, packers: int = 1
+    ) -> None:
         self._hosting, self._input = hosting, input
         self._warned_of_digits = False
         self._operator = operator or hosting.operator()
+        self._decides = hosting.packers_decide(self._operator)
+        self._number, self._packers = number, packers
+        self._clock_us: int | None = None
         self._raw_schemas = [reader.schema for reader in self._operator.readers]
 
     def read(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Packed]]:
@@ -193,9 +217,14 @@ class BlockPacker:
 
     def split(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
         """Blocks of this input by bucket, rows in arrival order. O(rows), and a sort of small integers."""
+        if self._decides and self._clock_us is None:
+            yield from self._reported(NO_WATERMARK)  # how many packers there are now
         for bucket, kind, rows in self._placed(blocks):
             yield self._packed(bucket, kind, rows)
         yield from self._latest(blocks)
+        if self._decides:
+            greatest = [int(times(block)[1].max()) - self._lateness_us for block in blocks if block.num_rows]
+            yield from self._reported(max(greatest, default=NO_WATERMARK))
 
     def split_by_time(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[tuple[Packed, int]]:
         """As `split`, in packed rows of bounded size, each of a time range of its own, with its least `t_max`.
@@ -217,6 +246,19 @@ class BlockPacker:
         """One row per bucket: this input has ended. The hosting must be `flushed`."""
         return self._progress(END_OF_TIME, NO_WATERMARK, 0)
 
+    def _reported(self, clock_us: int) -> Iterator[Packed]:
+        """One row per bucket: the clock of this packer, if it has advanced."""
+        if self._clock_us is not None and clock_us <= self._clock_us:
+            return
+        self._clock_us = clock_us
+        for bucket in range(self._hosting.buckets):
+            blob = report(self._number, self._packers, clock_us)
+            yield Packed(bucket, clock_kind(self._input), 0, NO_WATERMARK, blob)
+
+    @property
+    def _lateness_us(self) -> int:
+        return self._hosting.query.lateness_us[self._input]
+
     def _latest(self, blocks: Sequence[pa.RecordBatch]) -> Iterator[Packed]:
         """One row per bucket: the progress of this input in these blocks."""
         query = self._hosting.query
@@ -225,7 +267,7 @@ class BlockPacker:
             greatest = max(int(t.max()) for t in t_max)
             first = NO_WATERMARK
             if query.idle_after_us is not None:
-                first = min(began(t, query.lateness_us[self._input]) for t in t_max)
+                first = min(began(t, self._lateness_us) for t in t_max)
             yield from self._progress(greatest, first, greatest)
 
     def _progress(self, greatest_us: int, began_us: int, clock_us: int) -> Iterator[Packed]:
@@ -239,13 +281,19 @@ class BlockPacker:
             return
         for block in pa.Table.from_batches(blocks).combine_chunks().to_batches():
             for bucket, at, copied in self._operator.keys.partition(self._input, block, self._hosting.buckets):
-                yield bucket, rows_kind(self._input, copies=copied), block.take(pa.array(at))
+                packer = self._number if self._decides else 0
+                yield bucket, rows_kind(self._input, copies=copied, packer=packer), block.take(pa.array(at))
 
     def _packed(self, bucket: int, kind: int, rows: pa.RecordBatch) -> Packed:
         clock_us = int(times(rows)[1].max())
         schema = self._operator.readers[self._input].block_schema
         counted = 0 if content_of(kind)[0] is Content.COPIES else rows.num_rows
         return Packed(bucket, kind, counted, clock_us, encode(rows, schema))
+
+
+def clock_of(packed: Iterable[Packed]) -> int | None:
+    """The greatest `t_max` of a block, which the watermark of its input follows; None if no row of it can be used."""
+    return max((row.clock_us for row in packed if has_rows(row.kind)), default=None)
 
 
 @dataclass(slots=True)
@@ -314,6 +362,7 @@ def tagged_rows(step: Step, arrived: BucketInput, operator: Operator, inputs: tu
     for blob in arrived.rejects:
         codes = decode(blob, rejects_schema(raw)).column("code")
         counts[metrics.rejected_by(codes[0].as_py())] += len(codes)
+        counts[metrics.LATE] += len(codes) * (codes[0].as_py() == Code.LATE)
     for rejected in step.rejected:
         counts[metrics.rejected_by(rejected.code)] += rejected.rows.num_rows
         for piece in _pieces(reject_rows(rejected, raw, inputs)):

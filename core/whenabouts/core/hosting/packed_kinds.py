@@ -14,6 +14,8 @@ PRESENT = -3
 
 _PROGRESS_OF_FIRST = -4
 _COPIES_OF_FIRST = 1 << 16
+_NEXT_PACKER = 1 << 17
+_CLOCK_OF_FIRST = -(1 << 20)
 
 
 class Content(Enum):
@@ -22,6 +24,7 @@ class Content(Enum):
     ROWS = "rows of an input"
     COPIES = "rows of an input that another bucket counts"
     PROGRESS = "how far an input has come in all buckets: two instants"
+    CLOCK = "the clock of one of an input's packers (`hosting.packer_clocks`)"
     REJECTS = "rows that the reader refused, in the rejects schema"
     END = "the message that all inputs have ended"
     PRESENT = "the reader's counts as JSON, or nothing, for hosts that have to be called"
@@ -30,9 +33,23 @@ class Content(Enum):
 _WITHOUT_INPUT = {REJECTS: Content.REJECTS, END: Content.END, PRESENT: Content.PRESENT}
 
 
-def rows_kind(input: int, *, copies: bool = False) -> int:
-    """The kind of rows of an input."""
-    return input + _COPIES_OF_FIRST * copies
+def rows_kind(input: int, *, copies: bool = False, packer: int = 0) -> int:
+    """The kind of rows of an input, with the number of their packer where that counts."""
+    return input + _COPIES_OF_FIRST * copies + _NEXT_PACKER * packer
+
+
+def packer_of(kind: int) -> int:
+    """The number of the packer of rows.
+
+    >>> packer_of(rows_kind(1, copies=True, packer=3)), packer_of(rows_kind(1))
+    (3, 0)
+    """
+    return kind // _NEXT_PACKER
+
+
+def clock_kind(input: int) -> int:
+    """The kind of the clock of a packer of an input."""
+    return _CLOCK_OF_FIRST - input
 
 
 def progress_kind(input: int) -> int:
@@ -46,10 +63,11 @@ def content_of(kind: int) -> tuple[Content, int]:
     >>> content_of(rows_kind(1, copies=True)), content_of(progress_kind(2))[1], content_of(END)[0] is Content.END
     ((<Content.COPIES: 'rows of an input that another bucket counts'>, 1), 2, True)
     """
-    if kind >= _COPIES_OF_FIRST:
-        return Content.COPIES, kind - _COPIES_OF_FIRST
     if kind >= 0:
-        return Content.ROWS, kind
+        copies, input = divmod(kind % _NEXT_PACKER, _COPIES_OF_FIRST)
+        return Content.COPIES if copies else Content.ROWS, input
+    if kind <= _CLOCK_OF_FIRST:
+        return Content.CLOCK, _CLOCK_OF_FIRST - kind
     if kind <= _PROGRESS_OF_FIRST:
         return Content.PROGRESS, _PROGRESS_OF_FIRST - kind
     return _WITHOUT_INPUT[kind], 0

@@ -11,12 +11,11 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code
 from whenabouts.core.runtime.blocks import times
-from whenabouts.core.runtime.event_reader import EventReader
-from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Copied, Rejected, Step
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, Copied, Reader, Rejected, Step
 
 
 def drop_late(
-    readers: Sequence[EventReader],
+    readers: Sequence[Reader],
     arrivals: Sequence[Arrival],
     watermark_us: int,
     step: Step,
