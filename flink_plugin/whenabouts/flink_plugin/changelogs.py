@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 from pyflink.datastream import DataStream
 
 from whenabouts.core.errors import Code, InputError
+from whenabouts.flink_plugin.java_operators import followed_by
 
-_CHANGES = ("GroupAggregate", "GlobalGroupAggregate", "IncrementalGroupAggregate", "Rank", "ChangelogNormalize")
-"""Operators of Flink's planner that change rows which they have given, by the beginning of their names."""
+_CHANGING = ("Rank", "SortLimit", "ChangelogNormalize")
+"""Kinds of operators of Flink's planner that change rows which they have given; so do aggregates without windows."""
 
-_SOME_CHANGE = {"Join": ("Outer", "Anti"), "Deduplicate": ("LastRow", "ROWTIME")}
-"""Others that do so where their descriptions say one of these."""
-
-_PASS_ON = ("TableToDataStream", "Calc", "Union", "ConstraintEnforcer", "DropUpdateBefore", "SinkMaterializer")
+_CHANGES_IF = {
+    "Join": ("OuterJoin", "AntiJoin"),
+    "MultiJoin": ("LEFT",),
+    "Deduplicate": ("outputInsertOnly=[false]",),
+}
+"""Others that do so if their descriptions say one of these."""
 
 
 def changes(input: str) -> InputError:
@@ -39,22 +43,37 @@ def of_rows_only(input: str) -> Iterator[None]:
         raise changes(input) from error
 
 
-def require_rows_only(stream: DataStream, input: str) -> None:
-    """Raise InputError WA-1065 for what `to_changelog_stream` made of a Table of changes.
+def rows_only(stream: DataStream, input: str) -> DataStream:
+    """A stream of rows that stay. Raises InputError WA-1065 for what `to_changelog_stream` made of a Table of changes.
 
-    The stream says nothing of it; the operators that the Table was made of do. What a source changes by itself is not
-    seen here: Flink ends the job at the first such row.
+    The stream says nothing of it; the operators that the Table was made of do, in most cases. What they do not show,
+    as of a source that changes rows itself, is seen in the rows: the job ends at the first change, with the same error.
     """
     transformation = stream._j_data_stream.getTransformation()
-    if transformation.getName().startswith("TableToDataStream") and _gives_changes(transformation):
+    if not transformation.getName().startswith("TableToDataStream"):
+        return stream
+    if _gives_changes(transformation):
         raise changes(input)
+    uid, parallelism = f"{input}-rows-only", transformation.getParallelism()
+    return followed_by(stream._j_data_stream, "RowsOnly", [str(changes(input))], uid, parallelism=parallelism)
 
 
 def _gives_changes(transformation: Any) -> bool:
-    name, described = str(transformation.getName()), str(transformation.getDescription())
-    if name.startswith(_CHANGES):
+    kind, text = _described(transformation)
+    if kind in _CHANGING or kind.endswith(("GroupAggregate", "GroupTableAggregate")):
         return True
-    for operator, words in _SOME_CHANGE.items():
-        if name.startswith(operator):
-            return any(word in described for word in words)
-    return name.startswith(_PASS_ON) and any(map(_gives_changes, transformation.getInputs()))
+    if any(word in text for word in _CHANGES_IF.get(kind, ())):
+        return True
+    if kind.endswith("WindowAggregate"):  # whatever comes in, a window is given once
+        return False
+    return any(map(_gives_changes, transformation.getInputs()))
+
+
+def _described(transformation: Any) -> tuple[str, str]:
+    """The kind of an operator of the planner, and what it says of itself. (Its name may be that of a table.)
+
+    The description is `[8]:GroupAggregate(groupBy=[k], ...)`, the number left out if names are not simplified.
+    """
+    text = str(transformation.getDescription())
+    found = re.match(r"(?:\[\d+\]:)?(\w+)[(\[]", text)
+    return found[1] if found else "", text

@@ -27,7 +27,7 @@ from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.runtime.time_columns import digits_cut, warn_of_digits
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.flink_plugin.blocks import Blocks, Read, behind, named
-from whenabouts.flink_plugin.changelogs import of_rows_only, require_rows_only
+from whenabouts.flink_plugin.changelogs import of_rows_only, rows_only
 from whenabouts.flink_plugin.column_types import (
     ToJava,
     arrow_schema_of_rows,
@@ -58,7 +58,7 @@ def blocks_of(source: Blocks | Table | DataStream, name: str, *, event_time: boo
         return source
     if isinstance(source, DataStream):
         schema = arrow_schema_of_rows(source)
-        require_rows_only(source, name)
+        source = rows_only(source, name)
         return _packed(_table_of_rows(source, schema, name, event_time=event_time), schema)
     if event_time and not _time_attributes(source):
         raise no_event_time(name, "give it a time attribute: a column with WATERMARK FOR")
