@@ -55,7 +55,7 @@ def test_what_changes_rows_is_refused(tmp_path: Path, name: str, form: str) -> N
     tables = _tables(tmp_path)
     changing: Table = tables.sql_query(CHANGING[name])
     given = changing if form == "table" else tables.to_changelog_stream(changing)
-    with pytest.raises(InputError, match="gives changes of rows") as raised:
+    with pytest.raises(InputError, match="has updates of rows") as raised:
         timing_join(given, given, **JOIN)
     assert raised.value.code is Code.CHANGES
 
@@ -80,5 +80,5 @@ def test_captured_changes_are_never_joined_silently(tmp_path: Path) -> None:
         timing_join(captured, captured, **JOIN)
     stream = tables.to_changelog_stream(captured)
     pairs = timing_join(stream, stream, **JOIN, name="stream")
-    with pytest.raises(Exception, match=r"WA-1065: the stream-.* input gives changes of rows"):
+    with pytest.raises(Exception, match=r"WA-1065: the stream-.* input has updates of rows"):
         collect(pairs)
