@@ -19,6 +19,7 @@ from whenabouts.core.arrays.jit import (
     READ_INT32,
     READ_INT32_2D,
     READ_INT64,
+    READ_INT64_2D,
     WRITE_INT32_2D,
     WRITE_INT64,
     compiled,
@@ -186,6 +187,40 @@ def _fill_positions(
         written += n
 
 
+@compiled((READ_INT64_2D, READ_INT64_2D, READ_INT32, READ_INT32, WRITE_INT32_2D))
+def _fill_products(
+    first: NDArray[np.int64],
+    length: NDArray[np.int64],
+    base: Positions,
+    position: Positions,
+    out: NDArray[np.int32],
+) -> None:
+    # All combinations of each base row and one row of each of its chains; indices, or positions if they are given.
+    levels = first.shape[0]
+    written = 0
+    for n in range(base.size):
+        total = 1
+        for level in range(levels):
+            total *= length[level, n]
+        row = position[np.uint32(base[n])] if position.size else base[n]
+        for i in range(written, written + total):
+            out[0, i] = row
+        run = total
+        for level in range(levels):
+            if not run:
+                break
+            run //= length[level, n]
+            i = written
+            while i < written + total:
+                for j in range(length[level, n]):
+                    member = first[level, n] + j
+                    row = position[np.uint64(member)] if position.size else member
+                    for _ in range(run):
+                        out[level + 1, i] = row
+                        i += 1
+        written += total
+
+
 @compiled((READ_INT64, READ_INT64, READ_INT32, WRITE_INT64, WRITE_INT64))
 def extend_spans(t_min: IntArray, t_max: IntArray, at: Positions, first: IntArray, last: IntArray) -> None:
     """Extend the spans `first`..`last` to the times of the rows `at`. Positions are not checked.
@@ -239,11 +274,39 @@ class Expansion:
     def of_chains(self, chains: Chains) -> Iterator[list[Positions]]:
         """As `combinations`, where each base row is joined with all rows of one chain of every other stream.
 
-        The base rows need no order. O(base rows + candidates + combinations).
+        The base rows need no order. Chains between which nothing is tested are multiplied as they are: the nested
+        iteration is counted, and costs nothing where a chain is empty. O(base rows + combinations), and O(candidates)
+        where there are tests between.
         """
         base = np.arange(len(self.rows[0].anchor), dtype=np.int32)
-        found = [(first + self._offset[level], count) for level, (first, count) in enumerate(chains, 1)]
-        yield from self._grow(1, base[None, :], found)
+        found = [(first + self._offset[level], length) for level, (first, length) in enumerate(chains, 1)]
+        products = np.cumprod([length for _, length in found], axis=0)
+        if any(self._tests_at(level) for level in range(1, len(found))):
+            yield from self._grow(1, base[None, :], found)
+            return
+        long = products[-1] > CANDIDATES_AT_ONCE
+        if long.any():  # level by level, which splits them
+            yield from self._grow(1, base[None, long], found)
+            base = base[~long]
+        base = base[products[-1][base] > 0]
+        self.counters.tuple_tests += int(products[:, ~long].sum())
+        yield from self._multiplied(base, products[-1][base], found)
+
+    def _multiplied(self, base: Positions, total: IntArray, chains: Chains) -> Iterator[list[Positions]]:
+        last = len(self.rows) - 1
+        tested = self._tests_at(last)
+        if self.expect is not None and not tested:
+            self.expect(int(total.sum()))
+        first, length = (np.array([of[part][base] for of in chains]) for part in (0, 1))
+        for piece in _pieces(total):
+            out = np.empty((last + 1, int(total[piece].sum())), np.int32)
+            positions = self._position[:0] if tested else self._position
+            firsts, lengths = (np.ascontiguousarray(of[:, piece]) for of in (first, length))
+            _fill_products(firsts, lengths, base[piece], positions, out)
+            if tested:
+                out = np.array(self._positions(self._tested(last, out)))
+            if out.shape[1]:
+                yield list(out)
 
     def _grow(self, level: int, at: NDArray[np.int32], chains: Chains | None) -> Iterator[list[Positions]]:
         if level == len(self.rows):
