@@ -8,7 +8,7 @@ computed or searched for. Thresholds carry the guard band of 2^-49 that the boun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -184,6 +184,32 @@ def correlations_of_blocks(steps: Sequence[tuple[int, int]], block_size: int) ->
         if sum(waiting) >= block_size or number == len(steps):
             total += sum(count > 0 for count in waiting)
             waiting = [0, 0]
+    return total
+
+
+def in_steps(query: TimingJoin, steps: Sequence[Mapping[str, Sequence[Event]]]) -> TimingJoinCounts:
+    """Operations on a stream in given steps, each with rows of both sides, none of which is ever dropped.
+
+    Per arrival (ITC Alg. 1 and 2), a step's left rows come before its right ones, and each side's rows meet all rows of
+    the other that came before. Lazy strategies (Alg. 4 to 7) let rows wait until there are `block_size`, and at the end
+    of the stream: then the new left rows meet all right ones, and the new right rows the left ones of earlier blocks.
+    """
+    lazy, block_size = query.strategy in ("lazy", "lazy_lookup"), query.block_size or 1
+    total, seen = TimingJoinCounts(), {"left": list[Event](), "right": list[Event]()}
+    waiting: dict[str, list[Event]] = {"left": [], "right": []}
+    for number, step in enumerate([*steps, {}]):
+        for side, events in step.items():
+            waiting[side] += events
+        new = {side: waiting[side] for side in ("left", "right")}
+        if lazy and sum(map(len, new.values())) < block_size and number < len(steps):
+            continue
+        waiting = {"left": [], "right": []}
+        against = {"left": [*seen["right"], *(new["right"] if lazy else ())]}
+        against["right"] = [*seen["left"], *(() if lazy else new["left"])]
+        for side, events in new.items():
+            if events:
+                add(total, correlation(query.strategy, events, against[side], geometry(query, side)))
+            seen[side] += events
     return total
 
 

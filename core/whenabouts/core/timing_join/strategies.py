@@ -17,6 +17,11 @@ strategies, in bounded chunks.
 With templates, the axis of `auto` is the anchor shifted to the template's mean, and the ranges of all strategies but
 `simple` and `ssort` are those of PTJoin Theorem 3.
 
+`simple` and `ssort` differ in the order of their targets only. ITC lets `simple` mark obsolete tuples while it visits
+them, and expects longer runs of them in the sorted buffers of `ssort`. Here all strategies share one state, sorted into
+segments of time, and drop rows by the bound that ITC has for `eager`, LH(e_inv), at the watermark: no buffer is longer
+than it must be, and the counts and the state of the two are equal.
+
 Rows with different keys are never compared: targets are grouped by key, and ordered as in the table within a key.
 """
 
