@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from whenabouts.core.errors import WhenaboutsError
-from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+from whenabouts.core.times.conditions import Condition, between, deadline, delay, overlaps, possibly, within
 from whenabouts.planner.plan_joins import timing_join_of
 from whenabouts.planner.streams import Stream
 
@@ -22,6 +22,13 @@ MEANINGS: list[tuple[dict[str, Any], Condition | str]] = [
     ({"delay": "1s", "until": "1m", "confidence": 0.9}, delay("1s", until="1m", confidence=0.9)),
     ({"between": "-1s,5s", "confidence": 0.5}, between("-1s", "5s", confidence=0.5)),
     ({"between": " -1s , 5s ", "confidence": 0.5}, between("-1s", "5s", confidence=0.5)),
+    ({"overlaps": True}, overlaps()),
+    ({"within": "2 s", "possibly": True}, possibly(within("2 s"))),
+    ({"between": "-1s,5s", "possibly": True}, possibly(between("-1s", "5s"))),
+    ({"overlaps": True, "confidence": 0.5}, "WA-2006: confidence is given with overlaps"),
+    ({"within": "1s", "possibly": True, "confidence": 0.5}, "WA-2006: confidence is given with possibly"),
+    ({"within": "1s", "overlaps": True}, "WA-2006: within and overlaps are given together"),
+    ({"possibly": True}, "WA-2006: no condition is given"),
     ({"confidence": 0.5}, "WA-2006: no condition is given"),
     ({"since": "1s", "confidence": 0.5}, "WA-2006: no condition is given"),
     ({"within": "1s", "delay": "1s", "confidence": 0.5}, "WA-2006: within and delay are given together"),
@@ -53,7 +60,9 @@ def test_keywords_mean_the_same_everywhere(
 
 
 def _of_command_line(cli: Cli, keywords: dict[str, Any]) -> str:
-    options = [word for name, value in keywords.items() for word in (f"--{name}", str(value))]
+    options = [
+        word for name, value in keywords.items() for word in (f"--{name}", *([] if value is True else [str(value)]))
+    ]
     done = cli("join", "in.csv", "in.csv", "--left-time", "t", "--right-time", "t", *options, "--explain")
     lines = done.stderr.splitlines()
     if done.exit_code == 2:

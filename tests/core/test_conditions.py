@@ -1,11 +1,28 @@
 """The functions that make conditions, and the values that they refuse."""
 
 import math
+import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from whenabouts.core import Condition, Interval, Lateness, Point, QueryError, between, deadline, delay, within
+from whenabouts.core import (
+    Condition,
+    Interval,
+    Lateness,
+    Point,
+    QueryError,
+    between,
+    deadline,
+    delay,
+    overlaps,
+    possibly,
+    within,
+)
+from whenabouts.core.probability.satisfaction_probability import pair_probability
 from whenabouts.core.times.limits import UNBOUNDED_US
+from whenabouts.core.timing_join.query import TimingJoin
 
 
 def test_words() -> None:
@@ -26,6 +43,35 @@ def test_confidence_outside_its_range(confidence: object) -> None:
 def test_bounds_the_wrong_way_round() -> None:
     with pytest.raises(QueryError, match="WA-2005"):
         between("5s", "1s", confidence=0.5)
+
+
+def test_possible_conditions_are_the_same_whatever_their_confidence() -> None:
+    assert possibly(within("2s")) == possibly(within("2s", confidence=0.6)) == possibly(possibly(within("2s")))
+    assert overlaps() == possibly(between(0, 0))
+    assert possibly(within("2s")) != Condition(-2_000_000, 2_000_000, 1e-300)
+    copied = pickle.loads(pickle.dumps(possibly(deadline("5s"))))
+    assert copied.possible
+    assert copied.one_sided
+    assert not within("1s", confidence=1).possible
+    assert repr(overlaps()) == "Condition(lo_us=0, hi_us=0, confidence=POSSIBLE)"
+
+
+def test_a_join_needs_a_confidence_or_possibly() -> None:
+    for condition in (within("1s"), between(0, 1), deadline("1s"), delay("1s")):
+        with pytest.raises(QueryError, match="WA-2001: condition has no confidence"):
+            TimingJoin(left_time=Point("t"), right_time=Point("t"), condition=condition)
+    for wrong in ("2 s", None, 5):
+        with pytest.raises(QueryError, match="WA-2006: possibly is given"):
+            possibly(wrong)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.integers(-5, 5), min_size=4, max_size=4), st.integers(-4, 4), st.integers(0, 3))
+def test_a_possible_condition_is_decided_by_a_probability(ends: list[int], lo: int, width: int) -> None:
+    """Whatever the two intervals: they admit the window if and only if the other condition holds, or is certain."""
+    (a, b), (c, d) = sorted(ends[:2]), sorted(ends[2:])
+    asked = possibly(between(lo, lo + width)).decided_by(instants=a == b and c == d)
+    p = pair_probability(a, b, c, d, asked.lo_us, asked.hi_us)
+    assert (p >= asked.confidence) == any(lo <= y - x <= lo + width for x in range(a, b + 1) for y in range(c, d + 1))
 
 
 def test_negative_within() -> None:

@@ -30,7 +30,8 @@ PUBLIC = {
     "Template", "TemporalAggregate", "TemporalJoin", "TextQuery", "TimingJoin", "WhenaboutsError", "WindowExtent",
     "WindowJoin", "absolute_tolerance", "between", "build_worker_archive", "chance_matches", "coalesce", "deadline",
     "delay", "empirical", "exponential", "flink_plugin", "from_clock", "from_distribution", "from_granularity",
-    "from_latency", "from_polling", "normal", "parse_query", "planner", "read_plan_file", "rejects",
+    "from_latency", "from_polling", "normal", "overlaps", "parse_query", "planner", "possibly", "read_plan_file",
+    "rejects",
     "relative_tolerance", "run", "spark_plugin", "temporal_aggregate", "temporal_join", "timing_join", "triangular",
     "timeline", "uniform", "why_not", "window_join", "within",
 }  # fmt: skip

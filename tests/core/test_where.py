@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from whenabouts.core import Interval, Point, QueryError, within
+from whenabouts.core import Interval, Point, QueryError, overlaps, within
+from whenabouts.core.explain.chance_matches import chance_matches
 from whenabouts.core.explain.why_not import why_not
 from whenabouts.core.hosting.column_case import as_spelled
 from whenabouts.core.hosting.columns_compared import columns_compared
@@ -157,6 +158,19 @@ def test_a_question_about_a_pair_is_answered_by_the_condition() -> None:
     assert TimingJoin(**POINTS, where="left.v < right.v").described.endswith(
         "with confidence 1, where left.v < right.v"
     )
+
+
+def test_a_question_about_a_possible_pair_is_answered_by_the_supports() -> None:
+    """Touching ends are a match of probability 0, as in the join."""
+    times = {side: Interval("t0", "t") for side in ("left_time", "right_time")}
+    query = TimingJoin(**times, condition=overlaps())
+    answer = why_not({"t0": 0, "t": 10}, {"t0": 10, "t": 15}, query=query)
+    assert (bool(answer), answer.probability) == (True, 0.0)
+    assert str(answer).startswith("match: possible, with probability 0: right minus left lies between 0 us and 15 us")
+    assert why_not({"t0": 0, "t": 10}, {"t0": 11, "t": 15}, query=query).reason.value == "outside window"
+    ends = [sorted(np.random.default_rng(n).integers(0, 1000, 2)) for n in range(60)]
+    table = pa.table({"t0": [a for a, _ in ends], "t": [b for _, b in ends]})
+    assert chance_matches(table, table, query=query, slides=0).expected > 100
 
 
 def _broken(left: pa.Table, right: pa.Table) -> Any:

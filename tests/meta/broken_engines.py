@@ -28,6 +28,7 @@ from whenabouts.core.state.segment_codec import unwrap, wrap
 from whenabouts.core.state.segment_layout import DIRECTORY
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.output import FinalTimes
+from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.operator import WindowJoinOperator
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.window_join.stream_index import StreamViews
@@ -120,11 +121,20 @@ class NeverEvicts(Spoilt):
         operator._evict = lambda *_: None
 
 
+class WidensPossibly(Spoilt):
+    name = "takes exact times beside the window for possible"
+
+    def query(self, query: Query) -> Any:
+        assert isinstance(query, TimingJoin)
+        return super().query(replace(query, condition=query.condition.decided_by(instants=False)))
+
+
 class IgnoresWhere(Spoilt):
     name = "ignores where"
 
     def query(self, query: Query) -> Any:
-        return super().query(replace(query, where=None))  # type: ignore[type-var]
+        assert isinstance(query, TimingJoin)
+        return super().query(replace(query, where=None))
 
 
 class PairsTwice(Spoilt):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from whenabouts.core import Interval, Point, QueryError, within
+from whenabouts.core import Interval, Point, QueryError, between, overlaps, possibly, within
 from whenabouts.core.local import coalesce, run, timing_join
 from whenabouts.planner import Registry, TextQuery, parse_query
 
@@ -297,3 +297,35 @@ def test_times_are_found_or_given() -> None:
     )
     assert (bound.query.left_time, bound.query.right_time) == (Point("t_max"), Point("ts"))
     assert bound.lateness_us == (0, 3 * SECOND)
+
+
+def test_what_is_possible() -> None:
+    a, b = _events(1), _events(2)
+    text = "SELECT * FROM seismic A JOIN acoustic B ON A.region = B.region AND {}"
+    both: dict[str, Any] = {side: Interval("t_min", "t_max") for side in ("left_time", "right_time")}
+    for written, condition in (
+        ("OVERLAPS(A, B)", overlaps()),
+        ("POSSIBLY(WINDOW(A, B) = '2 s')", possibly(within("2 s"))),
+        ("POSSIBLY(WINDOW(B, A) BETWEEN '-1 s' AND '2 s')", possibly(between("-2 s", "1 s"))),
+    ):
+        found = _run(text.format(written), {"seismic": a, "acoustic": b})
+        want = timing_join(a, b, on="region", condition=condition, suffixes=("_A", "_B"), **both)
+        assert want.num_rows > 20
+        assert 0.0 in want["probability"].to_pylist()
+        assert _sorted(found.to_pylist()) == _sorted(want.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("written", "error"),
+    [
+        ("OVERLAPS(A)", "WA-2111: line 1, column 30: OVERLAPS is of two streams"),
+        ("OVERLAPS(A, B) WITH THRESHOLD 0.5", "WA-2111: .*THRESHOLD stands alone"),
+        ("POSSIBLY(WINDOW(A, B) = '2 s') WITH THRESHOLD 0.5", "WA-2111: .*THRESHOLD stands alone"),
+        ("POSSIBLY(WINDOW(A, B))", "WA-2111: .*found"),
+        ("POSSIBLY(A.v < B.v) AND OVERLAPS(A, B)", "WA-2111: .*found"),
+        ("POSSIBLY() AND OVERLAPS(A, B)", "WA-2111: .*POSSIBLY is of one window"),
+    ],
+)
+def test_wrong_words_about_what_is_possible(written: str, error: str) -> None:
+    with pytest.raises(QueryError, match=error):
+        _run(f"SELECT * FROM x A, x B WHERE {written}", {"x": _events(1)})

@@ -32,7 +32,11 @@ _SIDES = ("left", "right")
 @click.option("--delay", metavar="D", help="Condition: right at least D after left ...")
 @click.option("--until", metavar="D", help="... and at most this long after it.")
 @click.option("--between", metavar="LO,HI", help="Condition: LO <= right - left <= HI; either may be negative.")
-@click.option("--confidence", metavar="P", help="Least probability of the condition, in (0, 1].  [required]")
+@click.option("--overlaps", is_flag=True, help="Condition: both can have happened at one instant. No --confidence.")
+@click.option("--possibly", is_flag=True, help="Keep all pairs that can meet the condition, instead of --confidence.")
+@click.option(
+    "--confidence", metavar="P", help="Least probability of the condition, in (0, 1].  [required but for the two above]"
+)
 @click.option(
     "--how",
     default="inner",

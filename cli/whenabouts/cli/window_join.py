@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--window", "windows", required=True, multiple=True, metavar="A,B=D[@P]",
-    help="At most D between a row of A and one of B; LO..HI bounds B - A. With @P: with probability P.",
+    help="At most D between a row of A and one of B; LO..HI bounds B - A. @P: with probability P; @possibly: with any.",
 )  # fmt: skip
 @click.option(
     "--strategy",
@@ -127,7 +127,7 @@ def _pair_of(text: str, streams: tuple[str, ...]) -> tuple[str, str]:
 
 
 def window_edge(text: str) -> Edge:
-    """A window of the command line: `A,B=2s`, `A,B=0s..5s`, either with `@0.8`.
+    """A window of the command line: `A,B=2s`, `A,B=0s..5s`, either with `@0.8`, or `@possibly`.
 
     Raises: click's usage error for another form; QueryError WA-2002, WA-2003, WA-2005 for durations, WA-2001 for the
     probability.
@@ -135,7 +135,7 @@ def window_edge(text: str) -> Edge:
     >>> window_edge("a,b=2s").hi_us, window_edge("a,b=-1s..5s@0.8")
     (2000000, Edge(first='a', second='b', lo_us=-1000000, hi_us=5000000, confidence=0.8))
     """
-    from whenabouts.core.times.conditions import Condition
+    from whenabouts.core.times.conditions import POSSIBLE, Condition
     from whenabouts.core.window_join.graph import edge_of
 
     pair, equals, window = text.partition("=")
@@ -147,6 +147,8 @@ def window_edge(text: str) -> Edge:
     edge = edge_of(streams[0], streams[1], (lo, hi) if dots else width)
     if not at:
         return edge
+    if sure.strip() == "possibly":
+        return replace(edge, confidence=POSSIBLE)
     try:
         probability = float(sure)
     except ValueError:

@@ -59,17 +59,22 @@ class ExpectedRow(NamedTuple):
 def _ahead_us(lo: int, other: Time, this: Time, confidence: float) -> int:
     """Least s such that `this`, moved to end at s, can match a row of the other input like `other`; both end at 0.
 
-    D = this - other must reach `lo`. A probability less than the kernel's guard band below the confidence counts as
-    possible, for no rounding may lose a pair; the instant at which a row is final depends on that width, so it is the
-    documented one: 2^-49, and (buckets + 8) 2^-51 where that is more.
+    D = this - other must reach `lo`; a confidence of 0 asks whether it can. A probability less than the kernel's guard
+    band below the confidence counts as possible, for no rounding may lose a pair; the instant at which a row is final
+    depends on that width, so it is the documented one: 2^-49, and (buckets + 8) 2^-51 where that is more.
     """
     buckets = _spanned(this) + _spanned(other)
     band = max(Fraction(buckets + 8, 2**51), Fraction(1, 2**49)) if this.shape or other.shape else BAND
     low, high = lo + other.t_min - 1, lo - this.t_min + 1  # no chance; certainty
     while high - low > 1:
         middle = (low + high) // 2
-        p = oracle.probability(other, Time(this.t_min + middle, middle, this.shape), lo, _FAR)
-        possible = p.exact == 1 or (p.exact > 0 and p.exact >= Fraction(confidence) - band)
+        moved = Time(this.t_min + middle, middle, this.shape)
+        p = oracle.probability(other, moved, lo, _FAR)
+        possible = (
+            oracle.can_meet(other, moved, lo, _FAR)
+            if confidence == 0
+            else p.exact == 1 or (p.exact > 0 and p.exact >= Fraction(confidence) - band)
+        )
         low, high = (low, middle) if possible else (middle, high)
     return high
 
@@ -125,7 +130,7 @@ def _best(candidates: Sequence[tuple[int, Event, oracle.Ratio]]) -> int:
     """The number of the best partner of `candidates` (number, row, probability)."""
     greatest = max(p.exact for _, _, p in candidates)
     near = [each for each in candidates if greatest - each[2].exact <= each[2].band]
-    known = all(p.small or p.exact == 1 for _, _, p in near)
+    known = all(p.small or p.exact in (0, 1) for _, _, p in near)
     if not known and len({event.time for _, event, _ in near}) > 1:
         raise AmbiguousPairError(f"which is the best of {near} depends on the kernel's rounding")
 

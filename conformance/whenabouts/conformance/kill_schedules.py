@@ -29,7 +29,7 @@ from whenabouts.conformance.random_policy import RandomPolicy
 from whenabouts.conformance.simulated_engine import Schedule, SimulatedRun
 from whenabouts.conformance.simulated_flink import SimulatedFlinkRun
 from whenabouts.conformance.simulated_spark import SimulatedSparkRun
-from whenabouts.core import Histogram, Interval, JsonPayload, Lateness, Point, between, within
+from whenabouts.core import Histogram, Interval, JsonPayload, Lateness, Point, between, possibly, within
 from whenabouts.core.coalescing.columns import OP
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.errors import QueryError
@@ -96,12 +96,14 @@ class Scenario:
 
 
 class Traits(NamedTuple):
-    """The faults that a query has to handle; `slots`: whether its rows may be spread by time; `where`: of a join."""
+    """The faults that a query has to handle; `slots`: whether its rows may be spread by time; `where`,
+    `possibly`: of a timing join."""
 
     lateness_s: int
     idle: bool
     slots: bool
     where: Any = None
+    possibly: bool = False
 
     @property
     def lateness(self) -> str:
@@ -119,7 +121,8 @@ def scenario(seed: int) -> Scenario:
     draw = Random(seed)
     spark, late, idle = draw.random() < 0.35, draw.random() < 0.45, draw.random() < 0.15
     traits = Traits(draw.choice((0, 1, 3, 6)), idle, slots=spark or not idle)
-    traits = traits._replace(where=Random(f"where {seed}").choice((None, None, *WHERES)))
+    apart = Random(f"where {seed}")
+    traits = traits._replace(where=apart.choice((None, None, *WHERES)), possibly=apart.random() < 0.15)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of slides longer than the window, and buckets that stay empty
         query = _wrapped(draw, draw.choice(_QUERIES)(draw, traits))
@@ -214,6 +217,7 @@ def _timing_join(draw: Random, traits: Traits) -> Query:
             "on": draw.choice(("k", "k", None)),
         }
         condition = between(f"{lo} s", f"{lo + draw.randint(1, 8)} s", confidence=draw.choice((0.2718, 0.6180, 1.0)))
+        condition = possibly(condition) if traits.possibly else condition
         try:
             return TimingJoin(
                 left_time=draw.choice(specs), right_time=draw.choice(specs), condition=condition, lateness=lateness,

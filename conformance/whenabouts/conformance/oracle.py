@@ -162,6 +162,23 @@ def probability(left: Time | tuple[int, int], right: Time | tuple[int, int], lo:
     return _difference_probability(*lengths, second.t_min - first.t_min, lo, hi)
 
 
+def can_meet(left: Time | tuple[int, int], right: Time | tuple[int, int], lo: int, hi: int) -> bool:
+    """Whether any instants of two times, the ends of their supports included, are lo to hi apart: what `possibly` asks.
+
+    >>> can_meet((0, 10), (12, 20), -2, 2), can_meet((0, 10), (12, 20), -1, 1), can_meet((5, 5), (5, 5), 0, 0)
+    (True, False, True)
+    >>> can_meet(Time(0, 30, ((-30, -20, Fraction(1, 2)), (-10, 0, Fraction(1, 2)))), (15, 15), 0, 4)  # in the hole
+    False
+    """
+    first, second = Time(*left), Time(*right)
+    apart = second.t_max - first.t_max
+    return any(
+        apart + start2 - end1 <= hi and apart + end2 - start1 >= lo
+        for start1, end1, _ in first.buckets
+        for start2, end2, _ in second.buckets
+    )
+
+
 def is_match(p: Ratio, confidence: float) -> bool:
     """Whether the canonical kernel must accept a pair of this probability; see the module's text.
 
@@ -357,6 +374,7 @@ def pairs(left: Sequence[Event], right: Sequence[Event], condition: Condition) -
     found = []
     for event, other in candidates(left, right):
         p = probability(event.time, other.time, condition.lo_us, condition.hi_us)
-        if is_match(p, condition.confidence):
+        ends = event.time, other.time, condition.lo_us, condition.hi_us
+        if can_meet(*ends) if condition.possible else is_match(p, condition.confidence):
             found.append(Pair(event, other, p))
     return found

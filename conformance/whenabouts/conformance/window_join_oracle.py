@@ -39,6 +39,8 @@ def holds(edge: Edge, first: Event, second: Event) -> bool:
     """Whether two events meet an edge: exactly where it has no confidence, else with at least that probability."""
     if edge.confidence is None:
         return edge.lo_us <= second.t_max - first.t_max <= edge.hi_us
+    if edge.possible:
+        return oracle.can_meet(first.time, second.time, edge.lo_us, edge.hi_us)
     return oracle.is_match(probability(edge, first, second), edge.confidence)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from whenabouts.core.explain.timeline import timeline
     from whenabouts.core.explain.why_not import PairAnswer, Reason, why_not
     from whenabouts.core.times.clock_errors import from_clock
-    from whenabouts.core.times.conditions import Condition, between, deadline, delay, within
+    from whenabouts.core.times.conditions import Condition, between, deadline, delay, overlaps, possibly, within
     from whenabouts.core.times.distributions import exponential, normal, triangular, uniform
     from whenabouts.core.times.empirical_distributions import empirical
     from whenabouts.core.times.lateness import Lateness
@@ -77,6 +77,8 @@ __all__ = [
     "from_latency",
     "from_polling",
     "normal",
+    "overlaps",
+    "possibly",
     "relative_tolerance",
     "timeline",
     "triangular",
@@ -101,7 +103,9 @@ _HOMES = {
         ),
         "errors",
     ),
-    **dict.fromkeys(("Condition", "between", "deadline", "delay", "within"), "times.conditions"),
+    **dict.fromkeys(
+        ("Condition", "between", "deadline", "delay", "overlaps", "possibly", "within"), "times.conditions"
+    ),
     **dict.fromkeys(("exponential", "normal", "triangular", "uniform"), "times.distributions"),
     "Template": "times.templates",
     "AvroPayload": "wrappers.payloads",

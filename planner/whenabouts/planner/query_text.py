@@ -118,8 +118,9 @@ class _Cutter:
                 self._threshold()
             elif self._relation() is not None:
                 self._related()
-            elif self._is("INTERSECT") and self._is("(", ahead=1):  # a function here, a set operation to SQL
-                self.rest.append(_like(self._next(), "VAR", "INTERSECT"))
+            elif self._is("INTERSECT", "OVERLAPS") and self._is("(", ahead=1):  # functions here, operators to SQL
+                self.rest.append(_like(self._tokens[self._at], "VAR", self._word()))
+                self._next()
             else:
                 self.rest.append(self._next())
 

@@ -12,7 +12,7 @@ from whenabouts.core.expressions.sql import from_sqlglot
 from whenabouts.core.expressions.tree import Expression, joined, rewritten
 from whenabouts.core.expressions.tree import column as output_column
 from whenabouts.core.joins.pair_conditions import SqlPredicate
-from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.conditions import POSSIBLE, Condition
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.where import SIDES
 from whenabouts.core.window_join.graph import Edge
@@ -119,11 +119,18 @@ def _parts(scope: Scope) -> _Parts:
                 parts.edges[-1] = replace(edge, confidence=Condition(edge.lo_us, edge.hi_us, confidence).confidence)
             except QueryError as error:
                 raise scope.place(node).wrong(error.problem, error.hint, error.code) from None
+        elif is_call(node, "OVERLAPS"):
+            first, second = _two_streams(scope, node)
+            parts.edges.append(Edge(first, second, 0, 0, POSSIBLE))
+        elif is_call(node, "POSSIBLY"):
+            if len(node.expressions) != 1:
+                raise scope.place(node).wrong("POSSIBLY is of one window", "POSSIBLY(WINDOW(A, B) = ...)")
+            parts.edges.append(replace(_edge(scope, node.expressions[0]), confidence=POSSIBLE))
         elif is_window(node):
             parts.edges.append(_edge(scope, node))
         else:
             _sort(parts, scope.expression(node), scope.place(node))
-        behind_window = is_window(node)
+        behind_window = is_window(node) and not is_call(node, "POSSIBLY") and not is_call(node, "OVERLAPS")
     return parts
 
 
@@ -135,9 +142,7 @@ def _edge(scope: Scope, node: Any) -> Edge:
         raise place.wrong(
             f"found {place.words!r}", "WINDOW(A, B) = duration, or BETWEEN two durations, joined to the rest by AND"
         )
-    if len(node.this.expressions) != 2:
-        raise place.wrong("WINDOW is of two streams", "WINDOW(A, B)")
-    first, second = (scope.alias(each) for each in node.this.expressions)
+    first, second = _two_streams(scope, node.this)
     if kind == "Between":
         lo, hi = duration_us(text, node.args["low"]), duration_us(text, node.args["high"])
     else:
@@ -146,6 +151,15 @@ def _edge(scope: Scope, node: Any) -> Edge:
     if lo > hi:
         raise place.wrong("no difference lies in this window", "a lower bound first, and durations of zero or more")
     return Edge(first, second, lo, hi)
+
+
+def _two_streams(scope: Scope, call: Any) -> tuple[str, str]:
+    """The streams of ``WINDOW(A, B)`` or ``OVERLAPS(A, B)``."""
+    if len(call.expressions) != 2:
+        name = str(call.this).upper()
+        raise scope.place(call).wrong(f"{name} is of two streams", f"{name}(A, B)")
+    first, second = (scope.alias(each) for each in call.expressions)
+    return first, second
 
 
 def _sort(parts: _Parts, condition: Expression, place: Place) -> None:

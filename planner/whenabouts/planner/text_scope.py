@@ -133,8 +133,8 @@ def is_call(node: Any, name: str) -> bool:
 
 
 def is_window(node: Any) -> bool:
-    """Whether a condition contains ``WINDOW(A, B)``."""
-    return any(is_call(part, "WINDOW") for part in node.walk())
+    """Whether a condition contains ``WINDOW(A, B)`` or ``OVERLAPS(A, B)``."""
+    return any(is_call(part, "WINDOW") or is_call(part, "OVERLAPS") for part in node.walk())
 
 
 def _match(name: str, known: Any) -> str | None:

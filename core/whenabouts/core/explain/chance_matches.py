@@ -132,7 +132,7 @@ def _read(left: pa.Table, right: pa.Table, query: TimingJoin) -> tuple[TimingJoi
     pairs = TimingJoin(
         left_time=specs[LEFT],
         right_time=specs[RIGHT],
-        condition=query.condition,
+        condition=query.decided_by,
         on=query.key_columns,
         probability=False,
     )

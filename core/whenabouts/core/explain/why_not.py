@@ -146,7 +146,7 @@ def _answer(operator: TimingJoinOperator, sides: list[PairRow], query: TimingJoi
     p = float(operator.matching.probabilities(blocks[LEFT], blocks[RIGHT], _FIRST, _FIRST)[0])
     for side in sides:
         if side.t_max_us < side.watermark_us:
-            return PairAnswer(Reason.LATE, _late_sentence(side, p, query), p, Code.LATE)
+            return PairAnswer(Reason.LATE, _late_sentence(side, p, _meets(sides, p, query.condition)), p, Code.LATE)
     for answer in (
         _other_key(operator, blocks, p),
         _evicted(operator, sides, p),
@@ -174,9 +174,9 @@ def malformed(side: str, code: Code) -> PairAnswer:
     )
 
 
-def _late_sentence(side: PairRow, p: float, query: TimingJoin) -> str:
+def _late_sentence(side: PairRow, p: float, meets: bool) -> str:
     behind = format_duration(side.watermark_us - side.t_max_us)
-    meant = "it would" if p >= query.condition.confidence else "it would not"
+    meant = "it would" if meets else "it would not"
     return (
         f"late: the {side.name} row's t_max {side.instant(side.t_max_us)} was {behind} behind the watermark when it "
         f"came ({Code.LATE}); in time {meant} have met the condition (probability {_number(p)})"
@@ -232,16 +232,24 @@ def _judged(sides: list[PairRow], p: float, query: TimingJoinSettings) -> PairAn
     if least != greatest:
         lies = f"lies between {format_duration(least)} and {format_duration(greatest)}"
     asked = f"right minus left {lies}, the condition asks for {_window(condition.lo_us, condition.hi_us)}"
-    if p >= condition.confidence:
+    if condition.possible and _meets(sides, p, condition):
+        return PairAnswer(Reason.MATCH, f"match: possible, with probability {_number(p)}: {asked}", p)
+    if not condition.possible and _meets(sides, p, condition):
         return PairAnswer(Reason.MATCH, f"match: probability {_compared(p, '>=', condition.confidence)}: {asked}", p)
-    if p == 0.0 and not _can_hold(left, right, condition):
+    if p == 0.0 and not _can_hold(sides, condition):
         return PairAnswer(Reason.OUTSIDE_WINDOW, f"outside window: {asked}", p)
     only = "" if p else ", which only single instants satisfy"
     return PairAnswer(Reason.PROBABILITY, f"probability {_compared(p, '<', condition.confidence)}: {asked}{only}", p)
 
 
-def _can_hold(left: PairRow, right: PairRow, condition: Condition) -> bool:
+def _meets(sides: list[PairRow], p: float, condition: Condition) -> bool:
+    """Whether two rows meet the timing condition, with a probability p of it."""
+    return _can_hold(sides, condition) if condition.possible else p >= condition.confidence
+
+
+def _can_hold(sides: list[PairRow], condition: Condition) -> bool:
     """Whether any two possible times meet the condition, be it with probability 0 where only ends touch."""
+    left, right = sides
     return any(
         first - end <= condition.hi_us and last - start >= condition.lo_us
         for start, end in left.support

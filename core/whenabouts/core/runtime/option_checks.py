@@ -57,6 +57,10 @@ def condition_of(name: str, value: Any) -> Condition:
     """A timing condition."""
     if not isinstance(value, Condition):
         raise refused(name, value, "give within(...), deadline(...), delay(...) or between(...), with a confidence")
+    if not value.says_confidence:
+        raise QueryError(
+            Code.BAD_CONFIDENCE, f"{name} has no confidence", "give confidence=..., or possibly(...) for any above 0"
+        )
     return value
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray, Positions
 from whenabouts.core.joins.rows import SideRows
+from whenabouts.core.probability.possibility import instants_outside
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.key_names import shared
 from whenabouts.core.runtime.keys import Keys
@@ -55,7 +56,8 @@ class Matching:
     ) -> None:
         specs = (query.left_time, query.right_time)
         once = shared(query.key_columns)
-        self._keys, self._strategy, self._condition = keys, query.strategy, query.condition
+        self._keys, self._strategy = keys, query.strategy
+        self._condition, self._decided_by = query.condition, query.decided_by
         self.where = where
         self._windows = tuple(query.window_from(input) for input in (LEFT, RIGHT))
         self._declared = tuple((spec.min_uncertainty_us, spec.max_uncertainty_us) for spec in specs)
@@ -85,7 +87,7 @@ class Matching:
                 _times(rows[base], codes[base], work.start, work.stop),
                 _times(rows[target], codes[target], work.since, work.known),
                 *self._windows[base],
-                self._condition.confidence,
+                self._decided_by.confidence,
                 strategy=self._strategy,
                 base_lengths=lengths[base],
                 target_lengths=lengths[target],
@@ -109,21 +111,30 @@ class Matching:
         return lambda least, most: self._require_room(rows, least, most)
 
     def _accepting(self, rows: Sequence[SideRows], work: _Correlation) -> Accepts | None:
-        """`where` for the pairs of a correlation, by their positions among its rows."""
-        where = self.where
-        if where is None:
+        """What decides about the pairs of a correlation besides their times, by their positions among its rows."""
+        where, asked, (left, right) = self.where, self._condition, rows
+        mixed = asked.possible and self._decided_by.confidence < 1 and _has_instants(left) and _has_instants(right)
+        if where is None and not mixed:
             return None
-        left, right = (side.table for side in rows)
 
         def accepts(base_at: Positions, target_at: Positions) -> BoolArray:
             at = base_at + np.int32(work.start), target_at + np.int32(work.since)
-            return where.holds(left, right, *(at if work.base == LEFT else at[::-1]))
+            left_at, right_at = at if work.base == LEFT else at[::-1]
+            accepted = np.ones(len(left_at), bool)
+            if mixed:
+                ends = (left.t_min, left.t_max), (right.t_min, right.t_max)
+                accepted = ~instants_outside(*ends, left_at, right_at, asked.lo_us, asked.hi_us)
+            if where is None:
+                return accepted
+            kept = np.flatnonzero(accepted)
+            accepted[kept] = where.holds(left.table, right.table, left_at[kept], right_at[kept])
+            return accepted
 
         return accepts
 
     def probabilities(self, left: pa.Table, right: pa.Table, left_at: Positions, right_at: Positions) -> FloatArray:
         """The canonical kernel's value for the pairs (left_at[i], right_at[i]) of two tables of blocks. O(pairs)."""
-        window = self._windows[LEFT]
+        window = self._condition.lo_us, self._condition.hi_us
         if not any(self.templates):
             from whenabouts.core.probability.satisfaction_probability import (
                 probabilities_at,  # numba: imported when first needed
@@ -172,6 +183,10 @@ class Matching:
         require_room(
             at_least, bytes_per_row(tables, self._columns, computed=2), f"pairs of {sizes} rows", at_most=at_most
         )
+
+
+def _has_instants(side: SideRows) -> bool:
+    return bool((side.t_min == side.t_max).any())
 
 
 def _per_arrival(rows: Sequence[SideRows], arrivals: Sequence[Arrival]) -> list[_Correlation]:

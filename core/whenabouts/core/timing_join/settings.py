@@ -135,6 +135,16 @@ class TimingJoinSettings:
         return f"{self.how} timing join{best}{keys}: {self.condition.described}{where}"
 
     @property
+    def decided_by(self) -> Condition:
+        """The condition by whose probability pairs are decided (`Condition.decided_by`)."""
+        return self.condition.decided_by(instants=self._instants)
+
+    @property
+    def _instants(self) -> bool:
+        """Whether all times of both sides are exact."""
+        return self.left_time.max_uncertainty_us == self.right_time.max_uncertainty_us == 0
+
+    @property
     def slots(self) -> TimeSlots | None:
         """How the rows of a key are spread over buckets; None if they are not."""
         if self.time_slots is None:
@@ -183,10 +193,10 @@ class TimingJoinSettings:
             or ((spec.min_uncertainty_us, spec.max_uncertainty_us or 0),)
             for spec in specs
         ]
-        confidence = self.min_confidence or self.condition.confidence
+        confidence = self.min_confidence or self.decided_by.confidence
         return least_difference(kinds[1 - input], kinds[input], *self.window_from(1 - input), confidence)
 
     def window_from(self, base: int) -> tuple[int, int]:
         """Bounds on (target time - base time) when `base` is the base input."""
-        condition = self.condition
+        condition = self.decided_by
         return (condition.lo_us, condition.hi_us) if base == LEFT else (-condition.hi_us, -condition.lo_us)

@@ -10,7 +10,7 @@ themselves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from whenabouts.core.durations import Duration, format_bounds, format_duration, parse_duration, parse_non_negative
@@ -42,7 +42,21 @@ class Edge:
     hi_us: int
     confidence: float | None = None
 
+    @property
+    def possible(self) -> bool:
+        """Whether the window's condition is one of `possibly`."""
+        return self.confidence is not None and Condition(self.lo_us, self.hi_us, self.confidence).possible
+
+    def decided_by(self, *, instants: bool) -> Edge:
+        """The window by whose probability combinations are decided (`Condition.decided_by`)."""
+        if not self.possible or self.confidence is None:
+            return self
+        found = Condition(self.lo_us, self.hi_us, self.confidence).decided_by(instants=instants)
+        return replace(self, lo_us=found.lo_us, hi_us=found.hi_us, confidence=found.confidence)
+
     def __str__(self) -> str:
+        if self.possible:
+            return f"possibly {replace(self, confidence=None)}"
         sure = "" if self.confidence is None else f" with confidence {self.confidence:g}"
         lo = None if self.lo_us <= -OPEN_US else self.lo_us
         hi = None if self.hi_us >= OPEN_US else self.hi_us
@@ -56,7 +70,8 @@ def edge_of(first: str, second: str, window: Window) -> Edge:
     """
     name = f"the window of {first} and {second}"
     if isinstance(window, Condition):
-        return Edge(first, second, window.lo_us, window.hi_us, window.confidence)
+        confidence = window.confidence if window.says_confidence else None
+        return Edge(first, second, window.lo_us, window.hi_us, confidence)
     if isinstance(window, (tuple, list)):
         if len(window) != 2:
             raise QueryError(Code.BAD_EDGE, f"{name} has {len(window)} ends", "give (lo, hi): bounds on second - first")

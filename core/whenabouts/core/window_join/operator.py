@@ -20,6 +20,7 @@ from whenabouts.core.arrays.record_batches import one_batch, table_of
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, Positions
 from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.joins.rows import SideRows
+from whenabouts.core.probability.possibility import instants_outside
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.key_names import shared
@@ -288,7 +289,13 @@ class WindowJoinOperator:
         if edge.confidence is None:
             apart = rows[second].t_max[other] - rows[first].t_max[one]
             return (apart >= edge.lo_us) & (apart <= edge.hi_us)
-        return self._probabilities(edge, rows[first], rows[second], one, other) >= edge.confidence
+        asked = self.query.decided_by(edge)
+        assert asked.confidence is not None
+        holds: BoolArray = self._probabilities(asked, rows[first], rows[second], one, other) >= asked.confidence
+        if edge.possible and asked.confidence != 1:
+            ends = [(rows[stream].t_min, rows[stream].t_max) for stream in (first, second)]
+            holds &= ~instants_outside(ends[0], ends[1], one, other, edge.lo_us, edge.hi_us)
+        return holds
 
     def _probabilities(
         self, edge: Edge, first: SideRows, second: SideRows, one: Positions, other: Positions

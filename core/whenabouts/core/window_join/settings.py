@@ -267,8 +267,15 @@ class WindowJoinSettings:
             kinds.append(tuple(t for _, t in spec.templates) or ((min(spec.min_uncertainty_us, longest), longest),))
         from whenabouts.core.probability.match_thresholds import thresholds  # numba: imported when first needed
 
-        table = thresholds(kinds[0], kinds[1], edge.lo_us, edge.hi_us, edge.confidence)
+        asked = self.decided_by(edge)
+        assert asked.confidence is not None
+        table = thresholds(kinds[0], kinds[1], asked.lo_us, asked.hi_us, asked.confidence)
         return max(int(table[..., 0].min()), -OPEN_US), min(int(table[..., 3].max()), OPEN_US)
+
+    def decided_by(self, edge: Edge) -> Edge:
+        """The window by whose probability combinations are decided (`Condition.decided_by`)."""
+        both = (self.spec(name).max_uncertainty_us for name in (edge.first, edge.second))
+        return edge.decided_by(instants=all(longest == 0 for longest in both))
 
     def kept_for_us(self, input: int) -> int:
         """How far behind the watermark a row's `t_max` is once no future row can be combined with it."""
