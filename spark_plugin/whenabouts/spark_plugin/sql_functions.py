@@ -7,8 +7,8 @@ A table function has one table: events of both sides in one, with a column that 
         time => 't_min,t_max', within => '2 s', confidence => 0.6)
 
 `left_time`, `right_time` say where the sides' times differ; `deadline`, `since`, `delay`, `until`, `between`,
-`overlaps`, `possibly`, `how`, `best`, `where` (as text) and `probability` are those of `timing_join`. The result has the
-columns of both rows, `on` once, the others with `_left` and `_right`; `left` and `right` may be the same.
+`overlaps`, `possibly`, `how`, `best`, `where` (as text) and `probability` are those of `timing_join`. The result has
+the columns of both rows, `on` once, the others with `_left` and `_right`; `left` and `right` may be the same.
 `timing_join_rejects` has the same arguments and gives the rows that could not be used, those among them that name
 another side or none (WA-1061).
 
