@@ -1,6 +1,6 @@
 """The figures of the interval timing correlation paper (ITC: Lee 2010, section 5), with plots.
 
-    python benchmarks/itc_figures.py [--seconds 20]
+    python benchmarks/itc_figures.py [rate|block|sorted ...] [--seconds 20]
 
 Two streams of the same rate, times known to 20 to 200 ms, rows in the order of their detection, which lags up to 250 ms
 behind `t_max`; d = 500 ms, confidence 0.8, blocks of 1,000 rows in the lazy strategies: the paper's setting as far as
@@ -12,7 +12,7 @@ must give the same number of pairs. ITC's look-up hits (Figure 7) are `lookup_hi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -273,18 +273,21 @@ def in_order(suite: Suite, seconds: float) -> None:
     )
 
 
+FIGURES: dict[str, Callable[[Suite, float], None]] = {"rate": by_rate, "block": by_block, "sorted": in_order}
+
+
 @click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(FIGURES)))
 @click.option("--seconds", default=20.0, show_default=True, help="of each stream")
 @click.option("--rounds", default=3, show_default=True)
-def main(seconds: float, rounds: int) -> None:
-    """All figures."""
+def main(names: tuple[str, ...], seconds: float, rounds: int) -> None:
+    """The figures, with their pictures: against the rate (3 to 5), the block size (6), and on sorted input (8)."""
     warm = [stream(seed, 100, 2) for seed in (1, 2)]
     for name in STRATEGIES:
         pace(query(name), warm)
     suite = Suite("itc_figures", rounds)
-    by_rate(suite, seconds)
-    by_block(suite, seconds)
-    in_order(suite, seconds)
+    for name in names or FIGURES:
+        FIGURES[name](suite, seconds)
     suite.save()
 
 

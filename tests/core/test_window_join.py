@@ -144,6 +144,20 @@ def test_forward_state_of_older_versions_is_continued() -> None:
     assert line.wait(20) == ["1-6", "8-3", "8-6"]
 
 
+def test_forward_state_of_older_versions_may_lack_rows_that_only_buffers_hold() -> None:
+    """Older versions kept a row for its own stream's windows; the buffers of GCA hold it for the widest of all."""
+    line = Timeline("abc", {("a", "b"): 2, ("b", "c"): 7}, strategy="forward")  # b matters for 7, its buffer holds 9
+    line.arrive("b", 100)
+    state = _state(line)
+    state.set_retention([-9, -7, -9])
+    state.evict(1, 101)
+    state.save()
+    line.arrive("a", 300)
+    line.arrive("b", 301)
+    line.arrive("c", 302)
+    assert line.wait(400) == ["300-301-302"]
+
+
 @pytest.mark.parametrize("conservative", ["lca", "gca"])
 @pytest.mark.parametrize("method", ["hash", "nested"])
 def test_forward_evaluation_looks_at_the_same_on_a_stream(conservative: str, method: str) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
-from whenabouts.core.arrays.typing import BoolArray, FloatArray, Positions
+from whenabouts.core.arrays.typing import BoolArray, Positions
 from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.probability.possibility import instants_outside
@@ -31,6 +31,7 @@ from whenabouts.core.runtime.watermarks import drop_late
 from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout
 from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
 from whenabouts.core.window_join.cost import cheapest_algorithm, choose
+from whenabouts.core.window_join.edge_probabilities import edge_probabilities, probabilities_of_all
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph
 from whenabouts.core.window_join.join_orders import JoinOrder, forward_windows, order_from
 from whenabouts.core.window_join.output import JOINT, T_LAST, CombinationColumns
@@ -102,7 +103,7 @@ class WindowJoinOperator:
         graph, ended = self.query.graph(), demand is FlushMode.END
         state = SegmentedState(store, self._layout, slot_us=self._slot_us(graph))
         if not ended and self._streaming:
-            state.set_retention([-self._horizon_us(graph, input) for input in range(len(self.readers))])
+            state.set_retention([-self._needed_us(graph, input) for input in range(len(self.readers))])
         fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step))
         if not self._streaming:
             self._join_all(fresh, step)
@@ -291,38 +292,13 @@ class WindowJoinOperator:
             return (apart >= edge.lo_us) & (apart <= edge.hi_us)
         asked = self.query.decided_by(edge)
         assert asked.confidence is not None
-        holds: BoolArray = self._probabilities(asked, rows[first], rows[second], one, other) >= asked.confidence
+        holds: BoolArray = (
+            edge_probabilities(self.query, asked, rows[first], rows[second], one, other) >= asked.confidence
+        )
         if edge.possible and asked.confidence != 1:
             ends = [(rows[stream].t_min, rows[stream].t_max) for stream in (first, second)]
             holds &= ~instants_outside(ends[0], ends[1], one, other, edge.lo_us, edge.hi_us)
         return holds
-
-    def _probabilities(
-        self, edge: Edge, first: SideRows, second: SideRows, one: Positions, other: Positions
-    ) -> FloatArray:
-        """The canonical kernel's values for an edge.
-
-        The stream whose name sorts first is the left one, so that the order in which a user lists streams does not
-        change any bit.
-        """
-        left, right, at, lo, hi = first, second, (one, other), edge.lo_us, edge.hi_us
-        if edge.second < edge.first:
-            left, right, at, lo, hi = second, first, (other, one), -edge.hi_us, -edge.lo_us
-        if left.template is None and right.template is None:
-            from whenabouts.core.probability.satisfaction_probability import (
-                probabilities_at,  # numba: imported when first needed
-            )
-
-            return probabilities_at(left.t_min, left.t_max, right.t_min, right.t_max, *at, lo, hi)
-        from whenabouts.core.probability.histogram_arrays import shapes_of
-        from whenabouts.core.probability.histogram_probability import shape_probabilities_at
-
-        names = sorted((edge.first, edge.second))
-        shapes = [shapes_of(tuple(t for _, t in self.query.spec(name).templates)) for name in names]
-        one_side, other_side = (
-            (side.t_min, side.t_max, _EMPTY if side.template is None else side.template) for side in (left, right)
-        )
-        return shape_probabilities_at(one_side, other_side, *at, shapes[0], shapes[1], lo, hi)
 
     def _output(self, rows: list[SideRows], at: list[Positions], step: Step) -> Iterator[pa.RecordBatch]:
         """Combinations with their computed columns."""
@@ -337,24 +313,11 @@ class WindowJoinOperator:
         extra: list[NDArray[np.generic]] = [t_first, t_last]
         for edge in self._uncertain():
             one, other = (self.query.inputs.index(name) for name in (edge.first, edge.second))
-            extra.append(self._probabilities(edge, rows[one], rows[other], at[one], at[other]))
+            extra.append(edge_probabilities(self.query, edge, rows[one], rows[other], at[one], at[other]))
         if self.query.joint:
-            extra.append(self._joint(rows, at))
+            extra.append(probabilities_of_all(self.query, rows, at))
         step.metrics[metrics.MATCHED] += len(t_first)
         yield from self._columns.batches([side.table for side in rows], at, extra)
-
-    def _joint(self, rows: list[SideRows], at: list[Positions]) -> FloatArray:
-        """The probability that all windows hold together."""
-        from whenabouts.core.probability.histogram_arrays import shapes_of
-        from whenabouts.core.probability.joint_probability import densities_of, joint_probabilities
-
-        windows, reference = self.query.uncertain_windows, rows[0].t_max[at[0]]
-        densities = []
-        for side, spec, positions in zip(rows, self._specs, at, strict=True):
-            shapes = shapes_of(tuple(template for _, template in spec.templates))
-            number = None if side.template is None else side.template[positions]
-            densities.append(densities_of(side.t_min[positions], side.t_max[positions], reference, shapes, number))
-        return joint_probabilities(densities, windows)
 
     def _load(self, state: SegmentedState, input: int, span: tuple[int, int]) -> list[pa.RecordBatch]:
         return state.load(input, *span) if span[0] <= span[1] else []
@@ -394,6 +357,11 @@ class WindowJoinOperator:
         graph = self.query.graph()
         for input in range(len(self.readers)):
             step.metrics[metrics.EVICTED] += state.evict(input, watermark_us - self._horizon_us(graph, input))
+
+    def _needed_us(self, graph: WindowGraph, input: int) -> int:
+        """How long a row can still be part of a combination, after its anchor or, in `forward`, once it is passed."""
+        horizon = graph.horizon_us(input)
+        return max(horizon, 0) if self._choice.strategy == "forward" else horizon
 
     def _horizon_us(self, graph: WindowGraph, input: int) -> int:
         """How long a row is kept after its anchor; `forward` keeps it for as long as its buffer."""
