@@ -63,13 +63,13 @@ def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
     outcome = run(query, tables, buckets=settings.buckets or 1, state_limit=settings.state_limit)
     empty = [name for name, table in zip(query.inputs, tables, strict=True) if not table.num_rows]
     if empty and getattr(query, "needs_rows_of_all", False):
-        told = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence no combination"
-        warnings.warn(told, EmptyInputWarning, stacklevel=users_level())
+        message = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence no combination"
+        warnings.warn(message, EmptyInputWarning, stacklevel=users_level())
     if outcome.rejects.num_rows:
         counts = Counter(outcome.rejects.column("code").to_pylist())
-        told = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()))
+        by_code = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()))
         warnings.warn(
-            f"{outcome.rejects.num_rows} rows were rejected ({told}); see rejects(result)",
+            f"{outcome.rejects.num_rows} rows were rejected ({by_code}); see rejects(result)",
             RejectedRowsWarning,
             stacklevel=users_level(),
         )

@@ -91,8 +91,8 @@ class Result:
             if row[0] == tag:
                 yield read(bytes(row[1]))
 
-        told = behind(self.operator.flat_map(of_tag, kind), _TAG_NAMES[tag], like=self.operator)
-        return told if self.buffer_ms is None else told.set_buffer_timeout(self.buffer_ms)
+        found = behind(self.operator.flat_map(of_tag, kind), _TAG_NAMES[tag], like=self.operator)
+        return found if self.buffer_ms is None else found.set_buffer_timeout(self.buffer_ms)
 
 
 def hosted(

@@ -18,8 +18,8 @@ def require_free(env: StreamExecutionEnvironment, name: str, streams: Iterable[D
     the inputs, since Flink learns of a source from what reads it. Cost: some calls into the JVM for each operator.
     """
     sources: dict[str, int] = {}
-    told = [*env._j_stream_execution_environment.getTransformations(), *map(_operator, streams)]
-    for operator in _with_predecessors(told):
+    transformations = [*env._j_stream_execution_environment.getTransformations(), *map(_operator, streams)]
+    for operator in _with_predecessors(transformations):
         uid = str(operator.getUid())
         if uid == name:
             raise QueryError(

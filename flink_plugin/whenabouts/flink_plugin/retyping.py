@@ -43,8 +43,8 @@ def retyped(
         table._j_table, form.bridgedTo(get_java_class(jvm.org.apache.flink.table.data.RowData))
     )
     row = DataTypes.ROW([DataTypes.FIELD(name, type_) for name, type_ in types.items()])
-    told = jvm.org.apache.flink.table.runtime.typeutils.InternalTypeInfo.of(_to_java_data_type(row).getLogicalType())
-    rows.getTransformation().setOutputType(told)
+    info = jvm.org.apache.flink.table.runtime.typeutils.InternalTypeInfo.of(_to_java_data_type(row).getLogicalType())
+    rows.getTransformation().setOutputType(info)
     columns = Schema.new_builder() if clock is None else clock
     for name, type_ in types.items():
         columns = columns.column(name, type_)

@@ -123,9 +123,9 @@ def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, *, event_time
     columns = [col(name).cast(types[name]).alias(name) if name in types else col(name) for name in schema.names]
     if not event_time:
         return tables.from_data_stream(rows).select(*columns)
-    told = named(rows.process(_HasEventTime(name), rows.get_type()), f"{name}-event-times", like=rows)
+    stamped = named(rows.process(_HasEventTime(name), rows.get_type()), f"{name}-event-times", like=rows)
     clock = Schema.new_builder().column_by_metadata(ROWTIME, DataTypes.TIMESTAMP_LTZ(3), "rowtime")
-    clocked = tables.from_data_stream(told, clock.watermark(ROWTIME, "SOURCE_WATERMARK()").build())
+    clocked = tables.from_data_stream(stamped, clock.watermark(ROWTIME, "SOURCE_WATERMARK()").build())
     return clocked.select(*columns, col(ROWTIME))
 
 

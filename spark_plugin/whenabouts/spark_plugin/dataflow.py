@@ -99,8 +99,8 @@ def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:
     streaming = [df.isStreaming for df in inputs]
     if any(streaming) and not all(streaming):
         kinds = ["a stream" if stream else "a batch" for stream in streaming]
-        told = ", ".join(f"{name} is {kind}" for name, kind in zip(query.inputs, kinds, strict=True))
-        raise EngineError(Code.MIXED_INPUTS, told, "read all with spark.readStream, or all with spark.read")
+        kinds_of_inputs = ", ".join(f"{name} is {kind}" for name, kind in zip(query.inputs, kinds, strict=True))
+        raise EngineError(Code.MIXED_INPUTS, kinds_of_inputs, "read all with spark.readStream, or all with spark.read")
     return streaming[0]
 
 

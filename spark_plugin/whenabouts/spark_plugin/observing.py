@@ -43,8 +43,8 @@ def observe_counts(tagged: DataFrame, query: Query) -> DataFrame:
     counts = when(col(TAG) == COUNTS, from_json(col(BLOB).cast("string"), "map<string, bigint>"))
     names = metrics.shown(query.inputs)
     sums = [coalesce(sum_of(counts[name]), lit(0)) for name in names]
-    told = map_filter(map_from_arrays(array(*map(lit, names)), array(*sums)), lambda _, number: number != 0)
-    return tagged.observe(f"{PREFIX} {next(_number)}: {query.described}", told.alias(VALUES))
+    nonzero = map_filter(map_from_arrays(array(*map(lit, names)), array(*sums)), lambda _, number: number != 0)
+    return tagged.observe(f"{PREFIX} {next(_number)}: {query.described}", nonzero.alias(VALUES))
 
 
 def metrics_of(progress: StreamingQueryProgress) -> Counter[str]:

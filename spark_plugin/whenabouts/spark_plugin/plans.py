@@ -19,8 +19,8 @@ def watermarks(df: DataFrame) -> list[str]:
     """The columns of all watermarks in a plan, however far up, also of those that no column shows any more."""
     plan = _plan_in_jvm(df)
     if plan is None:
-        told: str = cast(Any, df)._explain_string(extended=True)
-        return _WATERMARK.findall(told)
+        text: str = cast(Any, df)._explain_string(extended=True)
+        return _WATERMARK.findall(text)
     nodes = _walk(plan, _children_in_jvm, lambda node: node.nodeName() == "EventTimeWatermark")
     return [str(node.eventTime().name()) for node in nodes]
 

@@ -30,7 +30,7 @@ class _Said(AccumulatorParam[News]):
 
     def addInPlace(self, value1: News, value2: News) -> News:  # noqa: N802  # Spark's name
         """What was known and what comes."""
-        new = {column: told for column, told in value2.items() if column not in value1}
+        new = {column: message for column, message in value2.items() if column not in value1}
         report_messages(new)  # no error may end the thread that adds Spark's accumulators
         return {**value1, **new}
 

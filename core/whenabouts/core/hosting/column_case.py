@@ -93,12 +93,12 @@ def told_apart(names: Sequence[str]) -> list[str]:
     taken, seen = {folded(name) for name in names}, set[str]()
     found = []
     for name in names:
-        told, numbers = name, count(1)
-        while folded(told) in (seen if told == name else taken):
-            told = f"{name}_{next(numbers)}"
+        unique, numbers = name, count(1)
+        while folded(unique) in (seen if unique == name else taken):
+            unique = f"{name}_{next(numbers)}"
         seen.add(folded(name))
-        taken.add(folded(told))
-        found.append(told)
+        taken.add(folded(unique))
+        found.append(unique)
     return found
 
 

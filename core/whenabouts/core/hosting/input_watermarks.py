@@ -29,8 +29,8 @@ class InputClocks:
         self._store, self._query = store, query
         data = store.get(CLOCKS, 0)
         nothing = [NO_WATERMARK] * len(query.inputs)
-        told: list[list[int]] = [nothing, nothing] if data is None else json.loads(bytes(unwrap(data)))
-        self._greatest, self._began = told
+        stored: list[list[int]] = [nothing, nothing] if data is None else json.loads(bytes(unwrap(data)))
+        self._greatest, self._began = stored
 
     @property
     def watermark_us(self) -> int:
