@@ -101,8 +101,8 @@ def _grid(*headings: str) -> Any:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place == 0 or heading == "bad weather near" else "right")
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if index == 0 or heading == "bad weather near" else "right")
     return table
 
 

@@ -64,8 +64,8 @@ def refuse_over(bound: AtMost, max_pairs: int | None, max_pairs_per_row: int | N
 
 def _sides(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ...]) -> list[_KeyedTimes]:
     blocks = []
-    for place, (source, spec) in enumerate(zip(inputs, specs, strict=True)):
-        reader = EventReader(place, source.name, source.schema, spec)
+    for index, (source, spec) in enumerate(zip(inputs, specs, strict=True)):
+        reader = EventReader(index, source.name, source.schema, spec)
         read = [reader.read(batch).block for table in source.tables for batch in table.to_batches()]
         blocks.append(pa.Table.from_batches(read, reader.block_schema).combine_chunks())
     if on:

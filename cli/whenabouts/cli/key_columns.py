@@ -17,15 +17,15 @@ def with_keys_alike(inputs: Sequence[Input], keys: Sequence[Key]) -> list[Input]
     """The inputs; key columns that are text in their files get types comparable with those of the other inputs."""
     asked: list[dict[str, pa.DataType]] = [{} for _ in inputs]
     for key in keys:
-        names = [of_input([key], place)[0] for place in range(len(inputs))]
+        names = [of_input([key], index)[0] for index in range(len(inputs))]
         if not all(name in source.schema.names for name, source in zip(names, inputs, strict=True)):
             continue  # the query reports it
         columns = [
             (source.schema.field(name).type, name in source.free) for name, source in zip(names, inputs, strict=True)
         ]
-        for place, type_ in enumerate(typed_alike(columns, _compare)):
-            if type_ != columns[place][0]:
-                asked[place][names[place]] = type_
+        for index, type_ in enumerate(typed_alike(columns, _compare)):
+            if type_ != columns[index][0]:
+                asked[index][names[index]] = type_
     return [
         source.retyped(types) if types and source.retyped is not None else source
         for source, types in zip(inputs, asked, strict=True)

@@ -45,9 +45,9 @@ def with_measured(query: _Q, inputs: tuple[Input, ...]) -> tuple[_Q, list[str]]:
 def rates_of(query: WindowJoin, inputs: tuple[Input, ...]) -> dict[str, float]:
     """Rows per second and key by stream; empty if one has no rows. Only times and keys of the files are in memory."""
     samples = {}
-    for place, source in enumerate(inputs):
+    for index, source in enumerate(inputs):
         spec = query.spec(source.name)
-        asked = [*of_input(query.key_columns, place), *spec.columns, *filter(None, [spec.template_column])]
+        asked = [*of_input(query.key_columns, index), *spec.columns, *filter(None, [spec.template_column])]
         samples[source.name] = pa.concat_tables(table.select(dict.fromkeys(asked)) for table in source.tables)
     return measured_rates(replace(query, predicates=()), samples)
 

@@ -218,9 +218,9 @@ def _tables(schema: pa.Schema, batches: Iterator[pa.RecordBatch], rows: int) -> 
 
 def _csv_ready(table: pa.Table) -> pa.Table:
     """Columns that Arrow does not write to CSV, or not exactly, as text."""
-    for place, column in enumerate(table.schema):
+    for index, column in enumerate(table.schema):
         if not _is_csv(column.type):
-            table = table.set_column(place, column.name, _as_text(table.column(place)))
+            table = table.set_column(index, column.name, _as_text(table.column(index)))
     return table
 
 

@@ -48,20 +48,20 @@ class RejectTables:
             yield batch
 
     def _merged(self, run: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place, source in enumerate(self._inputs):
+        for index, source in enumerate(self._inputs):
             for code in dict.fromkeys(source.unparsable_codes):
                 with_code = pa.array([each is code for each in source.unparsable_codes])
                 for batch in source.unparsable.filter(with_code).to_batches():
-                    yield reject_rows(Rejected(place, code, batch), self._raw, self._names)
+                    yield reject_rows(Rejected(index, code, batch), self._raw, self._names)
         read = [source.schema for source in self._inputs]
         for rejected in run:
             rows = pa.Table.from_batches([rejected])
-            for place, source in enumerate(self._inputs):
+            for index, source in enumerate(self._inputs):
                 mine = rows.filter(pc.equal(rows.column("input"), source.name))
                 for code in sorted(set(mine.column("code").to_pylist())):
-                    some = mine.filter(pc.equal(mine.column("code"), code)).select(reject_column_names(read, place))
+                    some = mine.filter(pc.equal(mine.column("code"), code)).select(reject_column_names(read, index))
                     for batch in _as_written(some.rename_columns(source.schema.names), source).to_batches():
-                        yield reject_rows(Rejected(place, Code(code), batch), self._raw, self._names)
+                        yield reject_rows(Rejected(index, Code(code), batch), self._raw, self._names)
 
 
 def counted_by_reason(counts: Counter[str]) -> str:

@@ -170,9 +170,9 @@ class _Part(NamedTuple):
             rows = np.delete(np.arange(self.rows_read), self.lost)
         wanted, columns = _types(schema), []
         for name, column in zip(table.schema.names, table.columns, strict=True):
-            place, natural = f"column {name!r} of {self.file}", self.free.get(name)
+            what, natural = f"column {name!r} of {self.file}", self.free.get(name)
             free = name in self.free
-            columns.append(as_type(column, wanted[name], place, rows, natural=natural) if free else column)
+            columns.append(as_type(column, wanted[name], what, rows, natural=natural) if free else column)
         return pa.Table.from_arrays(columns, names=table.schema.names)
 
 
@@ -203,15 +203,15 @@ def _one_schema(parts: Sequence[_Part], time_columns: tuple[str, ...]) -> pa.Sch
     schemas = [part.schema for part in parts]
     for name in dict.fromkeys(time_columns):
         types = {p.schema.field(name).type for p in parts if name not in p.blank and _has(p.schema, name)}
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             if len(types) == 1 and name in part.blank:
-                schemas[place] = _retyped(schemas[place], name, next(iter(types)))
+                schemas[index] = _retyped(schemas[index], name, next(iter(types)))
     types_of = [_types(schema) for schema in schemas]
     for name in dict.fromkeys(name for part in parts for name in part.free):
-        there = [place for place, known in enumerate(types_of) if name in known]
-        columns = [(types_of[place][name], name in parts[place].free) for place in there]
-        for place, type_ in zip(there, typed_alike(columns, _unify), strict=True):
-            types_of[place][name] = type_
+        there = [index for index, known in enumerate(types_of) if name in known]
+        columns = [(types_of[index][name], name in parts[index].free) for index in there]
+        for index, type_ in zip(there, typed_alike(columns, _unify), strict=True):
+            types_of[index][name] = type_
     schemas = [
         schema if part.free.keys().isdisjoint(known) else pa.schema([f.with_type(known[f.name]) for f in schema])
         for part, schema, known in zip(parts, schemas, types_of, strict=True)

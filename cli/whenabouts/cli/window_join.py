@@ -170,8 +170,8 @@ def _explained(query: WindowJoin, inputs: tuple[Input, ...]) -> list[str]:
             lo, hi = -graph.reach[j][i], graph.reach[i][j]
             ends = ["no bound" if abs(us) >= OPEN_US else format_duration(us) for us in (lo, hi)]
             lines.append(f"{graph.streams[j]} - {name}: from {ends[0]} to {ends[1]}")
-    for place, name in enumerate(graph.streams):
-        horizon = graph.horizon_us(place)
+    for index, name in enumerate(graph.streams):
+        horizon = graph.horizon_us(index)
         kept = "forever" if horizon >= OPEN_US else f"for {format_duration(max(horizon, 0))} of event time"
         lines.append(f"rows of {name} are kept {kept}")
     rates = rates_of(query, inputs)

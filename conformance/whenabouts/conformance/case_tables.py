@@ -291,8 +291,8 @@ def stream(name: str, files: tuple[int, int] = (4, 3), seed: int = 0) -> dict[st
     """A dataset as files of a stream: rows out of order inside the lateness, `files` on the left and on the right."""
     source, lateness = dataset(name), LATENESS.per_input_us
     cuts = {}
-    for place, (side, n) in enumerate(zip(("left", "right"), files, strict=True)):
-        arriving = reordered(source.tables[side], source.specs[side], lateness[place], name, side, seed)
+    for index, (side, n) in enumerate(zip(("left", "right"), files, strict=True)):
+        arriving = reordered(source.tables[side], source.specs[side], lateness[index], name, side, seed)
         cuts[side] = cut(arriving, n, name, side, seed)
     return cuts
 

@@ -39,7 +39,7 @@ class TimingJoinAnswer(NamedTuple):
 def read(query: TimingJoin, tables: Mapping[str, pa.Table]) -> Inputs:
     """Both inputs as the oracle reads them."""
     specs = {"left": query.left_time, "right": query.right_time}
-    keys = {side: of_input(query.key_columns, place) for place, side in enumerate(SIDES)}
+    keys = {side: of_input(query.key_columns, index) for index, side in enumerate(SIDES)}
     both = {side: oracle.read(tables[side], specs[side], keys[side]) for side in SIDES}
     return Inputs({side: both[side][0] for side in SIDES}, {side: both[side][1] for side in SIDES})
 
@@ -49,10 +49,10 @@ def answer(
 ) -> TimingJoinAnswer:
     """The rows of the join of `events`."""
     once = shared(query.key_columns)
-    kept = [place for place, name in enumerate(tables["right"].column_names) if name not in once]
+    kept = [index for index, name in enumerate(tables["right"].column_names) if name not in once]
     found = TimingJoinAnswer(Counter(), {}, {})
     for left, right, p in oracle.pairs(events["left"], events["right"], query.condition):
-        row = (*left.values, *(right.values[place] for place in kept))
+        row = (*left.values, *(right.values[index] for index in kept))
         found.rows[row] += 1
         found.probability[row] = p
         found.event_time_us[row] = max(left.t_max, right.t_max)
@@ -100,11 +100,11 @@ def rejected(outcome: Outcome, tables: Mapping[str, pa.Table], input: str) -> Co
     A column that the first input has with another type has the input's number after its name.
     """
     first = tables[next(iter(tables))].schema
-    place = list(tables).index(input)
+    index = list(tables).index(input)
     names = []
     for field in tables[input].schema:
         shared = field.name not in first.names or first.field(field.name).type == field.type
-        names.append(field.name if shared else f"{field.name}_{place}")
+        names.append(field.name if shared else f"{field.name}_{index}")
     mine = outcome.rejects.filter(pc.equal(outcome.rejects.column("input"), input))
     return multiset.rows(mine, ["code", *names])
 

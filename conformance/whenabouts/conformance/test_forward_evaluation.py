@@ -82,18 +82,18 @@ def _query(case: str) -> WindowJoin:
 @lru_cache
 def _files(case: str, seed: int) -> dict[str, Files]:
     streams, files = CASES[case], {}
-    for place, (name, rate) in enumerate(streams.rates.items()):
+    for index, (name, rate) in enumerate(streams.rates.items()):
         random = case_tables.rng("forward evaluation", case, name, seed)
         t = random.uniform(0, streams.seconds, random.poisson(rate * streams.seconds) + 1)
         if streams.tick_s:
             t = np.round(t / streams.tick_s) * streams.tick_s
         if streams.gap_s:
-            t = t[(t // streams.gap_s).astype(int) % len(streams.rates) != place]
+            t = t[(t // streams.gap_s).astype(int) % len(streams.rates) != index]
         n = len(t)
         keys = pa.array(random.integers(0, KEYS, n), mask=random.random(n) < 0.02)
         table = pa.table({"k": keys, "t": YEAR_2024 + (t * SECOND).astype(np.int64), "id": np.arange(n)})
         arriving = case_tables.reordered(table, Point("t"), LATENESS_S * SECOND, case, name, seed)
-        files[name] = case_tables.cut(arriving, 4 + place, case, name, seed)
+        files[name] = case_tables.cut(arriving, 4 + index, case, name, seed)
     return files
 
 

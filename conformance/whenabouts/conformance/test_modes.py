@@ -53,7 +53,7 @@ OTHERS = ("wide", "narrow", "certain", "point and interval", "points", "malforme
 
 def _turns(names: Sequence[str]) -> list[tuple[str, str]]:
     """Each name with two of the few modes."""
-    return [(name, FEW[(place + shift) % len(FEW)]) for place, name in enumerate(names) for shift in (0, 2)]
+    return [(name, FEW[(index + shift) % len(FEW)]) for index, name in enumerate(names) for shift in (0, 2)]
 
 
 def _query(dataset: str, mode: str, **options: Any) -> TimingJoin:

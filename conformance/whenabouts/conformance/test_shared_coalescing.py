@@ -41,7 +41,7 @@ TOGETHER: dict[str, Coalesce] = {
 SCHEMES = {
     "all lazy": dict.fromkeys(TOGETHER, "lazy"),
     "all eager": dict.fromkeys(TOGETHER, "eager"),
-    "mixed": {name: ("eager", "lazy")[place % 2] for place, name in enumerate(TOGETHER)},
+    "mixed": {name: ("eager", "lazy")[index % 2] for index, name in enumerate(TOGETHER)},
 }
 UNGROUPED = {
     "all of the stream": replace(QUERIES["slides"], group=()),

@@ -114,8 +114,8 @@ def test_oracle_combination_columns(engine: Engine, dataset: str) -> None:
 def _schema(query: WindowJoin, tables: Mapping[str, pa.Table], computed: list[str]) -> pa.Schema:
     """Every stream's columns, keys once, clashing names with the stream's name behind them."""
     kept = {
-        name: [f for f in tables[name].schema if place == 0 or f.name not in shared(query.key_columns)]
-        for place, name in enumerate(query.inputs)
+        name: [f for f in tables[name].schema if index == 0 or f.name not in shared(query.key_columns)]
+        for index, name in enumerate(query.inputs)
     }
     owners = Counter(field.name for fields in kept.values() for field in fields)
     fields = [
@@ -159,7 +159,7 @@ def test_oracle_pair_predicates(engine: Engine, streaming: bool) -> None:
     tables = case_tables.dataset("path").tables
     at = [tables[name].column_names.index("id") for name in query.inputs]
     found = window_join_oracle.combinations(query, case_tables.read(query, tables).events)
-    ids = [tuple(event.values[place] for event, place in zip(of, at, strict=True)) for of in found]
+    ids = [tuple(event.values[index] for event, index in zip(of, at, strict=True)) for of in found]
     expected = Counter((a, b, c) for a, b, c in ids if (a < b or b in (1, 2)) and c != 2 * (a - 1))
     assert 0 < expected.total() < len(ids)
     columns = [outcome.output.column(f"id_{name}").to_pylist() for name in query.inputs]
@@ -421,10 +421,10 @@ LONG_FILES, ROWS_PER_SECOND, FILE_S = 8, 2, 60
 def _long_stream() -> dict[str, Files]:
     """A long stream at a steady rate: one file a minute, two rows a second in each of three streams."""
     files = {}
-    for place, name in enumerate("abc"):
+    for index, name in enumerate("abc"):
         n = LONG_FILES * FILE_S * ROWS_PER_SECOND
         t = YEAR_2024 + np.arange(n) * (SECOND // ROWS_PER_SECOND)
-        table = pa.table({"t": t, "k": np.arange(n) * (7 + place) % 20, "id": np.arange(n)})
+        table = pa.table({"t": t, "k": np.arange(n) * (7 + index) % 20, "id": np.arange(n)})
         size = FILE_S * ROWS_PER_SECOND
         files[name] = tuple(table.slice(start, size) for start in range(0, n, size))
     return files
@@ -456,10 +456,10 @@ def test_oracle_counters_of_arrivals(engine: Engine) -> None:
     files: dict[str, list[pa.Table]] = {name: [] for name in query.inputs}
     counts = WindowJoinCounts()
     for number in range(6):  # one stream after another, so that no engine's batches change who came first
-        for place, name in enumerate(query.inputs):
+        for index, name in enumerate(query.inputs):
             table = case_tables.finite("clique")[name][0]
             size = table.num_rows // 2
-            rows = table.slice((number // 3) * size, size if number % 3 == place else 0)
+            rows = table.slice((number // 3) * size, size if number % 3 == index else 0)
             files[name].append(rows)
             new = case_tables.read(query, {**case_tables.dataset("clique").tables, name: rows}).events[name]
             for event in new:

@@ -155,9 +155,9 @@ def _finite(name: str, seed: int) -> dict[str, Files]:
 def stream(name: str, files: tuple[int, ...] = (4, 3, 5), seed: int = 0) -> dict[str, Files]:
     """A dataset as files of a stream: rows out of order within the lateness, inputs in different numbers of files."""
     source, cuts = dataset(name), {}
-    for place, (input, table) in enumerate(source.tables.items()):
+    for index, (input, table) in enumerate(source.tables.items()):
         arriving = reordered(table, source.query.spec(input), LATENESS_S * SECOND, name, input, seed)
-        cuts[input] = cut(arriving, files[place % len(files)], name, input, seed)
+        cuts[input] = cut(arriving, files[index % len(files)], name, input, seed)
     return cuts
 
 
@@ -174,7 +174,7 @@ def late_stream(name: str) -> dict[str, Files]:
 
 def read(query: WindowJoin, tables: Mapping[str, pa.Table]) -> expectations.Inputs:
     """All inputs through the oracle's eyes."""
-    keys = {name: of_input(query.key_columns, place) for place, name in enumerate(query.inputs)}
+    keys = {name: of_input(query.key_columns, index) for index, name in enumerate(query.inputs)}
     both = {name: oracle.read(tables[name], query.spec(name), keys[name]) for name in query.inputs}
     return expectations.Inputs({n: both[n][0] for n in both}, {n: both[n][1] for n in both})
 

@@ -77,12 +77,12 @@ class WindowJoinAnswer(NamedTuple):
 def answer(query: WindowJoin, tables: Mapping[str, pa.Table], events: Events) -> WindowJoinAnswer:
     """The rows of the join of `events`, the key columns standing once."""
     kept = [
-        [place for place, name in enumerate(tables[s].column_names) if at == 0 or name not in shared(query.key_columns)]
+        [index for index, name in enumerate(tables[s].column_names) if at == 0 or name not in shared(query.key_columns)]
         for at, s in enumerate(query.inputs)
     ]
     found = WindowJoinAnswer(Counter(), {}, {}, {})
     for combination in combinations(query, events):
-        row = tuple(event.values[place] for event, places in zip(combination, kept, strict=True) for place in places)
+        row = tuple(event.values[index] for event, indices in zip(combination, kept, strict=True) for index in indices)
         placed = dict(zip(query.inputs, combination, strict=True))
         found.rows[row] += 1
         found.first_us[row] = min(event.t_min for event in combination)

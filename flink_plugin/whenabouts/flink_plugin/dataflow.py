@@ -131,8 +131,8 @@ def hosted(
     require_one_zone(query, operator, hosting.schemas, next(iter(zones - {None}), None))
     keys = labels(hosting.buckets, groups_of(env))
     sides = [
-        _packed(source, hosting, place, keys, own_clock=watermarks == LATENESS, name=name)
-        for place, source in enumerate(blocks)
+        _packed(source, hosting, index, keys, own_clock=watermarks == LATENESS, name=name)
+        for index, source in enumerate(blocks)
     ]
     if latency.buffer_ms is not None:
         sides = [side.set_buffer_timeout(latency.buffer_ms) for side in sides]
@@ -150,18 +150,18 @@ def titled(name: str, query: Query) -> str:
 
 
 def _packed(
-    source: Blocks, hosting: Hosting, place: int, keys: Sequence[int], *, own_clock: bool, name: str
+    source: Blocks, hosting: Hosting, index: int, keys: Sequence[int], *, own_clock: bool, name: str
 ) -> DataStream:
     """Packed rows of one input under its watermark, read where its elements are: their order is kept."""
-    label = f"{name}-{hosting.query.inputs[place]}"
+    label = f"{name}-{hosting.query.inputs[index]}"
     if not (own_clock and hosting.streaming):
-        packed = source.stream.process(PackFunction(hosting, place, source.read, keys), packed_type())
+        packed = source.stream.process(PackFunction(hosting, index, source.read, keys), packed_type())
         return named(packed, f"{label}-blocks", like=source.stream)
     clocked = source.stream.process(
-        ClockedPackFunction(hosting, place, source.read, keys), Types.TUPLE([packed_type(), Types.LONG()])
+        ClockedPackFunction(hosting, index, source.read, keys), Types.TUPLE([packed_type(), Types.LONG()])
     )
     clocked = named(clocked, f"{label}-blocks", like=source.stream)
-    return _under_watermark(clocked, hosting.query.lateness_us[place], label)
+    return _under_watermark(clocked, hosting.query.lateness_us[index], label)
 
 
 def _under_watermark(clocked: DataStream, lateness_us: int, label: str) -> DataStream:

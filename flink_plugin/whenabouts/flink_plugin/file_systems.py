@@ -64,8 +64,8 @@ def shown(path: str | Path) -> str:
     scheme, mark, rest = str(path).partition("://")
     if not mark:
         return scheme
-    host, slash, place = rest.partition("?")[0].partition("/")
-    return scheme + mark + host.rpartition("@")[2] + slash + place
+    host, slash, index = rest.partition("?")[0].partition("/")
+    return scheme + mark + host.rpartition("@")[2] + slash + index
 
 
 def arrow_file_system(given: Any) -> fs.FileSystem:
@@ -100,9 +100,9 @@ def _of_uri(uri: str) -> tuple[fs.FileSystem, str]:
 def _cut(path: str) -> tuple[str, str, str]:
     """A path up to the folder whose names a glob begins to match, a slash, and the glob; or the path alone."""
     parts = path.split("/")
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if glob.has_magic(part):
-            return "/".join(parts[:place]), "/", "/".join(parts[place:])
+            return "/".join(parts[:index]), "/", "/".join(parts[index:])
     return path, "", ""
 
 

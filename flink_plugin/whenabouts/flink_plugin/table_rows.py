@@ -78,16 +78,16 @@ def _table(blocks: Blocks, tables: StreamTableEnvironment) -> Table:
     spread = blocks.stream.flat_map(_Spread(blocks.schema, blocks.read), Types.TUPLE([blob_type(), Types.LONG()]))
     rows = tables.from_data_stream(behind(spread, "spread", like=blocks.stream))
     rows = rows.join_lateral(call(REPLICATE, col(TIMES), lit(0)).alias("_wa_row"))
-    columns = [_column(blocks.schema, place, type_).alias(name) for place, (name, type_) in enumerate(types.items())]
+    columns = [_column(blocks.schema, index, type_).alias(name) for index, (name, type_) in enumerate(types.items())]
     return retyped(rows.select(*columns), types, clock, title=blocks.title)
 
 
-def _column(schema: pa.Schema, place: int, type_: DataType) -> Expression:
-    values = udf(_Values(schema, place, whole_ms=type_ == EVENT_TIME), result_type=type_, func_type="pandas")(col(BLOB))
-    if pa.types.is_timestamp(schema.field(place).type):
+def _column(schema: pa.Schema, index: int, type_: DataType) -> Expression:
+    values = udf(_Values(schema, index, whole_ms=type_ == EVENT_TIME), result_type=type_, func_type="pandas")(col(BLOB))
+    if pa.types.is_timestamp(schema.field(index).type):
         return values - lit(LATER_DAYS).days
-    if pa.types.is_floating(schema.field(place).type):  # Flink reads a NaN among floats as a null
-        not_numbers = udf(_NotNumbers(schema, place), result_type=DataTypes.STRING(), func_type="pandas")
+    if pa.types.is_floating(schema.field(index).type):  # Flink reads a NaN among floats as a null
+        not_numbers = udf(_NotNumbers(schema, index), result_type=DataTypes.STRING(), func_type="pandas")
         values = not_numbers(col(BLOB)).cast(type_).if_null(values)
     return values
 
@@ -131,7 +131,7 @@ class _Values:
     """
 
     schema: pa.Schema
-    place: int
+    index: int
     whole_ms: bool = False
     rest: pa.ChunkedArray | None = field(default=None, init=False)
 
@@ -142,8 +142,8 @@ class _Values:
 
     def _next(self, blobs: Any) -> pa.ChunkedArray:
         chunks = [] if self.rest is None else self.rest.chunks
-        chunks += [decode(blob, self.schema).column(self.place) for blob in blobs if blob]
-        values = pa.chunked_array(chunks, self.schema.field(self.place).type)
+        chunks += [decode(blob, self.schema).column(self.index) for blob in blobs if blob]
+        values = pa.chunked_array(chunks, self.schema.field(self.index).type)
         if len(values) < len(blobs):
             raise EngineError(
                 Code.STATE_FORMAT, "rows of a block have been lost on their way into a Table", "report this"

@@ -84,7 +84,7 @@ def _in_spark(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", type_.tz)
     if pa.types.is_struct(type_):
-        return pa.struct([_field_in_spark(type_.field(place)) for place in range(type_.num_fields)])
+        return pa.struct([_field_in_spark(type_.field(index)) for index in range(type_.num_fields)])
     if pa.types.is_map(type_):
         key, item = _field_in_spark(type_.key_field), _field_in_spark(type_.item_field)
         return pa.map_(key, item, keys_sorted=type_.keys_sorted)

@@ -58,8 +58,8 @@ def tagged(
         check_distinct(operator.output_schema.names, "the result would have columns")
     alarm = alarm_of(session)
     packed = [
-        _numbered(df).mapInArrow(Stage(f"{name} of {query.described}", Packer(hosting, place, alarm).pack), PACKED)
-        for place, (name, df) in enumerate(zip(query.inputs, inputs, strict=True))
+        _numbered(df).mapInArrow(Stage(f"{name} of {query.described}", Packer(hosting, index, alarm).pack), PACKED)
+        for index, (name, df) in enumerate(zip(query.inputs, inputs, strict=True))
     ]
     if streaming:
         return marked(_stream(hosting, packed, end_of_input), hosting)
@@ -91,7 +91,7 @@ def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) ->
 
 def _numbered(df: DataFrame) -> DataFrame:
     """The columns by number, and `FLUSH` last: mapInArrow asks for each by name, and fails on a dot or a backtick."""
-    numbered = df.toDF(*(FLUSH if name == FLUSH else str(place) for place, name in enumerate(df.columns)))
+    numbered = df.toDF(*(FLUSH if name == FLUSH else str(index) for index, name in enumerate(df.columns)))
     return numbered.select(*sorted(numbered.columns, key=lambda name: name == FLUSH))
 
 

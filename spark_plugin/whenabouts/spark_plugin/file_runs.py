@@ -137,8 +137,8 @@ def run_stream(
 def staged(operator: Operator, inputs: Sequence[FileInput], folder: Path) -> list[Path]:
     """A folder for each input with a Parquet file for each of its tables, which Spark's file source takes in order."""
     return [
-        _staged(source, folder / "inputs" / source.name, _times_only(operator, place))
-        for place, source in enumerate(inputs)
+        _staged(source, folder / "inputs" / source.name, _times_only(operator, index))
+        for index, source in enumerate(inputs)
     ]
 
 
@@ -158,15 +158,15 @@ def _staged(source: FileInput, target: Path, times: Collection[str]) -> Path:
 def _in_place(operator: Operator, inputs: Sequence[FileInput], folder: Path) -> list[list[str]]:
     """What a batch reads of each input: the user's own files, or staged ones."""
     paths = []
-    for place, source in enumerate(inputs):
+    for index, source in enumerate(inputs):
         own = [path.absolute().as_uri() for path in source.parquet]
-        paths.append(own or [_staged(source, folder / "inputs" / source.name, _times_only(operator, place)).as_uri()])
+        paths.append(own or [_staged(source, folder / "inputs" / source.name, _times_only(operator, index)).as_uri()])
     return paths
 
 
-def _times_only(operator: Operator, place: int) -> set[str]:
+def _times_only(operator: Operator, index: int) -> set[str]:
     """Time columns of an input that are not keys: nothing finer than a microsecond is asked of them."""
-    return set(operator.readers[place].time.columns) - set(operator.keys.of(place))
+    return set(operator.readers[index].time.columns) - set(operator.keys.of(index))
 
 
 def _stream(session: SparkSession, folder: Path) -> DataFrame:

@@ -47,7 +47,7 @@ def _plan_in_jvm(df: DataFrame) -> Any | None:
 
 def _children_in_jvm(node: Any) -> list[Any]:
     children = node.children()
-    return [children.apply(place) for place in range(children.size())]
+    return [children.apply(index) for index in range(children.size())]
 
 
 def _aliased_in_client(df: Any, prefix: str) -> list[tuple[str, DataFrame]]:
@@ -56,7 +56,7 @@ def _aliased_in_client(df: Any, prefix: str) -> list[tuple[str, DataFrame]]:
     def children(node: LogicalPlan) -> list[LogicalPlan]:
         held = [value for field in vars(node).values() for value in (field if isinstance(field, list) else [field])]
         found = [value for value in held if isinstance(value, LogicalPlan)]
-        return [value for place, value in enumerate(found) if not any(value is other for other in found[:place])]
+        return [value for index, value in enumerate(found) if not any(value is other for other in found[:index])]
 
     def wanted(node: LogicalPlan) -> bool:
         return isinstance(node, SubqueryAlias) and node._alias.startswith(prefix)

@@ -118,10 +118,10 @@ def _alike(schemas: tuple[pa.Schema, ...], names: Iterable[str]) -> tuple[pa.Sch
     found = list(schemas)
     for name in names:
         own = Columns(tuple(schemas[0].names))(name)
-        for place, schema in enumerate(found):
+        for index, schema in enumerate(found):
             at = schema.get_field_index(Columns(tuple(schema.names))(name))
             if at >= 0 and own in schemas[0].names:
-                found[place] = schema.set(at, schema.field(at).with_name(own))
+                found[index] = schema.set(at, schema.field(at).with_name(own))
     return tuple(found)
 
 
@@ -131,7 +131,7 @@ def _keys(keys: Sequence[Key], schemas: tuple[pa.Schema, ...]) -> tuple[list[Key
     shared = [isinstance(key, str) or all(same(name, key[0]) for name in key) for key in keys]
     schemas = _alike(schemas, (name for name, alike in zip(single, shared, strict=True) if alike))
     columns = _columns(schemas)
-    by_input = [[find(name) for name in of_input(keys, place)] for place, find in enumerate(columns)]
+    by_input = [[find(name) for name in of_input(keys, index)] for index, find in enumerate(columns)]
     found: list[Key] = [
         columns[0](name) if alike else names
         for name, alike, names in zip(single, shared, zip(*by_input, strict=True), strict=True)

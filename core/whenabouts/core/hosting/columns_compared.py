@@ -32,11 +32,11 @@ def columns_compared(query: Query) -> list[set[str]]:
     if isinstance(query, TimingJoin):
         found = _of_join(query, [query.left_time, query.right_time])
         for side, name in _named(query.where.condition) if isinstance(query.where, SqlPredicate) else ():
-            for place, suffix in enumerate(query.suffixes):  # without a side, it is a name of the output
+            for index, suffix in enumerate(query.suffixes):  # without a side, it is a name of the output
                 if side is None:
-                    found[place] |= {name, name.removesuffix(suffix)}
-                elif side.lower() == query.inputs[place]:
-                    found[place].add(name)
+                    found[index] |= {name, name.removesuffix(suffix)}
+                elif side.lower() == query.inputs[index]:
+                    found[index].add(name)
         return found
     if isinstance(query, WindowJoin):
         found = _of_join(query, [spec for _, spec in query.times])
@@ -62,7 +62,7 @@ def columns_compared(query: Query) -> list[set[str]]:
 
 def _of_join(query: TimingJoin | WindowJoin, specs: Sequence[TimeSpec]) -> list[set[str]]:
     return [
-        {*of_input(query.key_columns, place), *filter(None, [spec.template_column])} for place, spec in enumerate(specs)
+        {*of_input(query.key_columns, index), *filter(None, [spec.template_column])} for index, spec in enumerate(specs)
     ]
 
 
