@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext
+from pyflink.datastream import DataStream, FlatMapFunction, ProcessFunction, RuntimeContext
 
 from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.hosting.host import BlockPacker, Hosting, Packed, clock_of
@@ -19,6 +19,7 @@ from whenabouts.flink_plugin.wire import keyed
 from whenabouts.flink_plugin.worker_imports import import_numba
 
 Read = Callable[[Any], Iterator[pa.RecordBatch]]
+T = TypeVar("T")
 
 
 def named(stream: DataStream, name: str, *, like: DataStream) -> DataStream:
@@ -46,6 +47,32 @@ class Blocks:
     read: Read
     event_time: str | None = None
     title: str = "blocks"
+
+
+class BatchFunction(FlatMapFunction):
+    """Base of functions over the record batches of each element. Arrow is used where it cannot hang (`own_thread`)."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called by Flink in every task before anything else."""
+        self._runner = runner()
+
+    def close(self) -> None:
+        """Called by Flink when the task ends."""
+        self._runner.stop()
+
+    def results(self, value: Any, work: Callable[[pa.RecordBatch], T]) -> Iterator[T]:
+        """What `work` returns for each batch of an element, which must not be Arrow."""
+        batches = self._read(value)
+
+        def of_next() -> T | None:
+            batch = next(batches, None)
+            return None if batch is None else work(batch)
+
+        while (result := self._runner.run(of_next)) is not None:
+            yield result
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyflink.common import Types
-from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext
+from pyflink.datastream import DataStream
 from pyflink.table import Table
 
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.state.segment_codec import decode, encode
-from whenabouts.flink_plugin.blocks import Blocks, Read, behind
-from whenabouts.flink_plugin.own_thread import runner
+from whenabouts.flink_plugin.blocks import BatchFunction, Blocks, Read, behind
 from whenabouts.flink_plugin.row_streams import blocks_behind
 
 
@@ -43,25 +42,13 @@ def collect(result: Blocks | Table | DataStream) -> pa.Table:
     return pa.Table.from_batches(batches, blocks.schema)
 
 
-class _ToBlobs(FlatMapFunction):
+class _ToBlobs(BatchFunction):
     """Elements of a stream of blocks to the bytes of their record batches."""
 
     def __init__(self, schema: pa.Schema, read: Read) -> None:
-        self._schema, self._read = schema, read
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        """Called by Flink in every task before anything else."""
-        self._runner = runner()
-
-    def close(self) -> None:
-        """Called by Flink when the task ends."""
-        self._runner.stop()
+        super().__init__(read)
+        self._schema = schema
 
     def flat_map(self, value: Any) -> Iterator[bytes]:
         """The blobs of one element."""
-        batches = self._read(value)
-        while (blob := self._runner.run(lambda: self._blob(next(batches, None)))) is not None:
-            yield blob
-
-    def _blob(self, batch: pa.RecordBatch | None) -> bytes | None:
-        return None if batch is None else encode(batch, self._schema)
+        return self.results(value, lambda batch: encode(batch, self._schema))

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyflink.common import Row
-from pyflink.datastream import DataStream, FlatMapFunction, ProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.expression import Expression
@@ -26,7 +26,7 @@ from pyflink.table.udf import udf
 from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.runtime.time_columns import digits_cut, warn_of_digits
 from whenabouts.core.state.segment_codec import decode, encode
-from whenabouts.flink_plugin.blocks import Blocks, Read, behind, named
+from whenabouts.flink_plugin.blocks import BatchFunction, Blocks, Read, behind, named
 from whenabouts.flink_plugin.changelogs import of_rows_only, rows_only
 from whenabouts.flink_plugin.column_types import (
     ToJava,
@@ -35,7 +35,7 @@ from whenabouts.flink_plugin.column_types import (
     row_type,
     table_type,
 )
-from whenabouts.flink_plugin.own_thread import in_jvm, runner
+from whenabouts.flink_plugin.own_thread import in_jvm
 from whenabouts.flink_plugin.retyping import retyped, skips_hours, without_zone
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
 from whenabouts.flink_plugin.table_rows import EVENT_TIME, table_of
@@ -236,30 +236,26 @@ class _HasEventTime(ProcessFunction):
         yield value
 
 
-class _ToRows(FlatMapFunction):
+class _ToRows(BatchFunction):
     """Elements of a stream of blocks to rows."""
 
     def __init__(self, names: list[str], read: Read) -> None:
-        self._names, self._read = names, read
+        super().__init__(read)
+        self._names = names
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
-        self._runner = runner()
+        super().open(runtime_context)
         self._to_java = ToJava(embedded=in_jvm())
-
-    def close(self) -> None:
-        """Called by Flink when the task ends."""
-        self._runner.stop()
 
     def flat_map(self, value: Any) -> Iterator[Row]:
         """The rows of one element."""
-        batches = self._read(value)
-        while (columns := self._runner.run(lambda: _lists(next(batches, None)))) is not None:
+        for columns in self.results(value, _lists):
             for row in zip(*columns, strict=True):
                 out = Row(*map(self._to_java, row))
                 out.set_field_names(self._names)  # a Python function chained to this one receives this very object
                 yield out
 
 
-def _lists(batch: pa.RecordBatch | None) -> list[list[Any]] | None:
-    return None if batch is None else [column.to_pylist() for column in batch.columns]
+def _lists(batch: pa.RecordBatch) -> list[list[Any]]:
+    return [column.to_pylist() for column in batch.columns]

@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyflink.common import Types
-from pyflink.datastream import FlatMapFunction, RuntimeContext
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.expression import Expression
 from pyflink.table.expressions import call, col, lit
@@ -26,9 +25,8 @@ from pyflink.table.udf import udf
 
 from whenabouts.core.errors import Code, EngineError, QueryError
 from whenabouts.core.state.segment_codec import decode, encode
-from whenabouts.flink_plugin.blocks import Blocks, Read, ReadBlob, behind
+from whenabouts.flink_plugin.blocks import BatchFunction, Blocks, Read, ReadBlob, behind
 from whenabouts.flink_plugin.column_types import table_type
-from whenabouts.flink_plugin.own_thread import runner
 from whenabouts.flink_plugin.retyping import retyped
 from whenabouts.flink_plugin.row_packing import WAIT_MS, set_bundles
 from whenabouts.flink_plugin.wire import blob_type
@@ -92,32 +90,21 @@ def _column(schema: pa.Schema, index: int, type_: DataType) -> Expression:
     return values
 
 
-class _Spread(FlatMapFunction):
+class _Spread(BatchFunction):
     """Each blob once with the number 1, then an empty one with the number of its further rows."""
 
     def __init__(self, schema: pa.Schema, read: Read) -> None:
-        self._schema, self._read = schema, read
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        """Called by Flink in every task before anything else."""
-        self._runner = runner()
-
-    def close(self) -> None:
-        """Called by Flink when the task ends."""
-        self._runner.stop()
+        super().__init__(read)
+        self._schema = schema
 
     def flat_map(self, value: Any) -> Iterator[tuple[bytes, int]]:
         """The blobs of one element."""
-        batches = self._read(value)
-        while (blob := self._runner.run(lambda: self._blob(value, next(batches, None)))) is not None:
-            data, rows = blob
+        for data, rows in self.results(value, lambda batch: self._blob(value, batch)):
             if rows:
                 yield data, 1
                 yield b"", rows - 1
 
-    def _blob(self, value: Any, batch: pa.RecordBatch | None) -> tuple[bytes, int] | None:
-        if batch is None:
-            return None
+    def _blob(self, value: Any, batch: pa.RecordBatch) -> tuple[bytes, int]:
         data = bytes(value) if isinstance(self._read, ReadBlob) else encode(batch, self._schema)
         return data, batch.num_rows
 

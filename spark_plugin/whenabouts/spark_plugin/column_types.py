@@ -48,11 +48,15 @@ def _collation(kind: DataType) -> str | None:
     if isinstance(kind, StringType):
         collation = getattr(kind, "collation", "UTF8_BINARY")
         return None if collation == "UTF8_BINARY" else str(collation)
-    inner: list[DataType] = []
+    return next(filter(None, map(_collation, inner_types(kind))), None)
+
+
+def inner_types(kind: DataType) -> list[DataType]:
+    """The types of the parts of a nested type; none for a plain one."""
     if isinstance(kind, StructType):
-        inner = [f.dataType for f in kind.fields]
-    elif isinstance(kind, ArrayType):
-        inner = [kind.elementType]
-    elif isinstance(kind, MapType):
-        inner = [kind.keyType, kind.valueType]
-    return next(filter(None, map(_collation, inner)), None)
+        return [f.dataType for f in kind.fields]
+    if isinstance(kind, ArrayType):
+        return [kind.elementType]
+    if isinstance(kind, MapType):
+        return [kind.keyType, kind.valueType]
+    return []

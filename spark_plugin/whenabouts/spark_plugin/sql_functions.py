@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udtf
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
+from pyspark.sql.types import DataType, StructType, TimestampType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn
 
 from pyspark_whenabouts import DefaultSource
@@ -45,7 +45,7 @@ from whenabouts.core.times.condition_keywords import CONDITION_KEYWORDS, conditi
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.spark_plugin.arrow_types import spark_fields, worker_schema
-from whenabouts.spark_plugin.column_types import check_collations
+from whenabouts.spark_plugin.column_types import check_collations, inner_types
 from whenabouts.spark_plugin.sessions import prepare
 from whenabouts.spark_plugin.workers import begin_task
 
@@ -237,14 +237,7 @@ def _refuse_nested_instants(schema: StructType) -> None:
 
 
 def _has_instant(kind: DataType) -> bool:
-    inner: list[DataType] = []
-    if isinstance(kind, StructType):
-        inner = [f.dataType for f in kind.fields]
-    elif isinstance(kind, ArrayType):
-        inner = [kind.elementType]
-    elif isinstance(kind, MapType):
-        inner = [kind.keyType, kind.valueType]
-    return isinstance(kind, TimestampType) or any(map(_has_instant, inner))
+    return isinstance(kind, TimestampType) or any(map(_has_instant, inner_types(kind)))
 
 
 def _bad(problem: str, hint: str) -> QueryError:
