@@ -93,8 +93,8 @@ def test_the_import_is_light() -> None:
     ("query", "options", "without"),
     [
         (Coalesce, EarlyCoalesceOptions, set()),
-        (TemporalAggregate, TemporalAggregateOptions, {"emit"}),
-        (TemporalJoin, TemporalJoinOptions, {"emit"}),
+        (TemporalAggregate, TemporalAggregateOptions, {"emit", "valid_last"}),
+        (TemporalJoin, TemporalJoinOptions, {"emit", "valid_last"}),
         (TimingJoin, TimingJoinOptions, set()),
         (WindowJoin, WindowJoinOptions, {"times"}),
     ],

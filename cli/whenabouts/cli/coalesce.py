@@ -52,6 +52,7 @@ _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
     metavar="final|early",
     help="early: rows at once, corrected in a column `op` when readings come out of order (with --stream).",
 )
+@click.option("--valid-last", is_flag=True, help="Add the time of the last reading of each row, as `valid_last`.")
 @common_options
 def coalesce(*, path: str, common: CommonOptions, **arguments: Any) -> None:
     """Consecutive readings of a group whose values are equivalent, as one row valid over all of their time.
@@ -100,6 +101,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> Coalesce:
         closed=arguments["closed"],
         lateness=common.lateness or 0,
         emit=arguments["emit"],
+        valid_last=arguments["valid_last"],
     )
 
 

@@ -74,4 +74,5 @@ def extents(how: Extents, readings: tuple[Reading, ...]) -> Iterator[tuple[int, 
 
 def _columns(query: Coalesce, run: CoalescedTuple) -> tuple[object, ...]:
     names = (*query.coalescing.group, *query.coalescing.values)
-    return (*(run.rows[0][name] for name in names), run.start, run.end, run.n)
+    last = [run.rows[-1][query.point.t]] if query.valid_last else []
+    return (*(run.rows[0][name] for name in names), run.start, run.end, *last, run.n)

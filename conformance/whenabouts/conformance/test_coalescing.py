@@ -64,6 +64,21 @@ def test_oracle_coalescing(engine: Engine, query: str, variant: str) -> None:
         assert (counts["rows_in"], counts["rows_replayed"]) == (rows_in, expected.replayed)
 
 
+@pytest.mark.parametrize(
+    ("query", "variant"),
+    fewer_on_slow_engines(
+        [(query, variant) for query in QUERIES for variant in ("batch", "stream, 3 buckets, restarted")],
+        kept=[("all", "stream, 3 buckets, restarted")],
+    ),
+)
+def test_oracle_last_reading(engine: Engine, query: str, variant: str) -> None:
+    """With `valid_last` each coalesced tuple has the time of its last reading, under every scheme, window and slide."""
+    how, asked = VARIANTS[variant], replace(QUERIES[query], valid_last=True)
+    files = coalescing_case_tables.stream() if how.streaming else coalescing_case_tables.finite()
+    expected = answer(asked, coalescing_case_tables.readings())
+    multiset.assert_same(multiset.rows(engine.run(asked, files, how).output), expected.rows, "tuples", {"query": asked})
+
+
 EARLY = [name for name, query in QUERIES.items() if query.scheme != "lazy" and query.extents.slide_rows is None]
 
 

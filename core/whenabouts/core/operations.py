@@ -184,6 +184,9 @@ class Operations:
         core, and their last `rows` must fit into one worker's memory. `lateness` and the options of the host: as in
         `timing_join`.
 
+        `valid_last=True` adds the column `valid_last` before `n`: the time of the last reading of a row, whereas
+        `valid_to` is that of the next one, with which something else begins.
+
         `emit="early"`: rows of a stream come before they are final, and what corrects them when rows arrive out of
         order. The column `op`, the first one, says what a row is: `insert`, `update_before` with the `update_after`
         that follows it, or `delete`, of the row with the key (`window_end`, group, `valid_from`). Applied in order they
@@ -207,7 +210,7 @@ class Operations:
         """
         return self.call(Coalesce, [frame], options)
 
-    @takes_options_of(TemporalAggregate, HostSettings, without=("emit",))
+    @takes_options_of(TemporalAggregate, HostSettings, without=("emit", "valid_last"))
     @takes_old_names("frame", "table", "stream")
     def temporal_aggregate(self, frame: Frame, **options: Unpack[_TemporalAggregate]) -> Frame:
         """For each group, how long its coalesced tuples last in the extents of a window: Al-Kateb 2010, Example 2.
@@ -232,7 +235,7 @@ class Operations:
         """
         return self.call(TemporalAggregate, [frame], options)
 
-    @takes_options_of(TemporalJoin, HostSettings, without=("emit",))
+    @takes_options_of(TemporalJoin, HostSettings, without=("emit", "valid_last"))
     def temporal_join(self, left: Frame, right: Frame, **options: Unpack[_TemporalJoin]) -> Frame:
         """Pairs of coalesced tuples of two windows whose periods are related: Al-Kateb 2010, Example 1.
 

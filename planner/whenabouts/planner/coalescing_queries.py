@@ -24,7 +24,7 @@ class Evaluation(NamedTuple):
     """When an extent is evaluated, and for what: queries with the same evaluations of the same extent get its rows.
 
     ``slide_us`` or ``slide_rows``, or ``at_us``. ``aggregates``: what is computed, empty for coalesced tuples.
-    ``computed``: the texts of values that are no columns.
+    ``computed``: the texts of values that are no columns. ``valid_last``: whether rows have this column.
     """
 
     slide_us: int | None = None
@@ -32,6 +32,7 @@ class Evaluation(NamedTuple):
     at_us: int | None = None
     aggregates: Hashable = ()
     computed: tuple[str, ...] = ()
+    valid_last: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +147,9 @@ class CoalescingQuery:
         aggregates: Hashable = ()
         if isinstance(query, TemporalAggregate):
             aggregates = frozenset(query.aggregates.items()), _Filter(AggregateNeeds(where=query.where))
-        evaluation = Evaluation(extents.slide_us, extents.slide_rows, extents.at_us, aggregates)
+        evaluation = Evaluation(
+            extents.slide_us, extents.slide_rows, extents.at_us, aggregates, valid_last=query.valid_last
+        )
         return cls(
             how.values, how.group, query.rows, width, how.equivalence, stream, part,
             extents.window.per_group, query.closed, evaluation,

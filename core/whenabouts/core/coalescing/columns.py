@@ -9,6 +9,7 @@ from whenabouts.core.arrays.typing import IntArray
 WINDOW_END = "window_end"
 VALID_FROM = "valid_from"
 VALID_TO = "valid_to"
+VALID_LAST = "valid_last"
 COUNT = "n"
 
 OP = "op"

@@ -15,13 +15,15 @@ from whenabouts.core.runtime.output_memory import require_room
 
 
 class Runs(NamedTuple):
-    """Coalesced tuples: the range each one is in, the index of its first tuple, `[start, end)`, its tuple count."""
+    """Coalesced tuples: the range each one is in, the index of its first tuple, `[start, end)`, its tuple count,
+    and the time of its last tuple."""
 
     range: IntArray
     first: IntArray
     start: IntArray
     end: IntArray
     n: IntArray
+    last: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,15 @@ class FinalExtents:
 
         given = self.tuples.times, self.linked, self.ranges.lows, self.ranges.highs
         size = self._count_runs()
-        require_room(size, 5 * 8 + width, "coalesced rows of all extents")
+        require_room(size, 6 * 8 + width, "coalesced rows of all extents")
         of, first, end, n = (np.empty(size, np.int64) for _ in range(4))
         if size:
             runs_of_ranges(*given, of, first, end, n)
+        last = self.tuples.times[first + n - 1]
         if self.weight is not None:
             total = np.concatenate([[0], np.cumsum(self.weight)])
             n = total[first + n] - total[first]
-        runs = Runs(of, first, self.tuples.times[first], end, n)
+        runs = Runs(of, first, self.tuples.times[first], end, n, last)
         if not self.open_ended:
             return runs
         final = np.diff(of, append=-1) == 0

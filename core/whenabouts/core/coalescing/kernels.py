@@ -59,11 +59,12 @@ def _runs_in_order(
     start: IntArray,
     end: IntArray,
     n: IntArray,
+    last: IntArray,
 ) -> Any:
     """Runs of equal values in one pass over rows whose times strictly increase within each group.
 
-    Writes for each run, in the order of first rows, its first row, `[start, end)`, and its row count. Returns the
-    number of runs, or -1 if the rows are not in that order. No nulls.
+    Writes for each run, in the order of first rows, its first row, `[start, end)`, its row count, and the time of its
+    last row. Returns the number of runs, or -1 if the rows are not in that order. No nulls.
     """
     last_time = np.empty(groups, np.int64)
     last_run = np.full(groups, -1, np.int64)
@@ -83,6 +84,7 @@ def _runs_in_order(
                 continue
             end[run] = time
             n[run] = count[group]
+            last[run] = last_time[group]
         first[runs] = row
         start[runs] = time
         last_run[group] = runs
@@ -94,10 +96,11 @@ def _runs_in_order(
         if last_run[group] >= 0:
             end[last_run[group]] = last_time[group]
             n[last_run[group]] = count[group]
+            last[last_run[group]] = last_time[group]
     return runs
 
 
-_SHAPE = (READ_INT64, READ_INT64, INT64, INT64), (WRITE_INT64,) * 4
+_SHAPE = (READ_INT64, READ_INT64, INT64, INT64), (WRITE_INT64,) * 5
 runs_in_order_of_integers = compiled(INT64(*_SHAPE[0], READ_INT64, *_SHAPE[1]))(_runs_in_order)
 runs_in_order_of_floats = compiled(INT64(*_SHAPE[0], READ_FLOAT64, *_SHAPE[1]))(_runs_in_order)
 

@@ -38,12 +38,13 @@ class CoalesceOperator:
         partitioned_by = () if query.extents.window.over_all_groups else self._spec.group
         self.keys = Keys(partitioned_by, [self.readers[0].schema], query.inputs)
         time = self.readers[0].schema.field(query.point.t).type
-        self._output = RunOutput(self.readers[0].schema, self._spec, time)
+        self._output = RunOutput(self.readers[0].schema, self._spec, time, valid_last=query.valid_last)
         self.event_time = None  # no output column is guaranteed to be ahead of the watermark
 
     @property
     def output_schema(self) -> pa.Schema:
-        """`window_end` if the window slides, group and value columns, `valid_from`, `valid_to`, `n`."""
+        """`window_end` if the window slides, group and value columns, `valid_from`, `valid_to`, `n`;
+        before `n`, if it is asked for, `valid_last`."""
         return self._output.schema
 
     def step(

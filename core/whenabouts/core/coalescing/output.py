@@ -8,7 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.record_batches import one_chunk
-from whenabouts.core.coalescing.columns import COUNT, VALID_FROM, VALID_TO, WINDOW_END, time_array, window_end_type
+from whenabouts.core.coalescing.columns import (
+    COUNT,
+    VALID_FROM,
+    VALID_LAST,
+    VALID_TO,
+    WINDOW_END,
+    time_array,
+    window_end_type,
+)
 from whenabouts.core.coalescing.equivalence import comparable
 from whenabouts.core.coalescing.extents import FinalExtents, Runs
 from whenabouts.core.coalescing.settings import CoalescingSpec
@@ -22,19 +30,21 @@ from whenabouts.core.runtime.output_memory import least_width
 class RunOutput:
     """Builds output rows. Raises QueryError WA-2009 if a column has the name of a computed one."""
 
-    def __init__(self, schema: pa.Schema, spec: CoalescingSpec, time: pa.DataType) -> None:
+    def __init__(self, schema: pa.Schema, spec: CoalescingSpec, time: pa.DataType, *, valid_last: bool = False) -> None:
         self._names = (*spec.group, *spec.values)
         self.slides = spec.extents.slides
         self.time = pa.int64() if pa.types.is_null(time) else time
         fields = [pa.field(WINDOW_END, window_end_type(self.time))] if self.slides else []
         fields += [schema.field(name) for name in self._names]
-        fields += [pa.field(VALID_FROM, self.time), pa.field(VALID_TO, self.time), pa.field(COUNT, pa.int64())]
+        self._last = valid_last
+        periods = [VALID_FROM, VALID_TO, *([VALID_LAST] if valid_last else [])]
+        fields += [*(pa.field(name, self.time) for name in periods), pa.field(COUNT, pa.int64())]
         self.schema = pa.schema(fields)
         if len(set(self.schema.names)) < len(self.schema.names):
             raise QueryError(
                 Code.COLUMN_CLASH,
                 f"two output columns share a name: {', '.join(self.schema.names)}",
-                f"{WINDOW_END}, {VALID_FROM}, {VALID_TO} and {COUNT} are computed: rename yours",
+                f"{WINDOW_END}, {', '.join(periods)} and {COUNT} are computed: rename yours",
             )
 
     def of_extents(self, extents: FinalExtents) -> pa.RecordBatch:
@@ -49,7 +59,8 @@ class RunOutput:
         return self._batch([one_chunk(table.column(name)).take(first) for name in self._names], runs)
 
     def _batch(self, columns: list[pa.Array], runs: Runs) -> pa.RecordBatch:
-        periods = [time_array(runs.start, self.time), time_array(runs.end, self.time)]
+        instants = [runs.start, runs.end, *([runs.last] if self._last else [])]
+        periods = [time_array(each, self.time) for each in instants]
         return pa.RecordBatch.from_arrays([*columns, *periods, pa.array(runs.n)], schema=self.schema)
 
 
@@ -69,9 +80,9 @@ def runs_of_ordered_rows(table: pa.Table, keys: Keys, values: Sequence[str]) -> 
     groups = groups_of(keys, table)
     value = comparable(table.column(values[0])).values
     size = table.num_rows
-    first, start, end, n = (np.empty(size, np.int64) for _ in range(4))
+    first, start, end, n, last = (np.empty(size, np.int64) for _ in range(5))
     kernel = runs_in_order_of_floats if value.dtype == np.float64 else runs_in_order_of_integers
-    found = kernel(times(table)[0], groups.codes, groups.low, groups.size, value, first, start, end, n)
+    found = kernel(times(table)[0], groups.codes, groups.low, groups.size, value, first, start, end, n, last)
     if found < 0:
         return None
-    return Runs(np.zeros(0, np.int64), *(column[:found] for column in (first, start, end, n)))
+    return Runs(np.zeros(0, np.int64), *(column[:found] for column in (first, start, end, n, last)))

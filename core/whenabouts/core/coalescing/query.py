@@ -60,6 +60,7 @@ class EarlyCoalesceOptions(CoalesceOptions, total=False):
     """As `CoalesceOptions`, with those of `coalesce` alone."""
 
     emit: str
+    valid_last: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,8 @@ class Coalesce:
     the instant `at`, or at the end of the input. Without a window the whole history is coalesced, and runs are emitted
     one by one. The slide of a window of rows is a number of tuples if it is an int, else a duration. `closed`: whether
     "both" ends of a window belong to it, or only the "right" one. `scheme`: see `SCHEMES`; all give the same result.
-    `emit`: see `EMITS`.
+    `emit`: see `EMITS`. `valid_last`: adds a column of this name, the time of the last reading that a row coalesces
+    (`valid_to` is the time of the reading after it, if there is one).
 
     Raises QueryError: WA-2006 for options that exclude each other, WA-2021 for a window or slide of zero or less,
     WA-2022 for an invalid equivalence, WA-2023 for early answers of a query that has none. Warns (`LossyQueryWarning`)
@@ -95,9 +97,13 @@ class Coalesce:
     closed: str = "both"
     lateness: Duration | None = None
     emit: str = "final"
+    valid_last: bool = False
 
     kind: ClassVar[str] = "coalescing"
     """The name of this kind of query in `described`."""
+
+    changeable: ClassVar[frozenset[str]] = frozenset({"lateness", "idle_after", "valid_last"})
+    """Options that may change while the state is kept."""
 
     recorded_if_given: ClassVar[frozenset[str]] = frozenset({"emit"})
     """Checkpoints made before this option existed do not have it."""
@@ -121,6 +127,9 @@ class Coalesce:
             extents = replace(extents, window=replace(extents.window, per_group=False))
         object.__setattr__(self, "_extents", extents)
         checks.one_of("emit", self.emit, EMITS)
+        checks.flag("valid_last", self.valid_last)
+        if self.valid_last and self.kind != Coalesce.kind:
+            raise QueryError(Code.BAD_OPTION, f"valid_last in a {self.kind}", "only coalesce has this column")
         if self.emit == "early":
             self._check_early()
 
@@ -135,6 +144,8 @@ class Coalesce:
                 "emit is 'early' and scheme 'lazy'",
                 "early answers correct runs, which only the eager scheme keeps: leave scheme out",
             )
+        if self.valid_last:
+            raise QueryError(Code.NO_EARLY, "emit is 'early' and valid_last is asked for", "leave one of them out")
         if self.extents.slide_rows is not None:
             raise QueryError(
                 Code.NO_EARLY,

@@ -38,5 +38,9 @@ class CoalesceSettings(Protocol):
         """The window, and the instants at which it is evaluated."""
 
     @property
+    def valid_last(self) -> bool:
+        """Whether rows have the time of their last tuple."""
+
+    @property
     def coalescing(self) -> CoalescingSpec:
         """What determines the extents of each input."""
