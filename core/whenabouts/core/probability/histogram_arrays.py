@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.times.templates import Template
 
 
@@ -25,10 +26,10 @@ class Shapes(NamedTuple):
     it, rounded from the exact sum (last entry: 1).
     """
 
-    edge: NDArray[np.int64]
-    mass: NDArray[np.float64]
-    below: NDArray[np.float64]
-    start: NDArray[np.int64]
+    edge: IntArray
+    mass: FloatArray
+    below: FloatArray
+    start: IntArray
 
     @property
     def buckets(self) -> int:

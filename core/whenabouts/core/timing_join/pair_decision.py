@@ -44,7 +44,7 @@ class KindThresholds(NamedTuple):
         """The same for rows taken in another order."""
         return self._replace(target=_read_only(self.target[target])).of_base(base)
 
-    def of_base(self, base: NDArray[np.int32] | NDArray[np.int64]) -> KindThresholds:
+    def of_base(self, base: NDArray[np.int32] | IntArray) -> KindThresholds:
         """The same for some base rows, in another order."""
         return self._replace(base=_read_only(self.base[base]))
 

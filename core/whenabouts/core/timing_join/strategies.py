@@ -42,7 +42,7 @@ from whenabouts.core.arrays.key_time_order import (
     order_rows,
     sorted_positions,
 )
-from whenabouts.core.arrays.typing import BoolArray, Positions
+from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.probability.confidence_bounds import fill_confidence_bounds, is_wide
 from whenabouts.core.probability.match_thresholds import fill_kind_bounds
 from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
@@ -256,12 +256,12 @@ def _pairs(
 class _BaseRows(NamedTuple):
     """Base rows in the order of the fill; they need not be grouped by key."""
 
-    t_min: NDArray[np.int64]
-    t_max: NDArray[np.int64]
+    t_min: IntArray
+    t_max: IntArray
     position: NDArray[np.int32]
-    key: NDArray[np.int64]
+    key: IntArray
 
-    def only(self, at: NDArray[np.int64]) -> _BaseRows:
+    def only(self, at: IntArray) -> _BaseRows:
         """The rows at these indices."""
         return _BaseRows(self.t_min[at], self.t_max[at], self.position[at], self.key[at])
 
@@ -274,7 +274,7 @@ def _base_rows(times: Times, *, by_t_max: bool) -> _BaseRows:
     return _BaseRows(rows.t_min, rows.t_max, rows.position, key[rows.position])
 
 
-def _target_rows(join: _Join, keys: int, shift: NDArray[np.int64] | None) -> OrderedRows:
+def _target_rows(join: _Join, keys: int, shift: IntArray | None) -> OrderedRows:
     axis = _TARGET_AXIS.get(join.strategy, "t_max")
     if shift is None or axis != "midpoint":
         return order_rows(join.target, axis, keys)
@@ -287,7 +287,7 @@ def _ranges(
     target: OrderedRows,
     keys: int,
     kind: NDArray[np.int32],
-    span: NDArray[np.int64] | None,
+    span: IntArray | None,
 ) -> NDArray[np.int32]:
     """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each base row, as half-open indices into the targets."""
     if join.strategy == "auto" and not nearly_in_order(base.t_max):
@@ -308,7 +308,7 @@ def _ranges(
 
 
 def _ranges_in_order(
-    join: _Join, base: _BaseRows, target: OrderedRows, kind: NDArray[np.int32], span: NDArray[np.int64] | None
+    join: _Join, base: _BaseRows, target: OrderedRows, kind: NDArray[np.int32], span: IntArray | None
 ) -> NDArray[np.int32]:
     ranges = np.empty((base.t_min.size, 4), np.int32)
     if join.strategy in PROBING_ALL:

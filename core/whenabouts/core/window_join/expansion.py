@@ -189,8 +189,8 @@ def _fill_positions(
 
 @compiled((READ_INT64_2D, READ_INT64_2D, READ_INT32, READ_INT32, WRITE_INT32_2D))
 def _fill_products(
-    first: NDArray[np.int64],
-    length: NDArray[np.int64],
+    first: IntArray,
+    length: IntArray,
     base: Positions,
     position: Positions,
     out: NDArray[np.int32],
