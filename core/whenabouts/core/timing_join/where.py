@@ -58,6 +58,7 @@ class Where:
     the columns that the condition reads; a function may read all of them. Raises QueryError WA-2092 for an SQL column
     that does not exist or could be of either side, WA-2093 for types.
 
+    >>> import numpy as np
     >>> sides = pa.schema({"k": pa.int64(), "v": pa.int64()}), pa.schema({"k": pa.int64(), "v": pa.int64()})
     >>> where = Where(where_of("v_left < right.v"), sides, keys=("k",), suffixes=("_left", "_right"))
     >>> left, right = pa.table({"k": [1, 1], "v": [3, None]}), pa.table({"k": [1], "v": [4]})
