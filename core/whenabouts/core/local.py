@@ -18,7 +18,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, EmptyInputWarning, InputError, RejectedRowsWarning
-from whenabouts.core.frames.kinds import A_FRAME, Frame, Inputs
+from whenabouts.core.frames.kinds import A_FRAME, Frame, GivenFrames
 from whenabouts.core.hosting.engine import Engine
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
 from whenabouts.core.hosting.host_options import HostSettings, renamed
@@ -58,7 +58,7 @@ class Outcome:
 
 def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
     """What a user's call gives: the rows, in the first frame's kind. Rejected rows are kept beside it and warned of."""
-    given = Inputs(dict(zip(query.inputs, frames, strict=True)))
+    given = GivenFrames(dict(zip(query.inputs, frames, strict=True)))
     tables = given.tables
     outcome = run(query, tables, buckets=settings.buckets or 1, state_limit=settings.state_limit)
     empty = [name for name, table in zip(query.inputs, tables, strict=True) if not table.num_rows]

@@ -22,7 +22,7 @@ from whenabouts.core.durations import format_duration
 from whenabouts.core.explain.rate_estimate import from_rates
 from whenabouts.core.explain.time_slides import JoinSide, slide
 from whenabouts.core.explain.why_not import a_timing_join
-from whenabouts.core.frames.kinds import Inputs
+from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.keys import NULL_KEY
@@ -109,7 +109,7 @@ def chance_matches(
     a_timing_join(query)
     for name, value, least in (("slides", slides, 0), ("max_rows", max_rows, 1), ("seed", seed, 0)):
         whole_number(name, value, least)
-    tables = Inputs(dict(zip(query.inputs, (left, right), strict=True))).tables
+    tables = GivenFrames(dict(zip(query.inputs, (left, right), strict=True))).tables
     operator, sides = _read(tables[LEFT], tables[RIGHT], query)
     expected, window_us = (0.0, 0.0)
     if all(len(side.code) for side in sides):

@@ -11,16 +11,14 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whenabouts.core.arrays.typing import FloatArray
 from whenabouts.core.durations import format_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.limits import UNBOUNDED_US
 
 Bucket = tuple[int, int, float]
 """Where a time may lie, as two offsets in microseconds, and with what probability."""
-
-FloatArray = NDArray[np.float64]
 
 LEFT_COLOUR, RIGHT_COLOUR, MATCH_COLOUR = "#1f6fb2", "#d1741f", "#3a8f4d"
 

@@ -8,17 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.explain.pair_picture import (
     LEFT_COLOUR,
     MATCH_COLOUR,
     RIGHT_COLOUR,
-    FloatArray,
     matplotlib,
     unit_of,
 )
 from whenabouts.core.explain.why_not import a_timing_join
-from whenabouts.core.frames.kinds import Inputs
+from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.joins.output_columns import PROBABILITY, output_names
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import of_input
@@ -54,7 +53,7 @@ def timeline(left: Any, right: Any, pairs: Any, *, query: TimingJoin, start: int
     a_timing_join(query)
     whole_number("start", start, 0)
     whole_number("events", events)
-    tables = Inputs({"left": left, "right": right, "pairs": pairs}).tables
+    tables = GivenFrames({"left": left, "right": right, "pairs": pairs}).tables
     operator = query.operator([table.schema for table in tables[:2]], streaming=False)
     sides = [_spans(reader, table) for reader, table in zip(operator.readers, tables[:2], strict=True)]
     of_pairs = _pair_spans(operator.readers, tables, operator.query)

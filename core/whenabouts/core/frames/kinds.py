@@ -58,14 +58,14 @@ def arrow_table(name: str, frame: Any) -> pa.Table:
     return _read(name, frame).table
 
 
-class Inputs:
+class GivenFrames:
     """The frames of a call, by the names of their inputs, read as `tables`.
 
     Raises InputError as `arrow_table`, and WA-1069 for frames of several libraries.
 
     >>> import pandas as pd
     >>> import polars as pl
-    >>> Inputs({"left": pd.DataFrame({"t": [1]}), "right": pl.DataFrame({"t": [1]})})  # doctest: +ELLIPSIS
+    >>> GivenFrames({"left": pd.DataFrame({"t": [1]}), "right": pl.DataFrame({"t": [1]})})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     whenabouts.core.errors.InputError: WA-1069: the left input is a frame of pandas, the right input one of polars ...
     """
@@ -84,7 +84,7 @@ class Inputs:
         """Rows made of these inputs, as a frame of the first one's kind; columns of an input have its types again.
 
         >>> import pandas as pd
-        >>> inputs = Inputs({"left": pd.DataFrame({"k": pd.Categorical(["b"], categories=["b", "a"])})})
+        >>> inputs = GivenFrames({"left": pd.DataFrame({"k": pd.Categorical(["b"], categories=["b", "a"])})})
         >>> inputs.like_first(inputs.tables[0])["k"].dtype
         CategoricalDtype(categories=['b', 'a'], ordered=False, categories_dtype=object)
         """
