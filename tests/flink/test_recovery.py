@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import runpy
 import signal
 import subprocess
@@ -26,6 +27,15 @@ ROWS = 30
 MOST = 5
 """Splits that a job begins before it is killed, at most."""
 JOB = Path(__file__).with_name("job_to_kill.py")
+
+
+def test_the_job_is_restarted_as_the_documentation_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "flink.md").read_text(encoding="utf-8")
+    example = page.partition("To restart a job in a new process")[2].partition("```python")[2].partition("```")[0]
+    options = re.findall(r"(\w+)=", example)
+    assert len(options) == 4
+    job = JOB.read_text(encoding="utf-8")
+    assert all(f"{option}=" in job or f'"{option}"' in job for option in options)
 
 
 def _write(folder: Path, files: int) -> dict[str, pa.Table]:
@@ -82,6 +92,7 @@ def _finished_lines(folder: Path) -> Counter[str]:
 @pytest.mark.parametrize(
     ("mode", "backend", "kills", "seed"),
     [
+        ("thread", "hashmap", 2, 4),
         pytest.param("thread", "hashmap", 3, 0, marks=pytest.mark.full),
         pytest.param("process", "rocksdb", 5, 1, marks=pytest.mark.full),
         pytest.param("thread", "rocksdb", 5, 2, marks=pytest.mark.exhaustive),
