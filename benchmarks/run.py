@@ -20,6 +20,7 @@ import click
 HERE = Path(__file__).parent
 RUNS: dict[str, tuple[str | None, str]] = {
     "join_core": ("--rounds 3", ""),
+    "answers": ("--quick", ""),
     "local_join": ("--rounds 3", ""),
     "histogram_join": ("--rounds 3", ""),
     "lookup_hits": ("--seconds 10", ""),
