@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from whenabouts.conformance import multiset
 from whenabouts.conformance.multiset import Row
-from whenabouts.core.coalescing.columns import OP, OPS, VALID_FROM, WINDOW_END
+from whenabouts.core.coalescing.columns import OP, VALID_FROM, WINDOW_END
+from whenabouts.core.runtime.changes import OPS
 
 _SIGN = dict(zip(OPS, (1, -1, 1, -1), strict=True))
 

@@ -7,14 +7,15 @@ converted to a Table first, without Python.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyflink.common import Row
+from pyflink.common import Row, RowKind
 from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
@@ -24,6 +25,7 @@ from pyflink.table.types import DataType, LocalZonedTimestampType, TimestampType
 from pyflink.table.udf import udf
 
 from whenabouts.core.hosting.element_watermark import LEAST_MS
+from whenabouts.core.runtime.changes import OPS, changes_column
 from whenabouts.core.runtime.time_columns import digits_cut, warn_of_digits
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.flink_plugin.blocks import BatchFunction, Blocks, Read, behind, named
@@ -42,6 +44,8 @@ from whenabouts.flink_plugin.table_rows import EVENT_TIME, table_of
 from whenabouts.flink_plugin.worker_ends import let_workers_end
 
 BLOCK, ROWTIME, CLOCK = "block", "_wa_rowtime", "_wa_clock"
+
+_KINDS = dict(zip(OPS, (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE), strict=True))
 
 _rows: WeakKeyDictionary[Blocks, DataStream] = WeakKeyDictionary()
 _blocks: WeakKeyDictionary[Table | DataStream, Blocks] = WeakKeyDictionary()
@@ -96,11 +100,14 @@ def blocks_behind(form: Table | DataStream) -> Blocks | None:
 def rows_of(blocks: Blocks) -> DataStream:
     """Blocks as a DataStream of `Types.ROW_NAMED`, one element per row; a second call returns the same stream.
 
-    Elements keep the event time of their block. Raises InputError WA-1002 for a column that Flink has no type for.
-    Cost: Python makes every row; `table_of` costs less unless the next step is your own Python.
+    Elements keep the event time of their block. The column of changes (`whenabouts.core.runtime.changes`), if there is
+    one, becomes their `RowKind`, as `from_changelog_stream` reads it. Raises InputError WA-1002 for a column that Flink
+    has no type for. Cost: Python makes every row; `table_of` costs less unless the next step is your own Python.
     """
     if blocks not in _rows:
-        rows = blocks.stream.flat_map(_ToRows(blocks.schema.names, blocks.read), row_type(blocks.schema))
+        changes = changes_column(blocks.schema)
+        kept = pa.schema([field for field in blocks.schema if field.name != changes])
+        rows = blocks.stream.flat_map(_ToRows(kept.names, blocks.read, changes), row_type(kept))
         _rows[blocks] = behind(rows, "rows", like=blocks.stream)
     return _rows[blocks]
 
@@ -114,6 +121,13 @@ class ReadFirst:
     def __call__(self, row: Any) -> Iterator[pa.RecordBatch]:
         """One record batch."""
         yield decode(bytes(row[0]), self.schema)
+
+
+def table_of_changes(blocks: Blocks, tables: StreamTableEnvironment) -> Table:
+    """Blocks of changes as an updating Table. Cost: Python makes every row, since columns have no `RowKind`."""
+    types = {field.name: table_type(field) for field in blocks.schema if field.name != changes_column(blocks.schema)}
+    columns = [col(name).cast(type_).alias(name) for name, type_ in types.items()]
+    return tables.from_changelog_stream(rows_of(blocks)).select(*columns)
 
 
 def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, *, event_time: bool) -> Table:
@@ -239,9 +253,9 @@ class _HasEventTime(ProcessFunction):
 class _ToRows(BatchFunction):
     """Elements of a stream of blocks to rows."""
 
-    def __init__(self, names: list[str], read: Read) -> None:
+    def __init__(self, names: list[str], read: Read, changes: str | None) -> None:
         super().__init__(read)
-        self._names = names
+        self._names, self._changes = names, changes
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called by Flink in every task before anything else."""
@@ -250,12 +264,16 @@ class _ToRows(BatchFunction):
 
     def flat_map(self, value: Any) -> Iterator[Row]:
         """The rows of one element."""
-        for columns in self.results(value, _lists):
-            for row in zip(*columns, strict=True):
+        for kinds, columns in self.results(value, self._rows):
+            for kind, row in zip(kinds, zip(*columns, strict=True), strict=False):
                 out = Row(*map(self._to_java, row))
                 out.set_field_names(self._names)  # a Python function chained to this one receives this very object
+                out.set_row_kind(kind)
                 yield out
 
-
-def _lists(batch: pa.RecordBatch) -> list[list[Any]]:
-    return [column.to_pylist() for column in batch.columns]
+    def _rows(self, batch: pa.RecordBatch) -> tuple[Iterable[RowKind], list[list[Any]]]:
+        kinds: Iterable[RowKind] = repeat(RowKind.INSERT)
+        if self._changes is not None:
+            kinds = [_KINDS[op] for op in batch.column(self._changes).to_pylist()]
+            batch = batch.drop_columns([self._changes])
+        return kinds, [column.to_pylist() for column in batch.columns]

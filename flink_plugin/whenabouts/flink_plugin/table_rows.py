@@ -24,6 +24,7 @@ from pyflink.table.types import DataType
 from pyflink.table.udf import udf
 
 from whenabouts.core.errors import Code, EngineError, QueryError
+from whenabouts.core.runtime.changes import changes_column
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.flink_plugin.blocks import BatchFunction, Blocks, Read, ReadBlob, behind
 from whenabouts.flink_plugin.column_types import table_type
@@ -54,12 +55,16 @@ def table_of(blocks: Blocks, tables: StreamTableEnvironment) -> Table:
     """Blocks as a Table of their job, filled by columns; a second call returns the same Table.
 
     If the blocks have an `event_time`, it is the Table's time attribute (in milliseconds, as Flink's are), under their
-    watermark. The function that fills the rows works in bundles of a quarter of a second, or less if the job, or
+    watermark. Blocks with a column of changes (`whenabouts.core.runtime.changes`) become an updating Table without it.
+    The function that fills the rows works in bundles of a quarter of a second, or less if the job, or
     `max_latency` of its queries, has less. Raises InputError WA-1002 for a column that Flink has no type for,
     QueryError WA-2006 if `tables` belongs to another job.
     """
     if blocks not in _tables:
-        _tables[blocks] = _table(blocks, tables)
+        from whenabouts.flink_plugin.row_streams import table_of_changes  # it imports this module
+
+        make = _table if changes_column(blocks.schema) is None else table_of_changes
+        _tables[blocks] = make(blocks, tables)
     return _tables[blocks]
 
 

@@ -13,8 +13,7 @@ VALID_LAST = "valid_last"
 COUNT = "n"
 
 OP = "op"
-OPS = ("insert", "update_before", "update_after", "delete")
-"""What a row of early answers is, in its column `op`."""
+"""What becomes of a row of early answers: see `runtime.changes`."""
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
-from whenabouts.core.coalescing.columns import OP, OPS, time_array
+from whenabouts.core.coalescing.columns import OP, time_array
 from whenabouts.core.coalescing.early_index import AT, FROM, LIST, TO, VALUES, EarlyIndex, N
 from whenabouts.core.coalescing.output import RunOutput
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.changes import OPS, changes_field
 
 INSERT, BEFORE, AFTER, DELETE = range(4)
 """Indices into `OPS`."""
@@ -53,7 +54,7 @@ class ChangeOutput:
         self._final = final
         if OP in final.schema.names:
             raise QueryError(Code.COLUMN_CLASH, f"a column is called {OP!r}", f"{OP} is computed: rename yours")
-        self.schema = pa.schema([pa.field(OP, pa.string()), *final.schema])
+        self.schema = pa.schema([changes_field(OP), *final.schema])
         self._names = pa.array(OPS)
 
     def of_rows(self, op: IntArray, rows: IntArray, index: EarlyIndex) -> pa.RecordBatch:
