@@ -129,7 +129,8 @@ def readings(seed: int, files: int = 25, rows: int = 24) -> list[pa.Table]:
     draw = random.Random(seed)
     found: list[tuple[int, str, int, float, int]] = []
     for id_ in range(files * rows):
-        at, group = id_ + draw.choice((0, 0, 0, 40)) * (id_ % 97 == 0), draw.choice("aab")
+        at = id_ + draw.choice((0, 0, 0, 40)) * (id_ % 97 == 0)
+        group = draw.choice("bbc" if id_ < 100 else "abb")  # groups do not appear in their order
         value = draw.choice((0.0, -0.0, 1.0, 2.0)) if draw.random() < 0.15 else float(id_ // 31 % 3)
         comes = at + draw.randint(0, LATENESS_US - 1) * (draw.random() < 0.3)
         found += [(comes, group, at, value, id_)] * draw.choice((1, 1, 1, 1, 1, 1, 2))
@@ -275,7 +276,8 @@ def test_state_and_memory_are_bounded_by_what_is_open(name: str) -> None:
     for file in readings(1, files=60):
         stream.take(file)
         final.take(file)
-        assert stream.gauges["state_rows_events"] <= 2 * final.gauges["state_rows_events"]
+        if query.rows is None:  # the log of a window of rows is rewritten when it has doubled
+            assert stream.gauges["state_rows_events"] <= 1.2 * final.gauges["state_rows_events"]
         sizes.append(stream.store.bytes_held)
         held.append(window_cache().nbytes)
         window_cache().clear()

@@ -9,39 +9,52 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.columns import OP, time_array
-from whenabouts.core.coalescing.early_index import AT, FROM, LIST, TO, VALUES, EarlyIndex, N
+from whenabouts.core.coalescing.early_index import EarlyIndex
+from whenabouts.core.coalescing.early_kernels import (
+    AFTER,
+    BEFORE,
+    DOUBTFUL,
+    EXTENT,
+    FROM,
+    INSERT,
+    LIST,
+    TO,
+    VALUES,
+    N,
+    merge_changes,
+)
 from whenabouts.core.coalescing.output import RunOutput
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.changes import OPS, changes_field
 
-INSERT, BEFORE, AFTER, DELETE = range(4)
-"""Indices into `OPS`."""
-
 
 def net_changes(
-    old: IntArray, new: IntArray, alike: Callable[[IntArray, IntArray], BoolArray]
+    old: IntArray, new: IntArray, alike: Callable[[IntArray, IntArray], BoolArray], *, in_order: bool
 ) -> tuple[IntArray, IntArray]:
     """The rows that differ, and what each one is: an index into `OPS`. Equal rows are left out.
 
-    `old`, `new`: coalesced tuples as `EarlyIndex.within` gives them, each key (list, end of the extent, start) once.
-    `alike`: whether rows of values are the same. An update is two rows, the one before and the one after it.
-    O(rows log rows).
+    `old`, `new`: coalesced tuples as `EarlyIndex.within` gives them, each key (list, end of the extent, start) once;
+    `in_order`: sorted by it. `alike`: whether rows of values are the same. An update is two rows, the one before and
+    the one after it. O(rows), and a sort of those that are not in order.
     """
-    rows = np.concatenate([old, new])
-    is_new = np.arange(len(rows)) >= len(old)
-    order = np.lexsort((is_new, rows[:, FROM], rows[:, AT], rows[:, LIST]))
-    rows, is_new = rows[order], is_new[order]
-    key = rows[:, [LIST, AT, FROM]]
-    pairs = np.flatnonzero((key[1:] == key[:-1]).all(axis=1))  # the row before an update, of each pair
-    same = (rows[pairs][:, [TO, N]] == rows[pairs + 1][:, [TO, N]]).all(axis=1)
-    doubtful = np.flatnonzero(same & (rows[pairs, VALUES] != rows[pairs + 1, VALUES]))
-    if len(doubtful):
-        same[doubtful] = alike(rows[pairs[doubtful], VALUES], rows[pairs[doubtful] + 1, VALUES])
-    op = np.where(is_new, INSERT, DELETE)
+    if not in_order:
+        old, new = _in_order(old), _in_order(new)
+    rows, op = np.empty((len(old) + len(new), old.shape[1]), np.int64), np.empty(len(old) + len(new), np.int64)
+    count = merge_changes(old, new, rows, op)
+    rows, op = rows[:count], op[:count]
+    pairs = np.flatnonzero(op == BEFORE + DOUBTFUL)
+    if not len(pairs):
+        return rows, op
     op[pairs], op[pairs + 1] = BEFORE, AFTER
-    keep = np.ones(len(rows), bool)
+    same = alike(rows[pairs, VALUES], rows[pairs + 1, VALUES])
+    keep = np.ones(count, bool)
     keep[pairs[same]] = keep[pairs[same] + 1] = False
     return rows[keep], op[keep]
+
+
+def _in_order(rows: IntArray) -> IntArray:
+    order = np.lexsort((rows[:, FROM], rows[:, EXTENT], rows[:, LIST]))
+    return np.asarray(rows[order])
 
 
 class ChangeOutput:
@@ -61,7 +74,7 @@ class ChangeOutput:
         """The changes of an index."""
         columns = [self._names.take(pa.array(op))]
         if self._final.slides:
-            columns.append(time_array(rows[:, AT].copy(), self._final.schema.field(0).type))
+            columns.append(time_array(rows[:, EXTENT].copy(), self._final.schema.field(0).type))
         columns += index.columns(rows)
         columns += [time_array(rows[:, at].copy(), self._final.time) for at in (FROM, TO)]
         columns.append(pa.array(rows[:, N].copy()))

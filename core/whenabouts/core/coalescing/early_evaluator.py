@@ -52,12 +52,11 @@ class _Arrived(NamedTuple):
 
     @property
     def touched(self) -> ListTuples:
-        """All of them, sorted by list and time."""
-        if not len(self.replaced):
-            return self.added
-        lists = np.concatenate([self.added.lists, self.replacing.lists])
-        when = np.concatenate([self.added.times, self.replacing.times])
-        order = np.lexsort((when, lists))
+        """The lists and times of all of them, by the number of the list (which groups do not follow) and time."""
+        lists, when = self.added.lists, self.added.times
+        if len(self.replaced):
+            lists, when = np.append(lists, self.replacing.lists), np.append(when, self.replacing.times)
+        order = np.lexsort((when, lists)) if len(self.replaced) else np.argsort(lists, kind="stable")
         return ListTuples(lists[order], when[order], self.added.values.slice(0, 0))
 
 
@@ -161,24 +160,28 @@ class EarlyEvaluator(ExtentEvaluator):
         if self._whole:
             old = self._read(index, self._instants_open(index, from_us, was, was))
             self._take_in(index, arrived, step)
-            return net_changes(
-                old, self._read(index, self._instants_open(index, from_us, was, now)), index.runs.equal_rows
-            )
+            new = self._read(index, self._instants_open(index, from_us, was, now))
+            return net_changes(old, new, index.runs.equal_rows, in_order=False)
         touched, open_before = arrived.touched, self._open(from_us, was)
         old = index.within(index.touched(touched), open_before)
         self._take_in(index, arrived, step)
-        new = [index.within(index.touched(touched), open_before)]
+        new = index.within(index.touched(touched), open_before)
         if not self._single and self._last_open(was, now) > open_before.high:
             opened = open_before._replace(low=open_before.high + 1, high=self._last_open(was, now))
-            new.append(index.within(index.all_runs(), opened))
-        return net_changes(old, np.concatenate(new), index.runs.equal_rows)
+            new = np.concatenate([new, index.within(index.all_runs(), opened)])
+        return net_changes(old, new, index.runs.equal_rows, in_order=self._single)
 
     def _take_in(self, index: EarlyIndex, arrived: _Arrived, step: Step) -> None:
-        before = index.links(arrived.added)
         if len(arrived.replaced):
             index.runs.replace(arrived.replacing, arrived.replaced)
-        index.add(arrived.added)
-        _count(arrived.added, before, index.links(arrived.added), step)
+        inside = index.is_inside(arrived.added)
+        new = arrived.added.at(np.flatnonzero(inside)) if inside.any() else None
+        before = None if new is None else index.links(new)
+        attached = index.add(arrived.added)
+        step.metrics[metrics.ATTACHED] += attached
+        step.metrics[metrics.MERGES] += attached
+        if new is not None and before is not None:
+            _count(new, before, index.links(new), step)
 
     def _open(self, from_us: int, progress: Progress) -> Reach:
         """The extents that can be read at this progress, and that rows from a time on can change."""
@@ -246,12 +249,10 @@ class EarlyEvaluator(ExtentEvaluator):
 
 
 def _count(new: ListTuples, before: Links, after: Links, step: Step) -> None:
-    """Count what Algorithm 2 of Al-Kateb 2010 does with new tuples; those of a step arrive together.
+    """Count what Algorithm 2 of Al-Kateb 2010 does with tuples out of order; those of a step arrive together.
 
     New tuples between two others merge into the run of either, or of both; they split a run if both were in one.
     """
-    if not len(new.times):
-        return
     begins = np.ones(len(new.times), bool)
     begins[1:] = (np.diff(new.lists) != 0) | (after.next_time[:-1] != new.times[1:])
     first = np.flatnonzero(begins)

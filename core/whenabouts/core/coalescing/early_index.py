@@ -17,9 +17,11 @@ from whenabouts.core.arrays.record_batches import one_chunk
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.early_kernels import (
     COUNT,
+    LIST,
     NO_NEXT,
     ROW,
     START,
+    VALUES,
     carry_settled,
     links_at,
     runs_in_extents,
@@ -32,8 +34,6 @@ from whenabouts.core.coalescing.tuples import ListTuples, TemporalTuples
 from whenabouts.core.runtime.output_memory import require_room
 
 _ALL = 2**62
-LIST, AT, FROM, TO, N, VALUES = range(6)
-"""The columns of coalesced tuples: list, end of the extent, `[from, to)`, tuple count, row of values."""
 
 
 class Links(NamedTuple):
@@ -107,13 +107,20 @@ class EarlyIndex:
         found[within] = self.runs.lists.look_up(new.lists[within], new.times[within])[1]
         return found
 
-    def add(self, new: ListTuples) -> None:
-        """Add tuples; none of these times is held. O(1) amortised at the end of a list, else O(log n + run)."""
-        inside = new.times <= self.runs.lists.latest(new.lists)
+    def is_inside(self, new: ListTuples) -> BoolArray:
+        """Which times are not later than all that their lists have had."""
+        return np.asarray(new.times <= self.runs.lists.latest(new.lists))
+
+    def add(self, new: ListTuples) -> int:
+        """Add tuples; none of these times is held. Returns how many of those in order extend a run.
+
+        O(1) amortised at the end of a list, else O(log n + the run).
+        """
+        inside = self.is_inside(new)
         if inside.any():
             self.runs.insert(new.at(np.flatnonzero(inside)))
             new = new.at(np.flatnonzero(~inside))
-        self.runs.append(new)
+        return self.runs.append(new)
 
     def begin_with(self, settled: TemporalTuples, weight: IntArray) -> None:
         """Start with the two ends of the last run of each group; `weight`: how many tuples each represents."""
@@ -133,16 +140,16 @@ class EarlyIndex:
 
     def touched(self, new: ListTuples) -> _Runs:
         """The runs that contain a tuple at, right before or right after one of these times."""
-        lists, empty = self.runs.lists, np.empty(0, np.int64)
-        given = *lists.arrays, lists.heads, new.lists, new.times
-        runs, tuples = touched_runs(*given, empty, np.empty(0, bool), empty, empty, empty, empty)
-        of, following, starts = (np.empty(size, np.int64) for size in (runs, runs, runs + 1))
-        starts[0] = 0
-        times, data = np.empty(tuples, np.int64), np.empty(tuples, np.int64)
-        found = _Runs(of, np.empty(runs, bool), following, starts, times, data)
-        if runs:
-            touched_runs(*given, *found)
-        return found
+        lists, size = self.runs.lists, 3 * len(new.times)
+        most = int(lists.sizes[new.lists[np.append(True, np.diff(new.lists) != 0)[: len(new.lists)]]].sum())
+        size = min(size, most)
+        of, following, starts = (np.empty(length, np.int64) for length in (size, size, size + 1))
+        times, data = np.empty(most, np.int64), np.empty(most, np.int64)
+        is_first = np.empty(size, bool)
+        runs, count = touched_runs(
+            *lists.arrays, lists.heads, new.lists, new.times, of, is_first, following, starts, times, data
+        )
+        return _Runs(of[:runs], is_first[:runs], following[:runs], starts[: runs + 1], times[:count], data[:count])
 
     def all_runs(self) -> _Runs:
         """All runs. O(tuples)."""

@@ -6,7 +6,15 @@ from typing import Any
 
 from numba import types
 
-from whenabouts.core.arrays.jit import INT64, READ_INT64, TWO_INT64, WRITE_INT64, WRITE_INT64_2D, compiled
+from whenabouts.core.arrays.jit import (
+    INT64,
+    READ_INT64,
+    READ_INT64_2D,
+    TWO_INT64,
+    WRITE_INT64,
+    WRITE_INT64_2D,
+    compiled,
+)
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.sorted_list_kernels import (
     ARRAYS,
@@ -25,6 +33,12 @@ _WRITE_BOOL = types.Array(types.boolean, 1, "C")
 
 NO_NEXT = 2**63 - 1
 """The time of the next tuple, where there is none."""
+
+LIST, EXTENT, FROM, TO, N, VALUES = range(6)
+"""The columns of coalesced tuples: list, end of the extent, `[from, to)`, tuple count, row of values."""
+
+INSERT, BEFORE, AFTER, DELETE, DOUBTFUL = 0, 1, 2, 3, 4
+"""Indices into `runtime.changes.OPS`. `BEFORE + DOUBTFUL`, `AFTER + DOUBTFUL`: only the rows of values may differ."""
 
 START, ROW, COUNT = range(3)
 """The columns of a carry: where the first tuple's run begins before it, the row of its values, how many tuples."""
@@ -90,16 +104,14 @@ def touched_runs(
     """The runs with the elements at times, before them and after them; the times ascend in each list.
 
     Run r is `run_starts[r] : run_starts[r + 1]` of `run_times` and `run_data`; `run_next[r]`: the time of the element
-    after it, or `NO_NEXT`. Returns the numbers of runs and of elements; with empty output arrays it only counts.
-    O(log n + the elements of these runs).
+    after it, or `NO_NEXT`. Returns the numbers of runs and of elements. O(log n + the elements of these runs).
     """
-    counting = len(run_list) == 0
     runs = count = 0
-    done_list, done_time = -1, 0
+    done_list, done_time, done_all = -1, 0, False
     for i in range(len(wanted)):
         of = of_list[i]
-        if lists[of, SIZE] == 0:
-            continue
+        if lists[of, SIZE] == 0 or (of == done_list and (wanted[i] < done_time or done_all)):
+            continue  # nothing there, or these runs have been written
         base = lists[of, DIRECTORY]
         first_entry, first_at = find(lists, chunks, dirs, times, data, times[:0], of, wanted[i], 0)
         sides = 2
@@ -130,16 +142,12 @@ def touched_runs(
                     at = chunks[dirs[base + entry], END]
                 at -= 1
                 here = chunks[dirs[base + entry], AT] + at
-            if not counting:
-                run_list[runs] = of
-                run_starts[runs] = count
-                run_is_first[runs] = entry == lists[of, FIRST] and at == chunks[dirs[base + entry], BEGIN]
-                run_next[runs] = NO_NEXT
+            run_list[runs], run_starts[runs], run_next[runs] = of, count, NO_NEXT
+            run_is_first[runs] = entry == lists[of, FIRST] and at == chunks[dirs[base + entry], BEGIN]
             head = True
             while head or not heads[here]:
                 head = False
-                if not counting:
-                    run_times[count], run_data[count] = times[here], data[here]
+                run_times[count], run_data[count] = times[here], data[here]
                 count += 1
                 done_time = times[here]
                 at += 1
@@ -149,12 +157,11 @@ def touched_runs(
                         break
                     at = chunks[dirs[base + entry], BEGIN]
                 here = chunks[dirs[base + entry], AT] + at
-            if not counting and entry < lists[of, STOP]:
+            done_list, done_all = of, entry == lists[of, STOP]
+            if not done_all:
                 run_next[runs] = times[here]
-            done_list = of
             runs += 1
-    if not counting:
-        run_starts[runs] = count
+    run_starts[runs] = count
     return runs, count
 
 
@@ -214,8 +221,8 @@ def runs_in_extents(
                     ends = run_times[after - 1]
                     if after == stop and run_next[run] <= at and run_next[run] != NO_NEXT:
                         ends = run_next[run]
-                    out[found, 0], out[found, 1], out[found, 2] = of, at, begins
-                    out[found, 3], out[found, 4], out[found, 5] = ends, n, row
+                    out[found, LIST], out[found, EXTENT], out[found, FROM] = of, at, begins
+                    out[found, TO], out[found, N], out[found, VALUES] = ends, n, row
                 found += 1
             k += 1
     return found
@@ -267,4 +274,43 @@ def carry_settled(
                 last = at
             if times[end - 1] >= before:
                 break
+    return count
+
+
+@compiled(INT64(READ_INT64_2D, READ_INT64_2D, WRITE_INT64_2D, WRITE_INT64))
+def merge_changes(old: IntArray, new: IntArray, out: IntArray, op: IntArray) -> Any:
+    """Coalesced tuples before and after, each in the order of (list, end of the extent, start): those that differ.
+
+    Returns their number; `op` says what each one is. O(rows).
+    """
+    i = j = count = 0
+    while i < len(old) or j < len(new):
+        side = 0
+        if i == len(old):
+            side = 1
+        elif j == len(new):
+            side = -1
+        else:
+            for column in (LIST, EXTENT, FROM):
+                if old[i, column] != new[j, column]:
+                    side = -1 if old[i, column] < new[j, column] else 1
+                    break
+        if side < 0:
+            out[count] = old[i]
+            op[count] = DELETE
+            i += 1
+            count += 1
+        elif side > 0:
+            out[count] = new[j]
+            op[count] = INSERT
+            j += 1
+            count += 1
+        else:
+            same = old[i, TO] == new[j, TO] and old[i, N] == new[j, N]
+            if not (same and old[i, VALUES] == new[j, VALUES]):
+                out[count], out[count + 1] = old[i], new[j]
+                op[count], op[count + 1] = BEFORE + DOUBTFUL * same, AFTER + DOUBTFUL * same
+                count += 2
+            i += 1
+            j += 1
     return count

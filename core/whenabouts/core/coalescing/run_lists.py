@@ -42,14 +42,17 @@ class RunLists:
         """Bytes held: times, directories, rows of values."""
         return self.lists.nbytes + self.values.nbytes + 8 * self.values.used * self.shares
 
-    def append(self, new: ListTuples) -> None:
-        """Append tuples that are later than the last ones of their lists. O(1) amortised for each."""
+    def append(self, new: ListTuples) -> int:
+        """Append tuples that are later than the last ones of their lists; returns how many extend a run.
+
+        O(1) amortised for each.
+        """
         size = len(new.times)
         if not size:
-            return
+            return 0
         if not self._eager:
             self.lists.insert(new.lists, new.times, self.values.put(new.values), np.ones(size, bool))
-            return
+            return 0
         begins = np.append(True, np.diff(new.lists) != 0)
         firsts = np.flatnonzero(begins)
         continued = firsts[self.lists.sizes[new.lists[firsts]] > 0]  # those that directly follow a tuple held
@@ -61,6 +64,7 @@ class RunLists:
         self.comparisons += compared
         data = self._slots_of(new, held, earlier, extends, continued, last)
         self.lists.insert(new.lists, new.times, data, ~extends)
+        return int(extends.sum())
 
     def insert(self, new: ListTuples) -> None:
         """Insert tuples anywhere; no list has one at their times. O(log n + the run that each one touches)."""
