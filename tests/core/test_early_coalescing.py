@@ -101,15 +101,15 @@ def test_at_each_step_the_rows_are_those_of_a_stream_that_ends_there(
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "all": {},
-    "all, near values": {"equivalence": "absolute_tolerance:1"},
+    "all, near values": {"equivalence": "absolute_tolerance:1", "valid_last": True},
     "all, rising": {"equivalence": "non_decreasing", "group": ()},
     "all, up to an instant": {"at": 300},
     "slides": {"window": 60, "slide": 25},
     "slides, near values": {"window": 60, "slide": 25, "closed": "right", "equivalence": "absolute_tolerance:1"},
-    "slides with gaps": {"window": 10, "slide": 40},
+    "slides with gaps": {"window": 10, "slide": 40, "valid_last": True},
     "at an instant": {"window": 120, "at": 300},
     "last window": {"window": 60},
-    "rows": {"rows": 20, "slide": "25us"},
+    "rows": {"rows": 20, "slide": "25us", "valid_last": True},
     "rows of each group": {"rows": 6, "per_group": True, "slide": "25us"},
     "last rows": {"rows": 20},
     "last rows of each group": {"rows": 6, "per_group": True},

@@ -65,8 +65,6 @@ def test_queries_that_share_an_extent_have_it_each_for_itself() -> None:
 
 
 def test_where_there_is_no_such_column() -> None:
-    with pytest.raises(QueryError, match=r"WA-2023.*valid_last"):
-        Coalesce(**GIVEN, valid_last=True, emit="early")
     with pytest.raises(QueryError, match="WA-2006: valid_last is 1"):
         Coalesce(**GIVEN, valid_last=1)  # type: ignore[arg-type]
     renamed = READINGS.rename_columns(["room", "t", "valid_last"])

@@ -17,6 +17,7 @@ from whenabouts.core.coalescing.early_kernels import (
     EXTENT,
     FROM,
     INSERT,
+    LATEST,
     LIST,
     TO,
     VALUES,
@@ -76,7 +77,8 @@ class ChangeOutput:
         if self._final.slides:
             columns.append(time_array(rows[:, EXTENT].copy(), self._final.schema.field(0).type))
         columns += index.columns(rows)
-        columns += [time_array(rows[:, at].copy(), self._final.time) for at in (FROM, TO)]
+        periods = (FROM, TO, LATEST) if self._final.last else (FROM, TO)
+        columns += [time_array(rows[:, at].copy(), self._final.time) for at in periods]
         columns.append(pa.array(rows[:, N].copy()))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

@@ -218,7 +218,7 @@ class EarlyEvaluator(ExtentEvaluator):
         ranges = ranges_at(tuples, self.spec.extents.window, instants, self.spec.group)
         runs = FinalExtents(tuples, ~heads, ranges).runs()
         at_us = ranges.at_us[runs.range] if self.spec.extents.slides else np.zeros(len(runs.n), np.int64)
-        return np.column_stack([lists[runs.first], at_us, runs.start, runs.end, runs.n, data[runs.first]])
+        return np.column_stack([lists[runs.first], at_us, runs.start, runs.end, runs.n, data[runs.first], runs.last])
 
     def _keep(self, log: WindowLog, settled: TemporalTuples, was: Progress, now: Progress, step: Step) -> None:
         """Keep settled tuples in the state, as long as an open extent can contain them."""

@@ -16,6 +16,7 @@ from whenabouts.core.arrays.group_ids import GroupIds
 from whenabouts.core.arrays.record_batches import one_chunk
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.early_kernels import (
+    COLUMNS,
     COUNT,
     LIST,
     NO_NEXT,
@@ -164,11 +165,11 @@ class EarlyIndex:
         return _Runs(list_of[at], is_first[at], following, np.append(at, len(times)), times, data)
 
     def within(self, runs: _Runs, reach: Reach) -> IntArray:
-        """Coalesced tuples: runs cut to extents. One row of six columns each (`LIST` to `VALUES`)."""
+        """Coalesced tuples: runs cut to extents. One row each, with the columns `LIST` to `LATEST`."""
         given = *runs, self.carry, *reach
-        size = runs_in_extents(*given, np.empty((0, 6), np.int64)) if len(runs.list) else 0
-        require_room(size, 6 * 8, "coalesced rows of all extents")
-        rows = np.empty((size, 6), np.int64)
+        size = runs_in_extents(*given, np.empty((0, len(COLUMNS)), np.int64)) if len(runs.list) else 0
+        require_room(size, len(COLUMNS) * 8, "coalesced rows of all extents")
+        rows = np.empty((size, len(COLUMNS)), np.int64)
         if size:
             runs_in_extents(*given, rows)
         return rows

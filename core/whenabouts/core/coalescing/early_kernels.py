@@ -34,8 +34,9 @@ _WRITE_BOOL = types.Array(types.boolean, 1, "C")
 NO_NEXT = 2**63 - 1
 """The time of the next tuple, where there is none."""
 
-LIST, EXTENT, FROM, TO, N, VALUES = range(6)
-"""The columns of coalesced tuples: list, end of the extent, `[from, to)`, tuple count, row of values."""
+LIST, EXTENT, FROM, TO, N, VALUES, LATEST = COLUMNS = range(7)
+"""The columns of coalesced tuples: list, end of the extent, `[from, to)`, tuple count, row of values, time of the last
+tuple (which changes only with the tuple count)."""
 
 INSERT, BEFORE, AFTER, DELETE, DOUBTFUL = 0, 1, 2, 3, 4
 """Indices into `runtime.changes.OPS`. `BEFORE + DOUBTFUL`, `AFTER + DOUBTFUL`: only the rows of values may differ."""
@@ -187,7 +188,7 @@ def runs_in_extents(
 ) -> Any:
     """Runs cut to the extents `[k * slide - reach, k * slide]`, `low <= k <= high`, or to `[low, high]` if slide is 0.
 
-    Writes rows of `out`: list, end of the extent, start, end, tuple count, and the row of values of the first tuple.
+    Writes rows of `out`, with the columns `LIST` to `LATEST`; the row of values is that of the first tuple.
     `carry`: by list, what precedes the first tuple of its first run. Returns the number of rows; with an empty `out` it
     only counts. O(elements + rows).
     """
@@ -223,6 +224,7 @@ def runs_in_extents(
                         ends = run_next[run]
                     out[found, LIST], out[found, EXTENT], out[found, FROM] = of, at, begins
                     out[found, TO], out[found, N], out[found, VALUES] = ends, n, row
+                    out[found, LATEST] = run_times[after - 1]
                 found += 1
             k += 1
     return found

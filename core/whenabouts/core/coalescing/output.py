@@ -36,7 +36,7 @@ class RunOutput:
         self.time = pa.int64() if pa.types.is_null(time) else time
         fields = [pa.field(WINDOW_END, window_end_type(self.time))] if self.slides else []
         fields += [schema.field(name) for name in self._names]
-        self._last = valid_last
+        self.last = valid_last
         periods = [VALID_FROM, VALID_TO, *([VALID_LAST] if valid_last else [])]
         fields += [*(pa.field(name, self.time) for name in periods), pa.field(COUNT, pa.int64())]
         self.schema = pa.schema(fields)
@@ -59,7 +59,7 @@ class RunOutput:
         return self._batch([one_chunk(table.column(name)).take(first) for name in self._names], runs)
 
     def _batch(self, columns: list[pa.Array], runs: Runs) -> pa.RecordBatch:
-        instants = [runs.start, runs.end, *([runs.last] if self._last else [])]
+        instants = [runs.start, runs.end, *([runs.last] if self.last else [])]
         periods = [time_array(each, self.time) for each in instants]
         return pa.RecordBatch.from_arrays([*columns, *periods, pa.array(runs.n)], schema=self.schema)
 

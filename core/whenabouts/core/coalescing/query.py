@@ -144,8 +144,6 @@ class Coalesce:
                 "emit is 'early' and scheme 'lazy'",
                 "early answers correct runs, which only the eager scheme keeps: leave scheme out",
             )
-        if self.valid_last:
-            raise QueryError(Code.NO_EARLY, "emit is 'early' and valid_last is asked for", "leave one of them out")
         if self.extents.slide_rows is not None:
             raise QueryError(
                 Code.NO_EARLY,
