@@ -184,13 +184,14 @@ def _as_text(results: Mapping[str, Any]) -> str:
 
 
 def simulated(events: int, runs: int, densities: Sequence[float] = DENSITIES) -> list[dict[str, Any]]:
-    """Every question, kind of clock and density; and for some clocks a declared uncertainty that is wrong."""
+    """Every question, kind of clock and density; then some clocks whose declared uncertainty is wrong, for the first
+    question and the greatest density."""
     cases = [(name, density, 1.0) for name in SCENARIOS for density in densities]
     cases += [(name, densities[-1], declared) for name in MISDECLARED for declared in DECLARED]
     results = []
     for name, density, declared in cases:
         streams = [simulate(SCENARIOS[name], events, density, seed, declared) for seed in range(1, runs + 1)]
-        for question in QUESTIONS:
+        for question in QUESTIONS if declared == 1 else QUESTIONS[:1]:
             d = SCENARIOS[name].d_us
             answers = [compare(one, question.low * d, d, question.truth(one)) for one in streams]
             about = {"question": question.name, "scenario": name, "density": density, "declared": declared}
