@@ -28,7 +28,7 @@ from whenabouts.core.arrays.plain_types import plain_type
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames import pandas_frames
 
-A_FRAME = "give a dataframe of pyarrow, pandas, Polars, DuckDB (or anything with __arrow_c_stream__)"
+A_FRAME = "give a dataframe of pyarrow, pandas, Polars or DuckDB, or an object with __arrow_c_stream__"
 
 
 class Frame(ABC):  # noqa: B024  # for isinstance only

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from whenabouts.core.errors import Code, InputError
-from whenabouts.core.frames.kinds import A_FRAME, Frame
+from whenabouts.core.frames.kinds import Frame
 from whenabouts.core.hosting.host_options import HostSettings
 from whenabouts.core.hosting.input_checks import check_inputs, check_query, not_an_input
 from whenabouts.core.runtime.protocol import Query
@@ -27,7 +27,7 @@ HOMES = {
 """By the package that a frame's class is from: the module whose `ENGINE` reads it. Other frames are read in process."""
 
 _IN_PROCESS = "whenabouts.core.local"
-_A_FRAME = f"{A_FRAME}, of Spark or of Flink"
+_A_FRAME = "give a dataframe of pyarrow, pandas, Polars, DuckDB, Spark or Flink"
 
 
 @dataclass(frozen=True)
