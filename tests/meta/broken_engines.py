@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from whenabouts.conformance import multiset
 from whenabouts.core import local
@@ -144,6 +145,16 @@ class PairsTwice(Spoilt):
         done: Step = step(*args)
         done.output += [batch.slice(0, 1) for batch in done.output[:1]]
         return done
+
+
+class TakesNothingBack(Spoilt):
+    name = "keeps rows that early answers replace"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        if "op" not in outcome.output.column_names:
+            return outcome
+        kept = pc.not_equal(outcome.output["op"], "update_before")
+        return replace(outcome, output=outcome.output.filter(kept))
 
 
 class GivesFewRows(Spoilt):
