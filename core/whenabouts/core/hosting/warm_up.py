@@ -8,6 +8,7 @@ KERNELS = (
     "arrays.gather",
     "arrays.key_time_order",
     "arrays.slab_pool",
+    "coalescing.early_kernels",
     "coalescing.kernels",
     "coalescing.sliding_aggregates",
     "coalescing.sliding_kernels",
