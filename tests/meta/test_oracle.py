@@ -111,7 +111,9 @@ def test_counts_tell_the_strategies_apart() -> None:
     g = operation_counts.Geometry(lo=-50, hi=50, confidence=1.0, base_longest=10, shortest=0, longest=20)
     base = [Event(100, 110, (), ()), Event(99, 109, (), ())]
     target = [Event(70, 75, (), ()), Event(100, 101, (), ()), Event(400, 401, (), ())]
-    assert operation_counts.correlation("simple", base, target, g) == operation_counts.Counts(6, 0, 0, 4, 1)
-    assert operation_counts.correlation("eager", base, target, g) == operation_counts.Counts(2, 2, 0, 4, 1)
+    assert operation_counts.correlation("simple", base, target, g) == operation_counts.TimingJoinCounts(6, 0, 0, 4, 1)
+    assert operation_counts.correlation("eager", base, target, g) == operation_counts.TimingJoinCounts(2, 2, 0, 4, 1)
     # 110 is walked before 109, which starts earlier and is therefore proven by it
-    assert operation_counts.correlation("lazy_lookup", base, target, g) == operation_counts.Counts(1, 2, 1, 4, 1)
+    assert operation_counts.correlation("lazy_lookup", base, target, g) == operation_counts.TimingJoinCounts(
+        1, 2, 1, 4, 1
+    )
