@@ -23,7 +23,9 @@ from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
 
-FILES, FILE_S, ROWS_PER_SECOND, LATE_S, IDLE_S = 8, 60, 2, 3, 30
+FILES, FILE_S, ROWS_PER_SECOND, LATE_S = 8, 60, 2, 3
+IDLE_S = 90
+"""Longer than a file: an engine may read a minute of one side before it sees that minute of the other side."""
 REPEATING = 4
 """Files whose rows come again."""
 STREAM = Variant(streaming=True)
