@@ -27,7 +27,7 @@ ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [THREAD, PROCESS])
+@pytest.mark.parametrize("mode", [THREAD, pytest.param(PROCESS, marks=pytest.mark.full)])
 def test_early_answers_are_a_changelog(tmp_path: Path, mode: str) -> None:
     """In every form the changes become the final rows; a Table can be aggregated, with corrections."""
     (tmp_path / "lamps").mkdir()

@@ -55,7 +55,7 @@ def test_a_step_whose_output_does_not_fit_ends_the_job_with_a_code(tmp_path: Pat
     assert MEBIBYTES in done.stderr
 
 
-@pytest.mark.parametrize("mode", ["process", pytest.param("thread", marks=pytest.mark.full)])
+@pytest.mark.parametrize("mode", [pytest.param(mode, marks=pytest.mark.full) for mode in ("process", "thread")])
 def test_times_that_look_like_another_unit_are_counted_and_warned_of_where_python_reads_them(
     tmp_path: Path, mode: str
 ) -> None:

@@ -92,7 +92,7 @@ def _finished_lines(folder: Path) -> Counter[str]:
 @pytest.mark.parametrize(
     ("mode", "backend", "kills", "seed"),
     [
-        ("thread", "hashmap", 2, 4),
+        pytest.param("thread", "hashmap", 2, 4, marks=pytest.mark.full),
         pytest.param("thread", "hashmap", 3, 0, marks=pytest.mark.full),
         pytest.param("process", "rocksdb", 5, 1, marks=pytest.mark.full),
         pytest.param("thread", "rocksdb", 5, 2, marks=pytest.mark.exhaustive),

@@ -30,7 +30,7 @@ EACH_CASE = pytest.mark.parametrize(
     ("variant", "dataset"),
     fewer_on_slow_engines(
         [(variant, dataset) for dataset in FAULTS for variant in VARIANTS],
-        kept=[(variant, "malformed") for variant in ("batch, 3 buckets", "stream", "stream, restarted")],
+        kept=[(variant, "malformed") for variant in ("batch, 3 buckets", "stream, restarted")],
     ),
 )
 
