@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from infra.operators import OperatorDriver
 from whenabouts.core import QueryError
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import run, run_stream
-from whenabouts.core.runtime.protocol import Arrival
 from whenabouts.core.shared_coalescing.catalog import FIRST_OWN, PARTS, Catalog
 from whenabouts.core.shared_coalescing.columns import QUERY
 from whenabouts.core.shared_coalescing.query import SharedCoalescing
-from whenabouts.core.state.memory_store import DictStore, StorePart
+from whenabouts.core.state.memory_store import StorePart
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner import Plan, Registry, Statistics
@@ -141,10 +141,10 @@ def _explained(text: str) -> tuple[dict[str, str], set[frozenset[str]], bool]:
 
 def _run(query: SharedCoalescing) -> tuple[dict[str, str], set[frozenset[str]], bool]:
     """The same, as a running operator stores it."""
-    operator, store = query.operator([stream().schema], streaming=True), DictStore()
+    driver = OperatorDriver(query, stream().schema)
     for start in (0, 60, 120):
-        block = operator.readers[0].read(stream().slice(start, 60).combine_chunks().to_batches()[0]).block
-        operator.step(store, [Arrival(0, block)], (start // 2 - 5) * SECOND)
+        driver.feed({query.inputs[0]: stream().slice(start, 60).combine_chunks()}, (start // 2 - 5) * SECOND)
+    store = driver.store
     catalog = Catalog.read(StorePart(store, 0, PARTS))
     equal = {name: [other for other, one in query.same if one == name] for name in catalog.queries}
     schemes = {each: entry.scheme for name, entry in catalog.queries.items() for each in (name, *equal[name])}
