@@ -26,14 +26,15 @@ PUBLIC = {
     "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code", "Condition", "DigitsCutWarning",
     "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Histogram", "InputError", "Interval",
     "JsonPayload", "Lateness", "Workload", "LossyQueryWarning", "PairAnswer", "Plan", "PlanChangedWarning", "Point",
-    "QueryError", "Reason", "Registry", "RejectedRowsWarning", "SingleBucketWarning", "StateLimit", "Statistics",
+    "QueryError", "Reason", "Registry", "RejectedRowsWarning", "RejectsSummary", "SingleBucketWarning", "StateLimit",
+    "Statistics",
     "Template", "TemporalAggregate", "TemporalJoin", "TextQuery", "TimingJoin", "WhenaboutsError", "WindowExtent",
     "WindowJoin", "absolute_tolerance", "between", "build_worker_archive", "chance_matches", "coalesce", "deadline",
     "delay", "empirical", "exponential", "flink_plugin", "from_clock", "from_distribution", "from_granularity",
     "from_latency", "from_polling", "normal", "overlaps", "parse_query", "planner", "possibly", "read_plan_file",
     "rejects",
     "relative_tolerance", "run", "spark_plugin", "temporal_aggregate", "temporal_join", "timing_join", "triangular",
-    "timeline", "uniform", "why_not", "window_join", "within",
+    "summarise_rejects", "timeline", "uniform", "why_not", "window_join", "within",
 }  # fmt: skip
 """What `import whenabouts as wa` offers: a name that leaves this list breaks users' programs."""
 

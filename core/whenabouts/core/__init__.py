@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         WhenaboutsError,
     )
     from whenabouts.core.explain.chance_matches import ChanceMatches, chance_matches
+    from whenabouts.core.explain.rejects_summary import RejectsSummary, summarise_rejects
     from whenabouts.core.explain.timeline import timeline
     from whenabouts.core.explain.why_not import PairAnswer, Reason, why_not
     from whenabouts.core.times.clock_errors import from_clock
@@ -59,6 +60,7 @@ __all__ = [
     "QueryError",
     "Reason",
     "RejectedRowsWarning",
+    "RejectsSummary",
     "SingleBucketWarning",
     "StateLimit",
     "Template",
@@ -80,6 +82,7 @@ __all__ = [
     "overlaps",
     "possibly",
     "relative_tolerance",
+    "summarise_rejects",
     "timeline",
     "triangular",
     "uniform",
@@ -129,6 +132,8 @@ _HOMES = {
     "from_granularity": "times.spec_builders",
     "from_latency": "times.spec_builders",
     "from_polling": "times.spec_builders",
+    "RejectsSummary": "explain.rejects_summary",
+    "summarise_rejects": "explain.rejects_summary",
     "timeline": "explain.timeline",
     "why_not": "explain.why_not",
 }

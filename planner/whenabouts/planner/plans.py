@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from whenabouts.core.costs.choices import Alternative, Choice
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.html_tables import html_table
 from whenabouts.planner.byte_sizes import format_bytes
 from whenabouts.planner.join_plans import DECISIONS, JoinPlan, explain_join
 from whenabouts.planner.selection import Solver, Status
@@ -77,8 +78,11 @@ class Plan:
     @property
     def decisions(self) -> dict[str, dict[str, str | int]]:
         """The value of every option, by query and option."""
-        parts: tuple[QueryPlan | JoinPlan, ...] = (*self.queries, *self.joins)
-        return {each.name: {choice.what: choice.value for choice in each.choices} for each in parts}
+        return {each.name: {choice.what: choice.value for choice in each.choices} for each in self._parts}
+
+    @property
+    def _parts(self) -> tuple[QueryPlan | JoinPlan, ...]:
+        return (*self.queries, *self.joins)
 
     def bytes_beside(self, stream: str) -> float:
         """The expected state of all other streams."""
@@ -155,6 +159,10 @@ class Plan:
         for join in self.joins:
             flat |= {f"{join.name}.{c.what}": str(c.value) for c in join.choices[1:] if c.what in DECISIONS}
         return flat
+
+    def _repr_html_(self) -> str:
+        rows = [(each.name, choice.what, choice.value, choice.why) for each in self._parts for choice in each.choices]
+        return html_table("Plan", ["query", "option", "choice", "why"], rows, f"total cost {self.cost:.4f}")
 
     def explain(self) -> str:
         """The plan as text: the choices for every query, their alternatives and reasons, and the expected state."""

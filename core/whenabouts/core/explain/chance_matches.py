@@ -23,6 +23,7 @@ from whenabouts.core.explain.rate_estimate import from_rates
 from whenabouts.core.explain.time_slides import JoinSide, slide
 from whenabouts.core.explain.why_not import a_timing_join
 from whenabouts.core.frames.kinds import GivenFrames
+from whenabouts.core.html_tables import html_table
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.keys import NULL_KEY
@@ -62,6 +63,15 @@ class ChanceMatches:
 
     def __str__(self) -> str:
         return self.sentence
+
+    def _repr_html_(self) -> str:
+        background = "no time slide is possible"
+        if self.background_mean is not None and self.background_std is not None:
+            background = f"{self.background_mean:,.1f} ± {self.background_std:,.1f}"
+        rows = [("from the rates", f"{self.expected:,.1f}"), ("from time slides", background)]
+        if self.observed is not None:
+            rows.append(("observed", f"{self.observed:,}"))
+        return html_table("Pairs to be expected by chance", ["", "pairs"], rows, self.sentence)
 
 
 def chance_matches(

@@ -21,6 +21,7 @@ from whenabouts.core.explain.pair_picture import PairPicture
 from whenabouts.core.explain.pair_rows import PairRow, Row, read_pair
 from whenabouts.core.frames.kinds import Frame
 from whenabouts.core.hosting.input_checks import check_input
+from whenabouts.core.html_tables import html_table
 from whenabouts.core.runtime.keys import NULL_KEY
 from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.times.conditions import Condition
@@ -68,6 +69,11 @@ class PairAnswer:
     probability: float | None = None
     code: Code | None = None
     picture: PairPicture | None = field(default=None, compare=False, repr=False)
+
+    def _repr_html_(self) -> str:
+        probability = "" if self.probability is None else f"{self.probability:.6g}"
+        rows = [("reason", self.reason), ("probability", probability), ("code", self.code or "")]
+        return html_table("A pair" if self.matched else "No pair", ["", ""], rows, self.sentence)
 
     def plot(self) -> Any:
         """A `matplotlib.figure.Figure`: both densities, and that of right minus left with the probability shaded.
