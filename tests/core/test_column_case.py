@@ -10,6 +10,7 @@ import pytest
 from whenabouts.conformance import multiset
 from whenabouts.core import Histogram, Interval, JsonPayload, Point, QueryError, from_granularity, within
 from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.errors import LossyQueryWarning
 from whenabouts.core.expressions.letter_case import same
 from whenabouts.core.expressions.tree import Expression, column
 from whenabouts.core.hosting.column_case import as_spelled, check_distinct
@@ -155,3 +156,11 @@ def test_what_is_compared_is_known_of_every_query() -> None:
         "dedupe": {"k", "v"}, "window join": {"k", "v"}, "coalesce": {"k", "v"}, "aggregate": {"k", "v"},
         "temporal join": {"k", "v"}, "shared": {"k", "v"}, "selection": {"k", "big", "v"},
     }  # fmt: skip
+
+
+def test_a_query_that_is_spelled_otherwise_warns_once() -> None:
+    """Of a slide that is longer than the window, when it is made."""
+    with pytest.warns(LossyQueryWarning):
+        query = Coalesce(time="T", values="V", window=1, slide=2)
+    found, _ = as_spelled(query, [pa.schema({"t": pa.int64(), "v": pa.int64()})])
+    assert found.values == ("v",)

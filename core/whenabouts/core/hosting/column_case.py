@@ -6,6 +6,7 @@ resolved once, before a query becomes an operator; from then on they are compare
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -14,7 +15,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 
 from whenabouts.core.coalescing.query import Coalesce, column_names
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.errors import Code, LossyQueryWarning, QueryError
 from whenabouts.core.expressions.letter_case import folded, same
 from whenabouts.core.expressions.tree import Expression, rewritten
 from whenabouts.core.joins.output_columns import output_names
@@ -68,7 +69,9 @@ def as_spelled(query: Query, schemas: Sequence[pa.Schema]) -> Spelled:
     """
     for name, schema in zip(query.inputs, schemas, strict=True):
         check_distinct(schema.names, f"the {name} input has columns")
-    return _spelled(query, tuple(schemas))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LossyQueryWarning)  # it came when the user made the query
+        return _spelled(query, tuple(schemas))
 
 
 def check_distinct(names: Iterable[str], what: str) -> None:
