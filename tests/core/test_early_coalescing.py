@@ -29,6 +29,7 @@ from whenabouts.core.state.window_cache import window_cache
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::whenabouts.core.SingleBucketWarning"),
     pytest.mark.filterwarnings("ignore::whenabouts.core.LossyQueryWarning"),
 ]

@@ -13,6 +13,8 @@ import pytest
 
 from whenabouts.conformance.kill_schedules import check, scenario
 
+pytestmark = pytest.mark.slow
+
 EVERY_RUN, FULL, TOGETHER = 300, 10_000, 50
 
 STARTS = [

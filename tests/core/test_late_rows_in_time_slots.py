@@ -15,6 +15,8 @@ from whenabouts.core.hosting.packer_clocks import without_slots
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.wrappers.deduplication import deduplicated
 
+pytestmark = pytest.mark.slow
+
 EVERY_RUN, FULL, TOGETHER = 200, 5_000, 50
 LOST, EXTRA = 12, 45
 """Seeds where a pair would be lost without a reject, and where one of a rejected row would come out."""

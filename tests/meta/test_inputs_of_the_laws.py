@@ -25,6 +25,8 @@ from whenabouts.conformance.coalescing_answers import answer
 from whenabouts.conformance.templates import TemplateSet
 from whenabouts.core import Interval
 
+pytestmark = pytest.mark.slow
+
 DATASETS = tuple(case_tables.PROFILES)
 
 

@@ -14,6 +14,8 @@ from whenabouts.core.expressions.sql import MOST_CHARACTERS, MOST_TOKENS, parse_
 from whenabouts.core.times.templates import read_templates
 from whenabouts.planner import parse_query, read_plan_file
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = pa.schema({"t": pa.timestamp("us", "UTC"), "k": pa.string(), "v": pa.int64()})
 JOIN = "SELECT * FROM s A, s B WHERE WINDOW(A, B) = '2 s' AND "
 QUERY = "queries:\n  - {name: hot, coalesce: [v], window: {rows: 9}}\n"

@@ -29,7 +29,7 @@ RUN = 25
 """How many of the registries also run over a whole stream."""
 
 SECOND = 1_000_000
-pytestmark = pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")]
 
 
 def _near(before: pa.Table, now: pa.Table) -> Any:
