@@ -207,7 +207,7 @@ class EarlyIndex:
         return np.asarray(later[starts[1:]] - later[starts[:-1]])
 
     def drop_before(self, us: int) -> int:
-        """Drop tuples before a time, then groups without tuples; returns how many leave a run that goes on."""
+        """Drop tuples before a time, then groups without tuples; returns how many leave a run that continues."""
         return self._drop(self.groups.ids, us, np.full(len(self.groups), _ALL))
 
     def drop_all_but(self, most: IntArray) -> int:

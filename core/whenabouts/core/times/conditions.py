@@ -86,7 +86,7 @@ class Condition:
         Supports are closed and have integer ends. So that of D, which is [s, e], touches [lo, hi] if and only if it
         shares more than one point with [lo - 1, hi + 1], that is, if it has a probability above 0 there. But D is a
         single instant where both times are exact: there what is possible is certain. Pairs of two exact rows on sides
-        that also have uncertain rows are told apart by `probability.possibility`.
+        that also have uncertain rows are distinguished by `probability.possibility`.
 
         >>> possibly(within("2us")).decided_by(instants=False)
         Condition(lo_us=-3, hi_us=3, confidence=5e-324)
