@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from whenabouts.conformance import coalescing_oracle as scratch
 from whenabouts.conformance import multiset
-from whenabouts.conformance.change_rows import Table, applied
+from whenabouts.conformance.change_rows import ChangedRows, applied
 from whenabouts.conformance.coalescing_answers import answer
 from whenabouts.conformance.coalescing_generators import CoalescingExample, arrivals, coalescings
 from whenabouts.core import EngineError, QueryError
@@ -84,7 +84,7 @@ def test_at_each_step_the_rows_are_those_of_a_stream_that_ends_there(
     if query is None:
         return
     files = data.draw(arrivals(example))["events"]
-    stream, table = Stream(query, files[0].schema), Table(query.coalescing.group)
+    stream, table = Stream(query, files[0].schema), ChangedRows(query.coalescing.group)
     for number, file in enumerate(files):
         if draw.random() < 0.3:
             window_cache().clear()
@@ -151,7 +151,7 @@ def readings(seed: int, files: int = 25, rows: int = 24) -> list[pa.Table]:
 def test_a_longer_stream_can_be_read_at_any_time(name: str, seed: int) -> None:
     """At each step the rows are those from scratch over what has arrived, with and without what memory holds."""
     draw, files, query = random.Random(seed), readings(seed), query_of(name, emit="early")
-    stream, table = Stream(query, files[0].schema), Table(query.coalescing.group)
+    stream, table = Stream(query, files[0].schema), ChangedRows(query.coalescing.group)
     for number, file in enumerate(files):
         if draw.random() < 0.2:
             window_cache().clear()

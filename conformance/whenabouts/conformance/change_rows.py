@@ -25,7 +25,7 @@ def applied(changes: pa.Table) -> Counter[Row]:
     return +total
 
 
-class Table:
+class ChangedRows:
     """A table that changes are applied to by key, in their order, as a database would.
 
     The key is (end of the window, group, start). An insertion must find no row, and the others the row they expect.

@@ -31,7 +31,7 @@ LATENESS_S, KEYS = 3, 4
 
 
 @dataclass(frozen=True)
-class Streams:
+class StreamKind:
     """Windows, and of each stream the rows per second.
 
     `tick_s`: times are multiples of it. `gap_s`: streams are silent in turn for so long.
@@ -52,17 +52,17 @@ def _uniform(names: str, width: str) -> dict[tuple[str, str], str]:
 
 PATH = {("a", "b"): "1 s", ("b", "c"): ("-2 s", "5 s")}
 CASES = {
-    "even": Streams(_uniform("abc", "2 s"), dict.fromkeys("abc", 4.0)),
-    "one slow stream": Streams(_uniform("abc", "2 s"), {"a": 8.0, "b": 0.1, "c": 6.0}, method="nested"),
-    "all slow": Streams(_uniform("abcd", "6 s"), {"a": 0.5, "b": 0.2, "c": 0.3, "d": 0.4}, seconds=240),
-    "two": Streams(_uniform("ab", "1500 ms"), {"a": 6.0, "b": 3.0}),
-    "four": Streams(_uniform("abcd", "1 s"), dict.fromkeys("abcd", 5.0)),
-    "equal times": Streams(_uniform("abc", "2 s"), {"a": 2.0, "b": 1.0, "c": 3.0}, tick_s=1.0),
-    "silent in turn": Streams(_uniform("abc", "3 s"), dict.fromkeys("abc", 5.0), gap_s=9),
-    "at once": Streams(_uniform("abc", "0 s"), dict.fromkeys("abc", 3.0), tick_s=0.5),
-    "path": Streams(PATH, {"a": 5.0, "b": 0.3, "c": 3.0}, conservative="gca"),
-    "path, local": Streams(PATH, {"a": 5.0, "b": 0.4, "c": 3.0}, conservative="lca"),
-    "clique": Streams(
+    "even": StreamKind(_uniform("abc", "2 s"), dict.fromkeys("abc", 4.0)),
+    "one slow stream": StreamKind(_uniform("abc", "2 s"), {"a": 8.0, "b": 0.1, "c": 6.0}, method="nested"),
+    "all slow": StreamKind(_uniform("abcd", "6 s"), {"a": 0.5, "b": 0.2, "c": 0.3, "d": 0.4}, seconds=240),
+    "two": StreamKind(_uniform("ab", "1500 ms"), {"a": 6.0, "b": 3.0}),
+    "four": StreamKind(_uniform("abcd", "1 s"), dict.fromkeys("abcd", 5.0)),
+    "equal times": StreamKind(_uniform("abc", "2 s"), {"a": 2.0, "b": 1.0, "c": 3.0}, tick_s=1.0),
+    "silent in turn": StreamKind(_uniform("abc", "3 s"), dict.fromkeys("abc", 5.0), gap_s=9),
+    "at once": StreamKind(_uniform("abc", "0 s"), dict.fromkeys("abc", 3.0), tick_s=0.5),
+    "path": StreamKind(PATH, {"a": 5.0, "b": 0.3, "c": 3.0}, conservative="gca"),
+    "path, local": StreamKind(PATH, {"a": 5.0, "b": 0.4, "c": 3.0}, conservative="lca"),
+    "clique": StreamKind(
         {("a", "b"): "1 s", ("b", "c"): "3 s", ("a", "c"): ("0 s", "9 s")},
         {"a": 3.0, "b": 3.0, "c": 1.0},
         gap_s=7,

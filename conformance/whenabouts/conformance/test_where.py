@@ -42,7 +42,7 @@ MODES: dict[str, dict[str, Any]] = {
 Fields = Mapping[str, Any]
 
 
-class Where(NamedTuple):
+class WhereCase(NamedTuple):
     """A condition as users write it, and on two rows as dicts, in plain Python."""
 
     asked: str | Callable[[pa.Table, pa.Table], pa.ChunkedArray]
@@ -59,20 +59,20 @@ def _not_less(one: Any, other: Any) -> bool:
 
 
 WHERES = {
-    "both ids": Where("id_left < right.id", lambda left, right: left["id"] < right["id"]),
-    "function": Where(_lesser_number, lambda left, right: left["id"] < right["id"]),
-    "nulls and NaN": Where("left.x >= small", lambda left, right: _not_less(left["x"], right["small"])),
-    "three values": Where(
+    "both ids": WhereCase("id_left < right.id", lambda left, right: left["id"] < right["id"]),
+    "function": WhereCase(_lesser_number, lambda left, right: left["id"] < right["id"]),
+    "nulls and NaN": WhereCase("left.x >= small", lambda left, right: _not_less(left["x"], right["small"])),
+    "three values": WhereCase(
         "flag OR right.note = 'right'", lambda left, right: left["flag"] is True or right["note"] == "right"
     ),
-    "one side": Where("RIGHT.price > 0", lambda _, right: right["price"] is not None and right["price"] > 0),
-    "times": Where("right.t_max - left.t_max >= 0", lambda left, right: right["t_max"] >= left["t_max"]),
-    "nothing": Where("left.id < 0", lambda _left, _right: False),
+    "one side": WhereCase("RIGHT.price > 0", lambda _, right: right["price"] is not None and right["price"] > 0),
+    "times": WhereCase("right.t_max - left.t_max >= 0", lambda left, right: right["t_max"] >= left["t_max"]),
+    "nothing": WhereCase("left.id < 0", lambda _left, _right: False),
 }
 SMALL = {
-    "other values": Where("left.v <> right.v", lambda left, right: left["v"] != right["v"]),
-    "rising": Where("v_left < v_right", lambda left, right: left["v"] < right["v"]),
-    "equal keys": Where("left.k = right.k", lambda left, right: left["k"] is not None and left["k"] == right["k"]),
+    "other values": WhereCase("left.v <> right.v", lambda left, right: left["v"] != right["v"]),
+    "rising": WhereCase("v_left < v_right", lambda left, right: left["v"] < right["v"]),
+    "equal keys": WhereCase("left.k = right.k", lambda left, right: left["k"] is not None and left["k"] == right["k"]),
 }
 """On the columns of generated tables."""
 
@@ -80,7 +80,7 @@ _TURNS = [(mode, name) for n, mode in enumerate(MODES) for name in (list(WHERES)
 _KEPT = [("inner", "both ids"), ("full_outer best both", "one side")]
 
 
-def _answer(query: TimingJoin, tables: Mapping[str, pa.Table], where: Where) -> list[ExpectedRow]:
+def _answer(query: TimingJoin, tables: Mapping[str, pa.Table], where: WhereCase) -> list[ExpectedRow]:
     schemas = {side: table.schema for side, table in tables.items()}
     return join_modes_oracle.results(query, schemas, expectations.read(query, tables).events, where.of_rows)
 
@@ -169,7 +169,7 @@ def test_differential_where_restarted(engine: Engine, mode: str, where: str, ste
     _same(crashed, _expected(mode, where), query, timed=True)
 
 
-def _with_where(data: st.DataObject, example: Example) -> tuple[Example, Where, list[ExpectedRow]]:
+def _with_where(data: st.DataObject, example: Example) -> tuple[Example, WhereCase, list[ExpectedRow]]:
     mode, where = data.draw(st.sampled_from(sorted(MODES))), data.draw(st.sampled_from(sorted(SMALL)))
     event(f"{mode}, {where}")
     example = example._replace(query=replace(example.query, where=SMALL[where].asked, **MODES[mode]))
