@@ -59,7 +59,7 @@ class Keys:
         """
         if not self.names or n == 1:
             return np.zeros(rows.num_rows, np.int64)
-        hashes, missing = self._hashes(rows, input)
+        hashes, missing = self.hashes(rows, input)
         return np.where(missing, 0, hashes % np.uint64(n)).astype(np.int64)
 
     def partition(self, input: int, block: pa.RecordBatch, n: int) -> list[BucketRows]:
@@ -69,14 +69,14 @@ class Keys:
         """
         if self.slots is None or n == 1:
             return group_by_bucket(self.buckets(block, n, input))
-        hashes, missing = self._hashes(block, input)
+        hashes, missing = self.hashes(block, input)
         first, count = self.slots.of(input, *times(block), n)
         if missing.any():
             hashes, first, count = (np.where(missing, value, of) for value, of in ((0, hashes), (0, first), (1, count)))
         return partition_copies(hashes.astype(np.uint64), first, count, n)
 
-    def _hashes(self, rows: pa.RecordBatch, input: int) -> tuple[NDArray[np.uint64], BoolArray]:
-        """A hash of each row's key, and which keys contain a null."""
+    def hashes(self, rows: pa.RecordBatch, input: int) -> tuple[NDArray[np.uint64], BoolArray]:
+        """A hash of each row's key, the same in every process, and which keys contain a null."""
         hashes, missing = np.zeros(rows.num_rows, np.uint64), np.zeros(rows.num_rows, bool)
         for name, type_ in zip(self.of(input), self.types, strict=True):
             column = rows.column(name)
