@@ -81,6 +81,7 @@ def test_carried_rows_of_many_keys_stay_one_for_each_key_over_restarts():
         for row in step_rows:
             last[row[2]] = max(last.get(row[2], row), row)
         assert carried.rows == len(last)
+        assert carried.bytes == store.bytes_held
     assert dropped == 50 * 100 - len(last)
     found = _carried(store, carried, None).of(_batch([(99, 99, 17, 0), (99, 99, 430, 0)]))
     assert {last[17], last[430]} <= set(_tuples(found))
@@ -93,7 +94,8 @@ def test_with_a_tolerance_silent_keys_expire_within_one_more_tolerance_and_leave
     rows.fold(_batch([(n % 50, n % 50, n, 0) for n in range(5000)]), 60)
     rows.sweep(60)
     carried = rows.carried
-    assert carried.rows == 5000 and carried.slots > 5
+    assert carried.rows == 5000
+    assert carried.slots > 5
     due = rows.next_sweep_us
     assert due == 160
     part_way = _carried(store, carried, 100)

@@ -33,6 +33,7 @@ class Carried(NamedTuple):
 
     slots: int = 1
     rows: int = 0
+    bytes: int = 0
     next_slot: int = 0
     swept_us: int = NO_WATERMARK
 
@@ -53,7 +54,7 @@ class CarriedRows:
         self._keys, self._order_by, self._tolerance_us = keys, order_by, tolerance_us
         self._schema = schema
         self._next_slot, self._swept_us = carried.next_slot, carried.swept_us
-        size = Size(carried.slots, carried.rows)
+        size = Size(carried.slots, carried.rows, carried.bytes)
         self._slots = HashedSlots(store, CARRIED, schema, lambda rows: keys.hashes(rows, RIGHT)[0], size)
 
     @property

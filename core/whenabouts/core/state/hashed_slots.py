@@ -1,7 +1,7 @@
 """Rows of a bucket by key, however old: slots of hashes, so that a step reads and writes only those of its keys.
 
-Linear hashing (Litwin, VLDB 1980): the number of slots grows by one whenever the rows exceed `ROWS_PER_SLOT` on average,
-and each time the rows of a single slot are divided. So no step rewrites everything, and none lists the store.
+Linear hashing (Litwin, VLDB 1980): the number of slots grows by one whenever the rows exceed `ROWS_PER_SLOT` on
+average, and each time the rows of a single slot are divided. So no step rewrites everything, and none lists the store.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ Hashes = NDArray[np.uint64]
 
 
 class Size(NamedTuple):
-    """What the operator keeps in its directory between steps: how many slots and rows there are."""
+    """What the operator keeps in its directory between steps: how many slots, rows and bytes there are."""
 
     slots: int = 1
     rows: int = 0
+    bytes: int = 0
 
 
 class HashedSlots:
@@ -38,8 +39,8 @@ class HashedSlots:
     >>> schema = pa.schema({"key": pa.uint64(), "value": pa.string()})
     >>> slots = HashedSlots(DictStore(), 2, schema, lambda rows: rows.column("key").to_numpy())
     >>> slots.replace(np.array([0]), pa.record_batch([[7, 9], ["a", "b"]], schema=schema))
-    >>> slots.read(slots.of(np.array([9], np.uint64))).column("value").to_pylist(), slots.size
-    (['a', 'b'], Size(slots=1, rows=2))
+    >>> slots.read(slots.of(np.array([9], np.uint64))).column("value").to_pylist(), slots.size.rows
+    (['a', 'b'], 2)
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class HashedSlots:
     ) -> None:
         self._store, self._input, self._schema, self._hash_of = store, input, schema, hash_of
         self.size = size
-        self._read: dict[int, pa.RecordBatch] = {}
+        self._read: dict[int, tuple[pa.RecordBatch, int]] = {}  # rows and bytes
 
     def of(self, hashes: Hashes) -> IntArray:
         """The distinct slots of rows with these hashes, ascending."""
@@ -93,16 +94,21 @@ class HashedSlots:
     def _slot(self, slot: int) -> pa.RecordBatch:
         if slot not in self._read:
             data = self._store.get(self._input, slot)
-            self._read[slot] = pa.RecordBatch.from_pylist([], self._schema) if data is None else decode(data, self._schema)
-        return self._read[slot]
+            if data is None:
+                self._read[slot] = pa.RecordBatch.from_pylist([], self._schema), 0
+            else:
+                self._read[slot] = decode(data, self._schema), len(data)
+        return self._read[slot][0]
 
     def _write(self, slot: int, rows: pa.RecordBatch) -> None:
         held = self._slot(slot)
         if held.num_rows == rows.num_rows == 0:
             return
-        self._read[slot] = rows
-        self.size = self.size._replace(rows=self.size.rows + rows.num_rows - held.num_rows)
-        if rows.num_rows:
-            self._store.put(self._input, slot, encode(rows, self._schema))
+        data = encode(rows, self._schema) if rows.num_rows else b""
+        more_rows, more_bytes = rows.num_rows - held.num_rows, len(data) - self._read[slot][1]
+        self.size = self.size._replace(rows=self.size.rows + more_rows, bytes=self.size.bytes + more_bytes)
+        self._read[slot] = rows, len(data)
+        if data:
+            self._store.put(self._input, slot, data)
         else:
             self._store.delete(self._input, slot)

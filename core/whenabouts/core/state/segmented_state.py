@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -212,13 +212,20 @@ class SegmentedState:
 
     def take_before(self, input: int, before_us: int) -> list[pa.RecordBatch]:
         """Remove and return all rows of the segments that begin before a time."""
-        segments = [s for s in sorted(self._segments[input].values()) if s.first * self.slot_us < before_us]
+        return self._take(input, lambda segment: segment.first * self.slot_us < before_us)
+
+    def _take(self, input: int, chosen: Callable[[Segment], bool]) -> list[pa.RecordBatch]:
+        segments = [segment for segment in sorted(self._segments[input].values()) if chosen(segment)]
         taken = [self._alive(input, segment.first).rows for segment in segments]
         for segment in segments:
             self._drop(input, segment.first)
             del self._segments[input][segment.first]
             self._changed = True
         return taken
+
+    def take_ended(self, input: int, before_us: int) -> list[pa.RecordBatch]:
+        """Remove and return all rows of the segments that end at or before a time, in time order."""
+        return self._take(input, lambda segment: segment.stop * self.slot_us <= before_us)
 
     def segment_ends(self, input: int) -> list[tuple[int, int]]:
         """The end (exclusive) and the bytes of each of the input's segments, latest first."""
@@ -311,10 +318,9 @@ class SegmentedState:
         self._changed = False
 
     def _read_directory(self) -> None:
-        data = self._store.get(DIRECTORY, 0)
-        if data is None:
+        directory = _directory(self._store)
+        if directory is None:
             return
-        directory: dict[str, Any] = json.loads(bytes(unwrap(data)))
         if directory["fingerprint"] != self._fingerprint:
             raise EngineError(
                 Code.STATE_FORMAT,
@@ -389,12 +395,22 @@ class SegmentedState:
 
 def rows_in_state(store: SegmentStore, inputs: int) -> int:
     """Rows of an operator's first `inputs` inputs in a bucket's state, including waiting rows. One `get`."""
-    data = store.get(DIRECTORY, 0)
-    if data is None:
+    directory = _directory(store)
+    if directory is None:
         return 0
-    directory: dict[str, Any] = json.loads(bytes(unwrap(data)))
     held = sum(Segment(*row).rows for segments in directory["segments"][:inputs] for row in segments)
     return held + sum(int(rows) for _, _, rows, _ in directory["waiting"])
+
+
+def notes_in_state(store: SegmentStore) -> list[int]:
+    """The numbers that an operator keeps beside its rows, empty in a new bucket. One `get`."""
+    notes: list[int] = (_directory(store) or {}).get("notes", [])
+    return notes
+
+
+def _directory(store: SegmentStore) -> dict[str, Any] | None:
+    data = store.get(DIRECTORY, 0)
+    return None if data is None else json.loads(bytes(unwrap(data)))
 
 
 def _present(data: bytes | None, input: int, slot: int) -> bytes:
