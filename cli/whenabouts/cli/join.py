@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whenabouts.cli.given_files import input_path
-from whenabouts.cli.options import CommonOptions, common_options, key_columns, row_numbers, time_slots_option, time_spec
+from whenabouts.cli.options import CommonOptions, common_options, key_columns, row_numbers, time_slots_option
 from whenabouts.cli.say import say
+from whenabouts.cli.two_sides import SIDES, times_of_sides, times_options, two_values, uncertainty_options
 from whenabouts.core.times.condition_keywords import condition_of
 
 if TYPE_CHECKING:
-    from whenabouts.core.times.time_specs import TimeSpec
     from whenabouts.core.timing_join.query import TimingJoin
-
-_SIDES = ("left", "right")
 
 
 @click.command(short_help="Join two inputs whose events' times are uncertain.")
@@ -24,8 +22,7 @@ _SIDES = ("left", "right")
 @click.option(
     "--on", metavar="COL[,COL]", help="Key columns that must be equal (default: none); L=R where the sides differ."
 )
-@click.option("--left-time", required=True, metavar="SPEC", help="Time of the left events: t, t_min,t_max, or hist:.")
-@click.option("--right-time", required=True, metavar="SPEC", help="Time of the right events: the same.")
+@times_options
 @click.option("--within", metavar="D", help="Condition: at most D apart, either way.")
 @click.option("--deadline", metavar="D", help="Condition: right at most D after left ...")
 @click.option("--since", metavar="D", help="... and at least this long after it (negative: before).")
@@ -44,7 +41,7 @@ _SIDES = ("left", "right")
     metavar="MODE",
     help="Which rows the result has: inner, left_outer, left_anti ...",
 )
-@click.option("--best", type=click.Choice([*_SIDES, "both"]), help="Keep the most probable partner only.")
+@click.option("--best", type=click.Choice([*SIDES, "both"]), help="Keep the most probable partner only.")
 @click.option(
     "--where", metavar="SQL", help="A further condition on both rows, as 'left.v < right.w': without it no pair."
 )
@@ -55,12 +52,7 @@ _SIDES = ("left", "right")
 @click.option(
     "--strategy", default="auto", show_default=True, metavar="NAME", help="Which algorithm; all give the same rows."
 )
-@click.option("--max-uncertainty", metavar="D", help="Greatest length of an interval; longer ones are rejected.")
-@click.option("--left-max-uncertainty", metavar="D", help="The same, for the left input only.")
-@click.option("--right-max-uncertainty", metavar="D", help="The same, for the right input only.")
-@click.option("--min-uncertainty", metavar="D", help="Least length of an interval; shorter ones are rejected.")
-@click.option("--left-min-uncertainty", metavar="D", help="The same, for the left input only.")
-@click.option("--right-min-uncertainty", metavar="D", help="The same, for the right input only.")
+@uncertainty_options
 @click.option("--suffixes", default="_left,_right", show_default=True, metavar="L,R", help="For columns of equal name.")
 @click.option("--no-probability", is_flag=True, help="Leave out the probability column.")
 @click.option("--max-pairs", type=click.IntRange(min=0), metavar="N", help="Refuse to run if there can be more pairs.")
@@ -91,7 +83,7 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
     from whenabouts.cli.run import FileRun
 
     check_picture(arguments["picture"], with_why=rows is not None)
-    paths = [input_path(path, f"the {side} input") for path, side in zip((left, right), _SIDES, strict=True)]
+    paths = [input_path(path, f"the {side} input") for path, side in zip((left, right), SIDES, strict=True)]
     specs = (query.left_time, query.right_time)
     run = FileRun(query, paths, specs, common, result="pairs")
     run.prepare()
@@ -114,7 +106,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
     """The query that the options describe. Errors in them are reported before any file is read."""
     from whenabouts.core.timing_join.query import TimingJoin
 
-    left_time, right_time = (_spec(side, arguments) for side in _SIDES)
+    left_time, right_time = times_of_sides(arguments)
     return TimingJoin(
         left_time=left_time,
         right_time=right_time,
@@ -125,25 +117,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
         where=arguments["where"],
         strategy=arguments["strategy"],
         lateness=common.lateness_by_side,
-        suffixes=_two(arguments["suffixes"], "--suffixes"),
+        suffixes=two_values(arguments["suffixes"], "--suffixes"),
         probability=not arguments["no_probability"],
         time_slots=arguments["time_slots"],
     )
-
-
-def _spec(side: str, arguments: dict[str, Any]) -> TimeSpec:
-    from whenabouts.core.times.time_specs import Interval
-
-    own = {bound: arguments[f"{side}_{bound}_uncertainty"] for bound in ("max", "min")}
-    longest, shortest = (own[bound] or arguments[f"{bound}_uncertainty"] for bound in ("max", "min"))
-    spec = time_spec(arguments[f"{side}_time"], f"--{side}-time", longest, shortest)
-    if not isinstance(spec, Interval) and any(own.values()):
-        raise click.UsageError(f"--{side}-max-uncertainty and --{side}-min-uncertainty need --{side}-time t_min,t_max")
-    return spec
-
-
-def _two(text: str, option: str) -> tuple[str, str]:
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) != 2:
-        raise click.BadParameter(f"{text!r} is not two values with a comma between them", param_hint=option)
-    return parts[0], parts[1]
