@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -10,8 +11,11 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import Interval, Point, QueryError, between, overlaps, possibly, within
-from whenabouts.core.local import coalesce, run, timing_join
-from whenabouts.planner import Registry, TextQuery, parse_query
+from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.local import coalesce, run, run_stream, timing_join
+from whenabouts.core.runtime.changes import INSERT, OPS, UPDATE_AFTER
+from whenabouts.core.runtime.protocol import Query
+from whenabouts.planner import CoalescingQuery, Registry, TextQuery, parse_query
 
 SECOND = 1_000_000
 
@@ -216,7 +220,6 @@ OF_S = "SELECT * FROM s "
         ("SELECT A.v, B.v AS v FROM seismic A, seismic B WHERE WINDOW(A, B) = '2 s' WITH THRESHOLD 1", "WA-2009"),
         ("SELECT * FROM seismic A, nowhere B WHERE WINDOW(A, B) = '2 s'", "WA-2113: line 1, column 26: no stream"),
         ("SELECT * FROM seismic A, timeless B WHERE WINDOW(A, B) = '2 s'", "WA-2114: which column of stream"),
-        ("SELECT * FROM seismic A LEFT JOIN seismic B ON WINDOW(A, B) = '2 s'", "WA-2112: line 1, column 35: LEFT"),
         (OF_S, "WA-2112: line 1, column 1: this correlates nothing"),
         (OF_S + "[RANGE 24 HOUR", "WA-2111: line 1, column 31: the text ends (hint: expected ])"),
         (OF_S + "[RANGE HOUR 24] COALESCE ON t", "WA-2111: line 1, column 24: found 'HOUR'"),
@@ -329,3 +332,81 @@ def test_what_is_possible() -> None:
 def test_wrong_words_about_what_is_possible(written: str, error: str) -> None:
     with pytest.raises(QueryError, match=error):
         _run(f"SELECT * FROM x A, x B WHERE {written}", {"x": _events(1)})
+
+
+def test_early_answers_and_last_readings_are_those_of_the_function() -> None:
+    lamp = [
+        pa.table({"room": ["a"] * len(t), "t": t, "lamp": lamps})
+        for t, lamps in [([1, 2, 5], ["on", "on", "on"]), ([4], ["off"]), ([3, 9], ["off", "on"])]
+    ]
+    schemas = {"s": lamp[0].schema}
+    text = "SELECT * FROM s COALESCE ON lamp GROUP BY room "
+    plain = Coalesce(time="t", group="room", values="lamp", lateness=6)
+
+    def rows(query: Query) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = run_stream(query, [lamp]).output.to_pylist()
+        return found
+
+    early = rows(parse_query(text + "EMIT EARLY;").bind(schemas, lateness=6))
+    assert early == rows(replace(plain, emit="early"))
+    assert rows(parse_query(text + "emit final").bind(schemas, lateness=6)) == rows(plain)
+    named = rows(parse_query(text.replace("*", "lamp, VALID(s), Valid_Last AS last")).bind(schemas, lateness=6))
+    with_last = rows(replace(plain, valid_last=True))
+    assert named == [
+        {"lamp": row["lamp"], "valid_from": row["valid_from"], "valid_to": row["valid_to"], "last": row["valid_last"]}
+        for row in with_last
+    ]
+    assert rows(parse_query(text).bind(schemas, lateness=6, valid_last=True)) == with_last
+    late = parse_query(text.replace("GROUP", "WHERE valid_last >= 4 GROUP")).bind(schemas, lateness=6)
+    assert rows(late) == [row for row in with_last if row["valid_last"] >= 4]
+
+
+def test_conditions_on_early_answers_leave_no_half_of_an_update() -> None:
+    """Folded by key, the changes of a filtered query are the filtered rows, in every prefix of the stream."""
+    draw = random.Random(5)
+    times = sorted(range(60), key=lambda t: t + draw.randrange(9))
+    lamp = [
+        pa.table({"t": times[at : at + 4], "lamp": [draw.choice("xyz") for _ in range(4)]}) for at in range(0, 60, 4)
+    ]
+    filtered = parse_query("SELECT lamp, VALID(s), n FROM s COALESCE ON lamp WHERE n >= 2 AND lamp <> 'z' EMIT EARLY")
+    query = filtered.bind({"s": lamp[0].schema}, lateness=12)
+    changes = run_stream(query, [lamp]).output.to_pylist()
+    assert {row["op"] for row in changes} == set(OPS)
+    held: dict[int, Any] = {}
+    for row in changes:
+        op, key = row.pop("op"), row["valid_from"]
+        if op in (INSERT, UPDATE_AFTER):
+            assert key not in held
+            held[key] = row
+        else:
+            assert held.pop(key) == row
+    rows = coalesce(pa.concat_tables(lamp), time="t", values="lamp").to_pylist()
+    want = [row for row in rows if row["n"] >= 2 and row["lamp"] != "z"]
+    assert len(want) > 3
+    assert _sorted(list(held.values())) == _sorted(want)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (TWO + "WINDOW(A, B) = '2 s' EMIT EARLY", "WA-2112: line 1, column 63: EMIT EARLY without one stream"),
+        (OF_S + "COALESCE ON t EMIT SOON", "WA-2111: line 1, column 36: 'SOON' cannot stand here"),
+        ("SELECT COUNT(*) FROM s COALESCE ON t EMIT EARLY", "WA-2023: emit is 'early' in a temporal aggregate"),
+        (OF_S + "[ROWS 9 SLIDE 3] COALESCE ON t EMIT EARLY", "WA-2023"),
+    ],
+)
+def test_wrong_words_about_early_answers(text: str, told: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        parse_query(text).bind(SCHEMAS)
+    assert str(raised.value).startswith(told)
+    assert raised.value.hint
+
+
+def test_early_answers_are_asked_for_once_and_not_planned() -> None:
+    query = parse_query(OF_S + "[RANGE 1 HOUR] COALESCE ON t EMIT EARLY")
+    with pytest.raises(QueryError, match="WA-2006: emit is given, and the text has EMIT EARLY"):
+        query.bind(SCHEMAS, emit="final")
+    with pytest.raises(QueryError, match="WA-2023: line 1, column 46: early answers are not planned"):
+        query.distinct()
+    last = parse_query("SELECT t, valid_last FROM s [RANGE 1 HOUR] COALESCE ON t")
+    assert last.distinct().distinct == CoalescingQuery.of(last.bind(SCHEMAS).query, "s").distinct

@@ -2,7 +2,8 @@
 
 The clauses are those of the papers: ``WITH THRESHOLD p`` after ``WINDOW(A, B) = ...`` (PTJoin), ``[RANGE 24 HOUR
 SLIDE 1 HOUR]``, ``[ROWS 100]`` and ``[PARTITION BY g ROWS 100]`` after a stream (CQL), ``COALESCE ON ...`` and
-``VALID(a) OVERLAPS VALID(b)`` (TSQL2). Tokens keep their positions, so that errors can name line and column.
+``VALID(a) OVERLAPS VALID(b)`` (TSQL2); and ``EMIT EARLY`` at the end, for early answers.
+Tokens keep their positions, so that errors can name line and column.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ class WindowClause:
 
 @dataclass(slots=True)
 class Clauses:
-    """The clauses of a query. ``windows``: by position of the stream's name. ``within``: the bound of ``WITHIN e``."""
+    """The clauses of a query. ``windows``: by position of the stream's name. ``within``: the bound of ``WITHIN e``.
+
+    ``emit``: "early" or "final" after ``EMIT``.
+    """
 
     select: Any
     place: Place
@@ -65,6 +69,8 @@ class Clauses:
     coalesce: list[Any] = field(default_factory=list)
     coalesce_at: Place | None = None
     within: str | None = None
+    emit: str | None = None
+    emit_at: Place | None = None
 
 
 def take_apart(text: str) -> Clauses:
@@ -84,6 +90,7 @@ def take_apart(text: str) -> Clauses:
         found.coalesce = list(_one_select(text, cutter.coalesce).expressions)
         if not found.coalesce:
             raise cutter.coalesce_at.wrong("COALESCE ON names nothing", "columns or a condition")
+    found.emit, found.emit_at = cutter.emit, cutter.emit_at
     return found
 
 
@@ -107,6 +114,8 @@ class _Cutter:
         self.windows: dict[int, WindowClause] = {}
         self.coalesce_at: Place | None = None
         self.within: str | None = None
+        self.emit: str | None = None
+        self.emit_at: Place | None = None
 
     def cut(self) -> None:
         while self._at < len(self._tokens):
@@ -116,6 +125,8 @@ class _Cutter:
                 self._coalesce_on()
             elif self._is("WITH") and self._is("THRESHOLD", ahead=1):
                 self._threshold()
+            elif self._emits():
+                self._emit()
             elif self._relation() is not None:
                 self._related()
             elif self._is("INTERSECT", "OVERLAPS") and self._is("(", ahead=1):  # functions here, operators to SQL
@@ -217,11 +228,20 @@ class _Cutter:
         last = self._next()
         self.coalesce_at = Place(self._text, first.start, last.end + 1)
         self.coalesce = [self._tokens[0]]  # SELECT: what follows is a list of expressions, as in a query
-        while self._at < len(self._tokens) and not self._is(*_END_OF_COALESCE, "WITHIN"):
+        while self._at < len(self._tokens) and not (self._is(*_END_OF_COALESCE, "WITHIN") or self._emits()):
             self.coalesce.append(self._next())
         if self._is("WITHIN"):
             self._next()
             self.within = self._value("the greatest difference, a number")
+
+    def _emits(self) -> bool:
+        """Whether ``EMIT EARLY`` or ``EMIT FINAL`` ends the query here."""
+        return self._is("EMIT") and self._is("EARLY", "FINAL", ahead=1) and self._word(2) in ("", ";")
+
+    def _emit(self) -> None:
+        first, last = self._next(), self._next()
+        self.emit = last.text.lower()
+        self.emit_at = Place(self._text, first.start, last.end + 1)
 
     def _threshold(self) -> None:
         """``WITH THRESHOLD p`` becomes ``AND THRESHOLD(p)`` after its window."""

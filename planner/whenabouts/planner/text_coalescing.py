@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from whenabouts.core.coalescing.columns import COUNT, VALID_FROM, VALID_TO, WINDOW_END
+from whenabouts.core.coalescing.columns import COUNT, OP, VALID_FROM, VALID_LAST, VALID_TO, WINDOW_END
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.eager_lazy_cost import eager_part
-from whenabouts.core.errors import Code
+from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.sql import from_sqlglot
 from whenabouts.core.expressions.tree import Expression, column, joined, rewritten
 from whenabouts.core.joins.pair_conditions import SqlPredicate
@@ -48,19 +48,40 @@ def bind_coalescing(scope: Scope, options: dict[str, Any]) -> SelectProject:
     if scope.query.form == "temporal join":
         return _temporal_join(scope, found, options)
     (stream,) = scope.streams.values()
-    given = _given(scope, found) | {"time": stream.time, "lateness": stream.lateness} | options
+    given = _given(scope, found) | {"time": stream.time, "lateness": stream.lateness} | _emit(scope, options) | options
     if any(_aggregate(node) is not None for node in scope.query.clauses.select.expressions):
         return _aggregated(scope, found, given)
-    query = Coalesce(**given)
-    names = [*([WINDOW_END] if query.extents.slides else ()), *found.group, *found.values, VALID_FROM, VALID_TO, COUNT]
-    having = [rewritten(each, _plain) for each in _where(scope, found, (VALID_FROM, VALID_TO, COUNT))]
+    query = Coalesce(**{"valid_last": _names_last(scope.query.clauses, found), **given})
+    computed = (VALID_FROM, VALID_TO, *([VALID_LAST] if query.valid_last else ()), COUNT)
+    first = [OP] if query.emit == "early" else []
+    first += [WINDOW_END] if query.extents.slides else []
+    names = [*first, *found.group, *found.values, *computed]
+    having = [rewritten(each, _plain) for each in _where(scope, found, computed)]
     having += [found.condition] if found.condition is not None else []
     return SelectProject(
         query=query,
         derived={query.inputs[0]: found.derived} if found.derived else (),
         having=joined("and", having, having[0].place) if having else None,
-        columns=_columns(scope, names, query.extents.slides),
+        columns=_columns(scope, names, first),
     )
+
+
+def _emit(scope: Scope, options: dict[str, Any]) -> dict[str, str]:
+    """`emit` as the text says it. Raises QueryError WA-2006 if it is an option, too."""
+    asked = scope.query.clauses.emit
+    if asked is None:
+        return {}
+    if options.get("emit") is not None:
+        raise QueryError(Code.BAD_OPTION, f"emit is given, and the text has EMIT {asked.upper()}", "leave emit out")
+    return {"emit": asked}
+
+
+def _names_last(clauses: Any, found: _Coalescing) -> bool:
+    """Whether SELECT or WHERE names the column `valid_last`."""
+    if VALID_LAST in (*found.group, *found.values):
+        return False
+    nodes = (part for each in (*clauses.select.expressions, *conditions_of(clauses)) for part in each.walk())
+    return any(type(node).__name__ == "Column" and node.name.lower() == VALID_LAST for node in nodes)
 
 
 def distinct_query(query: ParsedQuery) -> CoalescingQuery:
@@ -70,6 +91,11 @@ def distinct_query(query: ParsedQuery) -> CoalescingQuery:
             "this query coalesces no single stream", "FROM one stream and COALESCE ON", Code.UNSUPPORTED_TEXT
         )
     (source,), clauses = query.sources, query.clauses
+    if clauses.emit == "early":
+        assert clauses.emit_at is not None
+        raise clauses.emit_at.wrong(
+            "early answers are not planned", "final rows: queries that share an extent have no others", Code.NO_EARLY
+        )
     if source.window is None:
         raise source.place.wrong(
             "this query has no window, and nothing to be planned", "[RANGE 24 HOUR] or [ROWS 100] behind the stream",
@@ -77,6 +103,8 @@ def distinct_query(query: ParsedQuery) -> CoalescingQuery:
         )  # fmt: skip
     window = source.window
     group = clauses.select.args.get("group")
+    group_names = tuple(node.name for node in (group.expressions if group else ()))
+    values = tuple(_value_name(node) for node in clauses.coalesce)
     aggregated = any(_aggregate(node) is not None for node in clauses.select.expressions)
     range_us = None if window.range is None else text_duration_us(str(window.range), window.place)
     by_rows = isinstance(window.slide, int)
@@ -88,10 +116,11 @@ def distinct_query(query: ParsedQuery) -> CoalescingQuery:
         window.slide if isinstance(window.slide, int) else None,
         aggregates=tuple(node.sql() for node in asked),
         computed=tuple(sorted(computed)),
+        valid_last=not aggregated and _names_last(clauses, _Coalescing(group_names, values, (), None)),
     )
     return CoalescingQuery(
-        coalesce=tuple(_value_name(node) for node in clauses.coalesce),
-        group=tuple(node.name for node in (group.expressions if group else ())),
+        coalesce=values,
+        group=group_names,
         rows=window.rows,
         range=window.range,
         equivalence="equal" if clauses.within is None else f"absolute_tolerance:{clauses.within}",
@@ -190,8 +219,11 @@ def _where(scope: Scope, found: _Coalescing, computed: Sequence[str] = ()) -> li
     return conditions
 
 
-def _columns(scope: Scope, names: Sequence[str], slides: bool) -> Named | None:
-    """The columns of SELECT, over the columns of coalesced tuples; None for ``*`` alone."""
+def _columns(scope: Scope, names: Sequence[str], first: Sequence[str]) -> Named | None:
+    """The columns of SELECT, over the columns of coalesced tuples; None for ``*`` alone.
+
+    ``first``: columns that come first, whether SELECT names them or not.
+    """
     chosen = scope.query.clauses.select.expressions
     if len(chosen) == 1 and type(chosen[0]).__name__ == "Star":
         return None
@@ -211,9 +243,8 @@ def _columns(scope: Scope, names: Sequence[str], slides: bool) -> Named | None:
             expression = rewritten(from_sqlglot(inner, scope.query.text), lambda each: _of_result(each, names, scope))
             plain = expression.operation == "column"
             found.append((node.alias or (expression.value[1] if plain else words), expression))
-    if slides and all(name != WINDOW_END for name, _ in found):
-        found.insert(0, (WINDOW_END, column(WINDOW_END)))
-    return tuple(found)
+    named = [name for name, _ in found]
+    return (*((name, column(name)) for name in first if name not in named), *found)
 
 
 def _duration() -> Expression:
@@ -362,7 +393,7 @@ def _temporal_join(scope: Scope, found: _Coalescing, options: dict[str, Any]) ->
     return SelectProject(
         query=query,
         derived=dict.fromkeys(query.inputs, found.derived) if found.derived else (),
-        columns=_columns(scope, [*names, VALID_FROM, VALID_TO], query.extents.slides),
+        columns=_columns(scope, [*names, VALID_FROM, VALID_TO], names[: int(query.extents.slides)]),
     )
 
 

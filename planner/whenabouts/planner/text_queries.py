@@ -37,6 +37,15 @@ if TYPE_CHECKING:
 MOST_STREAMS = 64
 """The most streams in FROM: the cost of implied windows grows with the cube of their number."""
 
+_MODES: dict[tuple[str, str], str | None] = {
+    **dict.fromkeys((("", ""), ("", "INNER"), ("", "CROSS"))),
+    **{(side, kind): f"{side.lower()}_outer" for side in ("LEFT", "RIGHT", "FULL") for kind in ("", "OUTER")},
+    **{(side, kind): f"left_{kind.lower()}" for side in ("", "LEFT") for kind in ("SEMI", "ANTI")},
+}
+"""By side and kind of a JOIN in sqlglot's tree: its `how`, None if it pairs rows only."""
+
+_JOINS = "[LEFT | RIGHT | FULL] [OUTER], [LEFT] SEMI or [LEFT] ANTI"
+
 TIME_NAMES = ("t", "ts", "time", "timestamp", "event_time")
 """Usual names of time columns, for streams whose types do not determine the time column."""
 
@@ -131,7 +140,12 @@ def _parsed(text: str) -> TextQuery:
     clauses = take_apart(text)
     _refuse_the_rest(text, clauses)
     sources = _sources(text, clauses)
-    query = TextQuery(text, clauses, sources, "join")
+    query = TextQuery(text, clauses, sources, "join", _mode(text, clauses))
+    if clauses.emit_at is not None and (clauses.coalesce_at is None or len(sources) > 1):
+        raise clauses.emit_at.wrong(
+            f"{clauses.emit_at.words} without one stream to coalesce", "FROM one stream and COALESCE ON",
+            Code.UNSUPPORTED_TEXT,
+        )  # fmt: skip
     if clauses.coalesce_at is not None:
         if len(sources) > 2:
             raise sources[2].place.wrong("a third stream", "one stream to coalesce, or two to relate")
@@ -184,7 +198,12 @@ def _sources(text: str, clauses: Clauses) -> tuple[Source, ...]:
     found: dict[str, Source] = {}
     for table in tables:
         place = place_of(text, table)
-        if type(table).__name__ != "Table" or type(table.this).__name__ != "Identifier" or table.db:
+        plain = (
+            type(table).__name__ == "Table"
+            and type(table.this).__name__ == "Identifier"
+            and not table.alias_column_names
+        )
+        if not plain or any(part and name not in ("this", "alias") for name, part in table.args.items()):
             raise place.wrong(f"found {place.words!r}", "the name of a stream", Code.UNSUPPORTED_TEXT)
         window = next((clauses.windows[start] for start in _starts(table) if start in clauses.windows), None)
         alias = table.alias or table.name
@@ -216,9 +235,22 @@ def _refuse_the_rest(text: str, clauses: Clauses) -> None:
     if select.args.get("group") and clauses.coalesce_at is None:
         place = place_of(text, select.args["group"])
         raise place.wrong("GROUP BY in a join", "COALESCE ON before it", Code.UNSUPPORTED_TEXT)
-    for join in select.args.get("joins") or ():
-        if join.side or (join.kind and join.kind not in ("INNER", "CROSS")) or join.args.get("using"):
-            place = place_of(text, join)
-            raise place.wrong(
-                f"{join.side or join.kind or 'USING'} is not available", "a comma or JOIN ... ON", Code.UNSUPPORTED_TEXT
-            )
+
+
+def _mode(text: str, clauses: Clauses) -> str | None:
+    """`how` of an outer, semi or anti join of two streams; None for a comma and a plain JOIN."""
+    joins = clauses.select.args.get("joins") or ()
+    found = None
+    for join in joins:
+        place, words = place_of(text, join), " ".join(filter(None, (join.method, join.side, join.kind))) or "USING"
+        how = _MODES.get((join.side, join.kind), "")
+        if how == "" or join.method or any(part in join.args for part in ("using", "match_condition")):
+            raise place.wrong(f"{words} is not available", f"a comma, or {_JOINS} JOIN ... ON", Code.UNSUPPORTED_TEXT)
+        if how is None:
+            continue
+        found = how
+        if len(joins) > 1 or clauses.coalesce_at is not None:
+            raise place.wrong(f"{words} JOIN in this query", "one of two streams alone", Code.UNSUPPORTED_TEXT)
+        if join.args.get("on") is None:
+            raise place.wrong(f"{words} JOIN without ON", "ON WINDOW(A, B) = ...")
+    return found

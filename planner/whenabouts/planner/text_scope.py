@@ -37,6 +37,8 @@ class ParsedQuery:
     clauses: Clauses
     sources: tuple[Source, ...]
     form: Form
+    mode: str | None = None
+    """`how` of a timing join that the text asks for: LEFT JOIN and the like."""
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -121,10 +123,18 @@ def no_column(node: Expression, name: str, known: Sequence[str], where: str = ""
 
 def conditions_of(clauses: Clauses) -> list[Any]:
     """All conditions: the parts of WHERE and ON that are joined by AND."""
-    select = clauses.select
-    of_joins = [join.args.get("on") for join in select.args.get("joins") or ()]
-    where = select.args.get("where")
-    return [part for each in (*of_joins, where.this if where else None) for part in conjuncts(each)]
+    return [*of_on(clauses), *of_where(clauses)]
+
+
+def of_on(clauses: Clauses) -> list[Any]:
+    """The conditions of ON."""
+    return [part for join in clauses.select.args.get("joins") or () for part in conjuncts(join.args.get("on"))]
+
+
+def of_where(clauses: Clauses) -> list[Any]:
+    """The conditions of WHERE."""
+    where = clauses.select.args.get("where")
+    return list(conjuncts(where.this if where else None))
 
 
 def is_call(node: Any, name: str) -> bool:

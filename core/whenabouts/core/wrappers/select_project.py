@@ -18,6 +18,7 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.tree import Expression, column, holds, values_of
+from whenabouts.core.runtime.changes import kept_changes
 from whenabouts.core.runtime.protocol import (
     NO_WATERMARK,
     Arrival,
@@ -209,7 +210,7 @@ def finished(rows: pa.RecordBatch, having: Expression | None, columns: Named | N
     Raises QueryError WA-2092, WA-2093 as `values_of`.
     """
     if having is not None:
-        rows = rows.filter(pa.array(holds(having, rows)))
+        rows = kept_changes(rows, holds(having, rows))
     if columns is None:
         return rows
     fields, values = [], []

@@ -1,0 +1,132 @@
+"""The conditions of a join as text, by kind: windows, equal columns, and conditions on one stream or several."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from whenabouts.core.errors import QueryError
+from whenabouts.core.expressions.tree import Expression
+from whenabouts.core.times.conditions import POSSIBLE, Condition
+from whenabouts.core.window_join.graph import Edge
+from whenabouts.planner.query_text import Place
+from whenabouts.planner.text_durations import duration_us, number_of
+from whenabouts.planner.text_scope import Scope, is_call, is_window
+
+
+@dataclass(slots=True)
+class Parts:
+    """The conditions of a join by kind."""
+
+    edges: list[Edge]
+    equal: list[Expression]
+    of_one: dict[str, list[Expression]]
+    of_two: dict[tuple[str, str], list[Expression]]
+    of_more: list[Expression]
+
+
+def parts_of(scope: Scope, conditions: Sequence[Any]) -> Parts:
+    """Conditions of WHERE and ON by kind. Raises: QueryError WA-2111, WA-2001, and what a condition raises."""
+    parts = Parts([], [], {}, {}, [])
+    behind_window = False
+    for node in conditions:
+        if is_call(node, "THRESHOLD"):
+            if not behind_window:
+                raise scope.place(node).wrong("THRESHOLD stands alone", "WITH THRESHOLD behind WINDOW(A, B) = ...")
+            confidence = number_of(scope.query.text, node.expressions[0])
+            edge = parts.edges[-1]
+            try:
+                parts.edges[-1] = replace(edge, confidence=Condition(edge.lo_us, edge.hi_us, confidence).confidence)
+            except QueryError as error:
+                raise scope.place(node).wrong(error.problem, error.hint, error.code) from None
+        elif is_call(node, "OVERLAPS"):
+            first, second = _two_streams(scope, node)
+            parts.edges.append(Edge(first, second, 0, 0, POSSIBLE))
+        elif is_call(node, "POSSIBLY"):
+            if len(node.expressions) != 1:
+                raise scope.place(node).wrong("POSSIBLY is of one window", "POSSIBLY(WINDOW(A, B) = ...)")
+            parts.edges.append(replace(_edge(scope, node.expressions[0]), confidence=POSSIBLE))
+        elif is_window(node):
+            parts.edges.append(_edge(scope, node))
+        else:
+            _sort(parts, scope.expression(node), scope.place(node))
+        behind_window = is_window(node) and not is_call(node, "POSSIBLY") and not is_call(node, "OVERLAPS")
+    return parts
+
+
+def _edge(scope: Scope, node: Any) -> Edge:
+    """``WINDOW(A, B) = w`` (or ``<=``): at most w apart; ``BETWEEN lo AND hi`` bounds second - first."""
+    text, kind = scope.query.text, type(node).__name__
+    place = scope.place(node)
+    if not is_call(node.this, "WINDOW") or kind not in ("EQ", "LTE", "Between"):
+        raise place.wrong(
+            f"found {place.words!r}", "WINDOW(A, B) = duration, or BETWEEN two durations, joined to the rest by AND"
+        )
+    first, second = _two_streams(scope, node.this)
+    if kind == "Between":
+        lo, hi = duration_us(text, node.args["low"]), duration_us(text, node.args["high"])
+    else:
+        hi = duration_us(text, node.expression)
+        lo = -hi
+    if lo > hi:
+        raise place.wrong("no difference lies in this window", "a lower bound first, and durations of zero or more")
+    return Edge(first, second, lo, hi)
+
+
+def _two_streams(scope: Scope, call: Any) -> tuple[str, str]:
+    """The streams of ``WINDOW(A, B)`` or ``OVERLAPS(A, B)``."""
+    if len(call.expressions) != 2:
+        name = str(call.this).upper()
+        raise scope.place(call).wrong(f"{name} is of two streams", f"{name}(A, B)")
+    first, second = (scope.alias(each) for each in call.expressions)
+    return first, second
+
+
+def _sort(parts: Parts, condition: Expression, place: Place) -> None:
+    """Sort a condition by the number of streams, so that it is tested as early as possible."""
+    aliases = list(dict.fromkeys(node.value[0] for node in condition.columns()))
+    match len(aliases):
+        case 0:
+            raise place.wrong("this is about no column", "a condition on columns of the streams")
+        case 1:
+            parts.of_one.setdefault(aliases[0], []).append(condition)
+        case 2 if _is_equality(condition):
+            parts.equal.append(condition)
+        case 2:
+            parts.of_two.setdefault((aliases[0], aliases[1]), []).append(condition)
+        case _:
+            parts.of_more.append(condition)
+
+
+def _is_equality(condition: Expression) -> bool:
+    """Whether a condition says that columns of the same name are equal in two streams."""
+    operands = condition.operands
+    named = condition.operation == "eq" and all(each.operation == "column" for each in operands)
+    return named and operands[0].value[1] == operands[1].value[1]
+
+
+def keys_of(parts: Parts, aliases: Sequence[str], without: Collection[str] = ()) -> tuple[str, ...]:
+    """The columns that are equal in all streams, and not in `without`. Other equalities become conditions on pairs."""
+    found = []
+    by_name: dict[str, list[Expression]] = {}
+    for each in parts.equal:
+        by_name.setdefault(each.operands[0].value[1], []).append(each)
+    for name, mine in by_name.items():
+        if name not in without and _connects(mine, aliases):
+            found.append(name)
+        else:
+            for each in mine:
+                pair = each.operands[0].value[0], each.operands[1].value[0]
+                parts.of_two.setdefault(pair, []).append(each)
+    return tuple(found)
+
+
+def _connects(equalities: Sequence[Expression], aliases: Sequence[str]) -> bool:
+    reached, before = {aliases[0]}, 0
+    while len(reached) > before:
+        before = len(reached)
+        for each in equalities:
+            pair = {operand.value[0] for operand in each.operands}
+            reached |= pair if pair & reached else set()
+    return len(reached) == len(aliases)
