@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each, too briefly for the JVM's second compiler to pay off.
 test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map bench bench-full lock wheel clean
+.PHONY: help demo test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map docs bench bench-full lock wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,11 @@ lint: .venv/ready ## Style, types, import contracts, and whether the map of impo
 map: .venv/ready ## Draw docs/packages.svg, the packages and their imports
 	@$(BIN)/python .ci/package_map.py
 
+docs: .venv/ready .venv-docs/ready ## The documentation site, with its search, in build/site: open build/site/index.html
+	@$(BIN)/python .ci/site_pages.py
+	@.venv-docs/bin/zensical build --strict --clean
+	@$(BIN)/python .ci/site_pages.py --finish
+
 bench: .venv/ready .venv-peers/ready ## The quick benchmarks, each beside its peers, and docs/performance.md from the results: under ten minutes
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py
 
@@ -83,10 +88,10 @@ lock: ## Resolve requirements/*.lock again (needs uv)
 	@for age in oldest newest; do $(COMPILE) --extra conformance pyproject.toml requirements/frames-$$age.in \
 		--output-file requirements/frames-$$age.lock || exit 1; done
 	@$(COMPILE) requirements/build.in --output-file requirements/build.lock
-	@$(COMPILE) requirements/peers.in --output-file requirements/peers.lock
+	@for tool in docs peers; do $(COMPILE) requirements/$$tool.in --output-file requirements/$$tool.lock || exit 1; done
 
 clean: ## Remove the environments, caches and build output
-	rm -rf .venv .venv-newest .venv-peers .venv-frames-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-newest .venv-docs .venv-peers .venv-frames-* .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find core cli planner spark_plugin flink_plugin conformance tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: $(INPUTS)
@@ -101,7 +106,7 @@ clean: ## Remove the environments, caches and build output
 	@.ci/environment.sh .venv-frames-$* frames-$*
 	@touch $@
 
-.venv-peers/ready: .venv/ready requirements/peers.lock
-	@$(BIN)/python -m venv --clear .venv-peers
-	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/peers.lock
+.venv-docs/ready .venv-peers/ready: .venv-%/ready: .venv/ready requirements/%.lock
+	@$(BIN)/python -m venv --clear .venv-$*
+	@.venv-$*/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/$*.lock
 	@touch $@
