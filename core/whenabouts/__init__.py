@@ -79,10 +79,12 @@ if TYPE_CHECKING:
         why_not,
         within,
     )
+    from whenabouts.core.asof_join.query import AsofJoin
     from whenabouts.core.coalescing.query import Coalesce
     from whenabouts.core.errors import EmptyInputWarning
     from whenabouts.core.hosting.worker_archive import build_worker_archive
     from whenabouts.core.operations import (
+        asof_join,
         coalesce,
         rejects,
         run,
@@ -109,6 +111,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AsofJoin",
     "AvroPayload",
     "ChanceMatches",
     "Coalesce",
@@ -148,6 +151,7 @@ __all__ = [
     "WindowJoin",
     "Workload",
     "absolute_tolerance",
+    "asof_join",
     "between",
     "build_worker_archive",
     "chance_matches",
@@ -187,6 +191,7 @@ __all__ = [
 _PARTS = ("flink_plugin", "planner", "spark_plugin")
 
 _ELSEWHERE = {
+    "AsofJoin": "whenabouts.core.asof_join.query",
     "Coalesce": "whenabouts.core.coalescing.query",
     "EmptyInputWarning": "whenabouts.core.errors",
     "StateLimit": "whenabouts.core.wrappers.state_limit",
@@ -196,7 +201,16 @@ _ELSEWHERE = {
     "WindowJoin": "whenabouts.core.window_join.query",
     "build_worker_archive": "whenabouts.core.hosting.worker_archive",
     **dict.fromkeys(
-        ("coalesce", "rejects", "run", "temporal_aggregate", "temporal_join", "timing_join", "window_join"),
+        (
+            "asof_join",
+            "coalesce",
+            "rejects",
+            "run",
+            "temporal_aggregate",
+            "temporal_join",
+            "timing_join",
+            "window_join",
+        ),
         "whenabouts.core.operations",
     ),
     **dict.fromkeys(

@@ -32,6 +32,9 @@ TWICE = pa.concat_tables([T, T])
 JOIN: dict[str, Any] = {"left_time": Point("t"), "right_time": Point("t"), "condition": within(1, confidence=1)}
 RUNS: dict[str, Any] = {"time": "t", "values": "v", "group": "k"}
 CALLS: dict[str, Callable[..., pa.Table]] = {
+    "asof_join": lambda frame, **o: operations.asof_join(
+        frame, frame, left_time=Point("t"), right_time=Point("t"), on="k", **o
+    ),
     "timing_join": lambda frame, **o: operations.timing_join(frame, frame, **JOIN, **o),
     "window_join": lambda frame, **o: operations.window_join(
         {"a": frame, "b": frame}, time=Point("t"), windows={("a", "b"): 1}, **o

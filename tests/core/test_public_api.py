@@ -13,6 +13,7 @@ import pytest
 import whenabouts as wa
 import whenabouts.core
 from whenabouts.core import local
+from whenabouts.core.asof_join.query import AsofJoin, AsofJoinOptions
 from whenabouts.core.coalescing.query import Coalesce, EarlyCoalesceOptions
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate, TemporalAggregateOptions
 from whenabouts.core.temporal_queries.join_query import TemporalJoin, TemporalJoinOptions
@@ -23,13 +24,14 @@ from whenabouts.core.window_join.settings import WindowJoinOptions
 HEAVY = ("numba", "pandas", "pyspark", "pyflink", "pulp", "click")
 
 PUBLIC = {
-    "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code", "Condition", "DigitsCutWarning",
+    "AsofJoin", "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code", "Condition", "DigitsCutWarning",
     "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Histogram", "InputError", "Interval",
     "JsonPayload", "Lateness", "Workload", "LossyQueryWarning", "PairAnswer", "Plan", "PlanChangedWarning", "Point",
     "QueryError", "Reason", "Registry", "RejectedRowsWarning", "RejectsSummary", "SingleBucketWarning", "StateLimit",
     "Statistics",
     "Template", "TemporalAggregate", "TemporalJoin", "TextQuery", "TimingJoin", "WhenaboutsError", "WindowExtent",
-    "WindowJoin", "absolute_tolerance", "between", "build_worker_archive", "chance_matches", "coalesce", "deadline",
+    "WindowJoin", "absolute_tolerance", "asof_join", "between", "build_worker_archive", "chance_matches", "coalesce",
+    "deadline",
     "delay", "empirical", "exponential", "flink_plugin", "from_clock", "from_distribution", "from_granularity",
     "from_latency", "from_polling", "normal", "overlaps", "parse_query", "planner", "possibly", "read_plan_file",
     "rejects",
@@ -93,6 +95,7 @@ def test_the_import_is_light() -> None:
 @pytest.mark.parametrize(
     ("query", "options", "without"),
     [
+        (AsofJoin, AsofJoinOptions, set()),
         (Coalesce, EarlyCoalesceOptions, set()),
         (TemporalAggregate, TemporalAggregateOptions, {"emit", "valid_last"}),
         (TemporalJoin, TemporalJoinOptions, {"emit", "valid_last"}),

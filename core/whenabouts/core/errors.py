@@ -33,6 +33,7 @@ class Code(StrEnum):
     SHED = "WA-1042"
     UNREADABLE_PAYLOAD = "WA-1051"
     AHEAD = "WA-1052"
+    TOO_MANY_CANDIDATES = "WA-1053"
     UNKNOWN_SIDE = "WA-1061"
     NOT_AN_INPUT = "WA-1062"
     CHANGES = "WA-1065"
@@ -115,6 +116,7 @@ REASONS: dict[Code, str] = {
     Code.DUPLICATE_TIMESTAMP: "duplicate_timestamp: another row of the group has this time and comes before in order",
     Code.SHED: "the state was full",
     Code.UNREADABLE_PAYLOAD: "the payload is no record of the declared columns",
+    Code.TOO_MANY_CANDIDATES: "too many right rows may prevail",
     Code.UNKNOWN_SIDE: "the row names neither the left nor the right side",
     Code.AHEAD: "t_max is further ahead of the time at which the record was received than max_ahead allows",
 }

@@ -61,9 +61,11 @@ def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
     given = GivenFrames(dict(zip(query.inputs, frames, strict=True)))
     tables = given.tables
     outcome = run(query, tables, buckets=settings.buckets or 1, state_limit=settings.state_limit)
-    empty = [name for name, table in zip(query.inputs, tables, strict=True) if not table.num_rows]
-    if empty and getattr(query, "needs_rows_of_all", False):
-        message = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence no combination"
+    needed: Mapping[str, str] = getattr(query, "needs_rows_of", {})
+    counted = zip(query.inputs, tables, strict=True)
+    empty = [name for name, table in counted if name in needed and not table.num_rows]
+    if empty:
+        message = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence {needed[empty[0]]}"
         warnings.warn(message, EmptyInputWarning, stacklevel=users_level())
     if outcome.rejects.num_rows:
         counts = Counter(outcome.rejects.column("code").to_pylist())
@@ -94,6 +96,7 @@ ENGINE = Engine(
 )
 
 _operations = Operations(ENGINE)
+asof_join = _operations.asof_join
 coalesce = _operations.coalesce
 rejects = _operations.rejects
 temporal_aggregate = _operations.temporal_aggregate

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
+from whenabouts.core.asof_join.query import AsofJoin, AsofJoinOptions
 from whenabouts.core.coalescing.query import Coalesce, EarlyCoalesceOptions
 from whenabouts.core.deprecation import takes_old_names
 from whenabouts.core.hosting.engine import Engine, engine_of
@@ -35,6 +36,7 @@ from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.window_join.settings import TimesByStream, WindowJoinOptions, times_of
 
 __all__ = [
+    "asof_join",
     "coalesce",
     "rejects",
     "temporal_aggregate",
@@ -49,6 +51,10 @@ Frame = TypeVar("Frame")
 
 class _TimingJoin(TimingJoinOptions, CommonHostOptions, total=False):
     """The options of `timing_join`."""
+
+
+class _AsofJoin(AsofJoinOptions, CommonHostOptions, total=False):
+    """The options of `asof_join`."""
 
 
 class _WindowJoin(WindowJoinOptions, HostOptions, total=False):
@@ -116,6 +122,49 @@ class Operations:
         [{'id': 1, 'name': 'a', 'probability': 0.84375}]
         """
         return self.call(TimingJoin, [left, right], options)
+
+    @takes_options_of(AsofJoin, HostSettings, time_slots="auto")
+    def asof_join(self, left: Frame, right: Frame, **options: Unpack[_AsofJoin]) -> Frame:
+        """For each left row the right row of its key that prevails at its time: the last one at or before it.
+
+        `direction`: `backward` (the last at or before), `forward` (the first at or after), `nearest` (the closer of the
+        two, the earlier one if they are equally far). `tolerance`: a duration, the greatest distance, inclusive.
+        `allow_exact_matches=False`: rows at the very time of the left row do not count. Several right rows at one
+        instant are in the order of the columns `order_by`, then of all columns: the greatest prevails backward, the
+        least forward. So nothing depends on the order of rows.
+
+        Where times are uncertain, a right row prevails with a probability, which is not that of any pair alone: rows
+        block each other. The most probable row comes out if its probability is at least `confidence` (`keep="all"`:
+        each row of which that is true). Two `Point`s need no confidence.
+
+        `how`: `left_outer` (the default) gives each left row, with nulls if no right row reaches the confidence;
+        `inner` only those with one; `left_anti` the left columns of those for which *no* right row prevails with a
+        probability of at least `confidence`. Rows with a null key have no partner.
+
+        Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), `probability` (float64, null
+        without a right row) and `none_probability` (float64), unless `probability=False`. Row order is not promised.
+        Unusable rows are in `rejects(result)`, among them left rows with more than `max_candidates` right rows that may
+        prevail (WA-1053).
+
+        `time_slots`: as in `timing_join`; a `tolerance` is needed. Inputs must be finite: streams are refused
+        (WA-2007). The last options are the host's, see `whenabouts.core.hosting.host_options.HostSettings`.
+
+        Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, see
+        `whenabouts.core.asof_join.query.AsofJoin`. Warns (`RejectedRowsWarning`, `EmptyInputWarning`) of rejected rows
+        and of an input without rows, if they are known at once.
+
+        Cost: sorting by time what is not sorted, then O(rows) for exact times, in parallel over the buckets.
+
+        >>> import pyarrow as pa
+        >>> import whenabouts as wa
+        >>> trades = pa.table({"symbol": ["a", "a", "b"], "ts": [3, 9, 9]})
+        >>> quotes = pa.table({"symbol": ["a", "a", "b"], "ts": [1, 8, 10], "bid": [100, 101, 55]})
+        >>> found = wa.asof_join(trades, quotes, on="symbol", left_time=wa.Point("ts"), right_time=wa.Point("ts"))
+        >>> found.select(["symbol", "ts_left", "bid"]).to_pylist()
+        [{'symbol': 'a', 'ts_left': 3, 'bid': 100}, {'symbol': 'a', 'ts_left': 9, 'bid': 101}, \
+{'symbol': 'b', 'ts_left': 9, 'bid': None}]
+        """
+        return self.call(AsofJoin, [left, right], options)
 
     @takes_options_of(WindowJoin, HostSettings, without=("times",), time_slots="auto")
     @takes_old_names("frames", "tables", "streams")
@@ -340,6 +389,7 @@ def _name_of(kind: type) -> str:
 
 
 _of_frames = Operations()
+asof_join = _of_frames.asof_join
 coalesce = _of_frames.coalesce
 rejects = _of_frames.rejects
 run = _of_frames.run

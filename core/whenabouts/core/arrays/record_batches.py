@@ -76,6 +76,24 @@ def take_rows(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:
     return taken.chunk(0) if taken.num_chunks == 1 else pa.concat_arrays(taken.chunks)
 
 
+def take_rows_or_null(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:
+    """The column's values at these indices, null where an index is negative. O(indices).
+
+    >>> take_rows_or_null(pa.chunked_array([[7, 8]]), np.array([1, -1, 0], np.int32)).to_pylist()
+    [8, None, 7]
+    """
+    missing = at < 0
+    if not missing.any():
+        return take_rows(column, at)
+    if not len(column):
+        return pa.nulls(len(at), column.type)
+    if column.num_chunks == 1 and column.null_count == 0 and _is_8_bytes(column.type):
+        taken = _gather(column.chunk(0), np.maximum(at, 0))
+        valid = pa.array(~missing)
+        return pa.Array.from_buffers(column.type, len(at), [valid.buffers()[1], taken.buffers()[1]])
+    return pc.take(one_chunk(column), pa.array(at, mask=missing), boundscheck=False)
+
+
 def _is_8_bytes(type_: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(type_)) and type_.bit_width == 64
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.coalescing.query import Coalesce, column_names
 from whenabouts.core.errors import Code, LossyQueryWarning, QueryError
 from whenabouts.core.expressions.letter_case import folded, same
@@ -173,6 +174,14 @@ def _timing_join(query: TimingJoin, schemas: tuple[pa.Schema, ...]) -> Spelled:
     return replace(query, **changes), schemas
 
 
+def _asof_join(query: AsofJoin, schemas: tuple[pa.Schema, ...]) -> Spelled:
+    on, schemas = _keys(query.key_columns, schemas)
+    left, right = _columns(schemas)
+    order_by = tuple(map(right, query.ordered_by))
+    left_time, right_time = _time(query.left_time, left), _time(query.right_time, right)
+    return replace(query, on=on, order_by=order_by, left_time=left_time, right_time=right_time), schemas
+
+
 def _window_join(query: WindowJoin, schemas: tuple[pa.Schema, ...]) -> Spelled:
     on, schemas = _keys(query.key_columns, schemas)
     columns = dict(zip(query.inputs, _columns(schemas), strict=True))
@@ -262,6 +271,7 @@ def _plain(expression: Expression, find: Columns) -> Expression:
 
 _BY_KIND: dict[type, Callable[[Any, tuple[pa.Schema, ...]], Spelled]] = {
     TimingJoin: _timing_join,
+    AsofJoin: _asof_join,
     WindowJoin: _window_join,
     Coalesce: _coalesce,
     SharedCoalescing: _shared,

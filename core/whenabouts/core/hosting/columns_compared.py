@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.coalescing.query import Coalesce, column_names
 from whenabouts.core.expressions.tree import Expression
 from whenabouts.core.joins.pair_conditions import SqlPredicate
@@ -38,6 +39,10 @@ def columns_compared(query: Query) -> list[set[str]]:
                 elif side.lower() == query.inputs[index]:
                     found[index].add(name)
         return found
+    if isinstance(query, AsofJoin):
+        found = _of_join(query, [query.left_time, query.right_time])
+        found[1] |= set(query.ordered_by)
+        return found
     if isinstance(query, WindowJoin):
         found = _of_join(query, [spec for _, spec in query.times])
         for _, predicate in query.predicates:
@@ -60,7 +65,7 @@ def columns_compared(query: Query) -> list[set[str]]:
     return [set() for _ in query.inputs]
 
 
-def _of_join(query: TimingJoin | WindowJoin, specs: Sequence[TimeSpec]) -> list[set[str]]:
+def _of_join(query: TimingJoin | AsofJoin | WindowJoin, specs: Sequence[TimeSpec]) -> list[set[str]]:
     return [
         {*of_input(query.key_columns, index), *filter(None, [spec.template_column])} for index, spec in enumerate(specs)
     ]

@@ -1,6 +1,7 @@
 """The operations by name, for packages that offer them and must not load them until one is used."""
 
 OPERATION_NAMES = (
+    "asof_join",
     "coalesce",
     "rejects",
     "temporal_aggregate",

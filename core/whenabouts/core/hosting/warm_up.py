@@ -8,6 +8,7 @@ KERNELS = (
     "arrays.gather",
     "arrays.key_time_order",
     "arrays.slab_pool",
+    "asof_join.point_sweep",
     "coalescing.early_kernels",
     "coalescing.kernels",
     "coalescing.sliding_aggregates",

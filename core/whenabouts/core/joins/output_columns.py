@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import pieces, take_rows
+from whenabouts.core.arrays.record_batches import pieces, take_rows, take_rows_or_null
 from whenabouts.core.errors import Code, QueryError
 
 ROWS_PER_BATCH = 1 << 20
@@ -22,7 +22,7 @@ PROBABILITY = "probability"
 EVENT_TIME = "event_time"
 
 
-Extra = Sequence[NDArray[np.generic] | None]
+Extra = Sequence[NDArray[np.generic] | pa.Array | None]
 """Computed columns in schema order; None is a column of nulls."""
 
 
@@ -70,6 +70,21 @@ class PairColumns:
             l_at, r_at = left_rows[piece], right_rows[piece]
             columns = [take_rows(left.column(name), l_at) for name in self._left]
             columns += [take_rows(right.column(name), r_at) for name in self._right]
+            yield batch_of(self.schema, columns, extra, piece)
+
+    def with_partner(
+        self, left: pa.Table, right: pa.Table, at: NDArray[np.int32] | None, partner: NDArray[np.int32], extra: Extra
+    ) -> Iterator[pa.RecordBatch]:
+        """The left rows `at` (None: all, without a copy) with the right rows `partner`, negative for none.
+
+        Each table must be in one chunk.
+        """
+        for piece in pieces(len(partner), self._rows_per_batch):
+            columns = [
+                left.column(name).chunk(0)[piece] if at is None else take_rows(left.column(name), at[piece])
+                for name in self._left
+            ]
+            columns += [take_rows_or_null(right.column(name), partner[piece]) for name in self._right]
             yield batch_of(self.schema, columns, extra, piece)
 
     def unmatched(self, input: int, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
@@ -143,7 +158,10 @@ def batch_of(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra
 
     Raises QueryError WA-2008 for a key that does not fit into the type shared by both inputs.
     """
-    computed = [None if values is None else pa.array(values[piece]) for values in extra]
+    computed = [
+        values if values is None else values[piece] if isinstance(values, pa.Array) else pa.array(values[piece])
+        for values in extra
+    ]
     arrays = [
         pa.nulls(piece.stop - piece.start, field.type)
         if values is None

@@ -22,7 +22,7 @@ from whenabouts.core.durations import Duration, parse_duration, parse_non_negati
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.distributions import TOLERANCE, spend_of, sum_of_uniforms
 from whenabouts.core.times.templates import Template
-from whenabouts.core.times.time_specs import Around, Distributed, TimeSpec
+from whenabouts.core.times.time_specs import Around, Distributed, Point, TimeSpec
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,53 @@ def resolve_clocks(left: TimeSpec, right: TimeSpec) -> tuple[TimeSpec, TimeSpec]
             )
         return left.within_domain, right.within_domain
     return _beyond("left", left), _beyond("right", right)
+
+
+def resolve_clocks_to_left(left: TimeSpec, right: TimeSpec) -> tuple[TimeSpec, TimeSpec]:
+    """As `resolve_clocks`, for a join that compares right rows with each other too: the offsets of both clocks go to
+    the left time.
+
+    The offset of the right clock is common to all right rows, so a comparison among them does not see it. A left row
+    at Y is compared with a right one at X by `Y - X`, where only the sum of both offsets counts. So the right times
+    have their own errors, the left ones their own and both offsets, and all times are independent.
+
+    Raises QueryError WA-2011 if a needed offset is not declared, WA-2006 for two offsets of one domain, and for left
+    times of other forms than a clock, a `Point`, or an interval around one, if the right clock has an offset.
+
+    >>> from whenabouts.core.times.time_specs import Point
+    >>> resolve_clocks_to_left(Point("t"), from_clock("u", offset="2 s", jitter="1 ms"))
+    (Around(t='t', before=2000000, after=2000000), Around(t='u', before=1000, after=1000))
+    """
+    if isinstance(left, Clock) and isinstance(right, Clock) and left.domain is not None and left.domain == right.domain:
+        return resolve_clocks(left, right)
+    if not isinstance(right, Clock):
+        return _beyond("left", left), right
+    _beyond("right", right)  # which needs the offset to be declared
+    offset = parse_duration(right.offset or 0)
+    if not offset:
+        return _beyond("left", left), right.within_domain
+    if isinstance(left, Clock):
+        _beyond("left", left)
+        errors = [parse_duration(left.offset or 0), left.own_us, offset]
+        tolerance = max(left.tolerance, right.tolerance)
+        return _with_errors(left.t, errors, tolerance), right.within_domain
+    if isinstance(left, Point):
+        return _with_errors(left.t, [offset], right.tolerance), right.within_domain
+    if isinstance(left, Around) and left.before == left.after:
+        return _with_errors(left.t, [parse_duration(left.before), offset], right.tolerance), right.within_domain
+    raise QueryError(
+        Code.BAD_OPTION,
+        f"the offset of the right clock belongs to the left time, and that is {left!r}",
+        "give the left time as from_clock(...) or Point(...), or both the same domain",
+    )
+
+
+def _with_errors(t: str, errors: Sequence[int], tolerance: float) -> Around | Distributed:
+    """The column `t` with independent errors, each uniform in `[-error, error]`."""
+    above = [error for error in errors if error]
+    if len(above) < 2:
+        return Around(t, sum(above), sum(above))
+    return Distributed(t, templates=sum_of_uniforms(*above, tolerance=tolerance))
 
 
 def _beyond(side: str, spec: TimeSpec) -> TimeSpec:

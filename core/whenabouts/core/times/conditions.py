@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from whenabouts.core.durations import Duration, format_bounds, parse_duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
@@ -187,8 +188,15 @@ def overlaps() -> Condition:
 
 
 def _confidence(value: float) -> float:
-    if isinstance(value, _Possible | _Unsaid):
-        return value
+    return value if isinstance(value, _Possible | _Unsaid) else confidence_of(value)
+
+
+def confidence_of(value: Any) -> float:
+    """A confidence as a float. Raises QueryError WA-2001 unless it is a number in (0, 1].
+
+    >>> confidence_of("0.5"), confidence_of(1)
+    (0.5, 1.0)
+    """
     try:
         confidence = float(value)
     except (TypeError, ValueError):

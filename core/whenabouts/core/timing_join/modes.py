@@ -23,21 +23,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.joins.how_names import how_of
 from whenabouts.core.runtime.option_checks import one_of
 
 LEFT, RIGHT = 0, 1
 
 HOWS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti")
 BESTS = (None, "left", "right", "both")
-
-_OTHER_NAMES = {
-    "left": "left_outer", "right": "right_outer", "outer": "full_outer", "full": "full_outer", "semi": "left_semi",
-    "anti": "left_anti",
-}  # fmt: skip
-"""Names that Spark, pandas and Polars use; Spark also accepts any case, and names without the underscore."""
-
-_NO_GAPS = str.maketrans("", "", "_- ")
-_NAMES = {name.replace("_", ""): name for name in HOWS} | _OTHER_NAMES
 
 _WITHOUT_PARTNER: dict[str, tuple[int, ...]] = {
     "left_outer": (LEFT,),
@@ -64,10 +56,7 @@ class Mode:
     best: str | None = None
 
     def __post_init__(self) -> None:
-        how = _NAMES.get(str(self.how).lower().translate(_NO_GAPS))
-        if how is None:
-            raise QueryError(Code.BAD_OPTION, f"how is {self.how!r}", f"choose one of {', '.join(HOWS)}")
-        object.__setattr__(self, "how", how)
+        object.__setattr__(self, "how", how_of(self.how, HOWS))
         one_of("best", self.best, BESTS)
         if self.best is not None and self.one_sided:
             raise QueryError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -55,8 +55,10 @@ class WindowJoin(WindowJoinSettings):
     (('a', 'b', 'c'), 'path', 7000000)
     """
 
-    needs_rows_of_all: ClassVar[bool] = True
-    """If an input has no rows, the result has none."""
+    @property
+    def needs_rows_of(self) -> dict[str, str]:
+        """Every input: if one has no rows, the result has none."""
+        return dict.fromkeys(self.inputs, "no combination")
 
     def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """What `auto` chooses on a stream, and why; see `costs.choices`. `pins`: options fixed by hand.

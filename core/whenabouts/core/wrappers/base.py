@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from whenabouts.core.runtime.protocol import Operator, Partitioner, Query, Reader, SegmentStore
@@ -41,9 +42,10 @@ class WrappedQuery:
         return self.query.described
 
     @property
-    def needs_rows_of_all(self) -> bool:
+    def needs_rows_of(self) -> Mapping[str, str]:
         """As the wrapped query."""
-        return bool(getattr(self.query, "needs_rows_of_all", False))
+        needed: Mapping[str, str] = getattr(self.query, "needs_rows_of", {})
+        return needed
 
 
 class WrappedOperator:

@@ -1,0 +1,83 @@
+"""The output columns of an as-of join, and which rows come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core import metrics
+from whenabouts.core.arrays.typing import FloatArray
+from whenabouts.core.asof_join.settings import AsofJoinSettings
+from whenabouts.core.joins.output_columns import PROBABILITY, Extra, OwnColumns, PairColumns
+from whenabouts.core.runtime.key_names import shared
+from whenabouts.core.runtime.output_memory import Growing
+from whenabouts.core.runtime.protocol import Step
+
+NONE_PROBABILITY = "none_probability"
+"""The output column with the probability that no right row prevails."""
+
+
+class Partners(NamedTuple):
+    """The right rows that left rows come out with.
+
+    `left`: rows of the left table; None: all of them, in order. `right`: the right row of each, negative for none.
+    `probability`: of each right row; None: certain. `none_probability`: of each left row of the table.
+    """
+
+    left: NDArray[np.int32] | None
+    right: NDArray[np.int32]
+    probability: FloatArray | None
+    none_probability: FloatArray
+
+    def where(self, kept: NDArray[np.bool_]) -> Partners:
+        """Some of these rows."""
+        at = np.flatnonzero(kept).astype(np.int32)
+        probability = None if self.probability is None else self.probability[at]
+        return Partners(at if self.left is None else self.left[at], self.right[at], probability, self.none_probability)
+
+
+class AsofOutput:
+    """Left columns, right columns, `probability` and `none_probability`; `left_anti` has no right row.
+
+    Raises QueryError WA-2009 if two columns would have the same name.
+    """
+
+    def __init__(self, query: AsofJoinSettings, left: pa.Schema, right: pa.Schema) -> None:
+        self._how, self._confidence = query.how, query.least_probability
+        self._probability = query.probability
+        none = [pa.field(NONE_PROBABILITY, pa.float64())] if query.probability else []
+        both = [pa.field(PROBABILITY, pa.float64()), *none] if query.probability else []
+        self._own = OwnColumns(left, none) if query.how == "left_anti" else None
+        if self._own is None:
+            keys = shared(query.key_columns)
+            self._pairs = PairColumns(left, right, keys=keys, suffixes=query.suffixes, extra=both)
+        self.schema = self._pairs.schema if self._own is None else self._own.schema
+
+    def rows(self, left: pa.Table, right: pa.Table, partners: Partners, step: Step) -> Iterator[pa.RecordBatch]:
+        """The output rows; counts them."""
+        if self._own is not None:
+            at = np.flatnonzero(partners.none_probability >= self._confidence).astype(np.int32)
+            step.metrics[metrics.MATCHED] += len(at)
+            step.metrics[metrics.UNMATCHED] += len(at)
+            extra: Extra = [partners.none_probability[at]] if self._probability else []
+            return self._own.rows(left, at, extra)
+        alone = partners.right < 0
+        if self._how == "inner" and alone.any():
+            partners = partners.where(~alone)
+        else:
+            step.metrics[metrics.UNMATCHED] += int(np.count_nonzero(alone))
+        step.metrics[metrics.MATCHED] += len(partners.right)
+        extra = _probabilities(partners) if self._probability else []
+        found = self._pairs.with_partner(left, right, partners.left, partners.right, extra)
+        return Growing.after(step.output, "rows").counted(found)
+
+
+def _probabilities(partners: Partners) -> Extra:
+    alone = partners.right < 0
+    of_pair = np.ones(len(alone)) if partners.probability is None else partners.probability
+    of_none = partners.none_probability if partners.left is None else partners.none_probability[partners.left]
+    return [pa.array(of_pair, mask=alone) if alone.any() else of_pair, of_none]
