@@ -47,7 +47,10 @@ PAGES = (
         "Operations",
         "What users call. Each takes dataframes of any kind and returns one of the kind of the first "
         "([dataframes](../dataframes.md)); options from `buckets` on are [those of the host](../engine-options.md).",
-        ("timing_join", "asof_join", "window_join", "coalesce", "temporal_aggregate", "temporal_join", "rejects", "run"),
+        (
+            "timing_join", "asof_join", "window_join", "coalesce", "temporal_aggregate", "temporal_join", "rejects",
+            "run",
+        ),
     ),
     Page(
         "times.md",
