@@ -13,6 +13,7 @@ KERNELS = (
     "coalescing.kernels",
     "coalescing.sliding_aggregates",
     "coalescing.sliding_kernels",
+    "join_aggregate.limbs",
     "probability.confidence_bounds",
     "probability.histogram_probability",
     "probability.match_thresholds",
