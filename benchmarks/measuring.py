@@ -3,7 +3,7 @@
 A script makes a `Suite`, lets it `compare` contenders on one workload after the other, and saves it. What was measured
 goes to `benchmarks/results/NAME.json` in pyperf's format (so `python -m pyperf stats|hist|compare_to` read it), each
 series under the name "workload / contender", with the machine, the versions and the hash of the answer. `promises.toml`
-lists the ratios that users may rely on; `page.py` renders everything as docs/performance.md.
+lists the ratios that users may rely on; `page.py` renders docs/performance.md and its appendix.
 """
 
 from __future__ import annotations

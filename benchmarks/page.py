@@ -1,4 +1,4 @@
-"""Render docs/performance.md from the results of the benchmarks, without measuring anything.
+"""Render docs/performance.md and its appendix from the results of the benchmarks, without measuring anything.
 
     python benchmarks/page.py
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,37 @@ from typing import Any
 import click
 import pyperf
 from measuring import RESULTS, SEPARATOR
+from ratio_chart import Ratio, draw_ratios
 from tabulate import tabulate
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
-PLOT = "promises.svg"
+APPENDIX = PAGE.with_name("performance-tables.md")
 Series = Mapping[str, pyperf.Benchmark]
 
 HEAD = """# Performance
 
-Made by `make bench-full`, as a whole or script by script (`make bench`: the quick part, under ten minutes); each script
-replaces its earlier results. Times are CPU-seconds: of the process, or of the JVM and all its Python workers.
-Contenders run alternately in one process on the same rows; if their answers (row count and an order-independent hash)
-differ, the run fails and leaves no figure. Medians; in brackets the least and the greatest round.
+What whenabouts costs, beside what others cost on the same rows, and whether that is what is promised. Every figure is
+measured by a command of the repository; [all tables](performance-tables.md) are on a page of their own.
+
+Times are CPU-seconds: of the process, or of the JVM and all its Python workers. Contenders run alternately in one
+process on the same rows; if their answers (row count and an order-independent hash) differ, the run fails and leaves
+no figure. A bar is the ratio of medians, the thin line goes from the least to the greatest round, the black mark is
+what is promised.
+"""
+TAIL = """## Measure it yourself
+
+`make bench` runs the quick part in under ten minutes, `make bench-full` everything, in hours; each script in
+`benchmarks` also runs alone, and replaces its earlier results. Both pages are made from the results.
+"""
+APPENDIX_HEAD = """# All tables of the benchmarks
+
+The appendix of [Performance](performance.md), which says how all this was measured. Medians; in brackets the least
+and the greatest round.
 """
 
 
-TABLES = (
+PEERS, COSTS = (
     (
         "What peers cannot express",
         HERE / "peers.toml",
@@ -53,14 +67,14 @@ TABLES = (
 """Title, file and columns of the tables that are written by hand."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Promise:
     """A ratio that users rely on. `peer`: the fastest of these counts. `elsewhere`: the result on another machine."""
 
     says: str
     suite: str
     ours: str
-    peer: list[str]
+    peer: Sequence[str]
     at_least: float | None = None
     at_most: float | None = None
     elsewhere: str = ""
@@ -115,7 +129,65 @@ def promises_part(promises: Iterable[Promise], suites: Mapping[str, Series]) -> 
         rows.append([promise.says, promise.wanted(), *told, promise.elsewhere])
     heads = ["Ratio of CPU-seconds", "wanted", "measured", "met", "processor", "on another"]
     table = tabulate(rows, heads, tablefmt="github")
-    return f"## What is promised, and what was measured\n\n![ratios]({_shown(PLOT)})\n\n{table}\n"
+    return f"## What is promised, and what was measured\n\n{table}\n"
+
+
+def summary_part(promises: Sequence[Promise], suites: Mapping[str, Series]) -> str:
+    """How many promises are met, and which are not."""
+    found = {promise: promise.measured(suites) for promise in promises}
+    met = [promise for promise, ratio in found.items() if ratio is not None and promise.met(ratio[0])]
+    lines = [f"**{len(met)} of {len(promises)} promised ratios are met.** Those that are not:\n"]
+    for promise, ratio in found.items():
+        if promise not in met:
+            said = "not measured" if ratio is None else _ratio(ratio)
+            lines.append(f"- {promise.says}: {said}, promised is {promise.wanted()}.")
+    return "\n".join(lines) + "\n" if len(lines) > 1 else lines[0].partition(" Those")[0] + "\n"
+
+
+def charts_part(promises: Sequence[Promise], suites: Mapping[str, Series], folder: Path) -> str:
+    """The measured ratios of each engine, as pictures, which it draws in a folder."""
+    parts = []
+    for engine, (title, says) in ENGINES.items():
+        found = {one: ratio for one in promises if _engine(one) == engine and (ratio := one.measured(suites))}
+        ratios = [Ratio(one.says, *ratio, one.at_least, one.at_most) for one, ratio in found.items()]
+        if ratios:
+            draw_ratios(ratios, folder / f"promises_{engine}.svg")
+            machines = " and ".join(dict.fromkeys(one.machine(suites) for one in found))
+            parts.append(f"## {title}\n\n{says} {machines}.\n\n![ratios]({_shown(f'promises_{engine}.svg')})\n")
+    return "\n".join(parts)
+
+
+ENGINES = {
+    "local": ("In one process", "Beside DuckDB and Polars, whose conditions and buckets are written by hand."),
+    "spark": ("On Spark", "Beside Spark's own joins, on the same stream or batch."),
+    "flink": ("On Flink", "Beside Flink's own interval join."),
+}
+
+
+def _engine(promise: Promise) -> str:
+    return next((engine for engine in ENGINES if engine in promise.says.lower()), "local")
+
+
+def findings_part(folder: Path) -> str:
+    """How costs grow, and how long pairs wait; the latter with pictures."""
+    claims = {claim["figure"]: claim for claim in _claims(folder)}
+    grown = [f"- **{figure}.** {claim['why']}" for figure, claim in claims.items() if figure.startswith("Growth: ")]
+    waits = [_claim(claim) for figure, claim in claims.items() if figure.startswith("Latency ")]
+    return "\n".join(["## How costs grow\n", *grown, "", "## How long pairs wait\n", *waits])
+
+
+def doubts_part(folder: Path) -> str:
+    """How many claims of the papers hold here, and which do not."""
+    claims = [claim for claim in _claims(folder) if "claim" in claim]
+    not_held = [claim for claim in claims if not claim["holds"]]
+    lines = [
+        "## What the papers claim\n",
+        f"The benchmarks repeat {len(claims)} claims about figures of the [four papers](../README.md#read-on); "
+        f"{len(claims) - len(not_held)} hold here. Those that do not, with the reasons in the "
+        "[appendix](performance-tables.md#the-papers-figures):\n",
+        *(f"- {claim['figure'].partition(': ')[0]}: *{claim['claim']}*" for claim in not_held),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _ratio(found: tuple[float, float, float]) -> str:
@@ -124,10 +196,14 @@ def _ratio(found: tuple[float, float, float]) -> str:
 
 def claims_part(folder: Path) -> str:
     """The papers' claims about their figures and our results; then other findings."""
-    claims = [claim for path in sorted(folder.glob("*.claims.json")) for claim in json.loads(path.read_text())]
+    claims = _claims(folder)
     papers = [_claim(claim) for claim in claims if "claim" in claim]
     findings = [_claim(claim) for claim in claims if "claim" not in claim]
     return "\n".join(["## The papers' figures\n", *papers, "## Growth and limits\n", *findings])
+
+
+def _claims(folder: Path) -> list[dict[str, Any]]:
+    return [claim for path in sorted(folder.glob("*.claims.json")) for claim in json.loads(path.read_text())]
 
 
 def _claim(claim: Mapping[str, Any]) -> str:
@@ -178,37 +254,26 @@ def _machine(one: pyperf.Benchmark) -> str:
     return f"{told}, load {about.get('load', 0.0):.1f} when saved; {', '.join(versions)}"
 
 
-def draw(promises: Iterable[Promise], suites: Mapping[str, Series], path: Path) -> None:
-    """Each measured ratio as a bar on a logarithmic axis, with a mark at the promised one."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    found = [(promise, ratio) for promise in promises if (ratio := promise.measured(suites)) is not None]
-    with rc_context({"svg.hashsalt": "whenabouts"}):
-        figure = Figure(figsize=(8, 0.6 + 0.3 * len(found)), layout="constrained")
-        axes = figure.subplots()
-        for place, (promise, ratio) in enumerate(reversed(found)):
-            axes.barh(place, ratio[0], color="tab:blue" if promise.met(ratio[0]) else "tab:red", height=0.6)
-            axes.plot([promise.at_least or promise.at_most] * 2, [place - 0.4, place + 0.4], color="black", lw=2)
-        axes.set_yticks(range(len(found)), [promise.says for promise, _ in reversed(found)], fontsize=7)
-        axes.set(xscale="log", xlabel="ratio of CPU-seconds (black: wanted)")
-        figure.savefig(path, metadata={"Date": None})
-
-
 def _shown(plot: str) -> str:
     return f"../benchmarks/results/{plot}"
 
 
 @click.command()
 def main() -> None:
-    """Write the page."""
+    """Write both pages."""
     suites, promises = read_suites(RESULTS), read_promises(HERE / "promises.toml")
-    draw(promises, suites, RESULTS / PLOT)
-    parts = [HEAD, promises_part(promises, suites), *(table_part(*table) for table in TABLES)]
-    parts += [claims_part(RESULTS), "## All series\n"]
-    parts += [suite_part(name, series) for name, series in suites.items()]
-    PAGE.write_text("\n".join(parts))
-    click.echo(f"wrote {PAGE.relative_to(HERE.parent)}")
+    parts = [HEAD, summary_part(promises, suites), charts_part(promises, suites, RESULTS), findings_part(RESULTS)]
+    PAGE.write_text("\n".join([*parts, table_part(*PEERS), doubts_part(RESULTS), TAIL]))
+    parts = [
+        APPENDIX_HEAD,
+        promises_part(promises, suites),
+        table_part(*COSTS),
+        claims_part(RESULTS),
+        "## All series\n",
+    ]
+    APPENDIX.write_text("\n".join([*parts, *(suite_part(name, series) for name, series in suites.items())]))
+    for page in (PAGE, APPENDIX):
+        click.echo(f"wrote {page.relative_to(HERE.parent)}")
 
 
 if __name__ == "__main__":

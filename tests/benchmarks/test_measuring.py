@@ -93,9 +93,39 @@ def test_a_promise_that_was_not_measured_is_shown(page: ModuleType, measuring: M
     assert "**no**" in rows["broken"]
     assert "0.2 (0.167 to 0.25)" in rows["turned round"]
     assert "not measured" in rows["missing"]
+    summary = page.summary_part(promises, suites)
+    assert "2 of 4 promised ratios are met" in summary.replace("**", "")
+    assert "- broken: 5 (4 to 6), promised is at least 6." in summary
+    assert "- missing: not measured" in summary
+    assert "kept" not in summary
+    assert page.summary_part(promises[:1], suites) == "**1 of 1 promised ratios are met.**\n"
     assert "**Does not hold.** It does not." in page.claims_part(tmp_path)
+    assert "- Figure 1: *It grows.*" in page.doubts_part(tmp_path)
     assert "w / ours" not in page.suite_part("s", suites["s"])  # the workload heads the table
     assert "| fast" in page.suite_part("s", suites["s"])
+
+
+def test_a_chart_has_the_measured_ratios_of_its_engine(page: ModuleType, measuring: ModuleType, tmp_path: Path) -> None:
+    suite = measuring.Suite("s", rounds=1)
+    suite.record("w / ours", [1.0, 1.0])
+    suite.record("w / fast", [4.0, 6.0])
+    suite.save(tmp_path)
+    promises = [
+        page.Promise(says, "s", "w / ours", [peer], **bound)
+        for says, peer, bound in (
+            ("here", "w / fast", {"at_least": 5}), ("here, the other way", "w / fast", {"at_most": 0.1}),
+            ("on Spark", "w / fast", {"at_least": 9}), ("on Flink", "w / missing", {"at_least": 9}),
+        )
+    ]  # fmt: skip
+    text = page.charts_part(promises, page.read_suites(tmp_path), tmp_path)
+    assert text.count("![") == 2
+    assert [path.name for path in sorted(tmp_path.glob("*.svg"))] == ["promises_local.svg", "promises_spark.svg"]
+    chart = importlib.import_module("ratio_chart")
+    local, spark = ((tmp_path / f"promises_{name}.svg").read_text() for name in ("local", "spark"))
+    assert local.count("<!-- here") == 2
+    assert local.count(f"fill: {chart.MET}") == 1
+    assert local.count(f"fill: {chart.NOT_MET}") == 1
+    assert "<!-- on Spark -->" in spark
 
 
 def test_every_promise_is_well_formed(page: ModuleType) -> None:
