@@ -108,6 +108,15 @@ def _is_ordered(axis: IntArray, starts: IntArray) -> bool:
     return True
 
 
+def is_ascending(values: IntArray) -> bool:
+    """Whether values are sorted. O(n).
+
+    >>> is_ascending(np.array([1, 1, 2])), is_ascending(np.array([2, 1]))
+    (True, False)
+    """
+    return bool(_is_ordered(np.ascontiguousarray(values), np.array([0, len(values)])))
+
+
 @compiled(BOOL(WRITE_INT64, WRITE_INT64, WRITE_INT32, READ_INT64))
 def _insertion_sort(
     axis: IntArray,

@@ -14,6 +14,7 @@ from whenabouts.core.asof_join.right_order import ranks_of_ties
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.keys import Keys
+from whenabouts.core.times.time_specs import TimeSpec
 
 if TYPE_CHECKING:
     from whenabouts.core.asof_join.settings import AsofJoinSettings
@@ -26,7 +27,7 @@ def partners_of(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.T
     """The partners of left rows, among right rows; both are tables of block columns, each in one chunk."""
     left_key, right_key, count = _codes(keys, left, right)
     left_ends, right_ends = times(left), times(right)
-    if not all(np.array_equal(t_min, t_max) for t_min, t_max in (left_ends, right_ends)):
+    if not (_are_points(query.left_time, left_ends) and _are_points(query.right_time, right_ends)):
         raise QueryError(Code.NOT_AVAILABLE, "some times are uncertain", "give points: others are not available yet")
 
     def ranks() -> IntArray:
@@ -43,13 +44,17 @@ def partners_of(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.T
         allow_exact_matches=query.allow_exact_matches,
         ranks=ranks,
     )
-    return Partners(None, partner, None, (partner < 0).astype(np.float64))
+    return Partners(None, partner, None, None)
+
+
+def _are_points(spec: TimeSpec, ends: tuple[IntArray, IntArray]) -> bool:
+    return spec.max_uncertainty_us == 0 or bool(np.array_equal(*ends))
 
 
 def _codes(keys: Keys, left: pa.Table, right: pa.Table) -> tuple[Codes | None, Codes | None, int]:
     """The codes of both sides' keys, None without keys; and how many there are."""
     if not keys.names:
         return None, None, 1
-    codes = keys.codes([left, right])
+    codes = keys.small_codes([left, right])
     count = max(int(side.max(initial=-1)) for side in codes) + 1
-    return codes[0].astype(np.int32), codes[1].astype(np.int32), count
+    return codes[0], codes[1], count

@@ -25,13 +25,21 @@ class Partners(NamedTuple):
     """The right rows that left rows come out with.
 
     `left`: rows of the left table; None: all of them, in order. `right`: the right row of each, negative for none.
-    `probability`: of each right row; None: certain. `none_probability`: of each left row of the table.
+    `probability`: of each right row; None: certain. `none_probability`: of each left row of the table; None: exact
+    times, each left row has a partner for certain or none.
     """
 
     left: NDArray[np.int32] | None
     right: NDArray[np.int32]
     probability: FloatArray | None
-    none_probability: FloatArray
+    none_probability: FloatArray | None
+
+    @property
+    def none(self) -> FloatArray:
+        """The probability that no right row prevails, of the left row of each of these rows."""
+        if self.none_probability is None:
+            return (self.right < 0).astype(np.float64)
+        return self.none_probability if self.left is None else self.none_probability[self.left]
 
     def where(self, kept: NDArray[np.bool_]) -> Partners:
         """Some of these rows."""
@@ -60,10 +68,11 @@ class AsofOutput:
     def rows(self, left: pa.Table, right: pa.Table, partners: Partners, step: Step) -> Iterator[pa.RecordBatch]:
         """The output rows; counts them."""
         if self._own is not None:
-            at = np.flatnonzero(partners.none_probability >= self._confidence).astype(np.int32)
+            none = partners.none  # of all left rows, in order
+            at = np.flatnonzero(none >= self._confidence).astype(np.int32)
             step.metrics[metrics.MATCHED] += len(at)
             step.metrics[metrics.UNMATCHED] += len(at)
-            extra: Extra = [partners.none_probability[at]] if self._probability else []
+            extra: Extra = [none[at]] if self._probability else []
             return self._own.rows(left, at, extra)
         alone = partners.right < 0
         if self._how == "inner" and alone.any():
@@ -79,5 +88,4 @@ class AsofOutput:
 def _probabilities(partners: Partners) -> Extra:
     alone = partners.right < 0
     of_pair = np.ones(len(alone)) if partners.probability is None else partners.probability
-    of_none = partners.none_probability if partners.left is None else partners.none_probability[partners.left]
-    return [pa.array(of_pair, mask=alone) if alone.any() else of_pair, of_none]
+    return [pa.array(of_pair, mask=alone) if alone.any() else of_pair, partners.none]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.key_time_order import Times, order_rows
+from whenabouts.core.arrays.key_time_order import Times, is_ascending, order_rows
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.runtime.blocks import PREFIX, times
@@ -48,8 +48,11 @@ def ranks_of_ties(rows: pa.Table, key: NDArray[np.integer[Any]] | None, order_by
 def _tied(columns: Sequence[NDArray[np.integer[Any]]]) -> IntArray:
     """The rows that equal another one in all columns, ascending. Sorts those only that share the first column."""
     first = np.asarray(columns[0], np.int64)
-    ordered = order_rows(Times(first, first), "t_max", 1)
-    at = np.asarray(ordered.position[_either_side(np.diff(ordered.axis) == 0)], np.int64)
+    if is_ascending(first):
+        at = np.flatnonzero(_either_side(first[1:] == first[:-1]))
+    else:
+        ordered = order_rows(Times(first, first), "t_max", 1)
+        at = np.asarray(ordered.position[_either_side(ordered.axis[1:] == ordered.axis[:-1])], np.int64)
     if len(at):
         further = [column[at] for column in columns]
         order = np.lexsort(further[::-1])

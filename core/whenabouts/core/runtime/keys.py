@@ -99,6 +99,17 @@ class Keys:
             combined = _dense(column) if key == 0 else _combine(combined, _dense(column))
         return list(np.split(combined, np.cumsum(lengths)[:-1]))
 
+    def small_codes(self, tables: Sequence[pa.RecordBatch | pa.Table]) -> list[NDArray[np.int32]]:
+        """As `codes`, as int32, for fewer than 2^29 rows. In half the time for one integer key in a narrow range."""
+        columns = [] if len(self.names) != 1 else [table.column(self.of(i)[0]) for i, table in enumerate(tables)]
+        rows = sum(table.num_rows for table in tables)
+        if rows and columns and all(column.type == pa.int64() and not column.null_count for column in columns):
+            values = [np.asarray(column.to_numpy()) for column in columns]
+            low = min(int(each.min()) for each in values if len(each))
+            if max(int(each.max()) for each in values if len(each)) - low < 4 * rows:
+                return [np.subtract(each, low, out=np.empty(len(each), np.int32), casting="unsafe") for each in values]
+        return [codes.astype(np.int32) for codes in self.codes(tables)]
+
 
 def _chunks(table: pa.RecordBatch | pa.Table, name: str) -> list[pa.Array]:
     column = table.column(name)
