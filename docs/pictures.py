@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -111,7 +114,26 @@ def terminal(file: Path) -> None:
     file.write_text(console.export_svg(title="whenabouts", unique_id="whenabouts"))
 
 
-PICTURES = {"readme.svg": overview, "pair.svg": pair, "terminal.svg": terminal}
+def tutorial(draw: Callable[[dict[str, Any]], Figure]) -> Callable[[Path], None]:
+    """A picture of docs/tutorial.md, drawn with the names that its code blocks define."""
+
+    def save(file: Path) -> None:
+        names: dict[str, Any] = {}
+        lines = [line[4:] for line in (HERE / "tutorial.md").read_text().splitlines() if line[:3] in (">>>", "...")]
+        with redirect_stdout(StringIO()):
+            exec("\n".join(lines).partition("import warnings")[0], names)
+        draw(names).savefig(file, metadata={"Date": None})
+
+    return save
+
+
+PICTURES = {
+    "readme.svg": overview, "pair.svg": pair, "terminal.svg": terminal,
+    "tutorial-why.svg": tutorial(lambda named: named["why"].plot()),
+    "tutorial-timeline.svg": tutorial(
+        lambda named: wa.timeline(named["deploys"], named["alerts"], named["pairs"], query=named["query"])
+    ),
+}  # fmt: skip
 
 if __name__ == "__main__":
     mpl.rcParams["svg.hashsalt"] = "whenabouts"  # the same file each time
