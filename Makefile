@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each, too briefly for the JVM's second compiler to pay off.
 test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map docs bench bench-full lock wheel clean
+.PHONY: help demo notebooks test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map docs bench bench-full lock wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,9 @@ bench: .venv/ready .venv-peers/ready ## The quick benchmarks, each beside its pe
 
 bench-full: .venv/ready .venv-peers/ready ## All benchmarks, the engines too: hours
 	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/python benchmarks/run.py --full
+
+notebooks: .venv/ready ## Run the notebooks of docs/notebooks, with outputs to build/notebooks: under a minute
+	@$(BIN)/python .ci/notebooks.py
 
 wheel: .venv/ready ## Build dist/*.whl
 	@rm -rf build dist && $(BIN)/python -m build --wheel --no-isolation

@@ -65,6 +65,14 @@ def test_the_title_is_the_answer() -> None:
     assert answer.plot().get_suptitle() == "key: left has k='a', right has k='b'"
 
 
+def test_notebooks_show_pictures_without_pyplot() -> None:
+    query = wa.TimingJoin(left_time=wa.Point("t"), right_time=wa.Point("t"), condition=wa.within(5, confidence=1))
+    table = pa.table({"t": [0, 3]})
+    timeline = wa.timeline(table, table, wa.run(query, [table, table]), query=query)
+    for figure in (timeline, wa.why_not({"t": 0}, {"t": 3}, query=query).plot()):
+        assert figure._repr_png_().startswith(b"\x89PNG")
+
+
 def test_a_row_without_a_time_cannot_be_drawn() -> None:
     query = wa.TimingJoin(left_time=wa.Point("t"), right_time=wa.Point("t"), condition=wa.within(5, confidence=1))
     with pytest.raises(QueryError, match="WA-1003") as refused:

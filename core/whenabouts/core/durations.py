@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from fractions import Fraction
+from math import isclose
 from typing import TypeAlias
 
 from whenabouts.core.errors import Code, QueryError
@@ -73,14 +74,19 @@ def parse_non_negative(value: Duration, *, name: str) -> int:
 def format_duration(microseconds: float) -> str:
     """A duration for people: in the greatest unit of which there is at least one, to six digits.
 
+    In the next smaller unit if only there six digits are exact.
+
     >>> format_duration(2_500_000), format_duration(-90_000_000), format_duration(0)
     ('2.5 s', '-1.5 min', '0 us')
+    >>> format_duration(110 * 60_000_000), format_duration(100_000_001)
+    ('110 min', '1.66667 min')
     """
-    for unit in ("d", "h", "min", "s", "ms"):
-        size = int(_UNIT_US[unit])
-        if abs(microseconds) >= size:
-            return f"{microseconds / size:.6g} {unit}"
-    return f"{microseconds:.6g} us"
+    sizes = [(unit, int(_UNIT_US[unit])) for unit in ("d", "h", "min", "s", "ms", "us")]
+    first = next((place for place, (_, size) in enumerate(sizes) if abs(microseconds) >= size), len(sizes) - 1)
+    texts = [(f"{microseconds / size:.6g}", unit, size) for unit, size in sizes[first : first + 2]]
+    exact = (text for text in texts if isclose(float(text[0]) * text[2], microseconds, rel_tol=1e-12))
+    number, unit, _ = next(exact, texts[0])
+    return f"{number} {unit}"
 
 
 def format_bounds(what: str, lo_us: int | None, hi_us: int | None) -> str:

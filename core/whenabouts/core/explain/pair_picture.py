@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class PairPicture:
         Each density is drawn at the same height. In the second panel the condition's window is marked, and the area in
         it, which is the probability, is shaded.
         """
-        figure = matplotlib("figure").Figure(figsize=(8, 4.2), layout="constrained")
+        figure = new_figure((8, 4.2))
         above, below = figure.subplots(2, 1)
         start = min(lo for lo, _, _ in (*self.left, *self.right))
         unit, per_unit = unit_of(max(hi for _, hi, _ in (*self.left, *self.right)) - start)
@@ -51,7 +52,7 @@ class PairPicture:
             at, height = outline(buckets)
             _draw(above, (at - start) / per_unit, height / height.max(), colour, label)
         above.set(xlabel=f"{unit} after the earliest instant", ylabel="density", yticks=[], ylim=(0, 1.45))
-        above.legend(loc="upper right", frameon=False)
+        above.legend(loc="upper right", ncols=2, frameon=False)
 
         at, height = difference(self.left, self.right)
         height = height / height.max()
@@ -61,7 +62,7 @@ class PairPicture:
         inside_at, inside = clipped(at, height, lo, hi)
         below.fill_between(inside_at / per_unit, inside, color=MATCH_COLOUR, alpha=0.6, lw=0)
         below.set(xlabel=f"right minus left ({unit})", ylabel="density", yticks=[], ylim=(0, 1.45))
-        below.legend(loc="upper right", frameon=False)
+        below.legend(loc="upper right", ncols=2, frameon=False)
         figure.suptitle(self.title, fontsize="medium", wrap=True)
         return figure
 
@@ -79,6 +80,18 @@ def matplotlib(module: str) -> Any:
         return import_module(f"matplotlib.{module}")
     except ImportError as error:
         raise QueryError(Code.NOT_AVAILABLE, "pictures need matplotlib", "pip install 'whenabouts[plot]'") from error
+
+
+def new_figure(size: tuple[float, float]) -> Any:
+    """An empty figure of a size in inches, which notebooks show; matplotlib's own they show only with pyplot."""
+
+    class ShownFigure(matplotlib("figure").Figure):  # type: ignore[misc]
+        def _repr_png_(self) -> bytes:
+            file = BytesIO()
+            self.savefig(file, format="png")
+            return file.getvalue()
+
+    return ShownFigure(figsize=size, layout="constrained")
 
 
 def outline(buckets: Sequence[Bucket]) -> tuple[FloatArray, FloatArray]:

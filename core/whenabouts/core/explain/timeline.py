@@ -13,7 +13,7 @@ from whenabouts.core.explain.pair_picture import (
     LEFT_COLOUR,
     MATCH_COLOUR,
     RIGHT_COLOUR,
-    matplotlib,
+    new_figure,
     unit_of,
 )
 from whenabouts.core.explain.why_not import a_timing_join
@@ -118,7 +118,7 @@ def _lanes(spans: Spans) -> IntArray:
 
 
 def _figure(sides: list[Spans], pairs: tuple[Spans, Spans, FloatArray], first: int, last: int) -> Any:
-    figure = matplotlib("figure").Figure(figsize=(9, 3.2), layout="constrained")
+    figure = new_figure((9, 3.2))
     axes = figure.subplots()
     unit, per_unit = unit_of(last - first)
     width = max(last - first, 1) / 300  # of the bar of a point
@@ -127,7 +127,8 @@ def _figure(sides: list[Spans], pairs: tuple[Spans, Spans, FloatArray], first: i
     for side, (colour, direction, label) in zip(sides, looks, strict=True):
         at = direction * (1.5 + 0.8 * _lanes(side)) if len(side[0]) else np.empty(0)
         shown = [np.maximum(side[1] - side[0], width) / per_unit, (side[0] - first) / per_unit]
-        axes.barh(at, shown[0], left=shown[1], height=0.55, color=colour, alpha=0.75, label=label)
+        axes.barh(at, shown[0], left=shown[1], height=0.55, color=colour, alpha=0.75)
+        axes.bar(0, 0, 0, color=colour, alpha=0.75, label=label)  # for the legend, of a side without events too
         places.append(dict(zip(zip(*(end.tolist() for end in side), strict=True), at.tolist(), strict=True)))
     drawn = 0
     for of_left, of_right, p in zip(zip(*pairs[0], strict=True), zip(*pairs[1], strict=True), pairs[2], strict=True):
@@ -137,7 +138,9 @@ def _figure(sides: list[Spans], pairs: tuple[Spans, Spans, FloatArray], first: i
             heights = [places[LEFT][of_left] - 0.28, places[RIGHT][of_right] + 0.28]
             axes.plot(middles, heights, color=MATCH_COLOUR, alpha=0.25 + 0.75 * float(p), lw=1 + 1.5 * float(p))
     number = sum(len(side[0]) for side in sides)
+    axes.use_sticky_edges = False  # a bar at an end is not drawn on the frame
+    axes.margins(x=0.02)
     axes.set(xlabel=f"{unit} after the first instant", yticks=[])
     axes.set_title(f"{number} event{'s' * (number != 1)}, {drawn} pair{'s' * (drawn != 1)}", fontsize="medium")
-    axes.legend(loc="upper right", frameon=False)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0, ncols=2, frameon=False)
     return figure

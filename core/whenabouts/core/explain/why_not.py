@@ -5,6 +5,7 @@ The rows pass through the join's own reader, keys, kernel and eviction bound, so
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -142,7 +143,8 @@ def why_not(
             return malformed(side.name, side.fault)
     answer = _answer(operator, sides, query)
     condition = query.condition
-    title = "\n".join(wrap(answer.sentence, 90))
+    together = re.sub(r"(?<=\d) (?=[a-z])", "\N{NO-BREAK SPACE}", answer.sentence)  # a number and its unit
+    title = "\n".join(wrap(together, 90))
     picture = PairPicture(sides[LEFT].buckets, sides[RIGHT].buckets, condition.lo_us, condition.hi_us, title)
     return replace(answer, picture=picture)
 
