@@ -25,12 +25,12 @@ def main() -> int:
     failed = 0
     for file in sorted(SOURCES.glob("*.ipynb")):
         started = perf_counter()
-        notebook = nbformat.read(file, as_version=4)  # type: ignore[no-untyped-call]
+        notebook = nbformat.read(file, as_version=4)
         fault = run(notebook)
         seconds = perf_counter() - started
         if not fault and seconds > LONGEST_S:
             fault = f"took longer than {LONGEST_S} s"
-        nbformat.write(notebook, TARGET / file.name)  # type: ignore[no-untyped-call]
+        nbformat.write(notebook, TARGET / file.name)
         print(f"{file.name:35} {seconds:5.1f} s  {fault or 'passed'}", flush=True)
         failed += bool(fault)
     return 1 if failed else 0
