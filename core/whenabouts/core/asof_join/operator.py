@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.record_batches import table_of
+from whenabouts.core.arrays.record_batches import one_batch, table_of
+from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.asof_join.answers import partners_of
 from whenabouts.core.asof_join.output import AsofOutput
 from whenabouts.core.asof_join.settings import LEFT, RIGHT
@@ -16,7 +17,7 @@ from whenabouts.core.errors import Code, InputError
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.option_checks import columns_shown
-from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Rejected, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late
 
 if TYPE_CHECKING:
@@ -74,8 +75,17 @@ class AsofJoinOperator:
         left, right = (self._rows(input, fresh) for input in (LEFT, RIGHT))
         step.metrics[metrics.CORRELATIONS] += 1
         partners = partners_of(self.query, self.keys, left, right)
+        if partners.rejected is not None:
+            self._reject(left, partners.rejected, step)
         step.output += self._columns.rows(left, right, partners, step)
         return step
+
+    def _reject(self, left: pa.Table, crowded: BoolArray, step: Step) -> None:
+        """Left rows for which too many right rows may prevail; until now they counted as processed."""
+        rows = one_batch(left.filter(pa.array(crowded)))
+        step.rejected.append(Rejected(LEFT, Code.TOO_MANY_CANDIDATES, self.readers[LEFT].raw(rows)))
+        step.metrics[metrics.REJECTED] += rows.num_rows
+        step.metrics[metrics.PROCESSED] -= rows.num_rows
 
     def _rows(self, input: int, arrivals: Sequence[Arrival]) -> pa.Table:
         return table_of([block for of, block in arrivals if of == input], self._blocks[input])

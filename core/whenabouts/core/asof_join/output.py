@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.typing import FloatArray
+from whenabouts.core.asof_join.answers import Partners
 from whenabouts.core.asof_join.settings import AsofJoinSettings
 from whenabouts.core.joins.output_columns import PROBABILITY, Extra, OwnColumns, PairColumns
 from whenabouts.core.runtime.key_names import shared
@@ -19,33 +17,6 @@ from whenabouts.core.runtime.protocol import Step
 
 NONE_PROBABILITY = "none_probability"
 """The output column with the probability that no right row prevails."""
-
-
-class Partners(NamedTuple):
-    """The right rows that left rows come out with.
-
-    `left`: rows of the left table; None: all of them, in order. `right`: the right row of each, negative for none.
-    `probability`: of each right row; None: certain. `none_probability`: of each left row of the table; None: exact
-    times, each left row has a partner for certain or none.
-    """
-
-    left: NDArray[np.int32] | None
-    right: NDArray[np.int32]
-    probability: FloatArray | None
-    none_probability: FloatArray | None
-
-    @property
-    def none(self) -> FloatArray:
-        """The probability that no right row prevails, of the left row of each of these rows."""
-        if self.none_probability is None:
-            return (self.right < 0).astype(np.float64)
-        return self.none_probability if self.left is None else self.none_probability[self.left]
-
-    def where(self, kept: NDArray[np.bool_]) -> Partners:
-        """Some of these rows."""
-        at = np.flatnonzero(kept).astype(np.int32)
-        probability = None if self.probability is None else self.probability[at]
-        return Partners(at if self.left is None else self.left[at], self.right[at], probability, self.none_probability)
 
 
 class AsofOutput:
@@ -68,12 +39,13 @@ class AsofOutput:
     def rows(self, left: pa.Table, right: pa.Table, partners: Partners, step: Step) -> Iterator[pa.RecordBatch]:
         """The output rows; counts them."""
         if self._own is not None:
-            none = partners.none  # of all left rows, in order
+            none = partners.none
             at = np.flatnonzero(none >= self._confidence).astype(np.int32)
+            of = at if partners.left is None else partners.left[at]
             step.metrics[metrics.MATCHED] += len(at)
             step.metrics[metrics.UNMATCHED] += len(at)
             extra: Extra = [none[at]] if self._probability else []
-            return self._own.rows(left, at, extra)
+            return self._own.rows(left, of, extra)
         alone = partners.right < 0
         if self._how == "inner" and alone.any():
             partners = partners.where(~alone)
