@@ -21,7 +21,7 @@ from whenabouts.core import EngineError, Histogram, Interval, Lateness, Point, b
 from whenabouts.core.runtime.protocol import FlushMode, Step
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_layout import MARKS
-from whenabouts.core.timing_join.modes import BESTS, HOWS
+from whenabouts.core.timing_join.modes import BESTS, HOWS, TIES
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import STRATEGIES
@@ -332,12 +332,13 @@ def _driven(draw: st.DrawFn) -> tuple[Example, dict[str, list[int]], list[int]]:
     """An example in order of arrival, the step of each row, and watermarks under which none is late."""
     example = draw(generators.joins(units=(SECOND,), finite=False))
     how, best = draw(st.sampled_from(MODES))
+    ties = draw(st.sampled_from(TIES)) if best else "earliest"
     steps = draw(st.integers(1, 5))
     tables, arrival = {}, {}
     for side, table in example.tables.items():
         arrival[side] = sorted(draw(st.integers(0, steps - 1)) for _ in range(table.num_rows))
         tables[side] = table.take(pa.array(draw(st.permutations(range(table.num_rows))), pa.int64()))
-    example = Example(replace(example.query, how=how, best=best), tables)
+    example = Example(replace(example.query, how=how, best=best, ties=ties), tables)
     events = expectations.read(example.query, tables).events
     watermarks: list[int] = []
     for step in range(steps):

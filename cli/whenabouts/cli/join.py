@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 )
 @click.option("--best", type=click.Choice([*SIDES, "both"]), help="Keep the most probable partner only.")
 @click.option(
+    "--ties", default="earliest", show_default=True, metavar="WHICH",
+    help="With --best, which of equally probable partners: earliest or nearest.",
+)  # fmt: skip
+@click.option(
     "--where", metavar="SQL", help="A further condition on both rows, as 'left.v < right.w': without it no pair."
 )
 @click.option(
@@ -114,6 +118,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
         on=key_columns(arguments["on"]),
         how=arguments["how"],
         best=arguments["best"],
+        ties=arguments["ties"],
         where=arguments["where"],
         strategy=arguments["strategy"],
         lateness=common.lateness_by_side,

@@ -126,8 +126,8 @@ def in_order(value: object) -> Any:
     return (1, value.encode() if isinstance(value, str) else value)
 
 
-def _best(candidates: Sequence[tuple[int, Event, oracle.Ratio]]) -> int:
-    """The number of the best partner of `candidates` (number, row, probability)."""
+def _best(candidates: Sequence[tuple[int, Event, oracle.Ratio]], to: Event | None) -> int:
+    """The number of the best partner of `candidates` (number, row, probability); `to`: the nearest to it wins a tie."""
     greatest = max(p.exact for _, _, p in candidates)
     near = [each for each in candidates if greatest - each[2].exact <= each[2].band]
     known = all(p.small or p.exact in (0, 1) for _, _, p in near)
@@ -137,7 +137,8 @@ def _best(candidates: Sequence[tuple[int, Event, oracle.Ratio]]) -> int:
     def key(candidate: tuple[int, Event, oracle.Ratio]) -> tuple[object, ...]:
         number, event, p = candidate
         value = 1.0 if p.exact == 1 else p.nearest
-        return (-value, event.t_max, event.t_min, *map(in_order, event.values), number)
+        apart = 0 if to is None else abs(Fraction(event.t_min + event.t_max - to.t_min - to.t_max, 2))
+        return (-value, apart, event.t_max, event.t_min, *map(in_order, event.values), number)
 
     return min(near, key=key)[0]
 
@@ -180,7 +181,8 @@ class Matches:
         if not partners:
             return None
         pair = (lambda n: (number, n)) if side == "left" else (lambda n: (n, number))
-        return _best([(n, self.events[other][n], self.p[pair(n)]) for n in partners])
+        to = self.events[side][number] if self.query.ties == "nearest" else None
+        return _best([(n, self.events[other][n], self.p[pair(n)]) for n in partners], to)
 
 
 class _Numbered(NamedTuple):

@@ -40,7 +40,7 @@ from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.shared_coalescing.query import SharedCoalescing
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
-from whenabouts.core.timing_join.modes import BESTS, HOWS
+from whenabouts.core.timing_join.modes import BESTS, HOWS, TIES
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import STRATEGIES
 from whenabouts.core.window_join.query import WindowJoin
@@ -219,10 +219,11 @@ def _timing_join(draw: Random, traits: Traits) -> Query:
         condition = between(f"{lo} s", f"{lo + draw.randint(1, 8)} s", confidence=draw.choice((0.2718, 0.6180, 1.0)))
         condition = possibly(condition) if traits.possibly else condition
         try:
-            return TimingJoin(
+            query = TimingJoin(
                 left_time=draw.choice(specs), right_time=draw.choice(specs), condition=condition, lateness=lateness,
                 where=traits.where, **options,
             )  # fmt: skip
+            return replace(query, ties=draw.choice(TIES)) if query.best else query
         except QueryError:
             continue  # some modes have no slots
 

@@ -41,6 +41,10 @@ MODES: dict[str, dict[str, Any]] = {
     for best in BESTS
     if (how, best) != ("inner", None) and (best is None or how not in ("left_semi", "left_anti"))
 }
+MODES |= {
+    f"{mode}, nearest": {**MODES[mode], "ties": "nearest"}
+    for mode in ("inner best left", "left_outer best right", "full_outer best left", "full_outer best both")
+}
 FEW = ("full_outer", "left_semi", "left_anti", "full_outer best left", "full_outer best both")
 """Modes that between them take every path."""
 
@@ -97,12 +101,15 @@ def _same(outcome: Outcome, expected: list[ExpectedRow], what: str, query: Timin
     multiset.assert_same(_told(outcome), _rows(expected, outcome), what, {"query": query})
 
 
-ON_MAIN = [(MAIN, mode) for mode in FEW]
+ON_MAIN = [(MAIN, mode) for mode in (*FEW, "full_outer best left, nearest")]
+NEAREST = [(name, mode) for name in ("points", "wide") for mode in MODES if "nearest" in mode]
 
 
 @pytest.mark.parametrize(
     ("dataset", "mode"),
-    fewer_on_slow_engines([*((MAIN, m) for m in MODES), *_turns(OTHERS)], [*ON_MAIN, ("one-sided", "left_anti")]),
+    fewer_on_slow_engines(
+        [*((MAIN, m) for m in MODES), *_turns(OTHERS), *NEAREST], [*ON_MAIN, ("one-sided", "left_anti")]
+    ),
 )
 def test_oracle_modes(engine: Engine, dataset: str, mode: str) -> None:
     """Each mode gives the rows of brute force on finite input: unmatched ones with nulls, only the best partners."""
@@ -116,8 +123,8 @@ def test_oracle_modes(engine: Engine, dataset: str, mode: str) -> None:
 @pytest.mark.parametrize(
     ("dataset", "mode"),
     fewer_on_slow_engines(
-        [*((MAIN, m) for m in MODES), *_turns(OTHERS[:-1])],
-        [(MAIN, "full_outer"), (MAIN, "full_outer best both"), ("before 1970", "left_semi")],
+        [*((MAIN, m) for m in MODES), *_turns(OTHERS[:-1]), *NEAREST],
+        [(MAIN, "full_outer"), (MAIN, "full_outer best both, nearest"), ("before 1970", "left_semi")],
     ),
 )
 def test_oracle_modes_on_streams(engine: Engine, dataset: str, mode: str) -> None:

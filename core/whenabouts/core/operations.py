@@ -84,7 +84,8 @@ class Operations:
         """Pairs of a left and a right row for which `P(condition) >= confidence`.
 
         `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
-        without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only: see
+        without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only,
+        among equally probable ones the earliest, or with `ties="nearest"` the one with the nearest midpoint: see
         `whenabouts.core.timing_join.modes`. Columns of a missing partner are null; semi and anti give the left columns
         only. `strategy` picks the algorithm, all give the same rows.
 

@@ -21,7 +21,7 @@ from whenabouts.planner.text_queries import time_of
 STREAM_KEYS = frozenset({"columns", "time", "max_uncertainty", "min_uncertainty", "lateness", "rate", "keys"})
 OF_BOTH = frozenset({"name", "on", "strategy", "statistics", "pin", "time_slots"})
 JOIN_KEYS = OF_BOTH | {
-    "join", *CONDITION_KEYWORDS, "how", "best", "where", "block_size", "max_latency",
+    "join", *CONDITION_KEYWORDS, "how", "best", "ties", "where", "block_size", "max_latency",
 }  # fmt: skip
 WINDOW_JOIN_KEYS = OF_BOTH | {"window_join", "windows", "conservative", "method"}
 
@@ -89,7 +89,7 @@ def timing_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stre
     if not isinstance(query.get("where", ""), str):
         raise QueryError(Code.BAD_PLAN_FILE, f"{at}: where is {shown(query['where'])}", "give an SQL condition")
     left, right = (_described(name, at, streams) for name in names)
-    plain = ("how", "best", "where", "strategy", "block_size", "max_latency", "time_slots")
+    plain = ("how", "best", "ties", "where", "strategy", "block_size", "max_latency", "time_slots")
     return TimingJoin(
         left_time=time_in(names[0], left, at),
         right_time=time_in(names[1], right, at),

@@ -7,9 +7,9 @@ A table function has one table: events of both sides in one, with a column that 
         time => 't_min,t_max', within => '2 s', confidence => 0.6)
 
 `left_time`, `right_time` say where the sides' times differ; `deadline`, `since`, `delay`, `until`, `between`,
-`overlaps`, `possibly`, `how`, `best`, `where` (as text) and `probability` are those of `timing_join`. The result has
-the columns of both rows, `on` once, the others with `_left` and `_right`; `left` and `right` may be the same.
-`timing_join_rejects` has the same arguments and gives the rows that could not be used, those among them that name
+`overlaps`, `possibly`, `how`, `best`, `ties`, `where` (as text) and `probability` are those of `timing_join`. The
+result has the columns of both rows, `on` once, the others with `_left` and `_right`; `left` and `right` may be the
+same. `timing_join_rejects` has the same arguments and gives the rows that could not be used, those among them that name
 another side or none (WA-1061).
 
 Rows cross into such a function one by one, as Python objects: for many rows join DataFrames with `timing_join`. Spark
@@ -53,8 +53,8 @@ PARTS = 64
 """Into how many parts the keys are split: the limit of parallelism."""
 
 _OPTIONS = (
-    "side", "left", "right", "on", "time", "left_time", "right_time", *CONDITION_KEYWORDS, "how", "best", "where",
-    "probability",
+    "side", "left", "right", "on", "time", "left_time", "right_time", *CONDITION_KEYWORDS, "how", "best", "ties",
+    "where", "probability",
 )  # fmt: skip
 
 
@@ -202,6 +202,7 @@ def _query(given: dict[str, Any]) -> TimingJoin:
         on=[name.strip() for name in str(given["on"]).split(",")] if given.get("on") else None,
         how=given.get("how", "inner"),
         best=given.get("best"),
+        ties=given.get("ties", "earliest"),
         where=given.get("where"),
         probability=bool(given.get("probability", True)),
     )

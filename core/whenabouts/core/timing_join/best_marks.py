@@ -97,7 +97,8 @@ class BestStep:
         numbers = self._numbers[1 - input]
         if numbers is not None:
             numbers = np.concatenate([numbers, int_column(known, PARTNER)])
-        partners = BestPartners(len(mine.t_max), candidates, numbers)
+        nearest = self._schemas.mode.ties == "nearest"
+        partners = BestPartners(len(mine.t_max), candidates, numbers, mine.t_min + mine.t_max if nearest else None)
         partners.best[chose] = other.table.num_rows + np.arange(len(chose))
         partners.probability[chose] = float_column(known, PROBABILITY)
         return partners

@@ -78,7 +78,7 @@ class BestPairs:
             marks={input: schema for input, schema in marks.items() if schema is not None},
             axes=dict.fromkeys((WAITING_FOR_PARTNER + input for input in (LEFT, RIGHT)), DUE),
             opens=awaited | {WAITING_FOR_PARTNER + input: every_row for input in schemas.waiting},
-            purpose=f"{mode.how}, best {mode.best}",
+            purpose=f"{mode.how}, best {mode.best}" + ("" if mode.ties == "earliest" else f", ties {mode.ties}"),
         )
 
     def _opens(self, input: int) -> Callable[[pa.RecordBatch], BoolArray]:

@@ -17,7 +17,11 @@ from whenabouts.core.arrays.jit import (
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 
 
-@compiled(BOOL(READ_INT32, READ_INT32, READ_FLOAT64, READ_INT64, READ_INT64, READ_INT64, WRITE_FLOAT64, WRITE_INT64))
+@compiled(
+    BOOL(
+        READ_INT32, READ_INT32, READ_FLOAT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, WRITE_FLOAT64, WRITE_INT64
+    )
+)
 def keep_best(
     chooser: NDArray[np.int32],
     candidate: NDArray[np.int32],
@@ -25,17 +29,23 @@ def keep_best(
     t_max: IntArray,
     t_min: IntArray,
     rank: IntArray,
+    middle: IntArray,
     best_probability: FloatArray,
     best: IntArray,
 ) -> bool:
     """Offer `candidate[i]` to row `chooser[i]`, updating `best` (candidate indices, -1: none) and `best_probability`.
 
-    Returns False if two candidates were equal up to `rank`; the first one was then kept.
+    Of equally probable candidates the one with `t_min + t_max` nearest to the row's `middle` is kept (if `middle` is
+    not empty), then the one with the earlier `t_max`, the earlier `t_min`, the lesser `rank`. Returns False if two
+    candidates were equal in all of these; the first one was then kept.
 
     >>> best, p = np.array([-1]), np.zeros(1)
-    >>> t = np.array([7, 5])
-    >>> keep_best(np.zeros(2, np.int32), np.arange(2, dtype=np.int32), np.array([0.5, 0.5]), t, t, t, p, best), best
+    >>> t, all_times = np.array([7, 5]), np.empty(0, np.int64)
+    >>> pairs = np.zeros(2, np.int32), np.arange(2, dtype=np.int32), np.array([0.5, 0.5])
+    >>> keep_best(*pairs, t, t, t, all_times, p, best), best
     (True, array([1]))
+    >>> keep_best(*pairs, t, t, t, np.array([13]), p, best), best
+    (True, array([0]))
     """
     decided = True
     for i in range(chooser.size):
@@ -43,7 +53,13 @@ def keep_best(
         if old == new or (old >= 0 and probability[i] < best_probability[row]):
             continue
         if old >= 0 and probability[i] == best_probability[row]:
-            if t_max[new] != t_max[old]:
+            if middle.size:
+                nearer = abs(t_min[new] + t_max[new] - middle[row]) - abs(t_min[old] + t_max[old] - middle[row])
+            else:
+                nearer = np.int64(0)
+            if nearer != 0:
+                better = nearer < 0
+            elif t_max[new] != t_max[old]:
                 better = t_max[new] < t_max[old]
             elif t_min[new] != t_min[old]:
                 better = t_min[new] < t_min[old]

@@ -1,5 +1,5 @@
-"""The best partner of each row: the most probable one; ties go to the earlier `t_max`, then the earlier `t_min`, then
-the lesser columns (`arrays.row_ranks`), then the lower number.
+"""The best partner of each row: the most probable one; ties go to the nearer midpoint if the mode says so, then the
+earlier `t_max`, then the earlier `t_min`, then the lesser columns (`arrays.row_ranks`), then the lower number.
 
 The last criterion only distinguishes rows that are equal in everything. Together they are one total order, so the best
 partner does not depend on how rows are divided into chunks, steps or files.
@@ -21,9 +21,9 @@ NOBODY = -1
 class BestPartners:
     """The best partner so far of each of `n` rows, among `candidates` (a table of block columns).
 
-    `numbers`: the candidates' numbers, None if any of several equal rows may be chosen. `best`, `probability`: index of
-    the best candidate (-1 for none) and its probability. O(1) for each pair offered; columns are compared only to break
-    ties.
+    `middle`: `t_min + t_max` of each row, if ties go to the nearest partner; None: to the earliest. `numbers`: the
+    candidates' numbers, None if any of several equal rows may be chosen. `best`, `probability`: index of the best
+    candidate (-1 for none) and its probability. O(1) for each pair offered; columns are compared only to break ties.
 
     >>> rows = pa.table({"_wa_t_min": [0, 0, 0], "_wa_t_max": [5, 5, 5], "v": [3, 2, None]})
     >>> partners = BestPartners(1, rows, None)
@@ -32,12 +32,13 @@ class BestPartners:
     ([1], [0.5])
     """
 
-    def __init__(self, n: int, candidates: pa.Table, numbers: IntArray | None) -> None:
+    def __init__(self, n: int, candidates: pa.Table, numbers: IntArray | None, middle: IntArray | None = None) -> None:
         self.best = np.full(n, NOBODY)
         self.probability = np.zeros(n)
         self.candidates = candidates
         self.numbers = numbers
         self._t_min, self._t_max = (np.ascontiguousarray(each, np.int64) for each in times(candidates))
+        self._middle = np.empty(0, np.int64) if middle is None else middle
         self._rank = np.zeros(candidates.num_rows, np.int64)
         self._ranked = False
 
@@ -53,7 +54,7 @@ class BestPartners:
         from whenabouts.core.timing_join.best_match_kernel import keep_best  # numba: imported when first needed
 
         decided: bool = keep_best(
-            rows, at, probability, self._t_max, self._t_min, self._rank, self.probability, self.best
+            rows, at, probability, self._t_max, self._t_min, self._rank, self._middle, self.probability, self.best
         )
         return decided
 

@@ -30,6 +30,8 @@ LEFT, RIGHT = 0, 1
 
 HOWS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti")
 BESTS = (None, "left", "right", "both")
+TIES = ("earliest", "nearest")
+"""Which of equally probable partners `best` prefers: the earliest, or the one with the nearest midpoint."""
 
 _WITHOUT_PARTNER: dict[str, tuple[int, ...]] = {
     "left_outer": (LEFT,),
@@ -42,11 +44,12 @@ _CHOOSING: dict[str | None, tuple[int, ...]] = {"left": (LEFT,), "right": (RIGHT
 
 @dataclass(frozen=True)
 class Mode:
-    """`how` and `best`, validated.
+    """`how`, `best` and `ties`, validated.
 
     `how` may be the name that Spark, pandas or Polars has for it: `left`, `outer`, `leftanti`, `LEFT OUTER`.
 
-    Raises QueryError WA-2006 for an unknown value, and for `best` in a mode that emits no partner.
+    Raises QueryError WA-2006 for an unknown value, for `best` in a mode that emits no partner, and for `ties` without
+    `best`.
 
     >>> Mode("full_outer", "left").preserved, Mode("left_semi").one_sided, Mode("inner").plain, Mode("leftouter").how
     ((0, 1), True, True, 'left_outer')
@@ -54,10 +57,14 @@ class Mode:
 
     how: str = "inner"
     best: str | None = None
+    ties: str = "earliest"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "how", how_of(self.how, HOWS))
         one_of("best", self.best, BESTS)
+        one_of("ties", self.ties, TIES)
+        if self.ties != "earliest" and self.best is None:
+            raise QueryError(Code.BAD_OPTION, f"ties={self.ties!r} without best", "say which side chooses: best='left'")
         if self.best is not None and self.one_sided:
             raise QueryError(
                 Code.BAD_OPTION,

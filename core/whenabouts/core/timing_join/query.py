@@ -36,6 +36,7 @@ class TimingJoinOptions(TypedDict, total=False):
     on: On
     how: str
     best: str | None
+    ties: str
     strategy: str
     lateness: Lateness | Duration | Mapping[str, Duration] | None
     suffixes: tuple[str, str]
@@ -61,7 +62,8 @@ class TimingJoin(TimingJoinSettings):
     block, and rows wait beyond it only if `block_size` or `max_latency` is given. If rows may wait, the output has no
     event time that an engine could rely on. `probability=False` leaves the column out.
     `lateness`: how far rows may lag behind their side, a duration for both sides or a `Lateness`. `how`, `best`: see
-    `timing_join.modes`, which also has the names that Spark, pandas and Polars use for `how`.
+    `timing_join.modes`, which also has the names that Spark, pandas and Polars use for `how`. `ties`: which of equally
+    probable partners is the best, the `earliest` (the default) or the `nearest` by midpoint, for exact times by time.
 
     `time_slots`: the width of slots that spread the rows of a key over buckets (`runtime.time_slots`); "auto": if there
     is no key and the query allows slots, as wide as the range in which partners lie.

@@ -38,6 +38,7 @@ class TimingJoinSettings:
     on: On = None
     how: str = "inner"
     best: str | None = None
+    ties: str = "earliest"
     strategy: str = "auto"
     lateness: Any = None
     suffixes: tuple[str, str] = ("_left", "_right")
@@ -49,7 +50,7 @@ class TimingJoinSettings:
     time_slots: Duration | None = None
     where: Any = None
 
-    recorded_if_given: ClassVar[frozenset[str]] = frozenset({"where"})
+    recorded_if_given: ClassVar[frozenset[str]] = frozenset({"where", "ties"})
     """Options that checkpoints of earlier releases do not know."""
 
     def __post_init__(self) -> None:
@@ -96,8 +97,8 @@ class TimingJoinSettings:
 
     @property
     def mode(self) -> Mode:
-        """`how` and `best`."""
-        return Mode(self.how, self.best)
+        """`how`, `best` and `ties`."""
+        return Mode(self.how, self.best, self.ties)
 
     @property
     def key_columns(self) -> tuple[Key, ...]:
@@ -129,7 +130,8 @@ class TimingJoinSettings:
         >>> TimingJoin(left_time=t, right_time=t, condition=within("1s", confidence=0.5), on="k", best="left").described
         'inner timing join (best=left) on k: -1 s <= right - left <= 1 s with confidence 0.5'
         """
-        best = "" if self.best is None else f" (best={self.best})"
+        ties = "" if self.ties == "earliest" else f", ties={self.ties}"
+        best = "" if self.best is None else f" (best={self.best}{ties})"
         keys = described_keys(self.key_columns)
         where = "" if self.where is None else f", where {described_where(self.where)}"
         return f"{self.how} timing join{best}{keys}: {self.condition.described}{where}"
