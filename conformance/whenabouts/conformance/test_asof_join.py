@@ -121,7 +121,10 @@ def test_differential_asof_buckets(engine: Engine, dataset: str, options: str) -
 
 
 @pytest.mark.parametrize(
-    ("dataset", "options"), fewer_on_slow_engines([case for case in EVERYWHERE if "tolerance" in case[1]], ())
+    ("dataset", "options"),
+    fewer_on_slow_engines(
+        [case for case in EVERYWHERE if "tolerance" in case[1]], [("histograms", "nearest tolerance")]
+    ),
 )
 def test_differential_asof_time_slots(engine: Engine, dataset: str, options: str) -> None:
     """Spread over four buckets by time, with a key and without, the rows are those of one bucket; rows count once."""
@@ -225,7 +228,7 @@ def _worlds(dataset: str, options: str) -> dict[int, tuple[Counter[Row], Fractio
     return found
 
 
-@pytest.mark.parametrize(("dataset", "options"), fewer_on_slow_engines(UNCERTAIN, ()))
+@pytest.mark.parametrize(("dataset", "options"), fewer_on_slow_engines(UNCERTAIN, (), canary=("ties", "nearest")))
 def test_oracle_asof_worlds(engine: Engine, dataset: str, options: str) -> None:
     """Each probability is within 1e-12 of that of exact rational arithmetic."""
     query = any_query(dataset, options, keep="all", confidence=ANY)
@@ -241,7 +244,9 @@ def test_oracle_asof_worlds(engine: Engine, dataset: str, options: str) -> None:
             assert abs(actual[row] - probability[row]) <= 1e-12, (number, row)
 
 
-@pytest.mark.parametrize(("dataset", "options"), fewer_on_slow_engines(UNCERTAIN, ()))
+@pytest.mark.parametrize(
+    ("dataset", "options"), fewer_on_slow_engines(UNCERTAIN, [("point and interval", "backward strict")])
+)
 def test_oracle_asof_all_is_bounded(engine: Engine, dataset: str, options: str) -> None:
     """`keep="all"` gives the right rows that reach the confidence, at most 1 / confidence for each left row."""
     query = any_query(dataset, options, keep="all", confidence=ANY)
@@ -257,7 +262,9 @@ def test_oracle_asof_all_is_bounded(engine: Engine, dataset: str, options: str) 
             assert len(partners) <= 1 / confidence
 
 
-@pytest.mark.parametrize(("dataset", "options"), fewer_on_slow_engines(UNCERTAIN, [("histograms", "forward")]))
+@pytest.mark.parametrize(
+    ("dataset", "options"), fewer_on_slow_engines(UNCERTAIN, [("histograms", "forward tolerance")])
+)
 def test_oracle_asof_best(engine: Engine, dataset: str, options: str) -> None:
     """`keep="best"` gives the most probable of the rows of `keep="all"`, of equally probable ones the later, forward
     the earlier; `inner` drops left rows without one."""
@@ -288,7 +295,7 @@ def _as_intervals(files: Mapping[str, Files]) -> dict[str, Files]:
     return {side: tuple(table.append_column("until", table["t"]) for table in of) for side, of in files.items()}
 
 
-@pytest.mark.parametrize("options", fewer_on_slow_engines(OPTIONS, ()))
+@pytest.mark.parametrize("options", fewer_on_slow_engines(OPTIONS, ["nearest tolerance"]))
 def test_differential_asof_intervals_of_no_length(engine: Engine, options: str) -> None:
     """Intervals that end where they begin give the rows of points, at any confidence."""
     query = query_of(options)
@@ -301,7 +308,7 @@ def test_differential_asof_intervals_of_no_length(engine: Engine, options: str) 
         multiset.assert_same(multiset.rows(output), expected, "rows of intervals", {"query": same})
 
 
-@pytest.mark.parametrize(("dataset", "options"), fewer_on_slow_engines(EVERYWHERE, [("ties", "forward tolerance")]))
+@pytest.mark.parametrize(("dataset", "options"), fewer_on_slow_engines(EVERYWHERE, [("ties", "forward")]))
 def test_differential_asof_anti(engine: Engine, dataset: str, options: str) -> None:
     """`left_anti` gives the left rows whose `none_probability` in `left_outer` reaches the confidence."""
     files, query = numbered(dataset), any_query(dataset, options)
