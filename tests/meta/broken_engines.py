@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 
 from whenabouts.conformance import multiset
 from whenabouts.core import local
+from whenabouts.core.asof_join import choosing
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code
 from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
 from whenabouts.core.local import Outcome
@@ -575,3 +577,52 @@ class ClosedGap(Spoilt):
 class GapInNoLaw(Spoilt):
     name = "declares a gap in no law"
     capabilities = Capabilities({"oracle_of_delphi": Gap("never", "is far away", "issue 0")})
+
+
+class IgnoresTheOrderOfAnInstant(Spoilt):
+    name = "takes any of several rows at one instant"
+
+    def query(self, query: Query) -> Any:
+        assert isinstance(query, AsofJoin)
+        return super().query(replace(query, order_by=None))
+
+
+class PrefersTheEarlier(Spoilt):
+    name = "takes the earlier of equally probable rows"
+
+    def step(self, step: Any, *args: Any) -> Step:
+        honest = choosing.most_probable
+        with mock.patch.object(choosing, "most_probable", lambda *of: honest(*of[:6], -of[6], *of[7:])):
+            return super().step(step, *args)
+
+
+class RoundsWhatPrevails(Spoilt):
+    name = "rounds the probability that a row prevails"
+    column = "probability"
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        output = outcome.output
+        at = output.column_names.index(self.column)
+        output = output.set_column(at, self.column, pc.round(output.column(at), 11))
+        return Outcome(output, outcome.rejects, outcome.metrics)
+
+
+class RoundsThatNonePrevails(RoundsWhatPrevails):
+    name = "rounds the probability that none prevails"
+    column = "none_probability"
+
+
+class HalvesTheConfidence(Spoilt):
+    name = "keeps rows of half the confidence"
+
+    def query(self, query: Query) -> Any:
+        assert isinstance(query, AsofJoin)
+        return super().query(replace(query, confidence=query.least_probability / 2))
+
+
+class CopiesTooFew(Spoilt):
+    name = "copies rows to the slot of their own time only"
+
+    def spoil(self, operator: Any) -> None:
+        if operator.keys.slots is not None:
+            operator.keys.slots = replace(operator.keys.slots, before_us=0, after_us=0)

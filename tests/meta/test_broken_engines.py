@@ -62,6 +62,12 @@ MUST_FAIL = {
     "HasOneAlgorithm": ("test_window_join", "oracle_combination_counters", "uniform clique-forward-none-hash"),
     "ForgetsItsPeriod": ("test_forward_evaluation", "oracle_counters_of_forward_evaluation", "one slow stream-0"),
     "MultipliesWindows": ("test_window_join", "oracle_joint_probability", "uncertain clique"),
+    "IgnoresTheOrderOfAnInstant": ("test_asof_join", "oracle_asof_points", "backward strict-left_outer"),
+    "PrefersTheEarlier": ("test_asof_join", "oracle_asof_best", "ties-backward"),
+    "RoundsWhatPrevails": ("test_asof_join", "oracle_asof_worlds", "ties-nearest"),
+    "RoundsThatNonePrevails": ("test_asof_join", "oracle_asof_sum", "point and interval-forward strict"),
+    "HalvesTheConfidence": ("test_asof_join", "oracle_asof_all_is_bounded", "ties-forward"),
+    "CopiesTooFew": ("test_asof_join", "differential_asof_time_slots", "points-backward tolerance"),
     "KnowsOneBucket": ("test_coalescing", "oracle_coalescing", "last window-batch, 3 buckets"),
 }
 
