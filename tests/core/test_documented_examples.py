@@ -8,7 +8,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["coalescing.md", "modes.md", "tutorial.md", "why-and-chance.md"])
+@pytest.mark.parametrize("page", ["asof-join.md", "coalescing.md", "modes.md", "tutorial.md", "why-and-chance.md"])
 def test_a_page_prints_what_it_shows(page: str) -> None:
     failures, tried = doctest.testfile(
         str(DOCS / page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
