@@ -18,6 +18,7 @@ KERNELS = (
     "join_aggregate.chance_kernels",
     "join_aggregate.limbs",
     "join_aggregate.piece_kernels",
+    "join_aggregate.range_queries",
     "probability.confidence_bounds",
     "probability.histogram_probability",
     "probability.match_thresholds",

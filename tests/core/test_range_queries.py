@@ -1,0 +1,111 @@
+"""Queries over ranges of rows against plain loops."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from whenabouts.conformance import join_aggregate_oracle
+from whenabouts.core.arrays.typing import IntArray, Positions
+from whenabouts.core.join_aggregate.range_queries import (
+    BLOCK,
+    RangeMinimum,
+    collected,
+    counts,
+    distinct_counts,
+    greatest_ranks,
+    value_ranks,
+)
+
+
+class Ranges(NamedTuple):
+    start: IntArray
+    stop: IntArray
+    offsets: IntArray
+    rows: Positions
+
+    @property
+    def beside(self) -> tuple[IntArray, Positions]:
+        return self.offsets, self.rows
+
+    def rows_of(self, i: int) -> list[int]:
+        inside = list(range(self.start[i], self.stop[i]))
+        return inside + self.rows[self.offsets[i] : self.offsets[i + 1]].tolist()
+
+
+def ranges(random: np.random.Generator, rows: int, count: int, beside: int = 6) -> Ranges:
+    """Ranges in any order, some empty or backwards, with rows on both sides of each."""
+    start, stop = random.integers(0, rows + 1, (2, count))
+    offsets, found = [0], []
+    for first, last in zip(start, stop, strict=True):
+        outside = np.array([row for row in range(rows) if not first <= row < last], np.int32)
+        chosen = np.sort(random.choice(outside, min(int(random.integers(0, beside)), len(outside)), replace=False))
+        found.append(chosen)
+        offsets.append(offsets[-1] + len(chosen))
+    return Ranges(start, stop, np.array(offsets), np.concatenate([*found, np.empty(0, np.int32)]))
+
+
+SIZES = [0, 1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK + 7, 333]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("different", [1, 3, 1000])
+def test_every_function_is_that_of_plain_loops(size: int, different: int) -> None:
+    random = np.random.default_rng(size + different)
+    ranks = np.unique(random.integers(0, different, size), return_inverse=True)[1].reshape(-1)
+    ranks = np.where(random.random(size) < 0.2, -1, ranks)
+    rank = random.permutation(size)
+    asked = ranges(random, size, 300)
+    least = RangeMinimum.of(ranks).of_ranges(asked.start, asked.stop, asked.beside)
+    most = greatest_ranks(ranks, asked.start, asked.stop, asked.beside)
+    distinct = distinct_counts(ranks, asked.start, asked.stop, asked.beside)
+    count = counts(asked.start, asked.stop, asked.offsets)
+    offsets, rows = collected(rank, asked.start, asked.stop, asked.beside)
+    for i in range(len(asked.start)):
+        inside = asked.rows_of(i)
+        values = [value for value in ranks[inside].tolist() if value >= 0]
+        truth = min(values, default=-1), max(values, default=-1), len(set(values)), len(inside)
+        assert (least[i], most[i], distinct[i], count[i]) == truth
+        assert rows[offsets[i] : offsets[i + 1]].tolist() == sorted(inside, key=lambda row: int(rank[row]))
+
+
+@given(st.integers(0, 200), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_any_ranges(size: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    ranks = np.unique(random.integers(-3, 20, size), return_inverse=True)[1].reshape(-1)
+    asked = ranges(random, size, 40)
+    least = RangeMinimum.of(ranks).of_ranges(asked.start, asked.stop, asked.beside)
+    distinct = distinct_counts(ranks, asked.start, asked.stop, asked.beside)
+    for i in range(len(asked.start)):
+        values = ranks[asked.rows_of(i)].tolist()
+        assert (least[i], distinct[i]) == (min(values, default=-1), len(set(values)))
+
+
+COLUMNS = [
+    pa.array([0.0, -0.0, None, float("nan"), float("inf"), -5e-324, 2.5, -0.0]),
+    pa.array(["b", "a", None, "", "ä", "z", "a"]),
+    pa.array([3, None, -(2**63), 2**63 - 1, 3]),
+    pa.array([True, None, False]),
+    pa.array([None, None], pa.int32()),
+]
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
+def test_ranks_are_in_the_order_of_min_and_max(column: pa.Array) -> None:
+    random = np.random.default_rng(len(column))
+    ranks, values = value_ranks(column), column.to_pylist()
+    asked = ranges(random, len(column), 60)
+    row_of = {int(rank): values[row] for row, rank in enumerate(ranks.tolist())} | {-1: None}
+    least = RangeMinimum.of(ranks).of_ranges(asked.start, asked.stop, asked.beside)
+    most = greatest_ranks(ranks, asked.start, asked.stop, asked.beside)
+    distinct = distinct_counts(ranks, asked.start, asked.stop, asked.beside)
+    for i in range(len(asked.start)):
+        inside = [values[row] for row in asked.rows_of(i)]
+        truth = [join_aggregate_oracle.decided(name, inside) for name in ("min", "max", "count_distinct")]
+        assert repr([row_of[int(least[i])], row_of[int(most[i])], int(distinct[i])]) == repr(truth)
