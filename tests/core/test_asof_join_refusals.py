@@ -85,11 +85,21 @@ def test_a_column_with_a_computed_ones_name_is_refused(taken: str) -> None:
     assert wa.asof_join(left, TABLE, left_time=POINT, right_time=POINT, probability=False).num_rows == 2
 
 
-def test_a_stream_is_refused() -> None:
-    query = AsofJoin(left_time=POINT, right_time=POINT, lateness="1 s", tolerance="1 s")
+@pytest.mark.parametrize("direction", ["forward", "nearest"])
+def test_a_stream_that_looks_ahead_without_a_tolerance_is_refused(direction: str) -> None:
+    query = AsofJoin(left_time=POINT, right_time=POINT, lateness="1 s", direction=direction)
     with pytest.raises(wa.QueryError) as raised:
         query.operator([TABLE.schema] * 2, streaming=True)
-    assert raised.value.code is Code.NOT_AVAILABLE
+    assert raised.value.code is Code.UNBOUNDED_STATE
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_stream_of_intervals_without_a_greatest_length_is_refused(side: str) -> None:
+    times = {"left_time": POINT, "right_time": POINT, f"{side}_time": wa.Interval("t", "t")}
+    query = AsofJoin(**times, confidence=0.5, lateness="1 s")
+    with pytest.raises(wa.QueryError, match=f"the {side} intervals have no declared greatest length") as raised:
+        query.operator([TABLE.schema] * 2, streaming=True)
+    assert raised.value.code is Code.UNBOUNDED_STATE
 
 
 def test_a_null_time_is_rejected_on_both_sides() -> None:

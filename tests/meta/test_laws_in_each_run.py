@@ -29,6 +29,7 @@ OPERATORS = {
     "timing join": "oracle_pairs_on_streams",
     "as-of join": "oracle_asof_worlds",
     "window join": "oracle_combinations_on_streams",
+    "as-of join": "oracle_asof_streams",
     "coalescing": "oracle_coalescing",
     "temporal join and aggregate": "differential_temporal_queries",
     "shared coalescing": "differential_schemes_decided_in_the_job",
@@ -36,7 +37,7 @@ OPERATORS = {
 HOSTING = (
     "restart", "end_of_input", "late_rows", "event_time", "bounded_state", "rejects", "accounting", "idle_side",
     "repeats", "empty_inputs", "restart_of_combinations", "modes_restarted", "where_restarted",
-    "time_slots_count_late_rows_once",
+    "time_slots_count_late_rows_once", "asof_streams_restarted", "asof_late_rows",
 )  # fmt: skip
 
 

@@ -67,18 +67,46 @@ def prevailing(query: AsofJoin, t: int, ordered: Sequence[Event]) -> Event | Non
     return before if t - before.t_max <= after.t_max - t else after
 
 
-def rows(query: AsofJoin, tables: Mapping[str, pa.Table]) -> Counter[Row]:
-    """The output rows of a join of exact times, with `probability` and `none_probability` if the query has them."""
-    columns = tables["right"].column_names
+def settled_us(query: AsofJoin, left: Event, right: Sequence[Event]) -> int:
+    """The watermark from which on no right row to come can be the left row's answer. `right`: the rows of its key."""
+    if left.key is None:
+        return left.t_max
+    if query.direction == "backward":
+        return left.t_max + 1
+    assert query.tolerance_us is not None
+    at = left.t_max
+    others = [row.t_max for row in right if query.allow_exact_matches or row.t_max != at]
+    if query.direction == "forward":
+        ahead = [t - at for t in others if t >= at]
+    else:
+        ahead = [abs(t - at) for t in others]
+    return at + min([*ahead, query.tolerance_us]) + 1
+
+
+def rows(query: AsofJoin, tables: Mapping[str, pa.Table], *, timed: bool = False) -> Counter[Row]:
+    """The output rows of a join of exact times, with `probability` and `none_probability` if the query has them.
+
+    `timed`: of a stream, with `event_time`.
+    """
+    return rows_of(query, tables["right"].column_names, read(query, tables)[0], timed=timed)
+
+
+def rows_of(
+    query: AsofJoin, columns: Sequence[str], events: Mapping[str, Sequence[Event]], *, timed: bool = False
+) -> Counter[Row]:
+    """The output rows for these events; `columns`: those of the right input."""
     found: list[Row] = []
     kept = [index for index, name in enumerate(columns) if name not in shared(query.key_columns)]
-    for left, right in answers(query, columns, read(query, tables)[0]):
+    by_key = oracle.by_key(events["right"])
+    for left, right in answers(query, columns, events):
         if query.how == ("inner" if right is None else "left_anti"):
             continue
-        none = [multiset.cell(0.0 if right else 1.0)] * query.probability
+        of_key = () if left.key is None else by_key.get(left.key, ())
+        computed: list[Any] = [multiset.cell(0.0 if right else 1.0)] * query.probability
+        computed += [settled_us(query, left, of_key)] if timed else []
         partner: Row = tuple(None if right is None else right.values[index] for index in kept)
         if query.how == "left_anti":
-            found.append((*left.values, *none))
+            found.append((*left.values, *computed))
         else:
-            found.append((*left.values, *partner, *[multiset.cell(right and 1.0)] * query.probability, *none))
+            found.append((*left.values, *partner, *[multiset.cell(right and 1.0)] * query.probability, *computed))
     return Counter(found)

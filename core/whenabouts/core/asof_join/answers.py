@@ -60,7 +60,7 @@ def partners_of(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.T
     left_ends, right_ends = times(left), times(right)
 
     def ranks() -> IntArray:
-        return ranks_of_ties(right, right_key, query.ordered_by)
+        return ranks_of_ties(right, right_key, query.tie_columns)
 
     if not (_are_points(query.left_time, left_ends) and _are_points(query.right_time, right_ends)):
         from whenabouts.core.asof_join.prevailing import Side  # numba: imported when first needed
@@ -152,3 +152,23 @@ def _codes(keys: Keys, left: pa.Table, right: pa.Table) -> tuple[Codes | None, C
     codes = keys.small_codes([left, right])
     count = max(int(side.max(initial=-1)) for side in codes) + 1
     return codes[0], codes[1], count
+
+
+def high_ends_of(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.Table) -> IntArray:
+    """The latest instant at which a candidate of each left row can begin, given these right rows; no key is null."""
+    if query.direction == "backward":
+        return times(left)[1]
+    left_key, right_key, count = _codes(keys, left, right)
+    assert query.tolerance_us is not None, "required of a stream that looks ahead"
+    from whenabouts.core.asof_join.high_ends import high_ends  # numba: imported when first needed
+
+    return high_ends(
+        times(left),
+        np.zeros(left.num_rows, np.int32) if left_key is None else left_key,
+        times(right),
+        np.zeros(right.num_rows, np.int32) if right_key is None else right_key,
+        count,
+        direction=query.direction,
+        tolerance_us=query.tolerance_us,
+        allow_exact_matches=query.allow_exact_matches,
+    )

@@ -32,7 +32,7 @@ DUE = PREFIX + "due"
 _SETTLED = END_OF_TIME
 _MARKS = pa.schema([pa.field(DUE, pa.int64())])
 
-HighEnds = Callable[[pa.RecordBatch, pa.RecordBatch], IntArray]
+HighEnds = Callable[[pa.Table, pa.Table], IntArray]
 """From left and right rows: the latest instant at which a candidate of each left row can begin, given these."""
 
 
@@ -212,7 +212,8 @@ class OpenRows:
 
     def _dues(self, left: pa.RecordBatch, right: pa.RecordBatch) -> IntArray:
         """The watermark at which each left row is due, by these right rows."""
-        due: IntArray = self._high_ends(left.select(self._schemas[LEFT].names), right) + self._reach.longest[RIGHT] + 1
+        tables = (pa.Table.from_batches([rows]) for rows in (left.select(self._schemas[LEFT].names), right))
+        due: IntArray = self._high_ends(*tables) + self._reach.longest[RIGHT] + 1
         return due
 
     def _settling(self, left: pa.RecordBatch) -> pa.RecordBatch:

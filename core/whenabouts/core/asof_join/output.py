@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.asof_join.answers import Partners
 from whenabouts.core.asof_join.settings import AsofJoinSettings
-from whenabouts.core.joins.output_columns import PROBABILITY, Extra, OwnColumns, PairColumns
+from whenabouts.core.joins.output_columns import EVENT_TIME, PROBABILITY, Extra, OwnColumns, PairColumns
 from whenabouts.core.runtime.key_names import shared
 from whenabouts.core.runtime.output_memory import Growing
 from whenabouts.core.runtime.protocol import Step
@@ -20,24 +22,29 @@ NONE_PROBABILITY = "none_probability"
 
 
 class AsofOutput:
-    """Left columns, right columns, `probability` and `none_probability`; `left_anti` has no right row.
+    """Left columns, right columns, `probability` and `none_probability`, on streams `event_time`.
+
+    `left_anti` has no right row.
 
     Raises QueryError WA-2009 if two columns would have the same name.
     """
 
-    def __init__(self, query: AsofJoinSettings, left: pa.Schema, right: pa.Schema) -> None:
+    def __init__(self, query: AsofJoinSettings, left: pa.Schema, right: pa.Schema, *, streaming: bool) -> None:
         self._how, self._confidence = query.how, query.least_probability
         self._probability = query.probability
         none = [pa.field(NONE_PROBABILITY, pa.float64())] if query.probability else []
+        event = [pa.field(EVENT_TIME, pa.timestamp("us", "UTC"))] if streaming else []
         both = [pa.field(PROBABILITY, pa.float64()), *none] if query.probability else []
-        self._own = OwnColumns(left, none) if query.how == "left_anti" else None
+        self._own = OwnColumns(left, [*none, *event]) if query.how == "left_anti" else None
         if self._own is None:
             keys = shared(query.key_columns)
-            self._pairs = PairColumns(left, right, keys=keys, suffixes=query.suffixes, extra=both)
+            self._pairs = PairColumns(left, right, keys=keys, suffixes=query.suffixes, extra=[*both, *event])
         self.schema = self._pairs.schema if self._own is None else self._own.schema
 
-    def rows(self, left: pa.Table, right: pa.Table, partners: Partners, step: Step) -> Iterator[pa.RecordBatch]:
-        """The output rows; counts them."""
+    def rows(
+        self, left: pa.Table, right: pa.Table, partners: Partners, event_us: IntArray | None, step: Step
+    ) -> Iterator[pa.RecordBatch]:
+        """The output rows; counts them. `event_us`: on streams, the event time of each left row."""
         if self._own is not None:
             none = partners.none
             at = np.flatnonzero(none >= self._confidence).astype(np.int32)
@@ -45,7 +52,7 @@ class AsofOutput:
             step.metrics[metrics.MATCHED] += len(at)
             step.metrics[metrics.UNMATCHED] += len(at)
             extra: Extra = [none[at]] if self._probability else []
-            return self._own.rows(left, of, extra)
+            return self._own.rows(left, of, [*extra, *_as_time(event_us, of)])
         alone = partners.right < 0
         if self._how == "inner" and alone.any():
             partners = partners.where(~alone)
@@ -53,11 +60,18 @@ class AsofOutput:
             step.metrics[metrics.UNMATCHED] += int(np.count_nonzero(alone))
         step.metrics[metrics.MATCHED] += len(partners.right)
         extra = _probabilities(partners) if self._probability else []
+        extra += _as_time(event_us, partners.left)
         found = self._pairs.with_partner(left, right, partners.left, partners.right, extra)
         return Growing.after(step.output, "rows").counted(found)
 
 
-def _probabilities(partners: Partners) -> Extra:
+def _probabilities(partners: Partners) -> list[pa.Array | NDArray[np.generic] | None]:
     alone = partners.right < 0
     of_pair = np.ones(len(alone)) if partners.probability is None else partners.probability
     return [pa.array(of_pair, mask=alone) if alone.any() else of_pair, partners.none]
+
+
+def _as_time(us: IntArray | None, at: NDArray[np.int32] | None) -> list[pa.Array | NDArray[np.generic] | None]:
+    if us is None:
+        return []
+    return [(us if at is None else us[at]).astype("datetime64[us]")]

@@ -79,14 +79,26 @@ class AsofJoin(AsofJoinSettings):
         """The operator for a left and a right schema.
 
         Raises InputError WA-1001 for an unknown column, QueryError WA-2008 for keys that cannot be compared, WA-2009
-        for clashing column names, and WA-2007 for a stream, on which this join does not run.
+        for clashing column names. On a stream, WA-2010 for intervals without `max_uncertainty`, and for a join that
+        looks ahead without `tolerance`: a left row could wait for ever.
         """
         if streaming:
-            raise QueryError(
-                Code.NOT_AVAILABLE,
-                "an as-of join of streams is not available: it runs over finite inputs",
-                "join finite inputs",
-            )
+            self._require_bounds()
         from whenabouts.core.asof_join.operator import AsofJoinOperator
 
-        return AsofJoinOperator(self, schemas)
+        return AsofJoinOperator(self, schemas, streaming=streaming)
+
+    def _require_bounds(self) -> None:
+        for name, time in zip(self.inputs, (self.left_time, self.right_time), strict=True):
+            if time.max_uncertainty_us is None:
+                raise QueryError(
+                    Code.UNBOUNDED_STATE,
+                    f"the {name} intervals have no declared greatest length",
+                    "give Interval(..., max_uncertainty=...): it bounds the state of a stream",
+                )
+        if self.direction != "backward" and self.tolerance is None:
+            raise QueryError(
+                Code.UNBOUNDED_STATE,
+                f"direction={self.direction!r} without a tolerance: a left row could wait for ever",
+                "give tolerance=..., how far after the left row the right one may be",
+            )

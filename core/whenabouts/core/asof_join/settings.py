@@ -100,6 +100,12 @@ class AsofJoinSettings:
         return frozenset({"confidence", "keep", "probability", "suffixes", "lateness", "tolerance", "max_candidates"})
 
     @property
+    def state_depends_on(self) -> str:
+        """Options on which it depends what state holds, and that cannot change while it is kept."""
+        strict = "" if self.allow_exact_matches else " strict"
+        return f"as-of {self.direction}{strict} {self.how} {self.ordered_by} {self.slots}"
+
+    @property
     def needs_rows_of(self) -> dict[str, str]:
         """What it means if an input has no rows, where that deserves a warning."""
         return {"right": "no left row has a partner"}
@@ -113,6 +119,11 @@ class AsofJoinSettings:
     def ordered_by(self) -> tuple[str, ...]:
         """`order_by` as a tuple."""
         return checks.columns_of("order_by", self.order_by or ())
+
+    @property
+    def tie_columns(self) -> tuple[str, ...]:
+        """The right columns that decide between rows of one instant first; none if no right row is emitted."""
+        return () if self.how == "left_anti" else self.ordered_by
 
     @property
     def lateness_us(self) -> tuple[int, ...]:

@@ -1,0 +1,144 @@
+"""Laws of the as-of join on streams: the rows of finite input, each at the instant at which no row can change it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from whenabouts.conformance import asof_join_oracle, case_tables, expectations, multiset
+from whenabouts.conformance.case_tables import SECOND, YEAR_2024
+from whenabouts.conformance.engine import Engine
+from whenabouts.conformance.multiset import Row
+from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
+from whenabouts.conformance.test_asof_join import OPTIONS, POINTS, query_of, tables
+from whenabouts.core import Lateness, Point
+from whenabouts.core.asof_join.query import AsofJoin
+from whenabouts.core.asof_join.settings import HOWS
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.harness import Variant
+
+STREAM = Variant(streaming=True)
+BOUNDED = [name for name in OPTIONS if name.startswith("backward") or "tolerance" in name]
+"""Looking ahead needs a tolerance on a stream."""
+
+
+def _query(options: str, **more: Any) -> AsofJoin:
+    return query_of(options, **({"lateness": case_tables.dataset(POINTS).query.lateness} | more))
+
+
+@lru_cache
+def _expected(options: str, how: str) -> Counter[Row]:
+    return asof_join_oracle.rows(_query(options, how=how), tables(), timed=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    fewer_on_slow_engines(
+        [(options, how) for options in BOUNDED for how in HOWS],
+        [("backward", "left_outer"), ("nearest tolerance", "inner")],
+        canary=("forward tolerance", "left_anti"),
+    ),
+)
+def test_oracle_asof_streams(engine: Engine, options: str, how: str) -> None:
+    """A stream that loses a step gives the rows of brute force, each once, with the instant at which it is settled."""
+    query = _query(options, how=how)
+    variant = Variant(streaming=True, parallelism=2, restart_after=1)
+    outcome = engine.run(query, case_tables.stream(POINTS), variant)
+    multiset.assert_same(multiset.rows(outcome.output), _expected(options, how), "rows", {"query": query})
+    assert outcome.metrics["matched"] == outcome.output.num_rows
+    assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
+
+
+@pytest.mark.parametrize(
+    ("files", "seed", "options"),
+    fewer_on_slow_engines(
+        [((1 + 3 * (n % 4), 1 + n % 5), n, options) for n, options in enumerate(BOUNDED, 1)],
+        [((7, 3), 2, BOUNDED[1])],
+    ),
+)
+def test_differential_asof_arrival_orders(engine: Engine, files: tuple[int, int], seed: int, options: str) -> None:
+    """Another order of arrival, in other files and over more buckets, gives the same rows at the same instants."""
+    query = _query(options)
+    usual = engine.run(query, case_tables.stream(POINTS), STREAM)
+    other = engine.run(query, case_tables.stream(POINTS, files, seed), Variant(streaming=True, parallelism=4))
+    multiset.assert_same(
+        multiset.rows(other.output), multiset.rows(usual.output), f"files {files}, order {seed}", {"query": query}
+    )
+
+
+@pytest.mark.hosting
+def test_differential_asof_streams_restarted(engine: Engine) -> None:
+    """A restart after any step, with other buckets' rows in flight, changes no row and no instant."""
+    query = _query("nearest tolerance")
+    usual = multiset.rows(engine.run(query, case_tables.stream(POINTS), STREAM).output)
+    for step in (0, 2, 3):
+        crashed = engine.run(
+            query, case_tables.stream(POINTS), Variant(streaming=True, parallelism=3, restart_after=step)
+        )
+        multiset.assert_same(multiset.rows(crashed.output), usual, f"restarted after step {step}")
+
+
+@pytest.mark.parametrize("options", fewer_on_slow_engines([name for name in BOUNDED if "tolerance" in name], [BOUNDED[2]]))
+def test_differential_asof_streams_in_time_slots(engine: Engine, options: str) -> None:
+    """Spread over four buckets by time, with a key and without, a stream gives the same rows at the same instants."""
+    for on in (case_tables.dataset(POINTS).query.on, None):
+        query = _query(options, on=on)
+        expected = multiset.rows(engine.run(query, case_tables.stream(POINTS), STREAM).output)
+        slotted = _query(options, on=on, time_slots=2 * SECOND)
+        outcome = engine.run(slotted, case_tables.stream(POINTS), Variant(streaming=True, parallelism=4))
+        multiset.assert_same(multiset.rows(outcome.output), expected, "rows in slots", {"query": slotted})
+
+
+@pytest.mark.hosting
+@pytest.mark.parametrize("options", ["backward", "nearest tolerance"])
+def test_oracle_asof_late_rows(engine: Engine, options: str) -> None:
+    """Late rows of either side are rejected; the answers are those of the other rows, and no row is lost."""
+    query = _query(options, lateness=Lateness(left=0, right=0))
+    files = case_tables.late_stream(POINTS)
+    outcome = engine.run(query, files, STREAM)
+    whole = expectations.whole(files)
+    events, _ = asof_join_oracle.read(query, whole)
+    kept = expectations.accepted(outcome, whole, events)
+    expected = asof_join_oracle.rows_of(query, whole["right"].column_names, kept)
+    names = [name for name in outcome.output.column_names if name != "event_time"]
+    multiset.assert_same(multiset.rows(outcome.output, names), expected, "rows", {"query": query})
+
+
+DAY = 86_400 * SECOND
+
+
+def _years() -> dict[str, case_tables.Files]:
+    """A row of key 7, then ten years of rows of other keys, then a left row of key 7."""
+    right_t = [YEAR_2024, *(YEAR_2024 + 4 * DAY * n for n in range(1, 900))]
+    right = pa.table({"k": pa.array([7, *(n % 5 for n in range(899))]), "t": pa.array(right_t), "v": range(900)})
+    left_t = [YEAR_2024 + 400 * DAY * n for n in range(1, 10)]
+    left = pa.table({"k": pa.array([1] * 8 + [7]), "t": pa.array(left_t)})
+    return {"left": case_tables.cut(left, 4), "right": case_tables.cut(right, 4)}
+
+
+def test_oracle_asof_rows_however_old(engine: Engine) -> None:
+    """Without a tolerance the last row of a key answers ten years later; with one it does not, and leaves the state."""
+    times: dict[str, Any] = {
+        "left_time": Point("t"),
+        "right_time": Point("t"),
+        "on": "k",
+        "lateness": Lateness(left="1d", right="1d"),
+    }
+    output = engine.run(AsofJoin(**times), _years(), STREAM).output
+    assert output.filter(pc.equal(output["k"], 7)).column("v").to_pylist() == [0]
+    outcome = engine.run(AsofJoin(**times, tolerance="1000 d"), _years(), STREAM)
+    assert outcome.output.filter(pc.equal(outcome.output["k"], 7)).column("v").to_pylist() == [None]
+
+
+@pytest.mark.parametrize("direction", ["forward", "nearest"])
+def test_oracle_asof_streams_without_a_bound_are_refused(engine: Engine, direction: str) -> None:
+    """Looking ahead without a tolerance, a left row could wait for ever: refused before the run."""
+    query = _query(direction)
+    with pytest.raises(QueryError) as raised:
+        engine.run(query, case_tables.stream(POINTS), STREAM)
+    assert raised.value.code is Code.UNBOUNDED_STATE
