@@ -68,19 +68,23 @@ def prevailing(query: AsofJoin, t: int, ordered: Sequence[Event]) -> Event | Non
 
 
 def settled_us(query: AsofJoin, left: Event, right: Sequence[Event]) -> int:
-    """The watermark from which on no right row to come can be the left row's answer. `right`: the rows of its key."""
+    """The watermark from which on no right row to come can be an answer of the left row. `right`: rows of its key."""
     if left.key is None:
         return left.t_max
     if query.direction == "backward":
-        return left.t_max + 1
-    assert query.tolerance_us is not None
-    at = left.t_max
-    others = [row.t_max for row in right if query.allow_exact_matches or row.t_max != at]
-    if query.direction == "forward":
-        ahead = [t - at for t in others if t >= at]
+        latest = left.t_max
     else:
-        ahead = [abs(t - at) for t in others]
-    return at + min([*ahead, query.tolerance_us]) + 1
+        assert query.tolerance_us is not None
+        exact = left.t_min == left.t_max and not query.allow_exact_matches
+        others = [(row.t_min, row.t_max) for row in right if not (exact and row.t_min == row.t_max == left.t_max)]
+        if query.direction == "forward":
+            surely_after = [end for begin, end in others if begin >= left.t_max]
+        else:
+            surely_after = [max(end, 2 * left.t_max - begin) for begin, end in others]
+        latest = min([*surely_after, left.t_max + query.tolerance_us])
+    longest = query.right_time.max_uncertainty_us
+    assert longest is not None
+    return latest + longest + 1
 
 
 def rows(query: AsofJoin, tables: Mapping[str, pa.Table], *, timed: bool = False) -> Counter[Row]:

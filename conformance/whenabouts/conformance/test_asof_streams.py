@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from whenabouts.conformance import asof_join_oracle, case_tables, expectations, multiset
+from whenabouts.conformance import asof_join_oracle, case_tables, expectations, multiset, oracle
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
-from whenabouts.conformance.test_asof_join import OPTIONS, POINTS, query_of, tables
+from whenabouts.conformance.test_asof_join import OPTIONS, POINTS, UNCERTAIN, any_query, query_of, tables
 from whenabouts.core import Lateness, Point
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.asof_join.settings import HOWS
@@ -25,6 +25,8 @@ from whenabouts.core.harness import Variant
 STREAM = Variant(streaming=True)
 BOUNDED = [name for name in OPTIONS if name.startswith("backward") or "tolerance" in name]
 """Looking ahead needs a tolerance on a stream."""
+SLOTTED = [name for name in BOUNDED if "tolerance" in name]
+UNCERTAIN_STREAMS = [(dataset, options) for dataset, options in UNCERTAIN if options in BOUNDED]
 
 
 def _query(options: str, **more: Any) -> AsofJoin:
@@ -71,6 +73,34 @@ def test_differential_asof_arrival_orders(engine: Engine, files: tuple[int, int]
     )
 
 
+@pytest.mark.parametrize(
+    ("dataset", "options"), fewer_on_slow_engines(UNCERTAIN_STREAMS, [("histogram and interval", "nearest tolerance")])
+)
+def test_oracle_asof_streams_of_uncertain_times(engine: Engine, dataset: str, options: str) -> None:
+    """A stream gives the rows of finite input, to the last bit, each at the instant at which it is settled."""
+    query = any_query(dataset, options, lateness=case_tables.dataset(dataset).query.lateness)
+    finite = engine.run(query, case_tables.finite(dataset))
+    variant = Variant(streaming=True, parallelism=3, restart_after=2)
+    stream = engine.run(query, case_tables.stream(dataset, (6, 5)), variant)
+    multiset.assert_same(
+        multiset.rows(stream.output, finite.output.column_names), multiset.rows(finite.output), "stream against batch"
+    )
+    events = asof_join_oracle.read(query, case_tables.dataset(dataset).tables)[0]
+    by_key = oracle.by_key(events["right"])
+    settled = Counter(
+        asof_join_oracle.settled_us(query, left, () if left.key is None else by_key.get(left.key, ()))
+        for left in events["left"]
+    )
+    found = Counter(stream.output.column("event_time").cast(pa.int64()).to_pylist())
+    assert not found - settled
+    crowded = stream.rejects.filter(pc.equal(stream.rejects["code"], "WA-1053")).num_rows
+    assert (
+        (settled - found).total()
+        == crowded
+        == finite.rejects.filter(pc.equal(finite.rejects["code"], "WA-1053")).num_rows
+    )
+
+
 @pytest.mark.hosting
 def test_differential_asof_streams_restarted(engine: Engine) -> None:
     """A restart after any step, with other buckets' rows in flight, changes no row and no instant."""
@@ -83,7 +113,9 @@ def test_differential_asof_streams_restarted(engine: Engine) -> None:
         multiset.assert_same(multiset.rows(crashed.output), usual, f"restarted after step {step}")
 
 
-@pytest.mark.parametrize("options", fewer_on_slow_engines([name for name in BOUNDED if "tolerance" in name], [BOUNDED[2]]))
+@pytest.mark.parametrize(
+    "options", fewer_on_slow_engines([name for name in BOUNDED if "tolerance" in name], [BOUNDED[2]])
+)
 def test_differential_asof_streams_in_time_slots(engine: Engine, options: str) -> None:
     """Spread over four buckets by time, with a key and without, a stream gives the same rows at the same instants."""
     for on in (case_tables.dataset(POINTS).query.on, None):
