@@ -19,6 +19,7 @@ from whenabouts.conformance.change_rows import ChangedRows, applied
 from whenabouts.conformance.coalescing_answers import answer
 from whenabouts.conformance.coalescing_generators import CoalescingExample, arrivals, coalescings
 from whenabouts.core import EngineError, QueryError
+from whenabouts.core.coalescing import early_index
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.query_identity import identity_of
 from whenabouts.core.local import run
@@ -284,6 +285,51 @@ def test_state_and_memory_are_bounded_by_what_is_open(name: str) -> None:
         window_cache().clear()
     assert max(sizes[30:]) <= 1.2 * max(sizes[:30])
     assert max(held[30:]) <= 1.2 * max(held[:30])
+
+
+@pytest.mark.parametrize("name", ["all", "slides"])
+def test_a_window_in_memory_after_other_rows_is_not_used(name: str) -> None:
+    """Two steps from one checkpoint leave the same progress; what waits differs, and so do the windows."""
+    first = readings(4)[0]
+    stream = Stream(query_of(name, emit="early"), first.schema)
+
+    def step(t: int, v: float) -> Counter[Any]:
+        return multiset.rows(stream.take(pa.Table.from_pylist([{"id": 1, "g": "a", "t": t, "v": v}], first.schema)))
+
+    stream.take(first)
+    at, begun, watermark_us = stream.greatest, stream.store.copy(), stream.watermark_us
+    step(at + 1, 1.0)
+    kept = stream.store.copy()
+    stream.store, stream.greatest, stream.watermark_us = begun, at, watermark_us
+    step(at + 1, 2.0)
+    found = []
+    for forgets in (False, True):
+        if forgets:
+            window_cache().clear()
+        stream.store, stream.greatest, stream.watermark_us = kept.copy(), at + 1, watermark_us
+        found.append(step(at + 2, 1.0))
+    assert found[0] == found[1]
+
+
+def test_rows_outside_of_the_only_window_are_not_held_in_memory() -> None:
+    """They are in no extent: nothing is compared, attached or detached."""
+    query = query_of("at an instant", emit="early")
+    stream = Stream(query, readings(1)[0].schema)
+    outside = [row for file in readings(1, files=2) for row in file.to_pylist() if row["t"] < 180]
+    stream.take(pa.Table.from_pylist(outside, readings(1)[0].schema))
+    names = ("compared", "tuples_attached", "tuples_detached")
+    assert outside
+    assert not any(stream.metrics[name] for name in names)
+
+
+def test_many_rows_at_once_are_counted_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that writes more rows than are written without counting gives the same ones."""
+    found = []
+    for at_once in (early_index._AT_ONCE, 3):
+        monkeypatch.setattr(early_index, "_AT_ONCE", at_once)
+        stream = Stream(query_of("slides", emit="early"), readings(1)[0].schema)
+        found.append([multiset.rows(stream.take(file)) for file in readings(1)])
+    assert found[0] == found[1]
 
 
 def test_finite_input_has_nothing_to_correct() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import numpy as np
 import pyarrow as pa
 
@@ -50,15 +52,17 @@ class GroupIds:
     def ids_of(self, groups: pa.Table, count: int) -> tuple[IntArray, BoolArray]:
         """The ids of `count` distinct groups, which are added if necessary; and which of them are new. O(groups)."""
         keys = _keys_of(groups, count)
-        new = np.array([key not in self._ids for key in keys], bool)
+        ids = np.fromiter(map(self._ids.get, keys, repeat(-1)), np.int64, count)
+        new = ids < 0
         added = np.flatnonzero(new)
         if len(added):
             self._ranks = None
             slots = self._rows.put(groups.take(pa.array(added))) if len(self.schema) else np.zeros(1, np.int64)
+            ids[added] = slots
             for i, id_ in zip(added.tolist(), slots.tolist(), strict=True):
                 self._ids[keys[i]] = id_
                 self._keys[id_] = keys[i]
-        return np.array([self._ids[key] for key in keys], np.int64), new
+        return ids, new
 
     def drop(self, ids: IntArray) -> None:
         """Drop groups; their ids become free."""
@@ -78,6 +82,10 @@ def _keys_of(groups: pa.Table, count: int) -> list[tuple[object, ...]]:
         if pa.types.is_floating(column.type):
             values = column.cast(pa.float64()).to_pylist()
             columns.append([None if value != value else value + 0.0 for value in values])  # NaN as None: no null groups
+            continue
+        ticks = as_ticks(column)
+        if pa.types.is_integer(ticks.type) and not ticks.null_count:
+            columns.append(ticks.to_numpy().tolist())  # a tenth of the time of to_pylist
         else:
-            columns.append(as_ticks(column).to_pylist())
+            columns.append(ticks.to_pylist())
     return list(zip(*columns, strict=True)) if columns else [()] * count

@@ -18,7 +18,6 @@ from whenabouts.core.coalescing.early_kernels import (
     FROM,
     INSERT,
     LATEST,
-    LIST,
     TO,
     VALUES,
     N,
@@ -30,16 +29,14 @@ from whenabouts.core.runtime.changes import OPS, changes_field
 
 
 def net_changes(
-    old: IntArray, new: IntArray, alike: Callable[[IntArray, IntArray], BoolArray], *, in_order: bool
+    old: IntArray, new: IntArray, alike: Callable[[IntArray, IntArray], BoolArray]
 ) -> tuple[IntArray, IntArray]:
     """The rows that differ, and what each one is: an index into `OPS`. Equal rows are left out.
 
-    `old`, `new`: coalesced tuples as `EarlyIndex.within` gives them, each key (list, end of the extent, start) once;
-    `in_order`: sorted by it. `alike`: whether rows of values are the same. An update is two rows, the one before and
-    the one after it. O(rows), and a sort of those that are not in order.
+    `old`, `new`: coalesced tuples as `EarlyIndex.within` gives them, each key (list, end of the extent, start) once, in
+    the order of the keys. `alike`: whether rows of values are the same. An update is two rows, the one before and the
+    one after it. O(rows).
     """
-    if not in_order:
-        old, new = _in_order(old), _in_order(new)
     rows, op = np.empty((len(old) + len(new), old.shape[1]), np.int64), np.empty(len(old) + len(new), np.int64)
     count = merge_changes(old, new, rows, op)
     rows, op = rows[:count], op[:count]
@@ -51,11 +48,6 @@ def net_changes(
     keep = np.ones(count, bool)
     keep[pairs[same]] = keep[pairs[same] + 1] = False
     return rows[keep], op[keep]
-
-
-def _in_order(rows: IntArray) -> IntArray:
-    order = np.lexsort((rows[:, FROM], rows[:, EXTENT], rows[:, LIST]))
-    return np.asarray(rows[order])
 
 
 class ChangeOutput:

@@ -8,6 +8,7 @@ the first one at or after the greatest time so far: where the final rows would e
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -19,11 +20,12 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.coalescing.early_changes import net_changes
 from whenabouts.core.coalescing.early_index import EarlyIndex, Links, Reach
-from whenabouts.core.coalescing.early_kernels import NO_NEXT
+from whenabouts.core.coalescing.early_kernels import INSERT, NO_NEXT
 from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator, tuples_between
 from whenabouts.core.coalescing.extents import FinalExtents
 from whenabouts.core.coalescing.schedule import FIRST, Progress, first_slide, floor_of
 from whenabouts.core.coalescing.settings import CoalescingSpec
+from whenabouts.core.coalescing.sorted_lists import Neighbours
 from whenabouts.core.coalescing.tuples import ListTuples, TemporalTuples, links_of
 from whenabouts.core.coalescing.window_log import WindowLog
 from whenabouts.core.coalescing.window_ranges import ranges_at
@@ -31,7 +33,7 @@ from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.output_memory import require_room
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
-from whenabouts.core.state.memory_store import StampedStore
+from whenabouts.core.state.segment_codec import encode
 from whenabouts.core.state.window_cache import window_cache
 
 
@@ -44,20 +46,19 @@ class Changes(NamedTuple):
 
 
 class _Arrived(NamedTuple):
-    """Tuples at new times, and tuples that replace one at their time (with the rows of values of those)."""
+    """Tuples by what they do to an index: those at its end, those inside it (with the places they go to), and those
+    that replace one at their time (with the rows of values of that one).
 
-    added: ListTuples
+    `lists`, `times`: of all of them, by the number of the list (which groups do not follow) and time.
+    """
+
+    appended: ListTuples
+    inserted: ListTuples
+    between: Neighbours
     replacing: ListTuples
     replaced: IntArray
-
-    @property
-    def touched(self) -> ListTuples:
-        """The lists and times of all of them, by the number of the list (which groups do not follow) and time."""
-        lists, when = self.added.lists, self.added.times
-        if len(self.replaced):
-            lists, when = np.append(lists, self.replacing.lists), np.append(when, self.replacing.times)
-        order = np.lexsort((when, lists)) if len(self.replaced) else np.argsort(lists, kind="stable")
-        return ListTuples(lists[order], when[order], self.added.values.slice(0, 0))
+    lists: IntArray
+    times: IntArray
 
 
 class EarlyEvaluator(ExtentEvaluator):
@@ -86,7 +87,7 @@ class EarlyEvaluator(ExtentEvaluator):
         Expired tuples leave the index when the context ends.
         """
         parts = self._parts(store)
-        log, waiting = self._log(parts), StampedStore(parts.waiting)
+        log, waiting = self._log(parts), parts.waiting
         was = log.progress
         latest = max([was.latest, latest_us, *(int(times(block)[1].max(initial=FIRST)) for block in blocks)])
         now = Progress(max(until_us, was.until), latest, was.counted)
@@ -99,8 +100,8 @@ class EarlyEvaluator(ExtentEvaluator):
         now = now._replace(counted=was.counted + len(settled))
         stamp = None
         if now.until != END_OF_TIME:
-            self._keep(log, self._wanted(settled), was, now, step)
-            stamp = log.save(now, waiting.stamp("") if blocks or len(settled) else "")
+            self._keep(log, index, self._wanted(settled), was, now, step)
+            stamp = log.save(now, _digest(blocks) if blocks else "")  # what waits follows from these and the progress
             metrics.held(step.gauges, self.buffer.reader.name, log.rows_held, log.bytes_held)
             step.timer_us = self._timer(now, log.rows_held > 0, first_waiting)
         yield Changes(rows, op, index)
@@ -119,6 +120,13 @@ class EarlyEvaluator(ExtentEvaluator):
         at_us = self.spec.extents.at_us
         return tuples if at_us is None else tuples_between(tuples, NO_WATERMARK, at_us)
 
+    def _in_extents(self, tuples: TemporalTuples) -> TemporalTuples:
+        """The tuples that the only extent in time contains, if there is one."""
+        extents = self.spec.extents
+        if extents.at_us is None:
+            return tuples
+        return tuples_between(tuples, floor_of(extents, Progress(until=extents.at_us)), extents.at_us)
+
     def _index(self, log: WindowLog, waiting: SegmentStore, was: Progress) -> EarlyIndex:
         """The index as the last step left it: from the cache, or from the state."""
         found = window_cache().take(log.stamp + self._early) if log.stamp else None
@@ -132,17 +140,19 @@ class EarlyEvaluator(ExtentEvaluator):
             index.begin_with(kept.tuples, kept.weight)
         else:
             index.add(index.listed(kept.tuples))
-        index.add(index.listed(self._wanted(self.buffer.ordered(self.buffer.waiting(waiting))[0])))
+        index.add(index.listed(self._in_extents(self.buffer.ordered(self.buffer.waiting(waiting))[0])))
         index.runs.comparisons = 0
         return index
 
     def _arrived(self, index: EarlyIndex, blocks: Sequence[pa.RecordBatch], waiting: SegmentStore) -> _Arrived:
         """The tuples that arrive, one for each group and time. Where rows wait for that time, the smallest one wins."""
         table = pa.Table.from_batches(blocks, self.buffer.reader.block_schema).combine_chunks()
-        tuples = self._wanted(self.buffer.ordered(table)[0])
+        tuples = self._in_extents(self.buffer.ordered(table)[0])
         new = index.listed(tuples)
-        held = index.held(new)
-        rivals = np.flatnonzero(held >= 0)
+        inside = index.is_inside(new)
+        within = np.flatnonzero(inside)
+        found = index.runs.lists.neighbours(new.lists[within], new.times[within])
+        rivals = within[found.here >= 0]
         won = rivals
         if len(rivals):
             at = tuples.times[rivals]
@@ -151,7 +161,15 @@ class EarlyEvaluator(ExtentEvaluator):
             both = pa.concat_tables([rows, tuples.table.take(pa.array(tuples.rows[rivals]))]).combine_chunks()
             kept = self.buffer.ordered(both)[0].rows.astype(np.int64)
             won = rivals[np.sort(kept[kept >= rows.num_rows]) - rows.num_rows]
-        return _Arrived(new.at(np.flatnonzero(held < 0)), new.at(won), held[won])
+        free = np.flatnonzero(found.here < 0)
+        taken = index.runs.lists.data[found.here[np.isin(within, won)]]
+        order = np.argsort(new.lists, kind="stable")
+        if len(won) < len(rivals):
+            order = order[~np.isin(order, np.setdiff1d(rivals, won))]
+        return _Arrived(
+            new.at(np.flatnonzero(~inside)), new.at(within[free]), found.at(free), new.at(won), taken,
+            new.lists[order], new.times[order],
+        )  # fmt: skip
 
     def _update(
         self, index: EarlyIndex, arrived: _Arrived, from_us: int, was: Progress, now: Progress, step: Step
@@ -161,27 +179,29 @@ class EarlyEvaluator(ExtentEvaluator):
             old = self._read(index, self._instants_open(index, from_us, was, was))
             self._take_in(index, arrived, step)
             new = self._read(index, self._instants_open(index, from_us, was, now))
-            return net_changes(old, new, index.runs.equal_rows, in_order=False)
-        touched, open_before = arrived.touched, self._open(from_us, was)
-        old = index.within(index.touched(touched), open_before)
+            return net_changes(old, new, index.runs.equal_rows)
+        open_before = self._open(from_us, was)
+        old = index.within(index.touched(arrived.lists, arrived.times), open_before)
         self._take_in(index, arrived, step)
-        new = index.within(index.touched(touched), open_before)
+        new = index.within(index.touched(arrived.lists, arrived.times), open_before)
+        rows, op = net_changes(old, new, index.runs.equal_rows)
         if not self._single and self._last_open(was, now) > open_before.high:
             opened = open_before._replace(low=open_before.high + 1, high=self._last_open(was, now))
-            new = np.concatenate([new, index.within(index.all_runs(), opened)])
-        return net_changes(old, new, index.runs.equal_rows, in_order=self._single)
+            first_us = max(opened.low * opened.slide - opened.reach, FIRST)
+            inserted = index.within(index.runs_from(first_us), opened)
+            rows, op = np.concatenate([rows, inserted]), np.append(op, np.full(len(inserted), INSERT))
+        return rows, op
 
     def _take_in(self, index: EarlyIndex, arrived: _Arrived, step: Step) -> None:
         if len(arrived.replaced):
             index.runs.replace(arrived.replacing, arrived.replaced)
-        inside = index.is_inside(arrived.added)
-        new = arrived.added.at(np.flatnonzero(inside)) if inside.any() else None
-        before = None if new is None else index.links(new)
-        attached = index.add(arrived.added)
+        if len(arrived.inserted.times):
+            before = index.links(arrived.between)
+            after = index.links(index.runs.insert(arrived.inserted))
+            _count(arrived.inserted, before, after, step)
+        attached = index.add(arrived.appended)
         step.metrics[metrics.ATTACHED] += attached
         step.metrics[metrics.MERGES] += attached
-        if new is not None and before is not None:
-            _count(new, before, index.links(new), step)
 
     def _open(self, from_us: int, progress: Progress) -> Reach:
         """The extents that can be read at this progress, and that rows from a time on can change."""
@@ -218,16 +238,21 @@ class EarlyEvaluator(ExtentEvaluator):
         ranges = ranges_at(tuples, self.spec.extents.window, instants, self.spec.group)
         runs = FinalExtents(tuples, ~heads, ranges).runs()
         at_us = ranges.at_us[runs.range] if self.spec.extents.slides else np.zeros(len(runs.n), np.int64)
-        return np.column_stack([lists[runs.first], at_us, runs.start, runs.end, runs.n, data[runs.first], runs.last])
+        of = lists[runs.first]
+        rows = np.column_stack([of, at_us, runs.start, runs.end, runs.n, data[runs.first], runs.last])
+        return np.asarray(rows[np.lexsort((at_us, of))])
 
-    def _keep(self, log: WindowLog, settled: TemporalTuples, was: Progress, now: Progress, step: Step) -> None:
+    def _keep(
+        self, log: WindowLog, index: EarlyIndex, settled: TemporalTuples, was: Progress, now: Progress, step: Step
+    ) -> None:
         """Keep settled tuples in the state, as long as an open extent can contain them."""
         extents, values, equivalence = self.spec.extents, self.spec.values, self.spec.equivalence
         if self._is_over(now):
             log.clear(step)
         elif extents.is_history:
-            merged = log.merged(settled, floor_of(extents, was))
-            log.keep_last_runs(merged, links_of(merged.tuples, values, equivalence)[0], step)
+            index.carry_before(now.until)
+            tuples, begins, weight = index.last_runs(now.until)
+            log.replace(tuples, np.arange(len(tuples)), begins, weight, step)
         else:
             linked = links_of(settled, values, equivalence)[0]
             log.append(self._since(log, settled, was, step), settled, linked, floor_of(extents, now), step)
@@ -236,8 +261,7 @@ class EarlyEvaluator(ExtentEvaluator):
         """Drop what no open extent contains."""
         extents = self.spec.extents
         if extents.is_history:
-            index.carry_before(now.until)
-            return
+            return  # done when the last runs were kept
         if extents.window.rows is None:
             step.metrics[metrics.DETACHED] += index.drop_before(floor_of(extents, now))
         elif extents.window.per_group:
@@ -246,6 +270,13 @@ class EarlyEvaluator(ExtentEvaluator):
             settled = np.sort(index.times_before(now.until))
             if len(settled) > extents.window.rows:
                 step.metrics[metrics.DETACHED] += index.drop_before(int(settled[-extents.window.rows]))
+
+
+def _digest(blocks: Sequence[pa.RecordBatch]) -> str:
+    written = hashlib.blake2b(digest_size=16)
+    for block in blocks:
+        written.update(encode(block))
+    return written.hexdigest()
 
 
 def _count(new: ListTuples, before: Links, after: Links, step: Step) -> None:

@@ -24,17 +24,18 @@ from whenabouts.core.coalescing.early_kernels import (
     START,
     VALUES,
     carry_settled,
-    links_at,
     runs_in_extents,
     touched_runs,
 )
 from whenabouts.core.coalescing.run_lists import RunLists
 from whenabouts.core.coalescing.schedule import FIRST
 from whenabouts.core.coalescing.settings import CoalescingSpec
+from whenabouts.core.coalescing.sorted_lists import Neighbours
 from whenabouts.core.coalescing.tuples import ListTuples, TemporalTuples
 from whenabouts.core.runtime.output_memory import require_room
 
 _ALL = 2**62
+_AT_ONCE = 2**18  # rows that are written without counting them first
 
 
 class Links(NamedTuple):
@@ -101,26 +102,12 @@ class EarlyIndex:
         values = tuples.taken(np.arange(len(tuples)), self.stored)
         return ListTuples(lists, tuples.times, pa.Table.from_arrays(values, schema=self.runs.values.schema))
 
-    def held(self, new: ListTuples) -> IntArray:
-        """The rows of values of the tuples that are held at these times; -1 if there is none."""
-        found = np.full(len(new.times), -1)
-        within = np.flatnonzero(new.times <= self.runs.lists.latest(new.lists))
-        found[within] = self.runs.lists.look_up(new.lists[within], new.times[within])[1]
-        return found
-
     def is_inside(self, new: ListTuples) -> BoolArray:
         """Which times are not later than all that their lists have had."""
         return np.asarray(new.times <= self.runs.lists.latest(new.lists))
 
     def add(self, new: ListTuples) -> int:
-        """Add tuples; none of these times is held. Returns how many of those in order extend a run.
-
-        O(1) amortised at the end of a list, else O(log n + the run).
-        """
-        inside = self.is_inside(new)
-        if inside.any():
-            self.runs.insert(new.at(np.flatnonzero(inside)))
-            new = new.at(np.flatnonzero(~inside))
+        """Add tuples to an index that has none at or after their times. Returns how many of them extend a run."""
         return self.runs.append(new)
 
     def begin_with(self, settled: TemporalTuples, weight: IntArray) -> None:
@@ -132,47 +119,54 @@ class EarlyIndex:
         of = new.lists[before]
         self.carry[of, START], self.carry[of, ROW], self.carry[of, COUNT] = new.times[before], rows, weight[before]
 
-    def links(self, new: ListTuples) -> Links:
-        """How the tuples at some times, and the ones after, are linked now. O(log n) each."""
-        lists, size = self.runs.lists, len(new.times)
-        found = Links(*(np.empty(size, np.int64) for _ in range(3)))
-        links_at(*lists.arrays, new.lists, new.times, lists.heads, *found)
-        return found
-
-    def touched(self, new: ListTuples) -> _Runs:
-        """The runs that contain a tuple at, right before or right after one of these times."""
-        lists, size = self.runs.lists, 3 * len(new.times)
-        most = int(lists.sizes[new.lists[np.append(True, np.diff(new.lists) != 0)[: len(new.lists)]]].sum())
-        size = min(size, most)
-        of, following, starts = (np.empty(length, np.int64) for length in (size, size, size + 1))
-        times, data = np.empty(most, np.int64), np.empty(most, np.int64)
-        is_first = np.empty(size, bool)
-        runs, count = touched_runs(
-            *lists.arrays, lists.heads, new.lists, new.times, of, is_first, following, starts, times, data
+    def links(self, at: Neighbours) -> Links:
+        """How the tuples at some places, and the ones after, are linked now."""
+        lists = self.runs.lists
+        return Links(
+            np.where(at.here >= 0, lists.heads[at.here], -1),
+            np.where(at.after >= 0, lists.times[at.after], NO_NEXT),
+            np.where(at.after >= 0, lists.heads[at.after], -1),
         )
-        return _Runs(of[:runs], is_first[:runs], following[:runs], starts[: runs + 1], times[:count], data[:count])
 
-    def all_runs(self) -> _Runs:
-        """All runs. O(tuples)."""
-        of = self.groups.ids
-        times, data, heads, starts = self.runs.lists.read(of)
-        at = np.flatnonzero(heads)
-        is_first = np.zeros(len(times), bool)
-        is_first[starts[:-1][np.diff(starts) > 0]] = True
-        following = np.append(times, NO_NEXT)[np.append(at[1:], len(times))]
-        following[np.append(is_first[at[1:]], True)] = NO_NEXT
-        list_of = np.repeat(of, np.diff(starts))
-        return _Runs(list_of[at], is_first[at], following, np.append(at, len(times)), times, data)
+    def touched(self, of: IntArray, when: IntArray) -> _Runs:
+        """The runs that contain a tuple at, right before or right after one of these times, which ascend by list."""
+        held = of[np.append(True, np.diff(of) != 0)[: len(of)]]
+        return self._runs(held, of, when, 3 * len(when), and_later=False)
+
+    def runs_from(self, us: int) -> _Runs:
+        """All runs from the one before a time on, by list. O(groups log n + their tuples)."""
+        of = np.sort(self.groups.ids)
+        return self._runs(of, of, np.full(len(of), us), _ALL, and_later=True)
+
+    def _runs(self, held: IntArray, of: IntArray, when: IntArray, most: int, *, and_later: bool) -> _Runs:
+        lists = self.runs.lists
+        size = int(lists.sizes[held].sum())
+        most = min(size, most)
+        run_list, following, starts = (np.empty(length, np.int64) for length in (most, most, most + 1))
+        times, data, is_first = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(most, bool)
+        runs, count = touched_runs(
+            *lists.arrays, lists.heads, of, when, and_later, run_list, is_first, following, starts, times, data
+        )
+        return _Runs(
+            run_list[:runs], is_first[:runs], following[:runs], starts[: runs + 1], times[:count], data[:count]
+        )
 
     def within(self, runs: _Runs, reach: Reach) -> IntArray:
-        """Coalesced tuples: runs cut to extents. One row each, with the columns `LIST` to `LATEST`."""
+        """Coalesced tuples: runs cut to extents. One row each, with the columns `LIST` to `LATEST`, in their order."""
+        most = len(runs.list)
+        if most and reach.slide:
+            first, last = runs.times[runs.starts[:-1]], runs.times[runs.starts[1:] - 1]
+            extents = np.minimum(reach.high, (last + reach.reach) // reach.slide)
+            extents -= np.maximum(reach.low, -(-first // reach.slide)) - 1
+            most = int(np.maximum(extents, 0).sum())
+        rows = np.empty((min(most, _AT_ONCE), len(COLUMNS)), np.int64)
         given = *runs, self.carry, *reach
-        size = runs_in_extents(*given, np.empty((0, len(COLUMNS)), np.int64)) if len(runs.list) else 0
-        require_room(size, len(COLUMNS) * 8, "coalesced rows of all extents")
-        rows = np.empty((size, len(COLUMNS)), np.int64)
-        if size:
+        size = runs_in_extents(*given, rows)
+        if size > len(rows):
+            require_room(size, len(COLUMNS) * 8, "coalesced rows of all extents")
+            rows = np.empty((size, len(COLUMNS)), np.int64)
             runs_in_extents(*given, rows)
-        return rows
+        return rows[:size]
 
     def tuples(self) -> tuple[TemporalTuples, IntArray, IntArray, BoolArray]:
         """All tuples with their group columns, their lists, rows of values, and which begin a run. O(tuples)."""
@@ -183,7 +177,10 @@ class EarlyIndex:
 
     def columns(self, rows: IntArray) -> list[pa.Array]:
         """The group and value columns of coalesced tuples."""
-        values, groups = self.runs.values.table(rows[:, VALUES]), self.groups.table(rows[:, LIST])
+        return self._columns(rows[:, LIST], rows[:, VALUES])
+
+    def _columns(self, lists: IntArray, rows: IntArray) -> list[pa.Array]:
+        values, groups = self.runs.values.table(rows), self.groups.table(lists)
         return [
             one_chunk((values if name in self.stored else groups).column(name)) for name in (*self.group, *self.values)
         ]
@@ -221,6 +218,27 @@ class EarlyIndex:
         count = carry_settled(*lists.arrays, lists.heads, of, us, self.carry, passed, dropped)
         lists.drop_first(of, FIRST, lists.sizes[of] - passed)
         self.runs.release(dropped[:count])
+
+    def last_runs(self, before_us: int) -> tuple[TemporalTuples, BoolArray, IntArray]:
+        """The two ends of the last run before a time of each group, after `carry_before`, as `begin_with` takes them.
+
+        Also which of them begin a run. O(groups).
+        """
+        of = self.groups.ids
+        of = of[self.runs.lists.sizes[of] > 0]
+        times, rows = self.runs.lists.firsts(of)
+        settled = times < before_us
+        of, times, rows = of[settled], times[settled], rows[settled]
+        carried = self.carry[of, COUNT] > 0
+        starts = np.append(0, np.cumsum(1 + carried))
+        number = np.repeat(np.arange(len(of), dtype=np.int32), 1 + carried)
+        times, rows, weight = times[number], rows[number], np.ones(len(number), np.int64)
+        heads = starts[:-1][carried]
+        times[heads], rows[heads], weight[heads] = self.carry[of[carried]].T
+        begins = np.zeros(len(number), bool)
+        begins[starts[:-1]] = True
+        table = pa.Table.from_arrays(self._columns(of[number], rows), [*self.group, *self.values])
+        return TemporalTuples(table, np.arange(len(number), dtype=np.int32), times, starts), begins, weight
 
     def _drop(self, of: IntArray, before_us: int, most: Sequence[int] | IntArray) -> int:
         lists = self.runs.lists

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-
 from whenabouts.core.arrays.jit import (
+    BOOL,
     INT64,
     READ_INT64,
     READ_INT64_2D,
     TWO_INT64,
+    WRITE_BOOL,
     WRITE_INT64,
     WRITE_INT64_2D,
     compiled,
@@ -25,11 +25,8 @@ from whenabouts.core.coalescing.sorted_list_kernels import (
     FIRST,
     SIZE,
     STOP,
-    element,
     find,
 )
-
-_WRITE_BOOL = types.Array(types.boolean, 1, "C")
 
 NO_NEXT = 2**63 - 1
 """The time of the next tuple, where there is none."""
@@ -45,45 +42,10 @@ START, ROW, COUNT = range(3)
 """The columns of a carry: where the first tuple's run begins before it, the row of its values, how many tuples."""
 
 
-@compiled(INT64(*ARRAYS, READ_INT64, READ_INT64, _WRITE_BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64))
-def links_at(
-    lists: IntArray,
-    chunks: IntArray,
-    dirs: IntArray,
-    times: IntArray,
-    data: IntArray,
-    of_list: IntArray,
-    wanted: IntArray,
-    heads: BoolArray,
-    here: IntArray,
-    next_time: IntArray,
-    next_head: IntArray,
-) -> Any:
-    """Whether the element at a time, and the one after that time, begin a run: 1 or 0, or -1 if there is none."""
-    for i in range(len(wanted)):
-        here[i] = next_head[i] = -1
-        next_time[i] = NO_NEXT
-        of = of_list[i]
-        if lists[of, SIZE] == 0:
-            continue
-        entry, at = find(lists, chunks, dirs, times, data, times[:0], of, wanted[i], 0)
-        found = element(lists, chunks, dirs, of, entry, at)
-        if found >= 0 and times[found] == wanted[i]:
-            here[i] = heads[found]
-            chunk = dirs[lists[of, DIRECTORY] + entry]
-            if at >= chunks[chunk, END]:
-                entry += 1
-                at = chunks[dirs[lists[of, DIRECTORY] + entry], BEGIN]
-            found = element(lists, chunks, dirs, of, entry, at + 1)
-        if found >= 0:
-            next_time[i], next_head[i] = times[found], heads[found]
-    return len(wanted)
-
-
 @compiled(
     TWO_INT64(
-        *ARRAYS, _WRITE_BOOL, READ_INT64, READ_INT64, WRITE_INT64, _WRITE_BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64,
-        WRITE_INT64,
+        *ARRAYS, WRITE_BOOL, READ_INT64, READ_INT64, BOOL, WRITE_INT64, WRITE_BOOL, WRITE_INT64, WRITE_INT64,
+        WRITE_INT64, WRITE_INT64,
     )
 )  # fmt: skip
 def touched_runs(
@@ -95,6 +57,7 @@ def touched_runs(
     heads: BoolArray,
     of_list: IntArray,
     wanted: IntArray,
+    and_later: bool,
     run_list: IntArray,
     run_is_first: BoolArray,
     run_next: IntArray,
@@ -102,73 +65,67 @@ def touched_runs(
     run_times: IntArray,
     run_data: IntArray,
 ) -> Any:
-    """The runs with the elements at times, before them and after them; the times ascend in each list.
+    """The runs with the elements at times, before them and after them, and if `and_later` all later ones of each list.
 
-    Run r is `run_starts[r] : run_starts[r + 1]` of `run_times` and `run_data`; `run_next[r]`: the time of the element
-    after it, or `NO_NEXT`. Returns the numbers of runs and of elements. O(log n + the elements of these runs).
+    The times ascend in each list. Run r is `run_starts[r] : run_starts[r + 1]` of `run_times` and `run_data`;
+    `run_next[r]`: the time of the element after it, or `NO_NEXT`. Returns the numbers of runs and of elements.
+    O(log n + the elements of these runs).
     """
-    runs = count = 0
-    done_list, done_time, done_all = -1, 0, False
-    for i in range(len(wanted)):
+    runs = count = i = 0
+    while i < len(wanted):
         of = of_list[i]
-        if lists[of, SIZE] == 0 or (of == done_list and (wanted[i] < done_time or done_all)):
-            continue  # nothing there, or these runs have been written
-        base = lists[of, DIRECTORY]
-        first_entry, first_at = find(lists, chunks, dirs, times, data, times[:0], of, wanted[i], 0)
-        sides = 2
-        for side in range(-1, 2):
-            if side == sides:
-                break
-            entry, at = first_entry, first_at + side
-            while entry < lists[of, STOP] and at >= chunks[dirs[base + entry], END]:
-                at -= chunks[dirs[base + entry], END]
-                entry += 1
-                if entry < lists[of, STOP]:
-                    at += chunks[dirs[base + entry], BEGIN]
-            if entry == lists[of, STOP]:
-                continue
-            if at < chunks[dirs[base + entry], BEGIN]:
-                if entry == lists[of, FIRST]:
-                    continue
-                entry -= 1
-                at = chunks[dirs[base + entry], END] - 1
-            here = chunks[dirs[base + entry], AT] + at
-            if side == 0 and times[here] != wanted[i]:
-                sides = 1  # there is none at this time: this is already the one after it
-            if of == done_list and times[here] <= done_time:
-                continue
-            while not heads[here]:  # back to where the run begins
-                if at == chunks[dirs[base + entry], BEGIN]:
+        base, stop = lists[of, DIRECTORY], lists[of, STOP]
+        ended = lists[of, SIZE] == 0
+        if not ended:
+            chunk = dirs[base + lists[of, FIRST]]
+            first = chunks[chunk, AT] + chunks[chunk, BEGIN]
+            entry, at = find(lists, chunks, dirs, times, data, times[:0], of, wanted[i], 0)
+            chunk = dirs[base + entry]
+            here = chunks[chunk, AT] + at
+            go_back = here != first  # to the element before the time, and then to where its run begins
+            while go_back:
+                if here == chunks[chunk, AT] + chunks[chunk, BEGIN]:
                     entry -= 1
-                    at = chunks[dirs[base + entry], END]
-                at -= 1
-                here = chunks[dirs[base + entry], AT] + at
-            run_list[runs], run_starts[runs], run_next[runs] = of, count, NO_NEXT
-            run_is_first[runs] = entry == lists[of, FIRST] and at == chunks[dirs[base + entry], BEGIN]
-            head = True
-            while head or not heads[here]:
-                head = False
-                run_times[count], run_data[count] = times[here], data[here]
-                count += 1
-                done_time = times[here]
-                at += 1
-                if at == chunks[dirs[base + entry], END]:
-                    entry += 1
-                    if entry == lists[of, STOP]:
-                        break
-                    at = chunks[dirs[base + entry], BEGIN]
-                here = chunks[dirs[base + entry], AT] + at
-            done_list, done_all = of, entry == lists[of, STOP]
-            if not done_all:
-                run_next[runs] = times[here]
-            runs += 1
+                    chunk = dirs[base + entry]
+                    here = chunks[chunk, AT] + chunks[chunk, END]
+                here -= 1
+                go_back = not heads[here]
+            end = chunks[chunk, AT] + chunks[chunk, END]
+            is_wanted = True
+            while is_wanted:
+                run_list[runs], run_is_first[runs], run_starts[runs] = of, here == first, count
+                run_next[runs] = NO_NEXT
+                head = True
+                while head or not heads[here]:
+                    head = False
+                    run_times[count], run_data[count] = times[here], data[here]
+                    count += 1
+                    here += 1
+                    if here == end:
+                        entry += 1
+                        if entry == stop:
+                            ended = True
+                            break
+                        chunk = dirs[base + entry]
+                        here, end = chunks[chunk, AT] + chunks[chunk, BEGIN], chunks[chunk, AT] + chunks[chunk, END]
+                if not ended:
+                    run_next[runs] = times[here]
+                runs += 1
+                # The next run is wanted if a time lies between its first element and the one before, or at one of them.
+                while i < len(wanted) and of_list[i] == of and (ended or wanted[i] < run_times[count - 1]):
+                    i += 1
+                is_wanted = not ended and (
+                    and_later or (i < len(wanted) and of_list[i] == of and wanted[i] <= times[here])
+                )
+        while ended and i < len(wanted) and of_list[i] == of:
+            i += 1
     run_starts[runs] = count
     return runs, count
 
 
 @compiled(
     INT64(
-        READ_INT64, _WRITE_BOOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64_2D, INT64, INT64, INT64,
+        READ_INT64, WRITE_BOOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64_2D, INT64, INT64, INT64,
         INT64, WRITE_INT64_2D,
     )
 )  # fmt: skip
@@ -188,20 +145,22 @@ def runs_in_extents(
 ) -> Any:
     """Runs cut to the extents `[k * slide - reach, k * slide]`, `low <= k <= high`, or to `[low, high]` if slide is 0.
 
-    Writes rows of `out`, with the columns `LIST` to `LATEST`; the row of values is that of the first tuple.
-    `carry`: by list, what precedes the first tuple of its first run. Returns the number of rows; with an empty `out` it
-    only counts. O(elements + rows).
+    Runs come list by list, in time order. Writes rows of `out`, with the columns `LIST` to `LATEST`, ordered by the
+    first three; the row of values is that of the first tuple. `carry`: by list, what precedes the first tuple of its
+    first run. Returns the number of rows, of which `out` has as many as it has room for. O(elements + rows).
     """
-    counting = len(out) == 0
     found = 0
-    for run in range(len(run_list)):
-        start, stop = run_starts[run], run_starts[run + 1]
-        if slide == 0:
-            k = last = 0
-        else:
-            k = max(low, -(-run_times[start] // slide))
+    stop_run = 0
+    while stop_run < len(run_list):
+        first_run, of = stop_run, run_list[stop_run]
+        while stop_run < len(run_list) and run_list[stop_run] == of:
+            stop_run += 1
+        first = after = run_starts[first_run]
+        stop = run_starts[stop_run]
+        k = last = 0
+        if slide != 0:
+            k = max(low, -(-run_times[first] // slide))
             last = min(high, (run_times[stop - 1] + reach) // slide)
-        first = after = start
         while k <= last:
             at, least = high, low
             if slide != 0:
@@ -210,27 +169,33 @@ def runs_in_extents(
                 after += 1
             while first < after and run_times[first] < least:
                 first += 1
-            if first == after and slide != 0 and after < stop:  # an extent without a tuple of the run
+            if first == after:  # an extent without a tuple of these runs
+                if slide == 0 or after == stop:
+                    break
                 k = max(k + 1, -(-run_times[after] // slide))
                 continue
-            if first < after:
-                if not counting:
-                    of = run_list[run]
-                    begins, row, n = run_times[first], run_data[first], after - first
-                    if first == start and run_is_first[run] and carry[of, COUNT] > 0:
+            while run_starts[first_run + 1] <= first:
+                first_run += 1
+            run = first_run
+            while run < stop_run and run_starts[run] < after:
+                if found < len(out):
+                    begin, end = max(run_starts[run], first), min(run_starts[run + 1], after)
+                    begins, row, n = run_times[begin], run_data[begin], end - begin
+                    if begin == run_starts[run] and run_is_first[run] and carry[of, COUNT] > 0:
                         begins, row, n = carry[of, START], carry[of, ROW], n + carry[of, COUNT]
-                    ends = run_times[after - 1]
-                    if after == stop and run_next[run] <= at and run_next[run] != NO_NEXT:
+                    ends = run_times[end - 1]
+                    if end == run_starts[run + 1] and run_next[run] <= at and run_next[run] != NO_NEXT:
                         ends = run_next[run]
                     out[found, LIST], out[found, EXTENT], out[found, FROM] = of, at, begins
                     out[found, TO], out[found, N], out[found, VALUES] = ends, n, row
-                    out[found, LATEST] = run_times[after - 1]
+                    out[found, LATEST] = run_times[end - 1]
                 found += 1
+                run += 1
             k += 1
     return found
 
 
-@compiled(INT64(*ARRAYS, _WRITE_BOOL, READ_INT64, INT64, WRITE_INT64_2D, WRITE_INT64, WRITE_INT64))
+@compiled(INT64(*ARRAYS, WRITE_BOOL, READ_INT64, INT64, WRITE_INT64_2D, WRITE_INT64, WRITE_INT64))
 def carry_settled(
     lists: IntArray,
     chunks: IntArray,

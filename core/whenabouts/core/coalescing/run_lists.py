@@ -13,7 +13,8 @@ import pyarrow as pa
 from whenabouts.core.arrays.row_pool import RowPool
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.equivalence import Equivalence, neighbours_linked, same_bits
-from whenabouts.core.coalescing.sorted_lists import SortedLists
+from whenabouts.core.coalescing.sorted_list_runs import share_data
+from whenabouts.core.coalescing.sorted_lists import Neighbours, SortedLists
 from whenabouts.core.coalescing.tuples import ListTuples, links_to_predecessors
 
 
@@ -66,18 +67,19 @@ class RunLists:
         self.lists.insert(new.lists, new.times, data, ~extends)
         return int(extends.sum())
 
-    def insert(self, new: ListTuples) -> None:
-        """Insert tuples anywhere; no list has one at their times. O(log n + the run that each one touches)."""
+    def insert(self, new: ListTuples) -> Neighbours:
+        """Insert tuples anywhere; no list has one at their times. Returns where they are.
+
+        O(log n + the run that each one touches).
+        """
         self.lists.insert(new.lists, new.times, self.put(new.values), np.full(len(new.times), True))
-        if self._eager:
-            self._link_neighbours(new.lists, new.times)
+        return self._link_neighbours(new.lists, new.times)
 
     def replace(self, new: ListTuples, old: IntArray) -> None:
         """Give the tuples at these times other values; `old` are the rows of the values they had."""
         self.lists.replace(new.lists, new.times, self.put(new.values))
         self.release(old)
-        if self._eager:
-            self._link_neighbours(new.lists, new.times)
+        self._link_neighbours(new.lists, new.times)
 
     def release(self, data: IntArray) -> None:
         """Count one use less of each row of values. `sweep` frees those that no tuple uses any more."""
@@ -95,12 +97,14 @@ class RunLists:
         before, after = np.arange(len(one)), np.arange(len(one), 2 * len(one))
         return neighbours_linked(rows, Equivalence("equal"), before, after) & same_bits(rows, before, after)
 
-    def _link_neighbours(self, lists: IntArray, when: IntArray) -> None:
-        """Decide which of these tuples and of their successors extend their predecessors."""
-        before, here, after = self.lists.look_up(lists, when)
-        with_before, with_after = np.flatnonzero(before >= 0), np.flatnonzero(after >= 0)
-        n = len(here)
-        rows = self.values.table(np.concatenate([before, here, after]))  # where the slot is -1, any row
+    def _link_neighbours(self, lists: IntArray, when: IntArray) -> Neighbours:
+        """Find tuples, and decide which of them and of their successors extend their predecessors."""
+        found = self.lists.neighbours(lists, when)
+        if not self._eager:
+            return found
+        with_before, with_after = np.flatnonzero(found.before >= 0), np.flatnonzero(found.after >= 0)
+        n = len(lists)
+        rows = self.values.table(self.lists.data[np.concatenate(found)])  # where there is none, any row
         earlier = np.concatenate([with_before, n + with_after])
         later = np.concatenate([n + with_before, 2 * n + with_after])
 
@@ -109,13 +113,14 @@ class RunLists:
             to_before[with_before], to_after[with_after] = np.split(pairs, [len(with_before)])
             return to_before, to_after
 
-        found = neighbours_linked(rows.select(self._compared), self._equivalence, earlier, later)
-        extends, is_extended = of_each(found)
+        linked = neighbours_linked(rows.select(self._compared), self._equivalence, earlier, later)
+        extends, is_extended = of_each(linked)
         same = same_bits(rows, earlier, later) if self.shares else np.zeros(len(later), bool)
         same_before, same_after = of_each(same)
         self.comparisons += len(later)
-        freed = self.lists.link_neighbours(lists, when, extends, is_extended, same_before, same_after, self.uses)
+        freed = self.lists.link_neighbours(lists, found, extends, is_extended, same_before, same_after, self.uses)
         self._unused.append(freed)
+        return found
 
     def _slots_of(
         self,
@@ -130,17 +135,11 @@ class RunLists:
         if not self.shares:
             return self.values.put(new.values)
         shared = np.flatnonzero(extends)
-        extends = extends.copy()
-        rows = pa.concat_tables([held, new.values])
-        extends[shared] = same_bits(rows, earlier[shared], len(last) + shared)
-        own = np.flatnonzero(~extends)
-        row = np.empty(len(extends), np.int64)
-        row[own] = self.put(new.values.take(pa.array(own)), uses=0)
-        known = ~extends
-        shares = extends[continued]
-        row[continued[shares]], known[continued[shares]] = last[shares], True
-        data: IntArray = row[np.maximum.accumulate(np.where(known, np.arange(len(row)), 0))]
-        self.lists.count_uses(self.uses, data, 1)
+        shares = np.zeros(len(extends), bool)
+        shares[shared] = same_bits(pa.concat_tables([held, new.values]), earlier[shared], len(last) + shared)
+        own = self.put(new.values.take(pa.array(np.flatnonzero(~shares))), uses=0)
+        data = np.empty(len(shares), np.int64)
+        share_data(shares, own, continued, last, self.uses, data)
         return data
 
     def put(self, values: pa.Table, uses: int = 1) -> IntArray:

@@ -240,7 +240,7 @@ def insert(
 
 
 @compiled((*ARRAYS, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64))
-def look_up(
+def neighbours(
     lists: IntArray,
     chunks: IntArray,
     dirs: IntArray,
@@ -252,39 +252,18 @@ def look_up(
     here: IntArray,
     after: IntArray,
 ) -> None:
-    """The data of each list's element at a time, and of the elements before and after it; -1 if there is none."""
+    """The indices of each list's element at a time, and of the elements before and after it; -1 if there is none."""
     for i in range(len(wanted)):
         before[i] = here[i] = after[i] = -1
         of = of_list[i]
         if lists[of, SIZE] == 0:
             continue
         entry, at = find(lists, chunks, dirs, times, data, times[:0], of, wanted[i], 0)
-        previous, found = element(lists, chunks, dirs, of, entry, at - 1), element(lists, chunks, dirs, of, entry, at)
-        if previous >= 0:
-            before[i] = data[previous]
-        following = found
-        if found >= 0 and times[found] == wanted[i]:
-            here[i] = data[found]
-            following = element(lists, chunks, dirs, of, entry, at + 1)
-        if following >= 0:
-            after[i] = data[following]
-
-
-@compiled((*ARRAYS, READ_INT64, READ_INT64, READ_INT64))
-def replace(
-    lists: IntArray,
-    chunks: IntArray,
-    dirs: IntArray,
-    times: IntArray,
-    data: IntArray,
-    of_list: IntArray,
-    wanted: IntArray,
-    new_data: IntArray,
-) -> None:
-    """Replace the data of existing elements."""
-    for i in range(len(wanted)):
-        entry, at = find(lists, chunks, dirs, times, data, times[:0], of_list[i], wanted[i], 0)
-        data[element(lists, chunks, dirs, of_list[i], entry, at)] = new_data[i]
+        before[i] = element(lists, chunks, dirs, of, entry, at - 1)
+        after[i] = element(lists, chunks, dirs, of, entry, at)
+        if after[i] >= 0 and times[after[i]] == wanted[i]:
+            here[i] = after[i]
+            after[i] = element(lists, chunks, dirs, of, entry, at + 1)
 
 
 @compiled(INT64(*_POOL, READ_INT64, INT64, READ_INT64, WRITE_INT64))
@@ -308,26 +287,28 @@ def drop_first(
     count = 0
     for i in range(len(of_list)):
         of = of_list[i]
-        while lists[of, SIZE] > 0:
+        size, most_here = lists[of, SIZE], most[i]
+        while size > 0:
             entry = lists[of, DIRECTORY] + lists[of, FIRST]
             chunk = dirs[entry]
-            at = chunks[chunk, AT] + chunks[chunk, BEGIN]
-            if times[at] >= before and lists[of, SIZE] <= most[i]:
+            at, end = chunks[chunk, AT] + chunks[chunk, BEGIN], chunks[chunk, AT] + chunks[chunk, END]
+            marked = 0
+            first = at
+            while at < end and (times[at] < before or size > most_here):
+                dropped[count] = data[at]
+                count += 1
+                size -= 1
+                marked += heads[at]
+                at += 1
+            lists[of, HEADS] -= marked
+            if at < end:
+                chunks[chunk, BEGIN] += at - first
+                lists[of, HEADS] += not heads[at]
+                heads[at] = True
                 break
-            dropped[count] = data[at]
-            count += 1
-            chunks[chunk, BEGIN] += 1
-            lists[of, SIZE] -= 1
-            if chunks[chunk, BEGIN] == chunks[chunk, END]:
-                release(space, times, FREE_ELEMENTS, log2(chunks[chunk, CAPACITY]), chunks[chunk, AT])
-                chunks[chunk, AT] = space[FREE_CHUNK]
-                space[FREE_CHUNK] = chunk
-                lists[of, FIRST] += 1
-                if lists[of, SIZE] == 0:
-                    lists[of, HEADS] = 0
-                    break
-                chunk = dirs[entry + 1]
-            at = chunks[chunk, AT] + chunks[chunk, BEGIN]
-            lists[of, HEADS] -= heads[at]
-            heads[at] = True
+            release(space, times, FREE_ELEMENTS, log2(chunks[chunk, CAPACITY]), chunks[chunk, AT])
+            chunks[chunk, AT] = space[FREE_CHUNK]
+            space[FREE_CHUNK] = chunk
+            lists[of, FIRST] += 1
+        lists[of, SIZE] = size
     return count

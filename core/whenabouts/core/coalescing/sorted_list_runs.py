@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from whenabouts.core.arrays.jit import INT64, READ_BOOL, READ_INT64, WRITE_BOOL, WRITE_INT64, compiled
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.sorted_list_kernels import (
@@ -88,7 +90,7 @@ def read_runs(
 
 @compiled(
     INT64(
-        *ARRAYS, WRITE_BOOL, READ_INT64, READ_INT64, READ_BOOL, READ_BOOL, READ_BOOL, READ_BOOL,
+        *ARRAYS, WRITE_BOOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_BOOL, READ_BOOL, READ_BOOL, READ_BOOL,
         WRITE_INT64, WRITE_INT64,
     )
 )  # fmt: skip
@@ -100,7 +102,9 @@ def link_neighbours(
     data: IntArray,
     heads: BoolArray,
     of_list: IntArray,
-    wanted: IntArray,
+    before: IntArray,
+    here: IntArray,
+    after: IntArray,
     extends: BoolArray,
     is_extended: BoolArray,
     same_before: BoolArray,
@@ -110,47 +114,63 @@ def link_neighbours(
 ) -> Any:
     """Set whether elements extend their predecessors (`extends`), and their successors extend them (`is_extended`).
 
-    The elements exist, and ascend in each list. If `same_before` (`same_after`) is also true, an element shares the
-    data of its predecessor (its successor, and the rest of that run, share its data). `uses` counts the elements of a
-    datum; data without uses are written to `freed`. Returns their number.
+    The elements, as `neighbours` finds them, exist and ascend in each list. If `same_before` (`same_after`) is also
+    true, an element shares the data of its predecessor (its successor, and the rest of that run, share its data).
+    `uses` counts the elements of a datum; data without uses are written to `freed`. Returns their number.
     """
     count = 0
-    for i in range(len(wanted)):
-        of = of_list[i]
-        entry, at = find(lists, chunks, dirs, times, data, times[:0], of, wanted[i], 0)
-        previous, here = element(lists, chunks, dirs, of, entry, at - 1), element(lists, chunks, dirs, of, entry, at)
-        following = element(lists, chunks, dirs, of, entry, at + 1)
-        lists[of, HEADS] += (not extends[i]) - heads[here]
-        heads[here] = not extends[i]
+    for i in range(len(here)):
+        of, element_, following = of_list[i], here[i], after[i]
+        lists[of, HEADS] += (not extends[i]) - heads[element_]
+        heads[element_] = not extends[i]
         if following >= 0:
             lists[of, HEADS] += (not is_extended[i]) - heads[following]
             heads[following] = not is_extended[i]
-        mine = data[here]
+        mine = data[element_]
         if extends[i] and same_before[i]:
-            data[here] = data[previous]
-            uses[data[here]] += 1
+            data[element_] = data[before[i]]
+            uses[data[element_]] += 1
             uses[mine] -= 1
             if uses[mine] == 0:
                 freed[count] = mine
                 count += 1
-            mine = data[here]
-        if following >= 0 and is_extended[i] and same_after[i]:
-            other = data[following]
+            mine = data[element_]
+        if following < 0 or not (is_extended[i] and same_after[i]) or data[following] == mine:
+            continue
+        other = data[following]
+        entry, at = find(lists, chunks, dirs, times, data, times[:0], of, times[following], 0)
+        while following >= 0 and data[following] == other:
+            data[following] = mine
+            uses[mine] += 1
+            uses[other] -= 1
+            if uses[other] == 0:
+                freed[count] = other
+                count += 1
+            if at >= chunks[dirs[lists[of, DIRECTORY] + entry], END]:
+                entry += 1
+                at = chunks[dirs[lists[of, DIRECTORY] + entry], BEGIN]
             at += 1
-            while following >= 0 and data[following] == other and other != mine:
-                data[following] = mine
-                uses[mine] += 1
-                uses[other] -= 1
-                if uses[other] == 0:
-                    freed[count] = other
-                    count += 1
-                chunk = dirs[lists[of, DIRECTORY] + entry]
-                if at >= chunks[chunk, END]:
-                    entry += 1
-                    at = chunks[dirs[lists[of, DIRECTORY] + entry], BEGIN]
-                at += 1
-                following = element(lists, chunks, dirs, of, entry, at)
+            following = element(lists, chunks, dirs, of, entry, at)
     return count
+
+
+@compiled((READ_BOOL, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64))
+def share_data(
+    shares: BoolArray, own: IntArray, continued: IntArray, last: IntArray, uses: IntArray, data: IntArray
+) -> None:
+    """The data of new elements: the next one of `own`, or if it `shares`, that of the element before, which for the
+    element `continued[i]` is `last[i]`. Counts the uses of each."""
+    owned = known = 0
+    datum = np.int64(-1)
+    for i in range(len(shares)):
+        if known < len(continued) and continued[known] == i:
+            datum = last[known]
+            known += 1
+        if not shares[i]:
+            datum = own[owned]
+            owned += 1
+        data[i] = datum
+        uses[datum] += 1
 
 
 @compiled(INT64(WRITE_INT64, READ_INT64, INT64, WRITE_INT64))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,21 @@ from whenabouts.core.coalescing.sorted_list_kernels import (
     STOP,
     drop_first,
     insert,
-    look_up,
-    replace,
+    neighbours,
 )
 from whenabouts.core.coalescing.sorted_list_runs import count_uses, link_neighbours, read, read_runs
+
+
+class Neighbours(NamedTuple):
+    """Indices of elements into `SortedLists.times`, `data` and `heads`, until elements are added or dropped; or -1."""
+
+    before: IntArray
+    here: IntArray
+    after: IntArray
+
+    def at(self, indices: IntArray) -> Neighbours:
+        """Those at these indices."""
+        return Neighbours(*(column[indices] for column in self))
 
 
 class SortedLists:
@@ -117,20 +128,25 @@ class SortedLists:
         chunk = self.chunks[self.dirs[self.lists[of, DIRECTORY] + self.lists[of, STOP] - 1]]
         return np.asarray(self.data[chunk[:, AT] + chunk[:, END] - 1])
 
-    def look_up(self, of: IntArray, times: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """The data before, at and after times, see the kernel `look_up`."""
-        before, here, after = (np.empty(len(of), np.int64) for _ in range(3))
-        look_up(*self.arrays, of, times, before, here, after)
-        return before, here, after
+    def neighbours(self, of: IntArray, times: IntArray) -> Neighbours:
+        """The elements before, at and after times, see the kernel `neighbours`. O(log n) each."""
+        found = Neighbours(*(np.empty(len(of), np.int64) for _ in range(3)))
+        neighbours(*self.arrays, of, times, *found)
+        return found
+
+    def data_at(self, of: IntArray, times: IntArray) -> IntArray:
+        """The data of the elements at times; -1 where there is none."""
+        here = self.neighbours(of, times).here
+        return np.where(here >= 0, self.data[here], -1)
 
     def replace(self, of: IntArray, times: IntArray, data: IntArray) -> None:
         """Replace the data of the elements at these times."""
-        replace(*self.arrays, of, times, data)
+        self.data[self.neighbours(of, times).here] = data
 
     def link_neighbours(
         self,
         of: IntArray,
-        times: IntArray,
+        found: Neighbours,
         extends: BoolArray,
         is_extended: BoolArray,
         same_before: BoolArray,
@@ -140,7 +156,7 @@ class SortedLists:
         """Link elements to their neighbours; returns data that are now unused, see the kernel `link_neighbours`."""
         freed = np.empty(2 * len(of), np.int64)
         count = link_neighbours(
-            *self.arrays, self.heads, of, times, extends, is_extended, same_before, same_after, uses, freed
+            *self.arrays, self.heads, of, *found, extends, is_extended, same_before, same_after, uses, freed
         )
         return freed[:count]
 

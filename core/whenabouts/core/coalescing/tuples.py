@@ -77,7 +77,9 @@ class ListTuples(NamedTuple):
     values: pa.Table
 
     def at(self, indices: IntArray) -> ListTuples:
-        """The tuples at these indices."""
+        """The tuples at these indices, each at most once and in order."""
+        if len(indices) == len(self.times):
+            return self
         return ListTuples(self.lists[indices], self.times[indices], self.values.take(pa.array(indices)))
 
 

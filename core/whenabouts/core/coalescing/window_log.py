@@ -181,7 +181,11 @@ class WindowLog:
             weight = np.where(heads & ~ends, total[runs] - 1, np.where(heads, total[runs], 1))
             mine &= ends | heads
         at = np.flatnonzero(mine)
-        rows = self._codec.encode(tuples, at, ~linked[at], weight[at] if self._codec.weighted else None)
+        self.replace(tuples, at, ~linked[at], weight[at], step)
+
+    def replace(self, tuples: TemporalTuples, at: IntArray, begins: BoolArray, weight: IntArray, step: Step) -> None:
+        """Keep only the tuples at these indices; which begin a run, and how many tuples each one represents."""
+        rows = self._codec.encode(tuples, at, begins, weight if self._codec.weighted else None)
         self._state.replace_from(0, FIRST, rows)
         self._count(step)
 

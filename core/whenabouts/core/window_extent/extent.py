@@ -226,7 +226,7 @@ class WindowExtent:
 
         Returns how many have an instant that already has a tuple, and how many of these are repeats.
         """
-        here = self._lists.look_up(new.lists, new.times)[1]
+        here = self._lists.data_at(new.lists, new.times)
         existing = np.flatnonzero(here >= 0)
         both = pa.concat_tables([self._values.table(here[existing]), new.values.take(pa.array(existing))])
         ranks = ranks_of_rows(both.select(self._value_columns).combine_chunks())
