@@ -1,4 +1,4 @@
-"""Java archives of the broker and of the engines' connectors, fetched once by Maven from `pom.xml`."""
+"""Java archives of the broker, the engines' connectors and Delta tables, fetched once by Maven from `pom.xml`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -61,6 +62,33 @@ def of_spark() -> list[Path]:
 def of_flink() -> list[Path]:
     """Flink's connector, which includes its dependencies."""
     return _found("flink-sql-connector-kafka-*.jar")
+
+
+def of_delta() -> list[Path]:
+    """Delta tables, without what Spark brings."""
+    return _found("delta-*.jar")
+
+
+@cache
+def delta_package() -> Path:
+    """Delta's Python package of the same release: a wheel to import from, as it has only Python. Raises
+    NotFetchedError."""
+    release = _found("delta-storage-*.jar")[0].stem.rpartition("-")[2]
+    folder = CACHE / f"delta-spark-{release}"
+    if not folder.exists():
+        half = folder.with_name(f"{folder.name}.{os.getpid()}")
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--dest={half}", f"delta-spark=={release}"]
+        try:
+            fetched = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise NotFetchedError(f"pip has not fetched delta-spark in {PATIENCE_S} s") from None
+        if fetched.returncode:
+            raise NotFetchedError(
+                f"pip could not fetch delta-spark {release}: {fetched.stderr.strip().splitlines()[-1:]}"
+            )
+        with suppress(OSError):  # another process may have fetched it meanwhile
+            half.rename(folder)
+    return next(folder.glob("*.whl"))
 
 
 def _found(*patterns: str) -> list[Path]:
