@@ -246,6 +246,22 @@ def _fill(
         if count == 0:
             none_probability[i] = 1.0
             continue
+        if filled + count > rows.size:
+            size = 2 * rows.size + count
+            more_rows, more_probability = np.empty(size, np.int32), np.empty(size)
+            more_rows[:filled] = rows[:filled]
+            more_probability[:filled] = probability[:filled]
+            rows, probability = more_rows, more_probability
+        if count == 1:
+            # The most frequent case, first: one row, and it is certain.
+            row = found[c0]
+            s, e = index.begin[row], index.end[row]
+            if (nearest and max(b - s, e - a) <= tolerance) or (not nearest and e <= a and b - s <= tolerance):
+                rows[filled] = index.position[row]
+                probability[filled] = 1.0
+                none_probability[i] = 0.0
+                filled += 1
+                continue
         if count > room:
             room = 2 * count
             classes = Classes(
@@ -253,12 +269,6 @@ def _fill(
                 np.empty(room + 1, np.int64), np.empty(room), np.empty(room),
             )  # fmt: skip
         m = number_classes(index, found, c0, c1, count, classes)
-        if filled + count > rows.size:
-            size = 2 * rows.size + count
-            more_rows, more_probability = np.empty(size, np.int32), np.empty(size)
-            more_rows[:filled] = rows[:filled]
-            more_probability[:filled] = probability[:filled]
-            rows, probability = more_rows, more_probability
         for c in range(count):
             rows[filled + c] = index.position[found[c0 + c]]
             probability[filled + c] = 0.0
