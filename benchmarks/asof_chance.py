@@ -82,7 +82,9 @@ def cpu(left: Side, right: Side, direction: Direction, rounds: int) -> float:
 def main(rows: int, rounds: int, only: str) -> None:
     """Measure and print."""
     span = rows * GAP_US // KEYS
-    click.echo(f"{'workload':30} {'candidates':>10} {'certain':>8} {'us/left row':>12} {'target':>7} {'us/right row':>13}")
+    click.echo(
+        f"{'workload':30} {'candidates':>10} {'certain':>8} {'us/left row':>12} {'target':>7} {'us/right row':>13}"
+    )
     for work in WORKLOADS:
         if only not in work.name:
             continue
@@ -97,8 +99,8 @@ def main(rows: int, rounds: int, only: str) -> None:
         whole = cpu(left, right, work.direction, rounds)
         target = "" if work.target is None else f"{work.target:.1f}"
         click.echo(
-            f"{work.name:30} {len(answer.rows) / n:10.1f} {share:8.0%} {(whole - prepared) / n * 1e6:12.2f} {target:>7} "
-            f"{prepared / rows * 1e6:13.2f}"
+            f"{work.name:30} {len(answer.rows) / n:10.1f} {share:8.0%} {(whole - prepared) / n * 1e6:12.2f} "
+            f"{target:>7} {prepared / rows * 1e6:13.2f}"
         )
 
 

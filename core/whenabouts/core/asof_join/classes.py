@@ -218,6 +218,15 @@ def distribution_at(time: int, begin: int, end: int, shape: int, shapes: Shapes)
     return shapes.below[bucket] + mass * (float(time - anchor - shapes.edge[bucket]) / length), mass / length
 
 
+@compiled(INT64(SHAPES), inline=True)
+def most_edges(shapes: Shapes) -> int:
+    """The greatest number of edges of a shape, 2 of a uniform time."""
+    most = 2
+    for shape in range(shapes.start.size - 1):
+        most = max(most, shapes.start[shape + 1] - shapes.start[shape])
+    return most
+
+
 @compiled(FLOAT64(FLOAT64, INT64), inline=True)
 def power(x: float, n: int) -> float:
     """x to the n-th, n >= 1, by repeated squaring: the library's `pow` differs between machines."""

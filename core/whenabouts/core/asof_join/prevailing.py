@@ -43,10 +43,13 @@ from whenabouts.core.asof_join.classes import (
     Left,
     any_within,
     certain_class,
+    most_edges,
     number_classes,
 )
 from whenabouts.core.asof_join.line_integral import integrate_line
+from whenabouts.core.asof_join.plane_grid import room_needed
 from whenabouts.core.asof_join.plane_integral import integrate_plane
+from whenabouts.core.asof_join.workspace import workspace
 from whenabouts.core.probability.histogram_arrays import Shapes, shapes_of
 from whenabouts.core.probability.histogram_probability import SHAPES
 from whenabouts.core.times.limits import ALWAYS_US
@@ -220,6 +223,8 @@ def _fill(
         np.empty(room + 1, np.int64), np.empty(room), np.empty(room),
     )  # fmt: skip
     bounds = np.empty(2, np.int64)
+    left_edges, right_edges = most_edges(left_shapes), most_edges(right_shapes)
+    work = workspace(0, 0)
     guess = index.starts.copy()
     filled = 0
     for i in range(n):
@@ -293,8 +298,11 @@ def _fill(
             if a == b:
                 none = integrate_line(a, tolerance, classes, m, nearest, right_shapes)
             else:
+                ints, floats = room_needed(left_edges, right_edges * m, m)
+                if ints > work.ints.size or floats > work.floats.size:
+                    work = workspace(2 * ints, 2 * floats)
                 none = integrate_plane(
-                    left, tolerance, bounds[0], bounds[1], classes, m, nearest, left_shapes, right_shapes
+                    left, tolerance, bounds[0], bounds[1], classes, m, nearest, left_shapes, right_shapes, work
                 )
             none_probability[i] = min(none, _UNCERTAIN)
             for k in range(m):
