@@ -1,7 +1,9 @@
 """Nanoseconds of the operations of window joins: the defaults of `window_join.cost.WindowJoinPrices`.
 
 Uniform cliques on streams, hash. The CPU time of the kernels is divided by what they count; the waiting of forward
-evaluation is what it reads from state beyond backward evaluation. The least of several runs:
+evaluation is what it reads from state beyond backward evaluation. The least of several runs. The last two columns are
+the CPU time of forward evaluation over that of backward evaluation, with all that both do alike, and the ratio of the
+costs by which `auto` chooses, without it:
 
     python benchmarks/window_join_prices.py
 """
@@ -20,6 +22,7 @@ import pyarrow as pa
 from whenabouts.core import Point
 from whenabouts.core.local import Outcome, run_stream
 from whenabouts.core.window_join import expansion, forward_evaluation
+from whenabouts.core.window_join.cost import alternatives
 from whenabouts.core.window_join.operator import WindowJoinOperator
 from whenabouts.core.window_join.query import WindowJoin
 
@@ -33,7 +36,8 @@ def measured() -> None:
         _timed(expansion, name, spent)
     _timed(forward_evaluation.ForwardSweep, "run", spent)
     _timed(WindowJoinOperator, "_load", spent)
-    print("streams rows/window  period  candidate  combination (BEW, FEW)  period test  waiting")
+    _timed(WindowJoinOperator, "step", spent)
+    print("streams rows/window  period  candidate  combination (BEW, FEW)  period test  waiting  CPU  model")
     for streams, held in itertools.product((3, 4, 5), (0.5, 1, 2, 4)):
         files = _files(streams, held)
         (bew, of_bew), (few, of_few) = (_least(streams, how, files, spent) for how in ("backward", "forward"))
@@ -43,6 +47,7 @@ def measured() -> None:
             f" {of_bew['_fill_level'] / (bew['tuple_tests'] - found):10.1f}"
             f" {of_bew['_fill_positions'] / found:12.1f} {of_few['_fill_products'] / found:10.1f}"
             f" {of_few['run'] / few['period_tests']:12.1f} {(of_few['_load'] - of_bew['_load']) / rows:8.1f}"
+            f" {of_few['step'] / of_bew['step']:4.2f} {_modelled(streams, held):6.2f}"
         )
 
 
@@ -71,14 +76,25 @@ def _files(streams: int, held: float) -> list[list[pa.Table]]:
     return found
 
 
-def _least(
-    streams: int, strategy: str, files: list[list[pa.Table]], spent: Counter[str]
-) -> tuple[dict[str, int], Counter[str]]:
+def _query(streams: int, strategy: str) -> WindowJoin:
     names = "abcde"[:streams]
-    query = WindowJoin(
+    return WindowJoin(
         times=dict.fromkeys(names, Point("t")), on="k", strategy=strategy, conservative="none", lateness="1 s",
         windows=dict.fromkeys(itertools.combinations(names, 2), f"{WINDOW_S} s"),
     )  # fmt: skip
+
+
+def _modelled(streams: int, held: float) -> float:
+    query = _query(streams, "auto")
+    costs = alternatives(query, query.graph(), [held / WINDOW_S] * streams, streaming=True)
+    by_strategy = {each.strategy: each.cost for each in costs}
+    return by_strategy["forward"] / by_strategy["backward"]
+
+
+def _least(
+    streams: int, strategy: str, files: list[list[pa.Table]], spent: Counter[str]
+) -> tuple[dict[str, int], Counter[str]]:
+    query = _query(streams, strategy)
     least: Counter[str] = Counter()
     outcome: Outcome = run_stream(query, files)
     for _ in range(ROUNDS):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import Point
-from whenabouts.core.local import run
+from whenabouts.core.local import run, run_stream
 from whenabouts.core.window_join.cost import (
     OperationRates,
     WindowJoinPrices,
@@ -48,6 +48,7 @@ CLIQUE = dict.fromkeys(itertools.combinations("abc", 2), "2 s")
 CASES = {
     "clique": (CLIQUE, {"a": 0.5, "b": 0.5, "c": 0.5}),
     "wide clique": (dict.fromkeys(itertools.combinations("abcd", 2), "2 s"), dict.fromkeys("abcd", 0.3)),
+    "clique of five": (dict.fromkeys(itertools.combinations("abcde", 2), "2 s"), dict.fromkeys("abcde", 0.4)),
     "uneven rates": (CLIQUE, {"a": 0.1, "b": 1.0, "c": 0.4}),
     "path": ({("a", "b"): "1 s", ("b", "c"): "3 s"}, {"a": 0.6, "b": 0.3, "c": 0.5}),
 }
@@ -67,6 +68,51 @@ def test_expected_operations_are_about_the_counted_ones(case: str, strategy: str
     for name in ("tuple_tests", "period_tests" if strategy == "forward" else "periods"):
         told = getattr(work, name) * KEYS * SECONDS
         assert told == pytest.approx(counted[name], rel=0.2), name
+    if strategy == "forward" and query.graph().uniform_us is not None:  # nothing is tested: it writes what it gives
+        assert work.written * KEYS * SECONDS == pytest.approx(counted["matched"], rel=0.2)
+        assert work.written < work.tuple_tests
+
+
+@pytest.mark.parametrize("streams", [3, 4, 5])
+@pytest.mark.parametrize("held", [0.5, 2, 4])
+def test_what_auto_chooses_on_a_stream_costs_least_by_the_counted_operations(streams: int, held: float) -> None:
+    """On cliques whose windows hold `held` rows of a key: within a quarter, for a step has rows of many instants."""
+    names, rate = "abcde"[:streams], held / 2
+    windows = dict.fromkeys(itertools.combinations(names, 2), "2 s")
+    tables = _tables(dict.fromkeys(names, rate * min(1.0, 1.5 / held**2)))  # fewer keys where there are more rows
+    faster = rate / (tables[0].num_rows / KEYS / SECONDS)
+    tables = [table.set_column(1, "t", pa.array(table["t"].to_numpy() // faster, pa.int64())) for table in tables]
+    files = [[table.slice(at, 200) for at in range(0, table.num_rows, 200)] for table in tables]
+    prices, rows, costs = WindowJoinPrices(), streams * tables[0].num_rows, {}
+    for strategy in ("backward", "forward"):
+        counted = run_stream(_query(windows, strategy=strategy, lateness="1 s"), files).metrics
+        waits = rows if strategy == "forward" else 0
+        written = counted["matched" if strategy == "forward" else "tuple_tests"]
+        costs[strategy] = (
+            rows * prices.row + waits * prices.wait + written * prices.tuple_test
+            + counted["periods"] * prices.period * (strategy == "backward")
+            + counted["period_tests"] * prices.period_test
+        )  # fmt: skip
+    chosen = choose(_query(windows, rates=dict.fromkeys(names, rate)), streaming=True).strategy
+    assert costs[chosen] <= 1.25 * min(costs.values()), costs
+    if held == 0.5 or streams == 3:
+        assert chosen == "backward"
+    elif held == 4:
+        assert chosen == "forward"
+
+
+def test_partial_combinations_that_are_tested_are_written() -> None:
+    """By keys in nested loops, or by a predicate before the last stream of an order."""
+    rates = [2.0] * 4
+
+    def cost(**options: Any) -> float:
+        query = _query(dict.fromkeys(itertools.combinations("abcd", 2), "2 s"), strategy="forward", **options)
+        (found,) = {each.cost for each in alternatives(query, query.graph(), rates, streaming=True)
+                    if each.conservative == "none"}  # fmt: skip
+        return found
+
+    first, last = ({pair: f"{pair[0]}.v < {pair[1]}.v"} for pair in (("a", "b"), ("c", "d")))
+    assert cost() == cost(predicates=last) < cost(predicates=first) == cost(method="nested")
 
 
 def test_conservative_bounds_cost_what_they_are_wider() -> None:

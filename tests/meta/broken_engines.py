@@ -25,7 +25,7 @@ from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
 from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.blocks import TEMPLATE
 from whenabouts.core.runtime.keys import NULL_KEY
-from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Query, Rejected, Step
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, FlushMode, Query, Rejected, Step
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import unwrap, wrap
 from whenabouts.core.state.segment_layout import DIRECTORY
@@ -278,6 +278,27 @@ class OneStrategy(Spoilt):
 
 def sheets_with_strategy(query: Any, strategy: str) -> Any:
     return replace(query, strategy=strategy) if hasattr(query, "strategy") else query
+
+
+class WaitsForNoBlock(Spoilt):
+    name = "lets no row wait for a block"
+
+    def query(self, query: Any) -> Any:
+        return super().query(replace(query, block_size=1))
+
+
+class WaitsForWholeInput(Spoilt):
+    name = "lets rows wait for the end of the input"
+
+    def query(self, query: Any) -> Any:
+        return super().query(replace(query, block_size=10**9 if query.block_size > 1 else 1))
+
+
+class WaitsTooLong(Spoilt):
+    name = "lets rows wait longer than they may"
+
+    def query(self, query: Any) -> Any:
+        return super().query(replace(query, max_latency=None))
 
 
 class ForgetsWaitingRows(Spoilt):
@@ -550,6 +571,19 @@ class ForgetsItsPeriod(Spoilt):
             whole.pop("notes", None)
             store.put(DIRECTORY, 0, wrap(json.dumps(whole).encode()))
         return done
+
+
+class TakesBlocksForTheWhole(Spoilt):
+    name = "takes each block for the whole stream in forward evaluation"
+
+    def spoil(self, operator: Any) -> None:
+        if isinstance(operator, WindowJoinOperator):
+            sweep = operator._sweep
+            operator._sweep = lambda state, fresh, until, step: sweep(state, fresh, END_OF_TIME, step)  # type: ignore[method-assign]
+
+
+class LosesBuffers(LosesState):
+    name = "restarts forward evaluation without its buffers"
 
 
 class MultipliesWindows(Spoilt):

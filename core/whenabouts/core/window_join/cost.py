@@ -4,7 +4,8 @@ The model assumes that rows of one key arrive at a constant rate in each stream,
 l holds `rate * l` rows on average, and none with probability `exp(-rate * l)`. In a uniform clique with window w, the
 range that m rows leave for another one is `w (m + 1) / m` long on average, so that a clique of k streams has
 `k w^(k-1)` combinations per unit of time and rates, which is exact. Each kind of operation has a price. Forward
-evaluation looks at each row once in each stream's turn, and tries for a row all that the windows of the others hold.
+evaluation looks at each row once in each stream's turn, and tries for a row all that the windows of the others hold. It
+writes whole combinations only, where nothing is tested between, and on a stream it reads each row again from the state.
 """
 
 from __future__ import annotations
@@ -24,29 +25,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WindowJoinPrices:
-    """Nanoseconds for one operation; the defaults were measured with benchmarks/window_join.py."""
+    """Nanoseconds for one operation; the defaults were measured with benchmarks/window_join_prices.py."""
 
     row: float = 40.0
     """Sorting and gathering one row that starts combinations."""
-    period: float = 30.0
+    period: float = 12.0
     """One search for a period's range in another stream."""
-    tuple_test: float = 6.0
+    tuple_test: float = 5.0
     """Writing one candidate."""
     window_test: float = 12.0
     """Testing one window on one combination."""
-    period_test: float = 20.0
+    period_test: float = 14.0
     """Testing one time against the period of forward evaluation, with its part of keeping the chains."""
+    wait: float = 44.0
+    """Reading one row again, for which forward evaluation has waited."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationRates:
-    """The expected operations of an algorithm per second of event time and key."""
+    """The expected operations of an algorithm per second of event time and key.
+
+    `written`: the candidates among `tuple_tests` that are written; the paper's nested iteration has all of them.
+    """
 
     rows: float = 0.0
     periods: float = 0.0
     tuple_tests: float = 0.0
     window_tests: float = 0.0
     period_tests: float = 0.0
+    written: float = 0.0
+    waits: float = 0.0
 
     def __add__(self, other: OperationRates) -> OperationRates:
         return OperationRates(
@@ -55,6 +63,8 @@ class OperationRates:
             self.tuple_tests + other.tuple_tests,
             self.window_tests + other.window_tests,
             self.period_tests + other.period_tests,
+            self.written + other.written,
+            self.waits + other.waits,
         )
 
     def cost(self, prices: WindowJoinPrices) -> float:
@@ -62,9 +72,10 @@ class OperationRates:
         return (
             self.rows * prices.row
             + self.periods * prices.period
-            + self.tuple_tests * prices.tuple_test
+            + self.written * prices.tuple_test
             + self.window_tests * prices.window_test
             + self.period_tests * prices.period_test
+            + self.waits * prices.wait
         )
 
 
@@ -194,8 +205,13 @@ def alternatives(
                 continue
             if streaming or strategy == "forward":
                 join_orders = [_on_streams(base, graph, strategy, conservative) for base in range(last + 1)]
-                of_one = expected_forward if strategy == "forward" else expected
-                work = sum((of_one(join_order, rates) for join_order in join_orders), OperationRates())
+                each = (
+                    expected_forward(order, rates, tested=_tests_between(query, order), waits=streaming)
+                    if strategy == "forward"
+                    else expected(order, rates)
+                    for order in join_orders
+                )
+                work = sum(each, OperationRates())
                 yield Algorithm(strategy, conservative, last, work.cost(prices or WindowJoinPrices()))
                 continue
             for base in range(last, -1, -1) if query.strategy == "auto" else (last,):
@@ -210,11 +226,22 @@ def _on_streams(base: int, graph: WindowGraph, strategy: str, conservative: str)
     return newest_last(base, graph, conservative)
 
 
-def expected_forward(join_order: JoinOrder, rates: Sequence[float]) -> OperationRates:
+def _tests_between(query: WindowJoinSettings, join_order: JoinOrder) -> bool:
+    """Whether something is tested before the last stream of an order: keys in nested loops, or a predicate."""
+    if query.method == "nested":
+        return True
+    last = query.inputs[join_order.streams[-1]]
+    return any(last not in pair for pair, _ in query.predicates)
+
+
+def expected_forward(
+    join_order: JoinOrder, rates: Sequence[float], *, tested: bool = False, waits: bool = False
+) -> OperationRates:
     """The expected operations of forward evaluation for the rows of one stream, per second and key.
 
     Each row becomes the oldest of a period once, in which every stream is looked at; one test admits it, and one ends
-    its period. An upper bound where a stream is slow: mode 1 then drops rows before they are joined.
+    its period. An upper bound where a stream is slow: mode 1 then drops rows before they are joined. `tested`: whether
+    partial combinations are tested, so that all are written. `waits`: whether rows wait in the state of a stream.
     """
     rows = rates[join_order.base]
     partial, tuple_tests = rows, 0.0
@@ -226,6 +253,8 @@ def expected_forward(join_order: JoinOrder, rates: Sequence[float]) -> Operation
         tuple_tests=tuple_tests,
         window_tests=partial * len(join_order.tests[-1]),
         period_tests=rows * (len(rates) + 1),
+        written=tuple_tests if tested else partial,
+        waits=rows if waits else 0.0,
     )
 
 
@@ -240,7 +269,7 @@ def expected(join_order: JoinOrder, rates: Sequence[float]) -> OperationRates:
         partial *= held[level]
         tuple_tests += partial
         window_tests += partial * len(join_order.tests[level])
-    return OperationRates(begun, periods, tuple_tests, window_tests)
+    return OperationRates(begun, periods, tuple_tests, window_tests, written=tuple_tests)
 
 
 def _length(bounds: Sequence[tuple[int, int]]) -> float:
