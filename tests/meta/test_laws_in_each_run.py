@@ -27,7 +27,6 @@ pytestmark = pytest.mark.slow
 
 OPERATORS = {
     "timing join": "oracle_pairs_on_streams",
-    "as-of join": "oracle_asof_worlds",
     "window join": "oracle_combinations_on_streams",
     "as-of join": "oracle_asof_streams",
     "coalescing": "oracle_coalescing",
