@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 OPERATORS = {
     "timing join": "oracle_pairs_on_streams",
     "window join": "oracle_combinations_on_streams",
-    "as-of join": "oracle_asof_streams",
+    "as-of join of streams": "oracle_asof_streams",
     "coalescing": "oracle_coalescing",
     "temporal join and aggregate": "differential_temporal_queries",
     "shared coalescing": "differential_schemes_decided_in_the_job",
