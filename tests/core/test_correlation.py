@@ -15,6 +15,7 @@ from whenabouts.conformance import oracle
 from whenabouts.core.arrays.key_time_order import order_rows
 from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR, satisfaction_probability_numpy
 from whenabouts.core.times.limits import FARTHEST_US, UNBOUNDED_US
+from whenabouts.core.timing_join import candidate_ranges
 from whenabouts.core.timing_join import strategies as correlation
 from whenabouts.core.timing_join.strategies import STRATEGIES, CorrelationCounters, Times, correlate
 
@@ -147,7 +148,7 @@ class TestPairs:
         expected = brute_force(base, target, *window, confidence)
         for strategy in STRATEGIES:
             for chunk_pairs, bounded_at_once in ((1 << 24, 1 << 15), (3, 1 << 15), (3, 2)):
-                with patch.object(correlation, "_BOUNDED_AT_ONCE", bounded_at_once):
+                with patch.object(candidate_ranges, "_BOUNDED_AT_ONCE", bounded_at_once):
                     pairs, _ = run(
                         times_of(base, keyed),
                         times_of(target, keyed),

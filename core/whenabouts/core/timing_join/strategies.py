@@ -29,27 +29,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.key_time_order import (
-    Axis,
-    OrderedRows,
-    Times,
-    nearly_in_order,
-    order_rows,
-    sorted_positions,
+from whenabouts.core.arrays.key_time_order import Times
+from whenabouts.core.arrays.typing import BoolArray, Positions
+from whenabouts.core.probability.confidence_bounds import is_wide
+from whenabouts.core.times.limits import NEVER_US
+from whenabouts.core.timing_join.candidate_ranges import (
+    PROBING_ALL,
+    STRATEGIES,
+    CandidateRanges,
+    Sides,
+    candidate_ranges,
+    sides_of,
 )
-from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
-from whenabouts.core.probability.confidence_bounds import fill_confidence_bounds, is_wide
-from whenabouts.core.probability.match_thresholds import fill_kind_bounds
-from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
-from whenabouts.core.times.limits import FARTHEST_US, NEVER_US
 from whenabouts.core.timing_join.first_partners import find_first_partners
-from whenabouts.core.timing_join.length_classes import NO_KINDS, Templates, row_kinds
-from whenabouts.core.timing_join.pair_decision import KindThresholds
+from whenabouts.core.timing_join.length_classes import Templates
 from whenabouts.core.timing_join.pair_fill import (
     EVERYTHING,
     HITS,
@@ -63,15 +60,9 @@ from whenabouts.core.timing_join.pair_fill import (
     fill_pairs,
     part_extent,
 )
-from whenabouts.core.timing_join.range_search import locate, probe_all, scatter_rows, time_extremes
 from whenabouts.core.timing_join.where import PAIRS_AT_ONCE
 
 __all__ = ["STRATEGIES", "CorrelationCounters", "Times", "correlate"]
-
-PROBING_ALL = frozenset({"simple", "ssort"})
-"""Strategies without bounds: the kernel tests every pair."""
-
-STRATEGIES = ("auto", "simple", "ssort", "eager", "lazy", "lazy_lookup")
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
@@ -80,11 +71,6 @@ Accepts = Callable[[Positions, Positions], BoolArray]
 
 FIRST_CANDIDATES = 8
 """How many candidates of a row are tried first when one accepted partner is enough."""
-
-_BOUNDED_AT_ONCE = 1 << 15
-"""How many rows' bounds are computed and searched at a time: a megabyte, which stays in the cache."""
-
-_TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
 
 
 @dataclass(slots=True)
@@ -156,218 +142,75 @@ def correlate(
     ...     base_lengths=(0, 20), target_lengths=(0, 20), counters=CorrelationCounters())]
     [([0], [0])]
     """
-    if strategy not in STRATEGIES:
-        raise ValueError(f"unknown strategy {strategy!r}; known are {', '.join(STRATEGIES)}")
-    if not 0.0 < confidence <= 1.0:
-        raise ValueError(f"confidence must be in (0, 1], got {confidence}")
-    if lo > hi:
-        raise ValueError(f"the window [{lo}, {hi}] is empty")
-    if (base.key is None) != (target.key is None):
-        raise ValueError("either both sides have keys or neither has")
     if chunk_pairs < 1:
         raise ValueError(f"chunk_pairs must be at least 1, got {chunk_pairs}")
-    if (base.template is None) == bool(base_templates) or (target.template is None) == bool(target_templates):
-        raise ValueError("rows have template numbers exactly where templates are given")
-    base, _ = _checked(base, base_lengths, "base")
-    target, seen = _checked(target, target_lengths, "target")
-    if strategy == "auto":
-        target_lengths = seen
-    templates = base_templates, target_templates
-    join = _Join(
-        base, target, lo, hi, confidence, strategy, base_lengths, target_lengths, templates, base_is_right, first_only,
-        accepts,
+    sides = sides_of(
+        base, target, lo, hi, confidence, strategy=strategy, base_lengths=base_lengths, target_lengths=target_lengths,
+        base_templates=base_templates, target_templates=target_templates, base_is_right=base_is_right,
     )  # fmt: skip
-    return _pairs(join, counters, chunk_pairs if accepts is None else min(chunk_pairs, PAIRS_AT_ONCE), expect)
+    if accepts is not None:
+        chunk_pairs = min(chunk_pairs, PAIRS_AT_ONCE)
+    return _pairs(_Join(sides, first_only, accepts), counters, chunk_pairs, expect)
 
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    base: Times
-    target: Times
-    lo: int
-    hi: int
-    confidence: float
-    strategy: str
-    base_lengths: tuple[int, int]
-    target_lengths: tuple[int, int]
-    templates: tuple[Templates, Templates]
-    base_is_right: bool
+    sides: Sides
     first_only: bool
     accepts: Accepts | None
-
-
-def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times, tuple[int, int]]:
-    """`times` as contiguous int64 arrays that no kernel can overrun, and the least and greatest length in them."""
-    shortest, longest = declared
-    t_min, t_max = np.ascontiguousarray(times.t_min, np.int64), np.ascontiguousarray(times.t_max, np.int64)
-    key = None if times.key is None else np.ascontiguousarray(times.key, np.int64)
-    if t_min.shape != t_max.shape or (key is not None and key.shape != t_min.shape):
-        raise ValueError(f"the {side} arrays differ in length")
-    if t_min.size >= 2**31:
-        raise ValueError(f"the {side} has {t_min.size} rows; positions are int32")
-    if t_min.size:
-        first, last, shortest, longest = time_extremes(t_min, t_max)
-        if min(first, last) < -FARTHEST_US or max(first, last) > FARTHEST_US:
-            raise ValueError(f"{side} times must lie within +-{FARTHEST_US} us")
-        # The lengths of rows with templates are those of the query's current templates, which may have changed.
-        if times.template is None and (shortest < max(declared[0], 0) or longest > declared[1]):
-            raise ValueError(f"{side} lengths {shortest}..{longest} us are outside the declared {declared}")
-        if key is not None and key.min() < 0:
-            raise ValueError(f"{side} key codes must be >= 0, got {key.min()}")
-    template = None if times.template is None else np.ascontiguousarray(times.template, np.int32)
-    return Times(t_min, t_max, key, template), (shortest, longest)
 
 
 def _pairs(
     join: _Join, counters: CorrelationCounters, chunk_pairs: int, expect: Callable[[int, int], None] | None
 ) -> Iterator[Pairs]:
     counters.correlations += 1
-    if not len(join.base) or not len(join.target):
+    sides = join.sides
+    if not len(sides.base) or not len(sides.target):
         return
-    keys = 1
-    if join.base.key is not None and join.target.key is not None:
-        keys = int(max(join.base.key.max(), join.target.key.max())) + 1
-    of = row_kinds(
-        join.base, join.target, join.templates, join.lo, join.hi, join.confidence,
-        strategy=join.strategy, base_is_right=join.base_is_right,
-    )  # fmt: skip
-    target = _target_rows(join, keys, None if of is None else of.shift)
-    base = _base_rows(join.base, by_t_max=join.strategy in ("lazy", "lazy_lookup"))
-    kinds, span = NO_KINDS, None
-    if of is not None:
-        kinds = of.kinds.in_order(base.position, target.position)
-        span = of.span
-    ranges = _ranges(join, base, target, keys, kinds.base, span)
-    if join.first_only and join.strategy not in PROBING_ALL:
+    found = candidate_ranges(sides)
+    if join.first_only and sides.strategy not in PROBING_ALL:
         search = _first_partners if join.accepts is None else _first_accepted
-        yield from search(join, base, target, ranges, kinds, counters)
+        yield from search(join, found, counters)
         return
     if expect is not None:
-        expect(part_extent(ranges, SURE)[0], part_extent(ranges, EVERYTHING)[0])
+        expect(part_extent(found.ranges, SURE)[0], part_extent(found.ranges, EVERYTHING)[0])
     parts: tuple[int, ...] = (EVERYTHING,)
-    lengths = join.base_lengths[1] + join.target_lengths[1]
+    lengths = sides.base_lengths[1] + sides.target_lengths[1]
     # Corollary 2 compares one tail of D. In a narrow window both tails matter, and dominance proves nothing.
-    if join.strategy == "lazy_lookup" and of is None and is_wide(join.lo, join.hi, lengths):
+    if sides.strategy == "lazy_lookup" and not found.by_kind and is_wide(sides.lo, sides.hi, lengths):
         parts = (SURE, LEFT_PROBE, RIGHT_PROBE)
     for part in parts:
-        yield from _fill(join, base, target, ranges, kinds, part, counters, chunk_pairs)
+        yield from _fill(join, found, part, counters, chunk_pairs)
 
 
-class _BaseRows(NamedTuple):
-    """Base rows in the order of the fill; they need not be grouped by key."""
-
-    t_min: IntArray
-    t_max: IntArray
-    position: NDArray[np.int32]
-    key: IntArray
-
-    def only(self, at: IntArray) -> _BaseRows:
-        """The rows at these indices."""
-        return _BaseRows(self.t_min[at], self.t_max[at], self.position[at], self.key[at])
-
-
-def _base_rows(times: Times, *, by_t_max: bool) -> _BaseRows:
-    key = np.zeros(len(times), np.int64) if times.key is None else times.key
-    if not by_t_max:
-        return _BaseRows(times.t_min, times.t_max, np.arange(len(times), dtype=np.int32), key)
-    rows = order_rows(Times(times.t_min, times.t_max), "t_max", 1)
-    return _BaseRows(rows.t_min, rows.t_max, rows.position, key[rows.position])
-
-
-def _target_rows(join: _Join, keys: int, shift: IntArray | None) -> OrderedRows:
-    axis = _TARGET_AXIS.get(join.strategy, "t_max")
-    if shift is None or axis != "midpoint":
-        return order_rows(join.target, axis, keys)
-    return order_rows(join.target, "shifted", keys, shift)
-
-
-def _ranges(
-    join: _Join,
-    base: _BaseRows,
-    target: OrderedRows,
-    keys: int,
-    kind: NDArray[np.int32],
-    span: IntArray | None,
-) -> NDArray[np.int32]:
-    """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each base row, as half-open indices into the targets."""
-    if join.strategy == "auto" and not nearly_in_order(base.t_max):
-        # Pairs are written in the order of the base rows, so that gathering their columns reads memory forwards. Only
-        # the search runs in time order, where it is much cheaper.
-        order = sorted_positions(base.t_max, base.key, keys)
-        in_time = _BaseRows(
-            base.t_min.take(order, mode="clip"),
-            base.t_max.take(order, mode="clip"),
-            order.astype(np.int32),
-            base.key.take(order, mode="clip"),
-        )
-        ranges = np.empty((order.size, 4), np.int32)
-        kind = kind[order] if span is not None else kind
-        scatter_rows(_ranges_in_order(join, in_time, target, kind, span), order, ranges)
-        return ranges
-    return _ranges_in_order(join, base, target, kind, span)
-
-
-def _ranges_in_order(
-    join: _Join, base: _BaseRows, target: OrderedRows, kind: NDArray[np.int32], span: IntArray | None
-) -> NDArray[np.int32]:
-    ranges = np.empty((base.t_min.size, 4), np.int32)
-    if join.strategy in PROBING_ALL:
-        probe_all(base.key, target.starts, ranges)
-        return ranges
-    fill_bounds = fill_anchored_ranges if join.strategy == "auto" else fill_confidence_bounds
-    cursors = np.stack((target.starts[:-1], target.starts[:-1]))
-    for start in range(0, len(ranges), _BOUNDED_AT_ONCE):
-        rows = slice(start, start + _BOUNDED_AT_ONCE)
-        bounds = np.empty(ranges[rows].shape, np.int64)
-        if span is not None:
-            fill_kind_bounds(base.t_max[rows], kind[rows], span, bounds)
-        else:
-            times = base.t_min[rows], base.t_max[rows]
-            fill_bounds(*times, join.lo, join.hi, *join.target_lengths, join.confidence, bounds)
-        locate(bounds, base.key[rows], target.axis, target.starts, join.strategy != "eager", cursors, ranges[rows])
-    return ranges
-
-
-def _first_partners(
-    join: _Join,
-    base: _BaseRows,
-    target: OrderedRows,
-    ranges: NDArray[np.int32],
-    kinds: KindThresholds,
-    counters: CorrelationCounters,
-) -> Iterator[Pairs]:
+def _first_partners(join: _Join, found: CandidateRanges, counters: CorrelationCounters) -> Iterator[Pairs]:
     """One pair for each base row that has a partner."""
-    state, found = np.zeros(STATE_SLOTS, np.int64), np.empty(len(ranges), np.int32)
+    sides, (base, target, ranges, kinds, _) = join.sides, found
+    state, first = np.zeros(STATE_SLOTS, np.int64), np.empty(len(ranges), np.int32)
     find_first_partners(
-        join.lo, join.hi, join.confidence, base.t_min, base.t_max, target.t_min, target.t_max, ranges, kinds, state,
-        found,
+        sides.lo, sides.hi, sides.confidence, base.t_min, base.t_max, target.t_min, target.t_max, ranges, kinds, state,
+        first,
     )  # fmt: skip
     counters.sure += int(state[TAKEN])
     counters.probed += int(state[PROBED])
     counters.passed += int(state[PASSED])
-    at = np.flatnonzero(found >= 0)
+    at = np.flatnonzero(first >= 0)
     counters.matched += at.size
     if at.size:
-        yield base.position[at], target.position[found[at]]
+        yield base.position[at], target.position[first[at]]
 
 
-def _first_accepted(
-    join: _Join,
-    base: _BaseRows,
-    target: OrderedRows,
-    ranges: NDArray[np.int32],
-    kinds: KindThresholds,
-    counters: CorrelationCounters,
-) -> Iterator[Pairs]:
+def _first_accepted(join: _Join, found: CandidateRanges, counters: CorrelationCounters) -> Iterator[Pairs]:
     """One accepted pair for each base row that has one.
 
     The candidates of all rows are tried in rounds, each of twice as many as the last, and only of the rows that have
     found none yet: at most twice the candidates up to the first accepted one.
     """
-    found = np.zeros(len(join.base), bool)
+    base, target, ranges, kinds, by_kind = found
+    done = np.zeros(len(join.sides.base), bool)
     tried, size = 0, FIRST_CANDIDATES
     while True:
-        open_ = np.flatnonzero((ranges[:, 3] - ranges[:, 0] > tried) & ~found[base.position])
+        open_ = np.flatnonzero((ranges[:, 3] - ranges[:, 0] > tried) & ~done[base.position])
         if not open_.size:
             return
         base, ranges = base.only(open_), ranges[open_]
@@ -375,25 +218,20 @@ def _first_accepted(
             kinds = kinds.of_base(open_)
         start = ranges[:, :1] + np.int32(tried)
         part = np.clip(ranges, start, start + np.int32(size))
-        for base_at, target_at in _fill(join, base, target, part, kinds, EVERYTHING, counters, PAIRS_AT_ONCE):
+        tries = CandidateRanges(base, target, part, kinds, by_kind)
+        for base_at, target_at in _fill(join, tries, EVERYTHING, counters, PAIRS_AT_ONCE):
             rows, first = np.unique(base_at, return_index=True)
-            first = first[~found[rows]]
-            found[rows] = True
+            first = first[~done[rows]]
+            done[rows] = True
             yield base_at[first], target_at[first]
         tried, size = tried + size, 2 * size
 
 
 def _fill(
-    join: _Join,
-    base: _BaseRows,
-    target: OrderedRows,
-    ranges: NDArray[np.int32],
-    kinds: KindThresholds,
-    part: int,
-    counters: CorrelationCounters,
-    chunk_pairs: int,
+    join: _Join, found: CandidateRanges, part: int, counters: CorrelationCounters, chunk_pairs: int
 ) -> Iterator[Pairs]:
     """Yield one part of the pairs, resuming the fill kernel after each full chunk."""
+    sides, (base, target, ranges, kinds, _) = join.sides, found
     candidates, first, last = part_extent(ranges, part)
     table = np.full(last - first if part in (LEFT_PROBE, RIGHT_PROBE) else 0, NEVER_US)
     state = np.zeros(STATE_SLOTS, np.int64)
@@ -404,7 +242,7 @@ def _fill(
         out_base, out_target = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
         before = state.copy()
         count = fill_pairs(
-            part, join.lo, join.hi, join.confidence, base.t_min, base.t_max, base.position,
+            part, sides.lo, sides.hi, sides.confidence, base.t_min, base.t_max, base.position,
             target.t_min, target.t_max, target.position, ranges, kinds, table, first, state, out_base, out_target,
         )  # fmt: skip
         done = state - before
