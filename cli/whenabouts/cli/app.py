@@ -16,6 +16,7 @@ from whenabouts.core.errors import WhenaboutsError
 
 _COMMANDS = {
     "join": "whenabouts.cli.join:join",
+    "asof-join": "whenabouts.cli.asof_join:asof_join",
     "window-join": "whenabouts.cli.window_join:window_join",
     "coalesce": "whenabouts.cli.coalesce:coalesce",
     "query": "whenabouts.cli.query:query",

@@ -121,6 +121,26 @@ class AsofJoinSettings:
         return checks.columns_of("order_by", self.order_by or ())
 
     @property
+    def kept(self) -> list[str]:
+        """How long a stream keeps rows, in words.
+
+        >>> from whenabouts.core import Point
+        >>> from whenabouts.core.asof_join.query import AsofJoin
+        >>> AsofJoin(left_time=Point("t"), right_time=Point("t"), on="k").kept[1]
+        'of right rows the last of each key is kept, however old'
+        """
+        longest = self.right_time.max_uncertainty_us or 0
+        waits = longest if self.direction == "backward" else longest + (self.tolerance_us or 0)
+        at_most = "" if self.direction == "backward" else "at most "
+        beyond = f" by {format_duration(waits)}" if waits else ""
+        left = f"left rows wait {at_most}until the watermark has passed them{beyond}"
+        if self.direction == "forward":
+            return [left, "right rows are kept until it has passed them, and all left rows that wait"]
+        age = "however old" if self.tolerance_us is None else f"for {format_duration(self.tolerance_us)}"
+        overlap = ", with those that overlap it" if longest else ""
+        return [left, f"of right rows the last of each key{overlap} is kept, {age}"]
+
+    @property
     def tie_columns(self) -> tuple[str, ...]:
         """The right columns that decide between rows of one instant first; none if no right row is emitted."""
         return () if self.how == "left_anti" else self.ordered_by
