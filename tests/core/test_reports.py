@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -9,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 import whenabouts as wa
+from whenabouts.core.costs.choices import Workload
 from whenabouts.core.errors import InputError
+from whenabouts.planner.state_forecast import forecast_state
 
 POINT = wa.Point("t")
 QUERY = wa.TimingJoin(left_time=POINT, right_time=POINT, on="k", condition=wa.within(5, confidence=1))
@@ -56,6 +59,19 @@ def test_a_plan_shows_every_choice() -> None:
     plan = registry.plan()
     texts = Texts(plan._repr_html_()).texts
     assert {"Plan", "lamps", *map(str, plan.decisions["lamps"].values())} <= set(texts)
+
+
+def test_expected_state_shows_rows_and_bytes_of_each_input() -> None:
+    schema = pa.schema({"t": pa.timestamp("us"), "k": pa.int64()})
+    forecast = forecast_state(replace(QUERY, lateness="2 s"), [schema, schema], [100, 10], every="8 s")
+    texts = Texts(forecast._repr_html_()).texts
+    assert {"left", "1,100", "right", "110", "1,210 rows, 18.91 KiB in all"} <= set(texts)
+    assert dict(forecast) == forecast  # a dictionary, as ever
+    registry = wa.Registry()
+    load = Workload(rates={"left": 100, "right": 10}, row_bytes={"left": 16, "right": 16})
+    registry.register("a < b", replace(QUERY, lateness="2 s"), load)
+    texts = Texts(registry.plan()._repr_html_()).texts
+    assert "Expected state of a < b" in texts
 
 
 @pytest.mark.filterwarnings("ignore::whenabouts.RejectedRowsWarning")

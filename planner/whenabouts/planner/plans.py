@@ -12,6 +12,7 @@ from whenabouts.core.html_tables import html_table
 from whenabouts.planner.byte_sizes import format_bytes
 from whenabouts.planner.join_plans import DECISIONS, JoinPlan, explain_join
 from whenabouts.planner.selection import Solver, Status
+from whenabouts.planner.state_forecast import state_table
 
 Scheme = Literal["eager", "lazy"]
 
@@ -162,7 +163,9 @@ class Plan:
 
     def _repr_html_(self) -> str:
         rows = [(each.name, choice.what, choice.value, choice.why) for each in self._parts for choice in each.choices]
-        return html_table("Plan", ["query", "option", "choice", "why"], rows, f"total cost {self.cost:.4f}")
+        page = [html_table("Plan", ["query", "option", "choice", "why"], rows, f"total cost {self.cost:.4f}")]
+        page += [state_table(f"Expected state of {join.name}", join.state) for join in self.joins if join.state]
+        return "\n".join(page)
 
     def explain(self) -> str:
         """The plan as text: the choices for every query, their alternatives and reasons, and the expected state."""

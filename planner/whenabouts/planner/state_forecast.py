@@ -18,9 +18,11 @@ from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload, ruled
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.html_tables import html_table
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.state.segment_codec import stored_fields
 from whenabouts.core.state.segment_layout import SEGMENTS_PER_STEP
+from whenabouts.planner.byte_sizes import format_bytes
 
 BYTES_OF_TEXT = 16
 """Mean bytes of a column of variable width, unless the caller knows better, besides four bytes for its offset."""
@@ -36,6 +38,24 @@ class StateForecast(NamedTuple):
     bytes: float
 
 
+class StateForecasts(dict[str, StateForecast]):
+    """Forecasts by input. In a notebook a table, with the sums."""
+
+    def _repr_html_(self) -> str:
+        return state_table("Expected state", self)
+
+
+def state_table(title: str, inputs: Mapping[str, tuple[float, float]]) -> str:
+    """Rows and bytes by input as HTML, and their sums.
+
+    >>> "3 KiB in all" in state_table("State", {"left": (10.0, 1024.0), "right": (20.4, 2048.0)})
+    True
+    """
+    rows = [(name, f"{held:,.0f}", format_bytes(size)) for name, (held, size) in inputs.items()]
+    held, size = (sum(each[at] for each in inputs.values()) for at in (0, 1))
+    return html_table(title, ["input", "rows", "bytes"], rows, f"{held:,.0f} rows, {format_bytes(size)} in all")
+
+
 def forecast_state(
     query: Query,
     schemas: Sequence[pa.Schema],
@@ -43,7 +63,7 @@ def forecast_state(
     *,
     every: Duration,
     text: Mapping[str, float] | None = None,
-) -> dict[str, StateForecast]:
+) -> StateForecasts:
     """The state of a streaming query by input, at `rates` rows per second in steps of `every`.
 
     For timing joins that are plain inner ones (other modes keep marks or notes on top of it), window joins, and lazy
@@ -77,11 +97,11 @@ def row_bytes(query: Query, schemas: Sequence[pa.Schema], text: Mapping[str, flo
     }
 
 
-def expected_state(query: Query, load: Workload) -> dict[str, StateForecast]:
+def expected_state(query: Query, load: Workload) -> StateForecasts:
     """`forecast_state` for a workload; an unknown rate counts as one row per second."""
     assert isinstance(query, Choosing)
     step_us = parse_duration(load.every)
-    found = {}
+    found = StateForecasts()
     for input, name in enumerate(query.inputs):
         held_us = step_us + max(query.lateness_us) + query.kept_for_us(input) + step_us / (2 * SEGMENTS_PER_STEP)
         rows = (load.rate(name) or 1.0) * max(held_us, 0) / 1_000_000 * query.copies(input)
