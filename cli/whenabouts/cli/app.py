@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from contextlib import suppress
@@ -10,9 +11,10 @@ from typing import Any
 
 import click
 
-from whenabouts.cli.failures import INTERRUPTED, SIGNALS, TRACEBACK, CodedFailure, Stopped, guarded, stoppable
+from whenabouts.cli.failures import INTERRUPTED, SIGNALS, CodedFailure, Stopped, guarded, stoppable
 from whenabouts.cli.say import printable, say
 from whenabouts.core.errors import WhenaboutsError
+from whenabouts.core.hosting.engine_output import TRACEBACK
 
 _COMMANDS = {
     "join": "whenabouts.cli.join:join",
@@ -44,6 +46,8 @@ class RootGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand, and report every failure in one line."""
+        if not os.environ.get(TRACEBACK):  # libraries of engines log a traceback for Ctrl-C
+            logging.getLogger().addHandler(logging.NullHandler())
         try:
             with stoppable():
                 return guarded(lambda: super(RootGroup, self).invoke(ctx), doing="the command")

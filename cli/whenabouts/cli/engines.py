@@ -47,7 +47,7 @@ def run_on(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DoubtfulTimesWarning)  # refused when files are read, unless a unit was given
         found: OutcomeBatches = guarded(
-            lambda: engine_of(name).run_files(query, files, streaming=stream, progress=progress.rows_done),
+            lambda: engine_of(name).run_files(query, files, streaming=stream, progress=progress.advanced),
             doing=f"the run on engine {name}",
         )
     return found

@@ -13,15 +13,13 @@ import click
 
 from whenabouts.cli.say import say
 from whenabouts.core.errors import Code, EngineError, WhenaboutsError
+from whenabouts.core.hosting.engine_output import TRACEBACK
 
 REJECTED_AND_STRICT = 1
 INTERRUPTED = 130
 SIGNALS = {"SIGTERM": "terminated", "SIGHUP": "hung up"}
 """Signals that end a command as Ctrl-C does, with the message that it prints. The exit code is 128 + the signal's
 number."""
-
-TRACEBACK = "WHENABOUTS_TRACEBACK"
-"""Environment variable: if it is set, an engine's failure shows the whole traceback."""
 
 _EXIT_CODES = {"1": 3, "2": 2, "3": 4}
 """Exit code by the first digit of an error's number: `WA-1xxx` bad input, `WA-2xxx` usage, `WA-3xxx` engine."""

@@ -77,7 +77,7 @@ class Input:
     def files(self) -> FileInput:
         """The input as engines take it."""
         parquet = self.tables.paths if isinstance(self.tables, ParquetTables) else ()
-        return FileInput(self.name, self.schema, self.tables, parquet)
+        return FileInput(self.name, self.schema, self.tables, parquet, self.rows_in)
 
     @property
     def schema(self) -> pa.Schema:

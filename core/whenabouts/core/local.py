@@ -24,6 +24,7 @@ from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatc
 from whenabouts.core.hosting.host_options import HostSettings, renamed
 from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query
 from whenabouts.core.hosting.results_kept import ResultsKept
+from whenabouts.core.hosting.stream_progress import Watch, progress_of
 from whenabouts.core.operations import Operations
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import (
@@ -132,6 +133,7 @@ def run_stream(
     demand: FlushMode = FlushMode.NOTHING,
     changes: Mapping[int, Query] | None = None,
     progress: Callable[[int], None] | None = None,
+    watch: Watch | None = None,
     state_limit: StateLimit | None = None,
     bound: StateLimit | None = None,
 ) -> Outcome:
@@ -140,7 +142,8 @@ def run_stream(
     The watermark in force in a step follows from the earlier steps (`runtime.watermarks.watermark_of`), and no input
     holds it back once its files are used up; after the last step the input has ended. `restart_after=n` runs step n,
     throws its results and state away as a crash before the commit does, and replays it. `changes[n]` is the query that
-    continues with the state from step n: another confidence, say. `progress` receives the number of rows so far.
+    continues with the state from step n: another confidence, say. `progress` receives the number of rows so far,
+    `watch` after each step all of `StreamProgress`: `watch=print` shows it.
     `state_limit` is one on the rows that each bucket holds; `bound` is its deprecated name. Raises InputError WA-1062
     for an input without a table, of which the columns would not be known.
     """
@@ -162,6 +165,8 @@ def run_stream(
         host.advance(ended=[number + 1 >= len(tables) for tables in files])
         if progress is not None:
             progress(host.metrics[metrics.ROWS_IN])
+        if watch is not None:
+            watch(progress_of(host.metrics, host.watermark_us))
     host.finish()
     return host.outcome()
 
@@ -171,11 +176,11 @@ def run_files(
     inputs: Sequence[FileInput],
     *,
     streaming: bool,
-    progress: Callable[[int], None] | None = None,
+    progress: Watch | None = None,
 ) -> OutcomeBatches:
     """As `whenabouts.core.hosting.file_runs.RunFiles`; all tables and results are held in memory."""
     if streaming:
-        outcome = run_stream(query, [source.tables for source in inputs], progress=progress)
+        outcome = run_stream(query, [source.tables for source in inputs], watch=progress)
     else:
         outcome = run(query, [pa.concat_tables(source.tables) for source in inputs])
     return OutcomeBatches.of(outcome.output, outcome.rejects, outcome.metrics)

@@ -8,7 +8,7 @@ every column keeps its type.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyflink.common import Types
-from pyflink.datastream import DataStream, StreamExecutionEnvironment
+from pyflink.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
+from pyflink.java_gateway import get_gateway
 
+from whenabouts.core.hosting.element_watermark import ElementWatermark
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
-from whenabouts.core.hosting.host import OUTPUT, REJECTED, Hosting, read_counts
+from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting, read_counts
+from whenabouts.core.hosting.stream_progress import ProgressCounter, Watch
 from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.runtime.rejects import rejects_schema
@@ -40,7 +43,7 @@ def run_files(
     inputs: Sequence[FileInput],
     *,
     streaming: bool,
-    progress: Callable[[int], None] | None = None,
+    progress: Watch | None = None,
 ) -> OutcomeBatches:
     """As `whenabouts.core.hosting.file_runs.RunFiles`; all results are held in memory."""
     with TemporaryDirectory(prefix="whenabouts-") as name:
@@ -48,11 +51,17 @@ def run_files(
         for source in inputs:
             stage(folder / source.name, source.tables)
         env = environment(BUCKETS, streaming=streaming, mode=THREAD)
-        outcome = collected(*job(env, query, inputs, folder, streaming=streaming, buckets=BUCKETS))
+        hosting, tagged = job(env, query, inputs, folder, streaming=streaming, buckets=BUCKETS)
+        outcome = collected(hosting, tagged, watch=progress if streaming else None)
     return OutcomeBatches.of(outcome.output, outcome.rejects, outcome.metrics)
 
 
-FILE_ENGINE = FileEngine(run_files)
+def start(_: int | None) -> None:
+    """Start the JVM."""
+    get_gateway()
+
+
+FILE_ENGINE = FileEngine(run_files, start=start)
 
 
 @dataclass(frozen=True)
@@ -109,10 +118,40 @@ def job(
     return result.hosting, result.operator
 
 
-def collected(hosting: Hosting, tagged: DataStream) -> Outcome:
-    """Run the job of tagged rows, and collect them."""
-    with tagged.map(_plain, Types.PICKLED_BYTE_ARRAY()).execute_and_collect() as rows:
-        return outcome_of(hosting, rows)
+def collected(hosting: Hosting, tagged: DataStream, *, watch: Watch | None = None) -> Outcome:
+    """Run the job of tagged rows, and collect them. `watch` is called when counts arrive: at each checkpoint."""
+    plain = Types.PICKLED_BYTE_ARRAY()
+    if watch is None:
+        with tagged.map(_plain, plain).execute_and_collect() as rows:
+            return outcome_of(hosting, rows)
+    with tagged.process(_WithWatermark(), plain).execute_and_collect() as rows:
+        return outcome_of(hosting, _watched(rows, watch))
+
+
+def _plain(tagged: Any) -> tuple[int, bytes]:
+    return tagged[0], bytes(tagged[1])
+
+
+class _WithWatermark(ProcessFunction):
+    """Tagged rows as the client reads them, with the watermark that has passed them, in Flink's milliseconds."""
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[tuple[int, bytes, int]]:
+        """One row."""
+        timers: Any = ctx.timer_service()
+        if timers is ctx:  # in thread mode, where PyFlink then asks its Java object for what only its timers know
+            watermark_ms = timers._j_context.timerService().currentWatermark()
+        else:
+            watermark_ms = timers.current_watermark()
+        yield (*_plain(value), watermark_ms)
+
+
+def _watched(rows: Iterable[tuple[int, bytes, int]], watch: Watch) -> Iterator[tuple[int, bytes]]:
+    counter = ProgressCounter()
+    for tag, blob, watermark_ms in rows:
+        if tag == COUNTS:
+            counter.add(read_counts([blob]))
+            watch(counter.now(ElementWatermark(watermark_ms).us))
+        yield tag, blob
 
 
 def outcome_of(hosting: Hosting, tagged: Iterable[tuple[int, bytes]]) -> Outcome:
@@ -130,7 +169,3 @@ def outcome_of(hosting: Hosting, tagged: Iterable[tuple[int, bytes]]) -> Outcome
         pa.Table.from_batches([decode(b, rejects) for b in parts.get(REJECTED, [])], rejects),
         read_counts(counted),
     )
-
-
-def _plain(tagged: Any) -> tuple[int, bytes]:
-    return tagged[0], bytes(tagged[1])

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting, read_counts
 from whenabouts.core.hosting.machine import usable_cores
+from whenabouts.core.hosting.stream_progress import Watch
 from whenabouts.core.runtime.protocol import Operator, Query
 from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.state.segment_codec import decode
@@ -27,9 +28,10 @@ from whenabouts.spark_plugin.arrow_types import in_spark_types
 from whenabouts.spark_plugin.checkpoints import check_start
 from whenabouts.spark_plugin.dataflow import tagged
 from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
+from whenabouts.spark_plugin.file_session import file_session, start
+from whenabouts.spark_plugin.observing import watched
 from whenabouts.spark_plugin.parquet_types import for_spark, from_spark
 from whenabouts.spark_plugin.results import Result
-from whenabouts.spark_plugin.sessions import local_session
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
 
 BUCKETS = 32
@@ -52,16 +54,13 @@ def run_files(
     inputs: Sequence[FileInput],
     *,
     streaming: bool,
-    progress: Callable[[int], None] | None = None,
+    progress: Watch | None = None,
 ) -> OutcomeBatches:
     """As `whenabouts.core.hosting.file_runs.RunFiles`. Temporary files go when the result has been read, or at the
     latest with the process."""
     operator = query.operator([source.schema for source in inputs], streaming=streaming)
-    # Names are exact, as on every engine of the command line. With a writer for each tag, Spark need not sort blobs by
-    # tag before it writes them.
-    session = local_session(
-        cores=usable_cores(), spark__sql__caseSensitive="true", spark__sql__maxConcurrentOutputFileWriters=4
-    )
+    rows = [source.rows for source in inputs]
+    session = file_session(None if None in rows else sum(map(int, filter(None, rows))))
     holder = TemporaryDirectory(prefix="whenabouts-")
     folder = Path(holder.name)
 
@@ -71,7 +70,8 @@ def run_files(
     try:
         if streaming:
             buckets = BUCKETS_PER_CORE * usable_cores()
-            hosting = run_stream(session, query, staged(operator, inputs, folder), folder, write, buckets=buckets)
+            folders = staged(operator, inputs, folder)
+            hosting = run_stream(session, query, folders, folder, write, buckets=buckets, watch=progress)
         else:
             hosting = run_batch(session, query, _in_place(operator, inputs, folder), write, buckets=BUCKETS)
     except BaseException:
@@ -90,7 +90,7 @@ def reads_parquet(schema: pa.Schema) -> bool:
     return bool(in_spark_types(schema) == schema)
 
 
-FILE_ENGINE = FileEngine(run_files, reads_parquet)
+FILE_ENGINE = FileEngine(run_files, reads_parquet, start)
 
 
 def run_batch(
@@ -111,10 +111,12 @@ def run_stream(
     *,
     buckets: int,
     restarted: bool = False,
+    watch: Watch | None = None,
 ) -> Hosting:
     """Run a query over folders of `staged` as a stream, one file a micro-batch, to the end of the input.
 
     `work` holds the checkpoint. `restarted`: a run before has failed, and this one continues from its checkpoint.
+    `watch` is called after each micro-batch.
     """
     end = EndOfInput(session, work / "end")
     checkpoint = (work / "checkpoint").as_uri()
@@ -127,7 +129,8 @@ def run_stream(
         check_start([result], checkpoint)
     running = result.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).start()
     try:
-        run_to_end(running, end)
+        with watched(session, running, watch):
+            run_to_end(running, end)
     except Exception:  # after Ctrl-C there may be no JVM any more to stop it in
         running.stop()
         raise

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from typing import Any, TextIO
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import array, coalesce, col, from_json, lit, map_filter, map_from_arrays, when
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming.listener import (
@@ -21,9 +23,12 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
     StreamingQueryProgress,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 from whenabouts.core import metrics
 from whenabouts.core.hosting.host import COUNTS
+from whenabouts.core.hosting.micro_batch_watermark import MicroBatchWatermark
+from whenabouts.core.hosting.stream_progress import ProgressCounter, Watch
 from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
@@ -82,6 +87,35 @@ class PrintProgress(StreamingQueryListener):
         counts = metrics_of(event.progress)
         if counts[metrics.ROWS_IN]:
             print(line(event.progress, counts), file=self._file or sys.stderr, flush=True)
+
+
+class _Watcher(PrintProgress):
+    """Tells a function how far one query has come."""
+
+    def __init__(self, run_id: object, watch: Watch) -> None:
+        super().__init__()
+        self._run_id, self._watch, self._counter = str(run_id), watch, ProgressCounter()
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Call the function."""
+        if str(event.progress.runId) != self._run_id:
+            return
+        self._counter.add(metrics_of(event.progress))
+        watermark = event.progress.eventTime.get("watermark")
+        ms = 0 if watermark is None else int(datetime.fromisoformat(watermark).timestamp() * 1000)
+        self._watch(self._counter.now(MicroBatchWatermark(ms).us))
+
+
+@contextmanager
+def watched(session: SparkSession, query: StreamingQuery, watch: Watch | None) -> Iterator[None]:
+    """Call a function after each micro-batch of a query that has just been started."""
+    if watch is None:
+        yield
+        return
+    watcher = _Watcher(query.runId, watch)
+    session.streams.addListener(watcher)
+    yield
+    session.streams.removeListener(watcher)
 
 
 def line(progress: StreamingQueryProgress, counts: Counter[str]) -> str:

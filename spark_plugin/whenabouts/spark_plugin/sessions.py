@@ -6,10 +6,15 @@ import logging
 import os
 import sys
 from importlib import import_module
+from typing import IO, Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.hosting.engine_output import last_words
 from whenabouts.core.hosting.worker_archive import import_roots
 from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages, check_spark
@@ -19,11 +24,14 @@ WORKER_DAEMON = "whenabouts.spark_plugin.worker_daemon"
 _LOG = logging.getLogger("whenabouts")
 
 
-def local_session(app_name: str = "whenabouts", cores: int = 2, **conf: object) -> SparkSession:
+def local_session(
+    app_name: str = "whenabouts", cores: int = 2, *, output: IO[bytes] | None = None, **conf: object
+) -> SparkSession:
     """A quiet Spark on this machine (no UI, UTC, few shuffle partitions, RocksDB state), or the running session.
 
-    `conf`: Spark options, with `__` for the dots (`spark__sql__shuffle__partitions=4`). Raises EngineError WA-3001
-    or WA-3002 for what is missing. Cost: starting a JVM, some seconds.
+    `output`: the file that gets what the JVM and its workers print; None: this process's stdout and stderr. `conf`:
+    Spark options, with `__` for the dots (`spark__sql__shuffle__partitions=4`). Raises EngineError WA-3001 or WA-3002
+    for what is missing, WA-3005 where the JVM does not start. Cost: starting a JVM, some seconds.
     """
     whole_number("cores", cores)
     check_environment()
@@ -40,6 +48,8 @@ def local_session(app_name: str = "whenabouts", cores: int = 2, **conf: object) 
         "spark.python.daemon.module": WORKER_DAEMON,
         PROVIDER_CONF: ROCKSDB,
     } | {name.replace("__", "."): str(value) for name, value in conf.items()}
+    if output is not None:
+        _launch(options, output)
     builder = SparkSession.builder.appName(app_name)
     for name, value in options.items():
         builder = builder.config(name, value)
@@ -47,6 +57,20 @@ def local_session(app_name: str = "whenabouts", cores: int = 2, **conf: object) 
     session.sparkContext.setLogLevel(options["spark.log.level"])
     _mend_protobuf(session)  # before any function is created: functions with the same environment share workers
     return session
+
+
+def _launch(options: dict[str, str], output: IO[bytes]) -> None:
+    """Start the JVM of this process, unless it runs already."""
+    if SparkContext._gateway is not None:
+        return
+    printed = {"stdout": output, "stderr": output}
+    try:
+        launch: Any = launch_gateway  # not typed in every version
+        gateway = launch(SparkConf().setAll(list(options.items())), printed)
+    except PySparkRuntimeError as error:
+        problem = f"Spark's JVM did not start: {last_words(output) or error}"
+        raise EngineError(Code.ENGINE_FAILED, problem, "mend what Java says; `whenabouts doctor` checks it") from error
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def prepare(session: SparkSession, *, streaming: bool) -> None:

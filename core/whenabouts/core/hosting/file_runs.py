@@ -14,6 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from whenabouts.core.hosting.stream_progress import Watch
 from whenabouts.core.runtime.protocol import Query
 
 
@@ -22,13 +23,14 @@ class FileInput:
     """One input of a query: a table for each file, all of one schema.
 
     `tables` may read each table when it is asked for. `parquet`: the files of these very tables, for an engine that
-    would rather read them itself.
+    would rather read them itself. `rows`: the rows of all tables, where they are known.
     """
 
     name: str
     schema: pa.Schema
     tables: Sequence[pa.Table]
     parquet: tuple[Path, ...] = ()
+    rows: int | None = None
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class OutcomeBatches:
 class RunFiles(Protocol):
     """Runs a query over its inputs, in their order, to the end of their files, in batch or as a stream.
 
-    `progress` receives the number of rows so far, from engines that know it. Raises: EngineError WA-3001 or WA-3002
+    `progress` is called with how far a stream has come. Raises: EngineError WA-3001 or WA-3002
     where the engine cannot run here, WhenaboutsError for what is wrong with query or inputs; what the engine raises
     passes through.
     """
@@ -76,7 +78,7 @@ class RunFiles(Protocol):
         inputs: Sequence[FileInput],
         *,
         streaming: bool,
-        progress: Callable[[int], None] | None = None,
+        progress: Watch | None = None,
     ) -> OutcomeBatches:
         """The outcome of the run."""
 
@@ -86,8 +88,10 @@ class FileEngine:
     """An engine that runs queries over files.
 
     `reads_parquet`: which Parquet files, by their schema, it reads itself as `pyarrow` would; None for an engine that
-    takes all tables from memory.
+    takes all tables from memory. `start`: starts the processes of the engine for a run over so many rows, so that
+    `run_files` need not; another thread may call it before, or while the run begins. None: there are none.
     """
 
     run_files: RunFiles
     reads_parquet: Callable[[pa.Schema], bool] | None = None
+    start: Callable[[int | None], None] | None = None
