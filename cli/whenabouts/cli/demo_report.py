@@ -1,11 +1,11 @@
-"""The report of the demo: counts of its runs, delays with and without bad weather, and a plot."""
+"""What the demo shows: counts of its runs, delays with and without bad weather, and the picture of the delays."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +15,10 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.sources.whole_files import whole_file
 
 if TYPE_CHECKING:
-    from whenabouts.cli.demo_results import RunResult
+    from whenabouts.cli.demo_runs import RunResult
 
 LATE_MINUTES = 15
 """From this delay on a departure is late, as airlines define it."""
-
-
-def in_order(pairs: pa.Table) -> pa.Table:
-    """Sorted pairs, without the column that only streams have, so that runs can be compared row by row."""
-    if "event_time" in pairs.schema.names:
-        pairs = pairs.drop_columns("event_time")
-    order = [(name, "ascending") for name in ("flight_id", "t_min_report", "gust_knots", "visibility")]
-    return pairs.take(pc.sort_indices(pairs, order)).combine_chunks()
 
 
 def with_weather(flights: Sequence[pa.Table], pairs: pa.Table) -> pa.Table:
@@ -37,28 +29,51 @@ def with_weather(flights: Sequence[pa.Table], pairs: pa.Table) -> pa.Table:
     return pa.table({"origin": table["origin"], "dep_delay": table["dep_delay"], "bad_weather": near})
 
 
-def print_runs(results: Sequence[RunResult], rows_in: int) -> None:
+class Report(NamedTuple):
+    """A table for people: a title, the heads of the columns, and the cells as text."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def runs_report(results: Sequence[RunResult], rows_in: int) -> Report:
     """One line per run: pairs, distinct flights, rejected rows, seconds, rows per second."""
-    grid = _grid("run", "pairs", "flights", "rejected", "seconds", "rows/s")
+    rows = []
     for result in results:
         flights = pc.count_distinct(result.pairs["flight_id"]).as_py()
         numbers = (result.pairs.num_rows, flights, result.rejected)
-        grid.add_row(
-            result.title, *(f"{n:,}" for n in numbers), f"{result.seconds:.1f}", f"{rows_in / result.seconds:,.0f}"
-        )
-    _show(grid)
+        rate = f"{rows_in / result.seconds:,.0f}"
+        rows.append((result.title, *(f"{n:,}" for n in numbers), f"{result.seconds:.1f}", rate))
+    return Report("One query, three runs", ("run", "pairs", "flights", "rejected", "seconds", "rows/s"), rows)
 
 
-def print_delays(flights: pa.Table) -> None:
+def delays_report(flights: pa.Table) -> Report:
     """Median delay and share of late departures, by airport, with and without bad weather."""
-    grid = _grid("airport", "bad weather near", "departures", "median delay, min", f"{LATE_MINUTES} min late or more")
+    rows = []
     for origin in [*sorted(pc.unique(flights["origin"]).to_pylist()), "all"]:
         for bad in (True, False):
             delays = delays_of(flights, bad, None if origin == "all" else origin)
             if len(delays):
                 late = f"{np.mean(delays >= LATE_MINUTES):.0%}"
-                grid.add_row(origin, "yes" if bad else "no", f"{len(delays):,}", f"{np.median(delays):+g}", late)
-    _show(grid)
+                rows.append((origin, "yes" if bad else "no", f"{len(delays):,}", f"{np.median(delays):+g}", late))
+    heads = ("airport", "bad weather near", "departures", "median delay, min", f"{LATE_MINUTES} min late or more")
+    return Report("Delays with and without bad weather near", heads, rows)
+
+
+def show(report: Report) -> None:
+    """Print a report on stdout."""
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for index, heading in enumerate(report.heads):
+        grid.add_column(heading, justify="left" if index == 0 or heading == "bad weather near" else "right")
+    for row in report.rows:
+        grid.add_row(*row)
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100)
+    console.print(grid)
+    console.print()
 
 
 def delays_of(flights: pa.Table, bad_weather: bool, origin: str | None = None) -> IntArray:
@@ -69,13 +84,11 @@ def delays_of(flights: pa.Table, bad_weather: bool, origin: str | None = None) -
     return np.asarray(chosen["dep_delay"].to_numpy(), np.int64)
 
 
-def plot_delays(flights: pa.Table, file: Path) -> None:
-    """Plot the share of departures that are more than x minutes late, with and without bad weather, as a PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+def draw_delays(flights: pa.Table) -> Any:
+    """A `matplotlib.figure.Figure`: the departures that are more than x minutes late, with and without bad weather."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots()
     minutes = np.arange(-15, 181)
     for bad, label, color in ((True, "bad weather near", "tab:red"), (False, "no bad weather near", "tab:blue")):
@@ -93,22 +106,10 @@ def plot_delays(flights: pa.Table, file: Path) -> None:
     axes.title.set_fontsize(10)
     axes.grid(alpha=0.3)
     axes.legend()
+    return figure
+
+
+def save_picture(figure: Any, file: Path) -> None:
+    """Write a figure as a PNG or SVG, by the name of the file."""
     with whole_file(file) as written:
         figure.savefig(written, dpi=120, format=file.suffix.removeprefix("."))
-
-
-def _grid(*headings: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if index == 0 or heading == "bad weather near" else "right")
-    return table
-
-
-def _show(grid: Any) -> None:
-    from rich.console import Console
-
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100)
-    console.print(grid)
-    console.print()
