@@ -195,3 +195,133 @@ def test_count_at_is_the_greatest_k(case: tuple[Time, list[Time], int, int, list
     found, _ = found_for(left, rights, lo, hi, count_at=(c, 0.3))
     if c == 1.0 or all(abs(p - Fraction(c)) > NEAR for p in truth.at_least):
         assert found.count_at[0, 0] == truth.count_at(c)
+
+
+Case = tuple[Time, list[Time], int, int, list[float]]
+
+
+def numbers(found: Chances) -> list[float]:
+    columns = found.none, found.any, found.count_variance, found.sum_variance, found.at_least[0], found.count_at[0]
+    return [float(value) for column in columns for value in column]
+
+
+def shifted(time: Time, by: int) -> Time:
+    return time._replace(t_min=time.t_min + by, t_max=time.t_max + by)
+
+
+def negated(time: Time) -> Time:
+    length = time.t_max - time.t_min
+    shape = tuple((-length - end, -length - start, p) for start, end, p in time.shape[::-1])
+    return Time(-time.t_max, -time.t_min, shape)
+
+
+ASKED: dict[str, Any] = {"at_least": (1, 2, 3), "count_at": (0.5, 0.9)}
+
+
+@given(cases(), st.integers(-(2**57), 2**57), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_shifts_and_orders_change_no_bit(case: Case, by: int, random: Any) -> None:
+    left, rights, lo, hi, values = case
+    found = numbers(found_for(left, rights, lo, hi, values, **ASKED)[0])
+    moved = [shifted(right, by) for right in rights]
+    assert numbers(found_for(shifted(left, by), moved, lo, hi, values, **ASKED)[0]) == found
+    order = list(range(len(rights)))
+    random.shuffle(order)
+    again, _ = found_for(left, [rights[i] for i in order], lo, hi, [values[i] for i in order], **ASKED)
+    if not any(right.shape for right in rights):  # shapes are numbered in the order in which they are given
+        assert numbers(again) == found
+
+
+@given(cases())
+@settings(max_examples=100, deadline=None)
+def test_negated_times_and_windows_change_nothing(case: Case) -> None:
+    left, rights, lo, hi, values = case
+    found, _ = found_for(left, rights, lo, hi, values, at_least=(1, 2, 3))
+    again, _ = found_for(negated(left), [negated(right) for right in rights], -hi, -lo, values, at_least=(1, 2, 3))
+    scale = (1 + len(rights)) ** 2 * 25
+    assert numbers(found) == pytest.approx(numbers(again), rel=1e-12, abs=1e-12 * scale)
+
+
+@given(cases(), st.integers(1, 99))
+@settings(max_examples=100, deadline=None)
+def test_splitting_the_left_interval_changes_nothing(case: Case, percent: int) -> None:
+    left, rights, lo, hi, values = case
+    length = left.t_max - left.t_min
+    cut = length * percent // 100
+    if left.shape or not 0 < cut < length:
+        return
+    split = left._replace(
+        shape=((-length, cut - length, Fraction(cut, length)), (cut - length, 0, 1 - Fraction(cut, length)))
+    )
+    found, _ = found_for(left, rights, lo, hi, values, at_least=(1, 2, 3))
+    again, _ = found_for(split, rights, lo, hi, values, at_least=(1, 2, 3))
+    scale = (1 + len(rights)) ** 2 * 25
+    assert numbers(found) == pytest.approx(numbers(again), rel=1e-12, abs=1e-12 * scale)
+
+
+@given(cases(most=4), cases(most=1))
+@settings(max_examples=100, deadline=None)
+def test_one_right_more_raises_counts_and_lowers_none(case: Case, other: Case) -> None:
+    left, rights, lo, hi, _ = case
+    more = [*rights, *other[1][:1]]
+    if any(right.shape for right in more) != all(right.shape for right in more):
+        return
+    ks = tuple(range(1, len(more) + 1))
+    (fewer, e_fewer), (found, e) = (found_for(left, side, lo, hi, at_least=ks) for side in (rights, more))
+    assert e >= e_fewer
+    assert found.none[0] <= fewer.none[0] + 1e-12
+    assert found.any[0] >= fewer.any[0] - 1e-12
+    assert (found.at_least >= fewer.at_least - 1e-12).all()
+
+
+@given(cases())
+@settings(max_examples=100, deadline=None)
+def test_what_else_is_asked_changes_no_bit(case: Case) -> None:
+    left, rights, lo, hi, values = case
+    together, _ = found_for(left, rights, lo, hi, values, at_least=(2, 1, 3), count_at=(0.5, 1.0, 0.01))
+    assert found_for(left, rights, lo, hi, functions=NONE)[0].none == together.none
+    assert found_for(left, rights, lo, hi, functions=ANY)[0].any == together.any
+    assert found_for(left, rights, lo, hi, functions=COUNT_VARIANCE)[0].count_variance == together.count_variance
+    assert found_for(left, rights, lo, hi, values, functions=SUM_VARIANCE)[0].sum_variance == together.sum_variance
+    for column, k in enumerate((2, 1, 3)):
+        alone, _ = found_for(left, rights, lo, hi, functions=0, at_least=(k,))
+        assert alone.at_least[0, 0] == together.at_least[0, column]
+    for column, c in enumerate((0.5, 1.0, 0.01)):
+        alone, _ = found_for(left, rights, lo, hi, functions=0, count_at=(c,))
+        assert alone.count_at[0, 0] == together.count_at[0, column]
+
+
+def test_many_partners_of_a_point() -> None:
+    """Without uncertainty on the left the partners are independent."""
+    random = np.random.default_rng(5)
+    lengths = random.integers(1, 50, 400)
+    starts = -random.integers(0, lengths + 1)
+    rights = [Time(int(start), int(start + length)) for start, length in zip(starts, lengths, strict=True)]
+    truth = join_aggregate_oracle.chances(Time(0, 0), rights[:60], -3, 3)
+    found, _ = found_for(Time(0, 0), rights[:60], -3, 3, at_least=(1, 5, 20, 40), count_at=(0.5, 1e-9))
+    for k, value in zip((1, 5, 20, 40), found.at_least[0].tolist(), strict=True):
+        assert abs(Fraction(value) - truth.at_least[k]) <= truth.at_least[k] * (4 * 60 + 30) / 2**53
+    assert found.count_at[0].tolist() == [truth.count_at(0.5), truth.count_at(1e-9)]
+    assert found.none[0] == pytest.approx(float(truth.none), rel=1e-14)
+
+
+@pytest.mark.parametrize("times", [(1, 2, 34), (9, 3, 5)])
+def test_many_partners_whose_shares_change_together(times: tuple[int, int, int]) -> None:
+    """More than 16 nodes would be needed, so pieces are halved; few nodes suffice where little changes."""
+    left, kinds = Time(0, 1000), [Time(-50, 700), Time(200, 1300), Time(600, 601)]
+    rights = [kind for kind, count in zip(kinds, times, strict=True) for _ in range(count)]
+    ks = tuple(range(1, len(rights) + 1))
+    truth = join_aggregate_oracle.chances(left, rights, -200, 300)
+    found, expected = found_for(left, rights, -200, 300, at_least=ks, count_at=(0.5, 0.01))
+    assert abs(Fraction(float(found.none[0])) - truth.none) <= Fraction(1, 10**15)
+    for k, value in zip(ks, found.at_least[0].tolist(), strict=True):
+        assert abs(Fraction(value) - truth.at_least[k]) <= Fraction(1, 10**14)
+    assert found.count_at[0].tolist() == [truth.count_at(0.5), truth.count_at(0.01)]
+    assert abs(Fraction(float(found.count_variance[0])) - truth.count_variance) <= NEAR
+    assert abs(Fraction(expected) - truth.expected_count) <= NEAR
+
+
+def test_values_that_are_not_finite_make_their_variance_nan() -> None:
+    found, _ = found_for(Time(0, 10), [Time(8, 12), Time(12, 14)], 0, 5, [np.inf, 1.0])
+    assert np.isnan(found.sum_variance[0])
+    assert np.isfinite(found.count_variance[0])

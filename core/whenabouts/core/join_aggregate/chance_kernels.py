@@ -232,7 +232,7 @@ def fill_chances(
         functions, states = asked, FIRST_STATES if confidences.size else 0
         for n in range(confidences.size):
             out_count_at[i, n] = -1
-        passes = True
+        first_pass, passes = True, True
         while passes:
             none_sum = any_sum = within = between = within_sum = between_sum = 0.0
             uncovered, covered_somewhere, possible_somewhere = False, False, False
@@ -334,9 +334,7 @@ def fill_chances(
                             some = mean_of_any(sloping, p_a, p_b, q_a, q_b, times, nodes, parts)
                             any_sum += weight * (const_any + const_none * some)
                             out_terms[0] += nodes * parts * sloping
-                asked_tails = at_least.size if functions else 0
-                if functions == 0 and states == 0:
-                    continue
+                asked_tails = at_least.size if first_pass else 0
                 for n in range(asked_tails + (states > 0)):
                     full = n == asked_tails  # the last one is for `count_at`: P(N >= k) for every k up to `states`
                     need = (states if full else at_least[n] - certain_rows[i]) - certain
@@ -378,7 +376,7 @@ def fill_chances(
             if functions & ANY:
                 any_sum = only_certain_is_one(any_sum, possible_somewhere, not uncovered)
                 out_any[i] = 1.0 if certain_rows[i] else any_sum
-            if functions:
+            if first_pass:
                 for n in range(at_least.size):
                     out_at_least[i, n] = only_certain_is_one(at_least_sum[n], at_least_possible[n], at_least_certain[n])
             passes = False
@@ -394,4 +392,4 @@ def fill_chances(
                     out_count_at[i, n] = certain_rows[i] + k
                 else:
                     passes = True
-            functions, states = 0, min(2 * states, max(count, FIRST_STATES))
+            first_pass, functions, states = False, 0, min(2 * states, max(count, FIRST_STATES))

@@ -139,7 +139,5 @@ def chances(
     counts = np.empty((n, len(at_least))), np.empty((n, len(count_at)), np.int64)
     out = Chances(none, some, variance, sum_variance, *counts, np.zeros(1, np.int64))
     tails = np.array(at_least, np.int64), np.array(count_at, np.float64)
-    # A first pass without functions would be one for `count_at`.
-    if functions or at_least or count_at:
-        fill_chances(left, right, lo, hi, partners.ring(), functions, *tails, out)
+    fill_chances(left, right, lo, hi, partners.ring(), functions, *tails, out)
     return out
