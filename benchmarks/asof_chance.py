@@ -37,7 +37,7 @@ class Workload(NamedTuple):
 WORKLOADS = (
     Workload("nearly exact", 30, 30, 0.2),
     Workload("right points", 2000, 0, 1.5),
-    Workload("left points, 3 overlap", 0, 2500, 1.5),
+    Workload("left points, 3 overlap", 0, 1400, 1.5),
     Workload("left points, 50 overlap", 0, 52_000, None, share=0.1),
     Workload("both uncertain, 3 overlap", 900, 900, 3.0),
     Workload("both uncertain, 6 overlap", 2600, 2600, None),

@@ -103,29 +103,21 @@ def integrate_line(y: int, tolerance: int, classes: Classes, m: int, nearest: bo
         if active:
             parts = parts_for(change)
             nodes = nodes_for(degree - 1, change / float(parts))
-            for part in range(parts):
-                if part:
-                    product = constant
-                    for v in range(active):
-                        k = member[varying[v]]
-                        rest = length * (float(parts - part) / float(parts))
-                        product *= power(far[varying[v]] + slope[varying[v]] * rest, first[k + 1] - first[k])
-                    if product < STOP_BELOW:
-                        break
-                for i in range(START[nodes], START[nodes + 1]):
-                    # From the far end, whose value is exact where the product vanishes.
-                    rest = length * ((float(parts - part) - NODES[i]) / float(parts))
-                    product = constant
-                    for v in range(active):
-                        c = varying[v]
-                        k = member[c]
-                        product *= power(far[c] + slope[c] * rest, first[k + 1] - first[k])
-                    if product == 0.0:
-                        continue
-                    product *= length * WEIGHTS[i] / float(parts)
-                    for v in range(active):
-                        c = varying[v]
-                        below[member[c]] += product * slope[c] / (far[c] + slope[c] * rest)
+            for node in range(parts * nodes):
+                part, i = node // nodes, START[nodes] + node % nodes
+                # From the far end, whose value is exact where the product vanishes.
+                rest = length * ((float(parts - part) - NODES[i]) / float(parts))
+                product = constant
+                for v in range(active):
+                    c = varying[v]
+                    k = member[c]
+                    product *= power(far[c] + slope[c] * rest, first[k + 1] - first[k])
+                if product < STOP_BELOW:
+                    break
+                product *= length * WEIGHTS[i] / float(parts)
+                for v in range(active):
+                    c = varying[v]
+                    below[member[c]] += product * slope[c] / (far[c] + slope[c] * rest)
         left = constant
         for v in range(active):
             c = varying[v]

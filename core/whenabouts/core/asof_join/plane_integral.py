@@ -26,7 +26,7 @@ from whenabouts.core.arrays.jit import BOOL, FLOAT64, INT64, compiled
 from whenabouts.core.asof_join.candidates import INFINITE
 from whenabouts.core.asof_join.classes import CLASSES, LEFT, Classes, Left, power
 from whenabouts.core.asof_join.plane_grid import cell_of, edges_within, fill_cells, left_buckets, outer_cuts
-from whenabouts.core.asof_join.quadrature import STOP_BELOW, nodes_for, parts_for
+from whenabouts.core.asof_join.quadrature import STOP_BELOW, STOP_CHANGE, nodes_for, parts_for
 from whenabouts.core.asof_join.workspace import WORKSPACE, Workspace
 from whenabouts.core.probability.gauss_legendre import COMPLEMENTS, NODES, START, WEIGHTS
 from whenabouts.core.probability.histogram_arrays import Shapes
@@ -132,10 +132,18 @@ def integrate_plane(
                     at_v[listed[i]] = slope[i]
         # Nodes for v. The product changes with v directly, and through the lines at which stretches of u end.
         v_parts = v_nodes = 1
+        layer = float(length)
         if line < 0 and cells > 0:
             change, degree = 0.0, 0
             if 0 <= cell < cells:
-                change, degree = 0.5 * float(length) * rate[cell], weight[cell]
+                # From some depth in the cell on, the product vanishes within it: the inner integral is constant.
+                depth = STOP_CHANGE / rate[cell] if rate[cell] > 0.0 else float(reach)
+                if top_slope == 1 and depth < float(reach):
+                    missing = depth - float(v0 - max(edge[cell], bottom if bottom_slope == 0 else edge[cell]))
+                    if nearest:
+                        missing = max(missing, 0.5 * depth - float(v0 - y_edge[y_top]))
+                    layer = min(layer, max(missing, 0.0))
+                change, degree = 0.5 * layer * rate[cell], weight[cell]
             most, more = change, 0
             for i in range(-2, y_top + 1 if nearest else 0):
                 at = top_cell
@@ -146,18 +154,22 @@ def integrate_plane(
                 elif i >= 0:
                     at = cell_of(2 * y_edge[i] - v1, edge, cells)
                 if 0 <= at < cells and at != cell:
-                    most = max(most, 0.5 * float(length) * rate[at])
+                    most = max(most, 0.5 * layer * rate[at])
                     more = max(more, weight[at])
             change += most + 0.5  # 1/2: the length of a stretch of u is a factor too
             v_parts = parts_for(change)
             v_nodes = nodes_for(degree + more, change / float(v_parts))
 
-        for node in range(v_parts * v_nodes):
+        beyond = float(length) - layer
+        for node in range(0 if layer > 0.0 or line >= 0 else v_parts * v_nodes, v_parts * v_nodes + (beyond > 0.0)):
             part, at = node // v_nodes, START[v_nodes] + node % v_nodes
             # v = v0 + offset = v1 - remaining
-            offset = float(length) * ((float(part) + NODES[at]) / float(v_parts))
-            remaining = float(length) * ((float(v_parts - part - 1) + COMPLEMENTS[at]) / float(v_parts))
-            v_weight = 1.0 if line >= 0 else float(length) * WEIGHTS[at] / float(v_parts)
+            if node < v_parts * v_nodes:
+                offset = layer * ((float(part) + NODES[at]) / float(v_parts))
+                remaining = beyond + layer * ((float(v_parts - part - 1) + COMPLEMENTS[at]) / float(v_parts))
+                v_weight = 1.0 if line >= 0 else layer * WEIGHTS[at] / float(v_parts)
+            else:
+                offset, remaining, v_weight = layer + 0.5 * beyond, 0.5 * beyond, beyond
             for i in range(v_from, v_to):
                 k = listed[i]
                 if end[k] > v0:
@@ -217,8 +229,9 @@ def integrate_plane(
                             for e in range(size):
                                 k = listed[start + e]
                                 value *= power(near[e] + grow[e] * t, first[k + 1] - first[k])
-                            if value == 0.0:
-                                continue
+                            if value < STOP_BELOW:
+                                over = 0.0
+                                break
                             value *= scale * WEIGHTS[at] / float(parts)
                             total += value
                             if line >= 0:

@@ -225,7 +225,7 @@ def _fill(
     bounds = np.empty(2, np.int64)
     left_edges, right_edges = most_edges(left_shapes), most_edges(right_shapes)
     work = workspace(0, 0)
-    guess = index.starts.copy()
+    guess, previous = index.starts.copy(), np.full(index.starts.size, -1)
     filled = 0
     for i in range(n):
         offsets[i] = filled
@@ -234,6 +234,22 @@ def _fill(
             none_probability[i] = 1.0
             high[i] = b if nearest else -a
             continue
+        before = previous[key]
+        if before >= 0 and left_begin[before] == a and left_end[before] == b and left_shape[before] == left_shape[i]:
+            # Truncated clocks give many rows the same time: they have the same answers.
+            none_probability[i], high[i], rejected[i] = none_probability[before], high[before], rejected[before]
+            start, count = offsets[before], offsets[before + 1] - offsets[before]
+            if filled + count > rows.size:
+                size = 2 * rows.size + count
+                more_rows, more_probability = np.empty(size, np.int32), np.empty(size)
+                more_rows[:filled] = rows[:filled]
+                more_probability[:filled] = probability[:filled]
+                rows, probability = more_rows, more_probability
+            for c in range(count):
+                rows[filled + c], probability[filled + c] = rows[start + c], probability[start + c]
+            filled += count
+            continue
+        previous[key] = i
         first, beyond = index.starts[key], index.starts[key + 1]
         at = first_after(guess[key], first, beyond, b, index.begin)
         guess[key] = at
