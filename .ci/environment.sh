@@ -49,5 +49,13 @@ install --require-hashes --no-build-isolation -r "requirements/$lock.lock"
 echo "[3/4] This checkout, editable"
 install --no-deps --no-build-isolation --editable .
 echo "[4/4] Compiling the kernels, once for each Python: a minute or two"
-"$python" -c 'from whenabouts.core.hosting.warm_up import load_kernels; load_kernels()'
+"$python" - <<'PYTHON'
+import sys
+from whenabouts.core.hosting.warm_up import KERNELS, load_kernels
+
+step = 1 if sys.stdout.isatty() else 10
+end = "\r" if sys.stdout.isatty() else "\n"
+load_kernels(lambda done: done % step or print(f"  {done} of {len(KERNELS)} modules", end=end, flush=True))
+print()
+PYTHON
 echo "$folder is ready after $SECONDS s."

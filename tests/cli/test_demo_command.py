@@ -72,7 +72,9 @@ def test_ctrl_c_ends_the_demo_in_one_line(tmp_path: Path, engine: str, stage: st
     assert STAGES.sub("", errors) == "interrupted\n"
 
 
-STAGES = re.compile(r"^(local|Spark|Flink), (streaming|batch).*\n|^an ordinary join.*\n", re.MULTILINE)
+STAGES = re.compile(
+    r"^(local|Spark|Flink), (streaming|batch).*\n|^an ordinary join.*\n|^note: compiling.*\n", re.MULTILINE
+)
 """The progress of the demo."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -113,3 +114,21 @@ def test_no_line_without_the_option(cli: Cli, tmp_path: Path) -> None:
     )
     assert "rows/s, 1" not in done.stderr
     assert "running on" not in done.stderr
+
+
+def test_the_first_query_says_that_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One note for all kernels that are not in the cache, and only where progress is shown."""
+    from whenabouts.core.arrays import jit
+
+    def twice(x: int) -> int:
+        return 2 * x
+
+    for wanted, cached, said in ((True, False, 1), (True, True, 0), (False, False, 0)):
+        monkeypatch.setattr(jit.CheckedCacheFile, "is_there", lambda _, cached=cached: cached)
+        with module.progress(wanted):
+            for _ in range(2):
+                assert jit.compiled(jit.INT64(jit.INT64))(twice)(4) == 8
+        assert capsys.readouterr().err.count("note: compiling kernels") == said
+    assert not logging.getLogger("whenabouts.kernels").handlers

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,8 @@ class _Lines(ProgressDisplay):
 def progress(wanted: bool) -> Iterator[ProgressDisplay]:
     """A bar if stderr is a terminal, else lines if `wanted`, else nothing."""
     if not sys.stderr.isatty():
-        yield _Lines() if wanted else ProgressDisplay()
+        with _compiling_noted() if wanted else nullcontext():
+            yield _Lines() if wanted else ProgressDisplay()
         return
     from rich import progress as bars
     from rich.console import Console
@@ -92,5 +94,29 @@ def progress(wanted: bool) -> Iterator[ProgressDisplay]:
         bars.TimeElapsedColumn(),
         bars.TextColumn("{task.fields[stream]}"),
     )
-    with bars.Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+    with bars.Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar, _compiling_noted():
         yield _Bar(bar)
+
+
+class _Note(logging.Handler):
+    """Says once that kernels are compiled, which the first query on a machine waits for."""
+
+    said = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.said:
+            self.said = True
+            say("note: compiling kernels, once on this machine: up to half a minute", err=True)
+
+
+@contextmanager
+def _compiling_noted() -> Iterator[None]:
+    log, note = logging.getLogger("whenabouts.kernels"), _Note()
+    before = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(note)
+    try:
+        yield
+    finally:
+        log.removeHandler(note)
+        log.setLevel(before)

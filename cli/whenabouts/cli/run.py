@@ -68,7 +68,8 @@ class FileRun(Generic[_Q]):
         say_all(notes, "note: ")
         if self._common.stream:
             self._choices, self.query = _decided(self.query)
-        operator = self.query.operator([source.schema for source in self.inputs], streaming=self._common.stream)
+        with progress(self._common.progress):  # the operator's kernels may have to be compiled
+            operator = self.query.operator([source.schema for source in self.inputs], streaming=self._common.stream)
         check_columns(operator.output_schema, self._common.output, "--output")
         rejects = rejects_schema([source.raw_schema for source in self.inputs])
         check_columns(rejects, self._common.rejects, "--rejects")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import os
 import stat
 import sys
@@ -30,6 +31,9 @@ from numba import types
 from whenabouts.core.arrays.kernel_cache import CheckedCacheFile
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+_LOG = logging.getLogger("whenabouts.kernels")
+"""A message at level INFO for each kernel that is compiled, and not read from the cache."""
 
 INT32 = types.int32
 INT64 = types.int64
@@ -75,6 +79,8 @@ def compiled(signature: Any, *, inline: bool = False) -> Callable[[Kernel], Kern
             if cache:
                 kernel.enable_caching()
                 CheckedCacheFile.check(kernel)
+                if not CheckedCacheFile.is_there(kernel):
+                    _LOG.info("compiling %s", function.__name__)
             kernel.compile(signature)
             kernel.disable_compile()
             return cast(Kernel, kernel)

@@ -22,6 +22,11 @@ class CheckedCacheFile(IndexDataCacheFile):
         """Make a dispatcher use checked files instead of numba's; call it before anything is compiled."""
         dispatcher._cache._cache_file.__class__ = cls
 
+    @staticmethod
+    def is_there(dispatcher: Any) -> bool:
+        """Whether a dispatcher can be read from the cache."""
+        return bool(dispatcher._cache._cache_file._load_index())
+
     def _dump(self, obj: Any) -> bytes:
         data: bytes = super()._dump(obj)  # type: ignore[no-untyped-call]  # numba ships no types
         return data + _digest(data)

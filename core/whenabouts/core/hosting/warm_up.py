@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 
 KERNELS = (
@@ -39,7 +40,12 @@ KERNELS = (
 """The modules of `whenabouts.core` with compiled code."""
 
 
-def load_kernels() -> None:
-    """Import them. Two to three CPU-seconds if they have been compiled before."""
-    for name in KERNELS:
+def load_kernels(progress: Callable[[int], None] | None = None) -> None:
+    """Import them. Two to three CPU-seconds if they have been compiled before, else one or two minutes.
+
+    `progress` is called after each module with the number of those that are loaded.
+    """
+    for done, name in enumerate(KERNELS, start=1):
         import_module(f"whenabouts.core.{name}")
+        if progress is not None:
+            progress(done)
