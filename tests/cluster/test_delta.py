@@ -54,7 +54,7 @@ def test_the_documented_merge_keeps_a_delta_table(tmp_path: Path) -> None:
     path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
     env = os.environ | {"PYTHONPATH": path, "SPARK_SUBMIT_OPTS": YOUNG}
     ran = subprocess.run(
-        [*program, *map(str, jars)], env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+        [*program, *map(str, jars)], env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     tables = sorted((tmp_path / "tables").iterdir(), key=lambda path: int(path.stem))

@@ -25,6 +25,7 @@ def main(code: str, folder: str, *jars: str) -> None:
         spark__sql__extensions="io.delta.sql.DeltaSparkSessionExtension",
         spark__sql__catalog__spark_catalog="org.apache.spark.sql.delta.catalog.DeltaCatalog",
         spark__sql__warehouse__dir=f"{folder}/warehouse",
+        spark__databricks__delta__snapshotPartitions=1,  # instead of 50 tasks for each look at a small table
     )
     names: dict[str, Any] = {"spark": spark, "DeltaTable": DeltaTable}
     exec(Path(code).read_text(encoding="utf-8"), names)

@@ -43,6 +43,8 @@ BOOL = types.boolean
 READ_BOOL = types.Array(types.boolean, 1, "C", readonly=True)
 WRITE_BOOL = types.Array(types.boolean, 1, "C")
 READ_UINT8 = types.Array(types.uint8, 1, "C", readonly=True)
+READ_UINT64 = types.Array(types.uint64, 1, "C", readonly=True)
+WRITE_UINT64 = types.Array(types.uint64, 1, "C")
 READ_INT64 = types.Array(types.int64, 1, "C", readonly=True)
 READ_INT64_2D = types.Array(types.int64, 2, "C", readonly=True)
 READ_FLOAT64 = types.Array(types.float64, 1, "C", readonly=True)

@@ -8,7 +8,6 @@ the first one at or after the greatest time so far: where the final rows would e
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.digests import digest
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.coalescing.early_changes import net_changes
 from whenabouts.core.coalescing.early_index import EarlyIndex, Links, Reach
@@ -101,7 +101,8 @@ class EarlyEvaluator(ExtentEvaluator):
         stamp = None
         if now.until != END_OF_TIME:
             self._keep(log, index, self._wanted(settled), was, now, step)
-            stamp = log.save(now, _digest(blocks) if blocks else "")  # what waits follows from these and the progress
+            # What waits follows from what has arrived and the progress.
+            stamp = log.save(now, "".join(digest(encode(block)).hex() for block in blocks))
             metrics.held(step.gauges, self.buffer.reader.name, log.rows_held, log.bytes_held)
             step.timer_us = self._timer(now, log.rows_held > 0, first_waiting)
         yield Changes(rows, op, index)
@@ -120,12 +121,14 @@ class EarlyEvaluator(ExtentEvaluator):
         at_us = self.spec.extents.at_us
         return tuples if at_us is None else tuples_between(tuples, NO_WATERMARK, at_us)
 
-    def _in_extents(self, tuples: TemporalTuples) -> TemporalTuples:
-        """The tuples that the only extent in time contains, if there is one."""
+    def _in_extents(self, rows: pa.Table) -> pa.Table:
+        """The rows that the only extent contains, if there is one."""
         extents = self.spec.extents
         if extents.at_us is None:
-            return tuples
-        return tuples_between(tuples, floor_of(extents, Progress(until=extents.at_us)), extents.at_us)
+            return rows
+        at = times(rows)[0]
+        inside = (at >= floor_of(extents, Progress(until=extents.at_us))) & (at <= extents.at_us)
+        return rows if inside.all() else rows.filter(pa.array(inside)).combine_chunks()
 
     def _index(self, log: WindowLog, waiting: SegmentStore, was: Progress) -> EarlyIndex:
         """The index as the last step left it: from the cache, or from the state."""
@@ -140,14 +143,14 @@ class EarlyEvaluator(ExtentEvaluator):
             index.begin_with(kept.tuples, kept.weight)
         else:
             index.add(index.listed(kept.tuples))
-        index.add(index.listed(self._in_extents(self.buffer.ordered(self.buffer.waiting(waiting))[0])))
+        index.add(index.listed(self.buffer.ordered(self._in_extents(self.buffer.waiting(waiting)))[0]))
         index.runs.comparisons = 0
         return index
 
     def _arrived(self, index: EarlyIndex, blocks: Sequence[pa.RecordBatch], waiting: SegmentStore) -> _Arrived:
         """The tuples that arrive, one for each group and time. Where rows wait for that time, the smallest one wins."""
         table = pa.Table.from_batches(blocks, self.buffer.reader.block_schema).combine_chunks()
-        tuples = self._in_extents(self.buffer.ordered(table)[0])
+        tuples = self.buffer.ordered(self._in_extents(table))[0]
         new = index.listed(tuples)
         inside = index.is_inside(new)
         within = np.flatnonzero(inside)
@@ -270,13 +273,6 @@ class EarlyEvaluator(ExtentEvaluator):
             settled = np.sort(index.times_before(now.until))
             if len(settled) > extents.window.rows:
                 step.metrics[metrics.DETACHED] += index.drop_before(int(settled[-extents.window.rows]))
-
-
-def _digest(blocks: Sequence[pa.RecordBatch]) -> str:
-    written = hashlib.blake2b(digest_size=16)
-    for block in blocks:
-        written.update(encode(block))
-    return written.hexdigest()
 
 
 def _count(new: ListTuples, before: Links, after: Links, step: Step) -> None:

@@ -81,8 +81,10 @@ class StampedStore:
 
     def put(self, input: int, slot: int, data: bytes) -> None:
         """Create or replace the segment."""
-        self._written.update(f"put {input} {slot} {len(data)}\n".encode())
-        self._written.update(data)
+        from whenabouts.core.arrays.digests import digest  # numba: imported when first needed
+
+        self._written.update(f"put {input} {slot}\n".encode())
+        self._written.update(digest(data))
         self._store.put(input, slot, data)
 
     def delete(self, input: int, slot: int) -> None:
