@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
-from whenabouts.core.asof_join.right_order import ranks_of_ties
+from whenabouts.core.asof_join.right_order import Ties, ties_of
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.times.time_specs import TimeSpec
@@ -59,13 +59,13 @@ def partners_of(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.T
     left_key, right_key, count = _codes(keys, left, right)
     left_ends, right_ends = times(left), times(right)
 
-    def ranks() -> IntArray:
-        return ranks_of_ties(right, right_key, query.tie_columns)
+    def ties() -> Ties:
+        return ties_of(right, right_key, query.tie_columns)
 
     if not (_are_points(query.left_time, left_ends) and _are_points(query.right_time, right_ends)):
         from whenabouts.core.asof_join.prevailing import Side  # numba: imported when first needed
 
-        rank = ranks()
+        rank = ties().ranks(right.num_rows)
         sides = (
             Side(*ends, codes, templates_of(rows), tuple(each for _, each in spec.templates), order)
             for rows, ends, codes, spec, order in (
@@ -84,7 +84,7 @@ def partners_of(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.T
         direction=query.direction,
         tolerance_us=query.tolerance_us,
         allow_exact_matches=query.allow_exact_matches,
-        ranks=ranks,
+        ties=ties,
     )
     return Partners(None, partner)
 

@@ -12,7 +12,15 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.asof_join.answers import Partners
 from whenabouts.core.asof_join.settings import AsofJoinSettings
-from whenabouts.core.joins.output_columns import EVENT_TIME, PROBABILITY, Extra, OwnColumns, PairColumns
+from whenabouts.core.joins.output_columns import (
+    EVENT_TIME,
+    PROBABILITY,
+    ROWS_PER_BATCH,
+    Column,
+    Extra,
+    OwnColumns,
+    PairColumns,
+)
 from whenabouts.core.runtime.key_names import shared
 from whenabouts.core.runtime.output_memory import Growing
 from whenabouts.core.runtime.protocol import Step
@@ -59,19 +67,45 @@ class AsofOutput:
         else:
             step.metrics[metrics.UNMATCHED] += int(np.count_nonzero(alone))
         step.metrics[metrics.MATCHED] += len(partners.right)
-        extra = _probabilities(partners) if self._probability else []
-        extra += _as_time(event_us, partners.left)
-        found = self._pairs.with_partner(left, right, partners.left, partners.right, extra)
+        computed = _probabilities(partners) if self._probability else []
+        computed += _as_time(event_us, partners.left)
+        found = self._pairs.with_partner(left, right, partners.left, partners.right, computed)
         return Growing.after(step.output, "rows").counted(found)
 
 
-def _probabilities(partners: Partners) -> list[pa.Array | NDArray[np.generic] | None]:
-    alone = partners.right < 0
-    of_pair = np.ones(len(alone)) if partners.probability is None else partners.probability
-    return [pa.array(of_pair, mask=alone) if alone.any() else of_pair, partners.none]
-
-
-def _as_time(us: IntArray | None, at: NDArray[np.int32] | None) -> list[pa.Array | NDArray[np.generic] | None]:
+def _as_time(us: IntArray | None, at: NDArray[np.int32] | None) -> list[Column | None]:
     if us is None:
         return []
     return [(us if at is None else us[at]).astype("datetime64[us]")]
+
+
+def _probabilities(partners: Partners) -> list[Column | None]:
+    none = _Alone(partners.right) if partners.none_probability is None else partners.none
+    if partners.probability is None:
+        return [_Certain(partners.right), none]
+    alone = partners.right < 0
+    return [pa.array(partners.probability, mask=alone) if alone.any() else partners.probability, none]
+
+
+class _Certain:
+    """The probability of exact partners: 1, and null where there is none. Most batches share one array."""
+
+    def __init__(self, right: NDArray[np.int32]) -> None:
+        self._right = right
+        self._ones = np.ones(min(len(right), ROWS_PER_BATCH))
+
+    def __getitem__(self, piece: slice) -> pa.Array:
+        alone = self._right[piece] < 0
+        return pa.array(self._ones[: len(alone)], mask=alone if alone.any() else None)
+
+
+class _Alone:
+    """The probability that an exact left row has no partner: 0 or 1."""
+
+    def __init__(self, right: NDArray[np.int32]) -> None:
+        self._right = right
+        self._zeros = np.zeros(min(len(right), ROWS_PER_BATCH))
+
+    def __getitem__(self, piece: slice) -> NDArray[np.float64]:
+        alone = self._right[piece] < 0
+        return alone.astype(np.float64) if alone.any() else self._zeros[: len(alone)]

@@ -3,6 +3,9 @@
 Looking backward, the right rows up to the time of a left row are noted as the last of their key, and that note is the
 answer. Looking forward is the same with time and order reversed, and nearest compares both answers. O(n + m) after
 sorting by time, without a sort or a search for each key.
+
+A step of the sweep takes either the next right row or the next left row. Which one cannot be predicted, so steps have
+no branch: the work of both is done, and counts for one.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.jit import BOOL, INT64, READ_INT32, READ_INT64, WRITE_INT32, WRITE_INT64, compiled
+from whenabouts.core.arrays.jit import INT64, READ_INT32, READ_INT64, WRITE_INT32, compiled
 from whenabouts.core.arrays.key_time_order import Times, is_ascending, order_rows
 from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.asof_join.right_order import Ties
 from whenabouts.core.times.limits import ALWAYS_US
 
 Positions32 = NDArray[np.int32]
@@ -23,7 +27,7 @@ Positions32 = NDArray[np.int32]
 NOBODY = -1
 """The answer of a left row that has no partner."""
 
-_UNRANKED = np.empty(0, np.int64)
+_IN_ORDER = np.empty(0, np.int32)
 
 
 class Points(NamedTuple):
@@ -33,125 +37,76 @@ class Points(NamedTuple):
     key: Positions32 | None
 
 
-@compiled(
-    BOOL(
-        READ_INT64, READ_INT32, READ_INT32, READ_INT64, READ_INT32, READ_INT32, READ_INT64, INT64, INT64, INT64,
-        WRITE_INT64, WRITE_INT32, WRITE_INT32,
-    )
-)  # fmt: skip
+_ONE, _NONE = np.uint64(1), np.uint64(0)  # unsigned: numba omits the test for negative indices
+
+
+@compiled((READ_INT64, READ_INT64, INT64, WRITE_INT32))
+def _sweep(left_t: IntArray, right_t: IntArray, apart: int, place: Positions32) -> None:
+    """The place of the last right row up to each left one, -1 if there is none; times ascend on both sides.
+
+    `apart`: the least distance, 1 if exact matches do not count.
+    """
+    rows, others = np.uint64(left_t.size), np.uint64(right_t.size)
+    i, taken = _NONE, _NONE
+    while i < rows and taken < others:
+        takes = np.uint64(right_t[taken] <= left_t[i] - apart)
+        place[i] = np.int32(taken) - np.int32(1)
+        taken += takes
+        i += _ONE - takes
+    while i < rows:
+        place[i] = np.int32(taken) - np.int32(1)
+        i += _ONE
+
+
+@compiled((READ_INT64, READ_INT32, READ_INT64, READ_INT32, INT64, WRITE_INT32, WRITE_INT32))
 def _sweep_keys(
     left_t: IntArray,
-    left_row: Positions32,
     left_key: Positions32,
     right_t: IntArray,
-    right_row: Positions32,
     right_key: Positions32,
-    rank: IntArray,
-    sign: int,
     apart: int,
-    tolerance: int,
-    done: IntArray,
     last: Positions32,
-    answer: Positions32,
-) -> bool:
-    """Answer the left rows; False if right rows of a key share their time and there are no ranks: call it again then.
-
-    Both sides are sorted by time; `*_row` are the rows' numbers, empty if they are in order already. With `sign` -1 the
-    sweep goes from the last row down, in reversed time and order. `apart`: the least distance, 1 if exact matches do
-    not count. `done`: how many left and right rows are behind, and where the right rows of the present time begin.
-    `last`: the last right row of each key, -1 at first.
-    """
-    rows, others = left_t.size, right_t.size
-    left_first, right_first = (0, 0) if sign > 0 else (rows - 1, others - 1)
-    first, taken, run = done[0], done[1], done[2]
-    run_t = sign * right_t[right_first + sign * run] if run < others else np.int64(0)
-    for i in range(first, rows):
-        at = left_first + sign * i
-        until = sign * left_t[at] - apart
-        while taken < others:
-            place = right_first + sign * taken
-            t = sign * right_t[place]
-            if t > until:
-                break
-            if t != run_t:
-                run, run_t = taken, t
-            row = np.int64(right_row[place]) if right_row.size else place
-            key = right_key[row]
-            if key >= 0:
-                before = last[key]
-                better = True
-                if before >= run:  # a row of the same key and time
-                    if rank.size == 0:
-                        done[0], done[1], done[2] = i, taken, run
-                        return False
-                    other = right_first + sign * before
-                    if right_row.size:
-                        other = np.int64(right_row[other])
-                    better = sign * rank[other] <= sign * rank[row]
-                if better:
-                    last[key] = taken
-            taken += 1
-        row = np.int64(left_row[at]) if left_row.size else at
-        key = left_key[row]
-        found = last[key] if key >= 0 else -1
-        if found >= 0:
-            place = right_first + sign * found
-            if until + apart - sign * right_t[place] <= tolerance:
-                found = right_row[place] if right_row.size else np.int32(place)
-            else:
-                found = -1
-        answer[row] = found
-    return True
+    place: Positions32,
+) -> None:
+    """As `_sweep` for each key. `last`: -1 for each key and two more, which null keys of the right and the left use."""
+    rows, others = np.uint64(left_t.size), np.uint64(right_t.size)
+    nobody = np.uint32(last.size - 1)
+    i, taken = _NONE, _NONE
+    while i < rows and taken < others:
+        takes = right_t[taken] <= left_t[i] - apart
+        key = np.uint32(right_key[taken] + 1)
+        last[key] = np.int32(taken) if takes else last[key]
+        own = np.uint32(left_key[i] + 1)
+        place[i] = last[own if own else nobody]
+        taken += np.uint64(takes)
+        i += _ONE - np.uint64(takes)
+    while i < rows:
+        own = np.uint32(left_key[i] + 1)
+        place[i] = last[own if own else nobody]
+        i += _ONE
 
 
-@compiled(
-    BOOL(
-        READ_INT64, READ_INT32, READ_INT64, READ_INT32, READ_INT64, INT64, INT64, INT64, WRITE_INT64, WRITE_INT32,
-    )
-)  # fmt: skip
-def _sweep(
+@compiled((READ_INT64, READ_INT32, READ_INT64, READ_INT32, INT64, READ_INT32, WRITE_INT32))
+def _finish(
     left_t: IntArray,
     left_row: Positions32,
     right_t: IntArray,
     right_row: Positions32,
-    rank: IntArray,
-    sign: int,
-    apart: int,
     tolerance: int,
-    done: IntArray,
+    place: Positions32,
     answer: Positions32,
-) -> bool:
-    """As `_sweep_keys`, for rows that all have the same key. `done`: how many left and right rows are behind, and one
-    more than the place of the present answer."""
-    rows, others = left_t.size, right_t.size
-    left_first, right_first = (0, 0) if sign > 0 else (rows - 1, others - 1)
-    first, taken, found = done[0], done[1], done[2] - 1
-    found_t = sign * right_t[found] if found >= 0 else np.int64(0)
-    for i in range(first, rows):
-        at = left_first + sign * i
-        until = sign * left_t[at] - apart
-        while taken < others:
-            place = right_first + sign * taken
-            t = sign * right_t[place]
-            if t > until:
-                break
-            better = True
-            if found >= 0 and t == found_t:
-                if rank.size == 0:
-                    done[0], done[1], done[2] = i, taken, found + 1
-                    return False
-                row = np.int64(right_row[place]) if right_row.size else place
-                other = np.int64(right_row[found]) if right_row.size else found
-                better = sign * rank[other] <= sign * rank[row]
-            if better:
-                found, found_t = place, t
-            taken += 1
-        row = np.int64(left_row[at]) if left_row.size else at
-        if found >= 0 and until + apart - found_t <= tolerance:
-            answer[row] = right_row[found] if right_row.size else np.int32(found)
+) -> None:
+    """From places in time order to row numbers, -1 for no place and for rows beyond the tolerance.
+
+    `*_row`: the rows in time order, empty if they are in it themselves.
+    """
+    for i in range(left_t.size):
+        found = place[i]
+        row = left_row[i] if left_row.size else np.int32(i)
+        if found >= 0 and left_t[i] - right_t[found] <= tolerance:
+            answer[row] = right_row[found] if right_row.size else found
         else:
             answer[row] = -1
-    return True
 
 
 @compiled((READ_INT64, READ_INT64, READ_INT32, WRITE_INT32))
@@ -174,59 +129,61 @@ def prevailing_points(
     direction: str,
     tolerance_us: int | None,
     allow_exact_matches: bool,
-    ranks: Callable[[], IntArray],
+    ties: Callable[[], Ties],
 ) -> Positions32:
     """The number of the right row that prevails for each left row, `NOBODY` if none does.
 
-    `keys`: one more than the greatest code. `ranks`: the order of right rows that share their key and their time,
-    called only if there are such rows.
+    `keys`: one more than the greatest code. `ties`: the right rows that share their key and their time, called only if
+    some share their time.
 
     >>> points = [Points(np.array(t), None) for t in ([1, 5, 9], [5, 6])]
-    >>> same = {"keys": 1, "tolerance_us": None, "allow_exact_matches": True, "ranks": lambda: np.zeros(2, np.int64)}
+    >>> same = {"keys": 1, "tolerance_us": None, "allow_exact_matches": True, "ties": None}
     >>> [prevailing_points(*points, direction=which, **same).tolist() for which in ("backward", "forward", "nearest")]
     [[-1, 0, 1], [0, 0, -1], [0, 0, 1]]
     """
-    rows, others = (_in_time_order(side.t) for side in (left, right))
-    rank = _UNRANKED
+    rows, others = _in_time_order(left), _in_time_order(right)
+    found = ties() if (others.t[1:] == others.t[:-1]).any() else None
+    apart, farthest = 0 if allow_exact_matches else 1, ALWAYS_US if tolerance_us is None else tolerance_us
 
-    def swept(sign: int) -> Positions32:
-        nonlocal rank
-        answer = np.empty(len(left.t), np.int32)
-        apart, farthest = 0 if allow_exact_matches else 1, ALWAYS_US if tolerance_us is None else tolerance_us
-        sweep = _sweep_of(left, right, rows, others, keys)
-        if not sweep(rank, sign, apart, farthest, answer):
-            rank = ranks()
-            sweep(rank, sign, apart, farthest, answer)
-        return answer
+    def swept(rows: _InOrder, others: _InOrder, *, forward: bool) -> Positions32:
+        place = np.empty(len(rows.t), np.int32)
+        if rows.key is None or others.key is None:
+            _sweep(rows.t, others.t, apart, place)
+        else:
+            _sweep_keys(rows.t, rows.key, others.t, others.key, apart, np.full(keys + 2, NOBODY, np.int32), place)
+        answer = place
+        if len(rows.row) or len(others.row) or tolerance_us is not None:
+            answer = np.empty(len(rows.t), np.int32)
+            _finish(rows.t, rows.row, others.t, others.row, farthest, place, answer)
+        return answer if found is None else found.decided(answer, len(others.t), last=not forward)
 
-    answer = swept(1 if direction != "forward" else -1)
-    if direction == "nearest":
-        _closer(left.t, right.t, swept(-1), answer)
+    if direction == "backward":
+        return swept(rows, others, forward=False)
+    ahead = swept(rows.reversed(), others.reversed(), forward=True)
+    if direction == "forward":
+        return ahead
+    answer = swept(rows, others, forward=False)
+    _closer(left.t, right.t, ahead, answer)
     return answer
 
 
 class _InOrder(NamedTuple):
-    """Times in ascending order, and the number of each one's row; none if the rows are in order themselves."""
+    """Ascending times with their keys, and the number of each one's row; none if the rows are in order themselves."""
 
     t: IntArray
+    key: Positions32 | None
     row: Positions32
 
+    def reversed(self) -> _InOrder:
+        """The same in reversed time."""
+        row = self.row if len(self.row) else np.arange(len(self.t), dtype=np.int32)
+        key = None if self.key is None else np.ascontiguousarray(self.key[::-1])
+        return _InOrder(-self.t[::-1], key, np.ascontiguousarray(row[::-1]))
 
-def _in_time_order(t: IntArray) -> _InOrder:
-    if is_ascending(t):
-        return _InOrder(t, np.empty(0, np.int32))
-    ordered = order_rows(Times(t, t), "t_max", 1)
-    return _InOrder(ordered.axis, ordered.position)
 
-
-def _sweep_of(left: Points, right: Points, rows: _InOrder, others: _InOrder, keys: int) -> Callable[..., bool]:
-    """A sweep that continues where it stopped for want of ranks."""
-    done = np.zeros(3, np.int64)
-    if left.key is None or right.key is None:
-        return lambda rank, sign, apart, farthest, answer: _sweep(
-            *rows, *others, rank, sign, apart, farthest, done, answer
-        )
-    left_key, right_key, last = left.key, right.key, np.full(keys, NOBODY, np.int32)
-    return lambda rank, sign, apart, farthest, answer: _sweep_keys(
-        *rows, left_key, *others, right_key, rank, sign, apart, farthest, done, last, answer
-    )
+def _in_time_order(side: Points) -> _InOrder:
+    if is_ascending(side.t):
+        return _InOrder(side.t, side.key, _IN_ORDER)
+    ordered = order_rows(Times(side.t, side.t), "t_max", 1)
+    key = None if side.key is None else side.key.take(ordered.position, mode="clip")  # not checked: a permutation
+    return _InOrder(ordered.axis, key, ordered.position)

@@ -7,7 +7,7 @@ depend on how rows arrive, or how they are divided into files and steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,48 +19,81 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.runtime.blocks import PREFIX, times
 
 
-def ranks_of_ties(rows: pa.Table, key: NDArray[np.integer[Any]] | None, order_by: Sequence[str]) -> IntArray:
-    """Ranks of block rows, comparable among rows of one key with equal `t_min` and `t_max`; others have rank 0.
+class Ties(NamedTuple):
+    """The rows that share their key and their times with another one: `row` ascends by `group`, then in the order."""
 
-    `key`: codes of their keys; None: one key. O(n) in time order, else a sort; columns are
-    compared only where rows tie.
+    row: IntArray
+    group: IntArray
+
+    def ranks(self, rows: int) -> IntArray:
+        """The place of each of all `rows` in its group, or any number that grows with it; 0 for those in none."""
+        ranks = np.zeros(rows, np.int64)
+        ranks[self.row] = np.arange(len(self.row))
+        return ranks
+
+    def decided(self, answer: NDArray[np.int32], rows: int, *, last: bool) -> NDArray[np.int32]:
+        """Answers (row numbers, -1 for none), changed to the last, or the first, row of the group of each."""
+        if not len(self.row):
+            return answer
+        ends = np.flatnonzero(np.diff(self.group)) + 1
+        firsts, lasts = np.concatenate([[0], ends]), np.concatenate([ends, [len(self.row)]]) - 1
+        winner = np.repeat(self.row[lasts if last else firsts], lasts - firsts + 1)
+        by_row = np.argsort(self.row)
+        tied = np.zeros(rows + 1, bool)  # one more for the answer -1
+        tied[self.row] = True
+        at = np.flatnonzero(tied[answer])
+        answer[at] = winner[by_row[np.searchsorted(self.row[by_row], answer[at])]]
+        return answer
+
+
+def ties_of(rows: pa.Table, key: NDArray[np.integer[Any]] | None, order_by: Sequence[str]) -> Ties:
+    """The block rows that share their key, `t_min` and `t_max`, in the order by `order_by`, then by all columns.
+
+    `key`: codes of their keys; None: one key. Rows that are equal in everything are in any order. O(n) in time order,
+    else a sort; columns are compared only where rows tie.
 
     >>> rows = pa.table({"_wa_t_min": [3, 5, 5], "_wa_t_max": [5, 5, 5], "v": [1, 3, 2], "w": [0, 0, 9]})
-    >>> ranks_of_ties(rows, None, []).tolist(), ranks_of_ties(rows, None, ["w"]).tolist()
-    ([0, 1, 0], [0, 0, 1])
+    >>> ties_of(rows, None, []).row.tolist(), ties_of(rows, None, ["w"]).row.tolist()
+    ([2, 1], [1, 2])
     """
     t_min, t_max = times(rows)
-    columns: list[NDArray[np.integer[Any]]] = [t_max, t_min, *([] if key is None else [key])]
-    ranks = np.zeros(rows.num_rows, np.int64)
-    if len(ranks) < 2:
-        return ranks
+    at, group = _tied([t_max, t_min, *([] if key is None else [key])])
     own = [name for name in rows.column_names if not name.startswith(PREFIX)]
+    rank = np.zeros(len(at), np.int64)
     for names in (list(order_by), own):
-        at = _tied(columns) if names else ()
-        if len(at):
-            further = ranks_of_rows(rows.select(names).take(pa.array(at)))
-            ranks *= int(further.max()) + 1
-            ranks[at] += further
-            columns = [*columns, ranks]
-    return ranks
+        if names and len(at):
+            again = _tied([group, rank])[0]  # `order_by` may have decided
+            if len(again):
+                further = ranks_of_rows(rows.select(names).take(pa.array(at[again])))
+                rank *= int(further.max()) + 1
+                rank[again] += further
+    order = np.lexsort((rank, group))
+    return Ties(at[order], group[order])
 
 
-def _tied(columns: Sequence[NDArray[np.integer[Any]]]) -> IntArray:
-    """The rows that equal another one in all columns, ascending. Sorts those only that share the first column."""
+def _tied(columns: Sequence[NDArray[np.integer[Any]]]) -> tuple[IntArray, IntArray]:
+    """The rows that equal another one in all columns, and numbers of their groups.
+
+    Sorts those only that share the first column.
+    """
     first = np.asarray(columns[0], np.int64)
+    if len(first) < 2:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if is_ascending(first):
         at = np.flatnonzero(_either_side(first[1:] == first[:-1]))
     else:
         ordered = order_rows(Times(first, first), "t_max", 1)
         at = np.asarray(ordered.position[_either_side(ordered.axis[1:] == ordered.axis[:-1])], np.int64)
-    if len(at):
-        further = [column[at] for column in columns]
-        order = np.lexsort(further[::-1])
-        same = np.ones(len(order) - 1, bool)
-        for column in further:
-            same &= np.diff(column[order]) == 0
-        at = np.sort(at[order[_either_side(same)]])
-    return at
+    if not len(at):
+        return at, at
+    further = [column[at] for column in columns]
+    order = np.lexsort(further[::-1])
+    same = np.ones(len(order) - 1, bool)
+    for column in further:
+        same &= np.diff(column[order]) == 0
+    tied = _either_side(same)
+    group = np.concatenate([[0], np.cumsum(~same)])
+    return at[order[tied]], group[tied]
 
 
 def _either_side(same: BoolArray) -> BoolArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,14 @@ PROBABILITY = "probability"
 EVENT_TIME = "event_time"
 
 
-Extra = Sequence[NDArray[np.generic] | pa.Array | None]
+class Column(Protocol):
+    """A computed column: the rows of a slice, as an array of numpy or Arrow."""
+
+    def __getitem__(self, piece: slice, /) -> Any:
+        """The rows of a slice."""
+
+
+Extra = Sequence[Column | None]
 """Computed columns in schema order; None is a column of nulls."""
 
 
@@ -158,10 +166,7 @@ def batch_of(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra
 
     Raises QueryError WA-2008 for a key that does not fit into the type shared by both inputs.
     """
-    computed = [
-        values if values is None else values[piece] if isinstance(values, pa.Array) else pa.array(values[piece])
-        for values in extra
-    ]
+    computed = [None if values is None else _as_array(values[piece]) for values in extra]
     arrays = [
         pa.nulls(piece.stop - piece.start, field.type)
         if values is None
@@ -171,6 +176,10 @@ def batch_of(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra
         for field, values in zip(schema, [*columns, *computed], strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as_array(values: NDArray[np.generic] | pa.Array) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values)
 
 
 def _shared(values: pa.Array, field: pa.Field) -> pa.Array:
