@@ -10,6 +10,7 @@ KERNELS = (
     "arrays.key_time_order",
     "arrays.slab_pool",
     "asof_join.choosing",
+    "asof_join.high_ends",
     "asof_join.point_sweep",
     "asof_join.prevailing",
     "coalescing.early_kernels",
