@@ -12,49 +12,47 @@ polynomial; all P_j come from one pass, as `f_j T / G_j` with T the product over
 
 from __future__ import annotations
 
-import numpy as np
-
 from whenabouts.core.arrays.jit import BOOL, FLOAT64, INT64, compiled
 from whenabouts.core.asof_join.candidates import INFINITE
 from whenabouts.core.asof_join.classes import CLASSES, UNIFORM, Classes, distribution_at, power
 from whenabouts.core.asof_join.quadrature import STOP_BELOW, nodes_for, parts_for
+from whenabouts.core.asof_join.workspace import WORKSPACE, Workspace, sort_distinct
 from whenabouts.core.probability.gauss_legendre import NODES, START, WEIGHTS
 from whenabouts.core.probability.histogram_arrays import Shapes
 from whenabouts.core.probability.histogram_probability import SHAPES
 
 
-@compiled(FLOAT64(INT64, INT64, CLASSES, INT64, BOOL, SHAPES))
-def integrate_line(y: int, tolerance: int, classes: Classes, m: int, nearest: bool, shapes: Shapes) -> float:
+@compiled(FLOAT64(INT64, INT64, CLASSES, INT64, BOOL, SHAPES, WORKSPACE))
+def integrate_line(
+    y: int, tolerance: int, classes: Classes, m: int, nearest: bool, shapes: Shapes, work: Workspace
+) -> float:
     """Fill the probabilities of the m classes for a left time y; returns the probability that no row prevails.
 
     O(edges x classes), times the classes that overlap at a place where they are many.
     """
     begin, end, shape, first = classes.begin, classes.end, classes.shape, classes.first
     below, above = classes.below, classes.above
-    # The nearest point, of equal ones the one before y, and the edges of the others.
-    reach, atom, edges = tolerance, -1, 0
+    # The nearest point, of equal ones the one before y, and the distances of the others' edges.
+    ints = work.ints
+    member, varying, cuts = ints[:m], ints[m : 2 * m], ints[2 * m :]  # `member`: the classes that are no points
+    reach, atom, count = tolerance, -1, 0
     for k in range(m):
         below[k] = above[k] = 0.0
         if begin[k] < end[k]:
-            edges += 2 if shape[k] == UNIFORM else shapes.start[shape[k] + 1] - shapes.start[shape[k]]
+            member[count] = k
+            count += 1
         elif begin[k] <= y:
             if y - begin[k] <= reach:
                 reach, atom = y - begin[k], k
         elif nearest and (begin[k] - y < reach or (atom < 0 and begin[k] - y == reach)):
             reach, atom = begin[k] - y, k
-    cuts = np.empty(edges + 2, np.int64)
     cuts[0] = 0
     n = 1
     if 0 < reach < INFINITE:
         cuts[1] = reach
         n = 2
-    member = np.empty(m, np.int64)  # the classes that are not points
-    count = 0
-    for k in range(m):
-        if begin[k] == end[k]:
-            continue
-        member[count] = k
-        count += 1
+    for c in range(count):
+        k = member[c]
         start, beyond, anchor = 0, 2, end[k]
         if shape[k] != UNIFORM:
             start, beyond = shapes.start[shape[k]], shapes.start[shape[k] + 1]
@@ -67,20 +65,20 @@ def integrate_line(y: int, tolerance: int, classes: Classes, m: int, nearest: bo
             if 0 < distance < reach:
                 cuts[n] = distance
                 n += 1
-    cuts = np.sort(cuts[:n])
-    value = np.ones(count)  # G_k where the integral has come to
-    at_y = np.ones(count)  # F_k(y + d), backward F_k(y)
-    ahead, slope, far = np.zeros(count), np.empty(count), np.empty(count)  # f_k(y + d); of G_k on a piece: slope, end
-    varying = np.empty(count, np.int64)
+    n = sort_distinct(cuts[:n])
+    # Of each member: G_k where the integral has come to, F_k(y + d) or backward F_k(y), f_k(y + d), and on a piece the
+    # slope of G_k and its value at the far end.
+    floats = work.floats
+    value, at_y, ahead = floats[:m], floats[m : 2 * m], floats[2 * m : 3 * m]
+    slope, far = floats[3 * m : 4 * m], floats[4 * m : 5 * m]
     for c in range(count):
         k = member[c]
+        value[c], ahead[c] = 1.0, 0.0
         at_y[c] = distribution_at(y, begin[k], end[k], shape[k], shapes)[0]
     left = 1.0  # the product where the integral has come to
     for piece in range(n - 1):
         d0, d1 = cuts[piece], cuts[piece + 1]
         length = float(d1 - d0)
-        if length == 0.0:
-            continue
         constant, degree, change, active = 1.0, 0, 0.0, 0
         for c in range(count):
             k = member[c]

@@ -50,7 +50,7 @@ GRID = types.NamedTuple(  # type: ignore[no-untyped-call]  # as above
 def room_needed(left_edges: int, right_edges: int, m: int) -> tuple[int, int]:
     """The integers and floats of a workspace for a left time and m classes with so many edges."""
     cuts = (left_edges + 2) * (right_edges + m + 2)
-    return left_edges + 7 * right_edges + 4 * m + cuts + 16, left_edges + 9 * right_edges + 4 * m + 16
+    return left_edges + 7 * right_edges + 4 * m + cuts + 16, left_edges + 9 * right_edges + 5 * m + 16
 
 
 @compiled(BUCKETS(LEFT, BOOL, SHAPES, WORKSPACE), inline=True)

@@ -311,12 +311,12 @@ def _fill(
                 rejected[i] = True
                 none_probability[i] = 0.0
                 continue
+            ints, floats = room_needed(left_edges, right_edges * m, m)
+            if ints > work.ints.size or floats > work.floats.size:
+                work = workspace(2 * ints, 2 * floats)
             if a == b:
-                none = integrate_line(a, tolerance, classes, m, nearest, right_shapes)
+                none = integrate_line(a, tolerance, classes, m, nearest, right_shapes, work)
             else:
-                ints, floats = room_needed(left_edges, right_edges * m, m)
-                if ints > work.ints.size or floats > work.floats.size:
-                    work = workspace(2 * ints, 2 * floats)
                 none = integrate_plane(
                     left, tolerance, bounds[0], bounds[1], classes, m, nearest, left_shapes, right_shapes, work
                 )
