@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from whenabouts.conformance.oracle import Time
 from whenabouts.core import asof_join
 from whenabouts.core.arrays import jit
 from whenabouts.core.asof_join.prevailing import Direction, MaxCandidates, Prevailing, Side, prevailing
+from whenabouts.core.probability.gauss_legendre import MOST_NODES
 from whenabouts.core.times.templates import Template
 
 DIRECTIONS: tuple[Direction, ...] = ("backward", "forward", "nearest")
@@ -72,8 +74,8 @@ def random_rules(draw: random.Random, scale: int = 1) -> oracle.Rules:
     return oracle.Rules(draw.choice(DIRECTIONS), None if tolerance is None else tolerance * scale, draw.random() < 0.6)
 
 
-def run(left: Side, right: Side, rules: oracle.Rules) -> Prevailing:
-    return prevailing(
+def run(left: Side, right: Side, rules: oracle.Rules, function: Callable[..., Prevailing] = prevailing) -> Prevailing:
+    return function(
         left,
         right,
         direction=rules.direction,
@@ -347,8 +349,9 @@ def test_empty_sides() -> None:
         assert answer.high_us.tolist() == [10 if direction == "backward" else 15]
 
 
-def test_plain_python_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernels' sources without numba: nothing is left to a compiler's arithmetic."""
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module from the kernels' sources, without numba."""
     names = ("workspace", "quadrature", "candidates", "classes", "plane_grid", "plane_integral", "line_integral")
     package = "whenabouts.core.asof_join."
     with monkeypatch.context() as patched:
@@ -356,21 +359,42 @@ def test_plain_python_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> No
         for name in (*names, "prevailing"):
             patched.setattr(asof_join, name, getattr(asof_join, name))
             patched.delitem(sys.modules, package + name)
-        plain = importlib.import_module(package + "prevailing")
+        return importlib.import_module(package + "prevailing")
+
+
+def test_plain_python_gives_the_same_bits(plain: ModuleType) -> None:
+    """Nothing is left to a compiler's arithmetic."""
     assert not hasattr(plain.integrate_plane, "signatures")
     draw = random.Random(17)
     for _ in range(40):
         left, right, rules = random_times(draw, 2), random_times(draw, 5), random_rules(draw)
         one = run(left.side, right.side, rules)
-        other = plain.prevailing(
-            left.side,
-            right.side,
-            direction=rules.direction,
-            tolerance_us=rules.tolerance_us,
-            allow_exact_matches=rules.exact_matches,
-        )
+        other = run(left.side, right.side, rules, plain.prevailing)
         for name in Prevailing._fields:
             assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_fewer_nodes_than_exact_ones(plain: ModuleType, direction: Direction) -> None:
+    """Many rows: the table's nodes, and integrals that end early, against all nodes that are exact, and to the end."""
+    for function in (plain.integrate_plane, plain.integrate_line):
+        function.__globals__.update(
+            {
+                "nodes_for": lambda degree, _: min(degree // 2 + 1, MOST_NODES),
+                "parts_for": lambda _: 1,
+                "STOP_BELOW": 1e-300,
+            }
+        )
+    plain.integrate_plane.__globals__["STOP_CHANGE"] = np.inf
+    draw = random.Random(21)
+    for rows, left in [(14, (400, 1400)), (40, (900, 930)), (40, (900, 900))]:
+        starts = [draw.randint(0, 900) for _ in range(rows)]
+        right = intervals([(start, start + draw.randint(500, 1500)) for start in starts])
+        one = prevailing(intervals([left]).side, right.side, direction=direction)
+        other = plain.prevailing(intervals([left]).side, right.side, direction=direction)
+        assert np.abs(one.probability - other.probability).max() < 2e-14
+        assert abs(one.none_probability - other.none_probability) < 2e-14
+        assert one.probability.tobytes() != other.probability.tobytes()
 
 
 def test_equal_left_rows_have_equal_answers() -> None:
