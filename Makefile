@@ -65,7 +65,7 @@ lint: .venv/ready ## Style, types, import contracts, and whether the map of impo
 map: .venv/ready ## Draw docs/packages.svg, the packages and their imports
 	@$(BIN)/python .ci/package_map.py
 
-docs: .venv/ready .venv-docs/ready ## The documentation site, with its search, in build/site: open build/site/index.html
+docs: .venv/ready .venv-docs/ready notebooks ## The documentation site, with its search, in build/site: open build/site/index.html
 	@$(BIN)/python .ci/site_pages.py
 	@.venv-docs/bin/zensical build --strict --clean
 	@$(BIN)/python .ci/site_pages.py --finish

@@ -45,6 +45,7 @@ def _text(output: dict[str, Any]) -> str:
     data = output["data"]
     if "text/html" in data:
         html = re.sub(r"<style.*?</style>", "", "".join(data["text/html"]), flags=re.DOTALL)
+        html = re.sub(r"<table[^>]*>", "<table>", html)  # so that the site's style applies
         one_line = re.sub(r"\n\s*", "", html)  # or Markdown would read it
         return f'<div class="output">{one_line}</div>'
     return f"``````text\n{''.join(data['text/plain'])}\n``````"

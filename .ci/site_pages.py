@@ -36,7 +36,8 @@ def site_path(path: PurePosixPath) -> PurePosixPath:
     ['spark.md', 'index.md', 'source/examples/a.md', 'a.svg']
     """
     if path.parts[0] == "docs":
-        return path.relative_to("docs")
+        at = path.relative_to("docs")
+        return at.with_suffix(".md") if path.suffix == ".ipynb" else at
     if path.suffix == ".md" and len(path.parts) == 1:
         return PurePosixPath("index.md" if path.stem == "README" else f"{path.stem.lower()}.md")
     at = PurePosixPath("source", *path.parts)
@@ -44,10 +45,11 @@ def site_path(path: PurePosixPath) -> PurePosixPath:
 
 
 class Pages:
-    """The files of the site in a folder."""
+    """The files of the site in a folder. Notebooks are taken, with their outputs, from another one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, notebooks: Path) -> None:
         self._folder = folder
+        self._notebooks = notebooks
         self._done: set[PurePosixPath] = set()
 
     def add(self, path: PurePosixPath) -> None:
@@ -64,6 +66,12 @@ class Pages:
             if path.name == "README.md" and len(path.parts) == 1:
                 text = NOT_ON_THE_LANDING_PAGE.sub("", text)
             target.write_text(_outside_code(text, lambda line: self._linked(line, path)))
+        elif path.suffix == ".ipynb":
+            *pictures, (_, text) = notebook_page(self._notebooks / path.name)
+            for name, picture in pictures:
+                target.with_name(name).write_bytes(picture)
+                self._done.add(path.with_name(name))
+            target.write_text(_outside_code(text.decode(), lambda part: self._linked(part, path)))
         elif path.suffix in SOURCES:
             target.write_text(f"# {path}\n\n``````{SOURCES[path.suffix]}\n{source.read_text()}``````\n")
         else:
@@ -83,17 +91,12 @@ class Pages:
             to = PurePosixPath(os.path.normpath(path.parent / written))
             if (ROOT / to).is_dir():
                 to /= "README.md"
-            if site_path(to).parts[0] not in MADE:
-                self.add(to)
-                if words.endswith(".md"):  # a path is a fine name in the repository, a title on the site
-                    words = (ROOT / to).read_text().partition("\n")[0].lstrip("# ")
+            self.add(to)
+            if words.endswith(".md"):  # a path is a fine name in the repository, a title on the site
+                words = (ROOT / to).read_text().partition("\n")[0].lstrip("# ")
             return f"[{words}]({os.path.relpath(site_path(to), site_path(path).parent)}{anchor})"
 
         return LINK.sub(moved, text)
-
-
-MADE = ("reference", "gallery")
-"""Folders of the site whose pages are made, so that pages may link to them as docs/reference/..., docs/gallery/..."""
 
 
 def _outside_code(text: str, change: Callable[[str], str]) -> str:
@@ -101,14 +104,24 @@ def _outside_code(text: str, change: Callable[[str], str]) -> str:
 
     MkDocs wants four columns where a list's item goes on, and colours prompts only in blocks that say so.
     """
-    blocks = re.split(r"(^ *```.*?^ *```$)", text, flags=re.MULTILINE | re.DOTALL)
-    blocks[::2] = [re.sub(r"^ {3}(?=\S)", "    ", change(block), flags=re.MULTILINE) for block in blocks[::2]]
-    for place, block in enumerate(blocks[1::2]):
-        if block.startswith("   "):
-            block = re.sub(r"^ {3}", "    ", block, flags=re.MULTILINE)
-        block = block.replace("```python\n>>>", "```pycon\n>>>")
-        blocks[2 * place + 1] = re.sub(r"\n\n( *```)$", r"\n\1", block)
-    return "".join(blocks)
+    parts, at = [], 0
+    for block in FENCED.finditer(text):
+        parts += [_prose(change(text[at : block.start()])), _code(block[0])]
+        at = block.end()
+    return "".join([*parts, _prose(change(text[at:]))])
+
+
+FENCED = re.compile(r"^( *`{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"^ {3}(?=\S)", "    ", text, flags=re.MULTILINE)
+
+
+def _code(block: str) -> str:
+    if block.startswith("   `"):
+        block = re.sub(r"^ {3}", "    ", block, flags=re.MULTILINE)
+    return re.sub(r"\n\n( *`+)$", r"\n\1", block.replace("```python\n>>>", "```pycon\n>>>"))
 
 
 def sections(nav: object, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -155,18 +168,13 @@ def llms_txt(nav: object, about: str, folder: Path) -> str:
 def gather(folder: Path, notebooks: Path) -> None:
     """Write all pages. Raises FileNotFoundError for a link to a file that does not exist."""
     shutil.rmtree(folder, ignore_errors=True)
-    pages = Pages(folder)
+    pages = Pages(folder, notebooks)
     for path in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"):
         pages.add(PurePosixPath(path))
     for file in (*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / "docs" / "site").glob("*")):
         pages.add(PurePosixPath(file.relative_to(ROOT).as_posix()))
     for name, text in reference_pages():
         pages.write(f"reference/{name}", text)
-    for notebook in sorted(notebooks.glob("*.ipynb")):
-        for name, content in notebook_page(notebook):
-            target = folder / "gallery" / name
-            target.parent.mkdir(exist_ok=True)
-            target.write_bytes(content)
     config = yaml.load((ROOT / "mkdocs.yml").read_text(), Loader=_Lenient)
     pages.write("llms.txt", llms_txt(config["nav"], config["site_description"], folder))
 

@@ -8,7 +8,13 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["asof-join.md", "coalescing.md", "modes.md", "tutorial.md", "why-and-chance.md"])
+PAGES = (
+    "asof-join.md", "coalescing.md", "coming-from-merge-asof.md", "coming-from-pyranges.md", "modes.md",
+    "tutorial.md", "why-and-chance.md",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_prints_what_it_shows(page: str) -> None:
     failures, tried = doctest.testfile(
         str(DOCS / page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE

@@ -24,8 +24,13 @@ pytestmark = pytest.mark.skipif(find_spec("pyflink") is None, reason="the refere
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Each Markdown page of the site by its path."""
-    folder = tmp_path_factory.mktemp("site")
-    _module("site_pages").gather(folder, ROOT / "build" / "no notebooks")
+    folder, notebooks = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("notebooks")
+    for path in (ROOT / "docs" / "notebooks").glob("*.ipynb"):
+        notebook = json.loads(path.read_text())
+        drawn = {"output_type": "display_data", "data": {"image/svg+xml": "<svg/>"}}
+        notebook["cells"].append(_cell("code", "draw()", drawn))
+        (notebooks / path.name).write_text(json.dumps(notebook))
+    _module("site_pages").gather(folder, notebooks)
     return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.md")} | {
         "llms.txt": (folder / "llms.txt").read_text()
     }
@@ -72,6 +77,7 @@ def test_every_page_of_docs_is_in_the_navigation_and_in_llms_txt(pages: dict[str
     listed = set(re.findall(r"\]\(([^)]+\.md)\)", pages["llms.txt"]))
     assert listed <= set(pages)
     assert {path.name for path in (ROOT / "docs").glob("*.md")} <= listed
+    assert {f"notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").glob("*.ipynb")} <= listed
     assert {name for name in pages if name.startswith("reference/")} <= listed
 
 
@@ -89,7 +95,7 @@ def test_a_link_to_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "docs" / "a.md").write_text("# A\n\n```\n[no](link.md)\n```\n\n![a picture](missing.svg)\n")
     monkeypatch.setattr(site, "ROOT", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"docs/missing\.svg"):
-        site.Pages(tmp_path / "out").add(site.PurePosixPath("docs/a.md"))
+        site.Pages(tmp_path / "out", tmp_path).add(site.PurePosixPath("docs/a.md"))
 
 
 def test_the_examples_in_its_code_are_true() -> None:
@@ -109,12 +115,15 @@ def _page(folder: Path, *cells: dict[str, Any]) -> dict[str, bytes]:
 def test_a_notebook_is_a_page_with_its_outputs(tmp_path: Path) -> None:
     printed = {"output_type": "stream", "text": ["a line\n"]}
     drawn = {"output_type": "display_data", "data": {"image/png": base64.b64encode(b"png").decode(), "text/plain": "x"}}
-    shown = {"output_type": "execute_result", "data": {"text/html": ["<b>\n", "  1</b>"], "text/plain": "1"}}
+    shown = {
+        "output_type": "execute_result",
+        "data": {"text/html": ['<table border="1">\n', "  1</table>"], "text/plain": "1"},
+    }
     page = _page(tmp_path, _cell("markdown", "# Title\ntext"), _cell("code", "a = 1\nb", printed, drawn, shown))
     assert page["n-3.png"] == b"png"
     assert page["n.md"].decode().split("\n\n") == [
         "# Title\ntext", "``````python\na = 1\nb\n``````", "``````text\na line\n``````",
-        "![output of the code above](n-3.png)", '<div class="output"><b>1</b></div>\n',
+        "![output of the code above](n-3.png)", '<div class="output"><table>1</table></div>\n',
     ]  # fmt: skip
 
 
