@@ -67,11 +67,11 @@ class Pages:
                 text = NOT_ON_THE_LANDING_PAGE.sub("", text)
             target.write_text(_outside_code(text, lambda line: self._linked(line, path)))
         elif path.suffix == ".ipynb":
-            *pictures, (_, text) = notebook_page(self._notebooks / path.name)
+            *pictures, (_, page) = notebook_page(self._notebooks / path.name)
             for name, picture in pictures:
                 target.with_name(name).write_bytes(picture)
                 self._done.add(path.with_name(name))
-            target.write_text(_outside_code(text.decode(), lambda part: self._linked(part, path)))
+            target.write_text(_outside_code(page.decode(), lambda part: self._linked(part, path)))
         elif path.suffix in SOURCES:
             target.write_text(f"# {path}\n\n``````{SOURCES[path.suffix]}\n{source.read_text()}``````\n")
         else:
