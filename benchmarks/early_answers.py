@@ -57,13 +57,15 @@ def digest(found: pa.Table) -> tuple[int, int]:
 @click.option("--out-of-order", default=0.1, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 def main(rows: int, out_of_order: float, rounds: int) -> None:
-    """Print the ratio for all readings, a sliding window and one instant; for steps and latenesses of several sizes."""
+    """Print the ratio for windows of each kind; for steps and latenesses of several sizes."""
     pa.set_cpu_count(1)
     suite, span_us = Suite("early_answers", rounds), rows * APART_US
     windows: dict[str, dict[str, Any]] = {
         "all": {},
         "sliding": {"window": span_us // 4, "slide": span_us // 40},
         "at an instant": {"window": span_us // 2, "at": span_us - 1},
+        "up to the latest": {"window": span_us // 4},
+        "rows of each group": {"rows": 50, "per_group": True, "slide": f"{span_us // 40}us"},
     }
     for groups, step, late_steps in ((1_000, 20_000, 2), (1_000, 5_000, 8), (20, 20_000, 2)):
         lateness_us = late_steps * step * APART_US
