@@ -338,6 +338,13 @@ def test_too_many_candidates() -> None:
     )
     assert not points.rejected.any()
     assert len(points.rows) == 101
+    mixed = intervals([*((k, k) for k in range(500, 601)), (400, 550), (450, 700)]).side
+    one, two = (
+        prevailing(intervals([(500, 600)]).side, mixed, direction="nearest", max_candidates=MaxCandidates(9, 9, limit))
+        for limit in (1, 2)
+    )
+    assert one.rejected.all()
+    assert abs(two.probability.sum() + two.none_probability[0] - 1) < 1e-12
 
 
 def test_empty_sides() -> None:

@@ -63,9 +63,9 @@ TWO_FLOAT64 = types.UniTuple(types.float64, 2)  # type: ignore[no-untyped-call] 
 LEFT = types.NamedUniTuple(types.int64, 3, Left)  # type: ignore[no-untyped-call]  # as above
 
 
-@compiled(INT64(RIGHT_INDEX, READ_INT32, INT64, INT64, INT64, CLASSES))
-def number_classes(index: RightIndex, found: NDArray[np.int32], c0: int, c1: int, most: int, classes: Classes) -> int:
-    """The classes of the candidates `found[c0:c1]`; stops after `most`, and returns how many there are."""
+@compiled(INT64(RIGHT_INDEX, READ_INT32, INT64, INT64, CLASSES))
+def number_classes(index: RightIndex, found: NDArray[np.int32], c0: int, c1: int, classes: Classes) -> int:
+    """The classes of the candidates `found[c0:c1]`; returns how many there are."""
     begin, end, shape, first = classes.begin, classes.end, classes.shape, classes.first
     m = 0
     for i in range(c0, c1):
@@ -73,8 +73,6 @@ def number_classes(index: RightIndex, found: NDArray[np.int32], c0: int, c1: int
         s, e, h = index.begin[row], index.end[row], index.shape[row]
         if m and begin[m - 1] == s and end[m - 1] == e and shape[m - 1] == h:
             continue
-        if m == most:
-            return m + 1
         begin[m], end[m], shape[m], first[m] = s, e, h, i - c0
         m += 1
     first[m] = c1 - c0

@@ -80,7 +80,8 @@ class Side(NamedTuple):
 class MaxCandidates(NamedTuple):
     """The number of different candidates beyond which a left row is rejected (WA-1053), by what its integral costs.
 
-    `line`: of a left time that is a point; `plane`: of an uncertain one; no limit where all candidates are points.
+    `line`: of a left time that is a point; `plane`: of an uncertain one, and that to both sides. At these limits a row
+    costs 2, 6 and 21 ms (benchmarks/asof_chance.py has rows of fewer). Candidates that are points do not count.
     """
 
     line: int = 2048
@@ -289,7 +290,7 @@ def _fill(
                 np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32),
                 np.empty(room + 1, np.int64), np.empty(room), np.empty(room),
             )  # fmt: skip
-        m = number_classes(index, found, c0, c1, count, classes)
+        m = number_classes(index, found, c0, c1, classes)
         for c in range(count):
             rows[filled + c] = index.position[found[c0 + c]]
             probability[filled + c] = 0.0
@@ -302,16 +303,14 @@ def _fill(
         elif not any_within(left, tolerance, classes, m, nearest, left_shapes, right_shapes):
             none_probability[i] = 1.0
         else:
-            most = -1
+            spread = 0
             for k in range(m):
-                if classes.begin[k] < classes.end[k]:
-                    most = most_line if a == b else most_plane
-                    break
-            if 0 <= most < m:
+                spread += classes.begin[k] < classes.end[k]
+            if spread > (most_line if a == b else most_plane):
                 rejected[i] = True
                 none_probability[i] = 0.0
                 continue
-            ints, floats = room_needed(left_edges, right_edges * m, m)
+            ints, floats = room_needed(left_edges, right_edges * spread, m)
             if ints > work.ints.size or floats > work.floats.size:
                 work = workspace(2 * ints, 2 * floats)
             if a == b:
