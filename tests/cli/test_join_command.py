@@ -130,6 +130,18 @@ def test_explain_says_what_would_run_and_does_not(cli: Cli, pair_of_files: Path)
     assert not (pair_of_files / "out.csv").exists()
 
 
+def test_ties_go_to_the_earliest_or_to_the_nearest(cli: Cli, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": [100]}), tmp_path / "l.parquet")
+    pq.write_table(pa.table({"s": [95, 102]}), tmp_path / "r.parquet")
+    base = (
+        "join l.parquet r.parquet --left-time t --right-time s --within 9us --confidence 1 --best left -o out.parquet"
+    )
+    for options, chosen in (("", 95), ("--ties earliest", 95), ("--ties nearest", 102)):
+        done = cli(f"{base} {options}")
+        assert done.exit_code == 0, done.stderr
+        assert pq.read_table(tmp_path / "out.parquet")["s"].to_pylist() == [chosen]
+
+
 def test_modes_say_which_rows_come_out(cli: Cli, tmp_path: Path) -> None:
     pq.write_table(pa.table({"t": [0, 50], "u": [10, 60], "x": ["a", "b"]}), tmp_path / "l.parquet")
     pq.write_table(pa.table({"s": [12, 13], "y": ["near", "far"]}), tmp_path / "r.parquet")
@@ -175,6 +187,8 @@ USAGE = [
     (f"{WITHIN} --how sideways", "WA-2006"),
     (f"{WITHIN} --best both --how left_semi", "WA-2006"),
     (f"{WITHIN} --best worst", "is not one of"),
+    (f"{WITHIN} --best left --ties latest", "WA-2006"),
+    (f"{WITHIN} --ties nearest", "WA-2006"),
     (f"{WITHIN} --why 1", "is not LEFT_ROW,RIGHT_ROW"),
     (f"{WITHIN} --why 1,-2", "is not LEFT_ROW,RIGHT_ROW"),
     (f"{WITHIN} --why 1,two", "is not LEFT_ROW,RIGHT_ROW"),

@@ -258,7 +258,8 @@ streams:
   a: {columns: {k: string, t_min: timestamp, t_max: timestamp}, time: "t_min,t_max", max_uncertainty: 1 s, rate: 9}
   b: {columns: {k: string, t: timestamp}, rate: 5, keys: 3, lateness: 2 s}
 queries:
-  - {name: pairs, join: [a, b], on: k, deadline: 2 s, since: 1 s, confidence: 0.6, max_latency: 5 s, how: left_outer}
+  - {name: pairs, join: [a, b], on: k, deadline: 2 s, since: 1 s, confidence: 0.6, max_latency: 5 s, how: left_outer,
+     best: left, ties: nearest}
   - {name: trail, window_join: [a, b], on: [k], windows: {"a,b": {between: [0 s, 5 s], confidence: 1}}, pin: forward}
   - name: text
     query: SELECT * FROM a, b WHERE WINDOW(a, b) = '2 s' WITH THRESHOLD 0.6
@@ -270,7 +271,10 @@ queries:
 def test_a_plan_file_has_joins_beside_coalescing_queries(tmp_path: Path) -> None:
     file = tmp_path / "queries.yaml"
     file.write_text(PLAN)
-    plan = read_plan_file(file).plan()
+    registry = read_plan_file(file)
+    plan = registry.plan()
+    pairs = registry.query("pairs")
+    assert pairs.described.startswith("left_outer timing join (best=left, ties=nearest)")
     assert plan.choices == {"hot": "lazy", "pairs": "auto", "trail": "forward", "text": "auto"}
     assert [join.kind for join in plan.joins] == ["timing join", "window join", "timing join"]
     assert plan.joins[2].statistics["rates"] == {"left": 1, "right": 2}

@@ -117,6 +117,24 @@ def _sizes() -> list[tuple[int, int]]:
     return [(left.num_rows, right.num_rows) for left, right in zip(*_files().values(), strict=True)]
 
 
+def test_oracle_counters_of_every_strategy(engine: Engine) -> None:
+    """On a stream in steps of many rows, blocks of lazy strategies longer than a step, each of the five strategies
+    probes, accepts, looks up, matches and correlates as often as its paper's algorithm, counted pair by pair."""
+    found, expected = {}, {}
+    for strategy in NAMED:
+        query = _query(CONDITIONS["wide"], strategy)
+        query = replace(query, block_size=90) if strategy.startswith("lazy") else query
+        found[strategy] = _counted(engine.run(query, _files(), Variant(streaming=True)))
+        steps = [
+            expectations.read(query, dict(zip(("left", "right"), tables, strict=True))).events
+            for tables in zip(*_files().values(), strict=True)
+        ]
+        expected[strategy] = operation_counts.in_steps(query, steps)
+    assert found == expected
+    assert found["lazy"].correlations < found["eager"].correlations
+    assert found["lazy_lookup"].lookup_hits > 0
+
+
 @pytest.mark.parametrize(
     ("max_latency", "held"), fewer_on_slow_engines([("8 s", False), ("1 day", True)], kept=[("1 day", True)])
 )

@@ -450,20 +450,58 @@ def test_oracle_bounded_state_of_combinations(engine: Engine, strategy: str) -> 
 
 
 def test_oracle_counters_of_arrivals(engine: Engine) -> None:
-    """On a stream backward evaluation joins each row with earlier arrivals only, and tests no others."""
-    query = replace(case_tables.dataset("clique").query, strategy="backward", lateness="1 day")
-    events: dict[str, list[Event]] = {name: [] for name in query.inputs}
-    files: dict[str, list[pa.Table]] = {name: [] for name in query.inputs}
+    """On a stream in blocks of many rows every algorithm forms and tests the periods, tuples and windows of its paper:
+    backward evaluation joins each row with earlier arrivals only, and forward evaluation waits for the watermark."""
+    found, expected = {}, {}
+    for name, how in ARRIVALS:
+        query = with_options(case_tables.dataset(name).query, **_of(how), lateness="1 day")
+        found[name, how] = _counted(engine.run(query, _in_turn(name), STREAM))
+        expected[name, how] = _counts_in_turn(name, how)
+    assert found == expected
+
+
+ARRIVALS = (
+    ("clique", ("backward", "none", "hash")),
+    ("clique", ("backward", "lca", "hash")),
+    ("clique", ("backward", "gca", "hash")),
+    ("clique", ("backward", "gca", "nested")),
+    ("clique", ("forward", "lca", "hash")),
+    ("clique", ("forward", "gca", "nested")),
+    ("uniform clique", ("backward", "none", "hash")),
+    ("uniform clique", ("forward", "none", "hash")),
+)
+
+
+@lru_cache
+def _in_turn(name: str) -> dict[str, tuple[pa.Table, ...]]:
+    """Six files with rows of one stream each, so that no engine's batches change which row came first."""
+    query, whole = case_tables.dataset(name).query, case_tables.finite(name)
+    return {
+        stream: tuple(
+            _half(whole[stream][0], number // len(query.inputs)) if number % len(query.inputs) == index
+            else whole[stream][0].slice(0, 0)
+            for number in range(2 * len(query.inputs))
+        )
+        for index, stream in enumerate(query.inputs)
+    }  # fmt: skip
+
+
+def _half(table: pa.Table, which: int) -> pa.Table:
+    size = table.num_rows // 2
+    return table.slice(which * size, size)
+
+
+@lru_cache
+def _counts_in_turn(name: str, how: tuple[str, ...]) -> WindowJoinCounts:
+    query, files = with_options(case_tables.dataset(name).query, **_of(how)), _in_turn(name)
+    events: dict[str, list[Event]] = {stream: [] for stream in query.inputs}
     counts = WindowJoinCounts()
-    for number in range(6):  # one stream after another, so that no engine's batches change who came first
-        for index, name in enumerate(query.inputs):
-            table = case_tables.finite("clique")[name][0]
-            size = table.num_rows // 2
-            rows = table.slice((number // 3) * size, size if number % 3 == index else 0)
-            files[name].append(rows)
-            new = case_tables.read(query, {**case_tables.dataset("clique").tables, name: rows}).events[name]
-            for event in new:
-                _counting(replace(query, conservative="none")).row(name, event, events, counts)
-            events[name] += new
-    outcome = engine.run(query, {name: tuple(tables) for name, tables in files.items()}, STREAM)
-    assert _counted(outcome) == counts
+    for number in range(2 * len(query.inputs)):
+        stream = query.inputs[number % len(query.inputs)]
+        new = case_tables.read(query, {s: files[s][number] for s in query.inputs}).events[stream]
+        for event in new if how[0] == "backward" else ():
+            _counting(query).row(stream, event, events, counts)
+        events[stream] += new
+    if how[0] == "forward":
+        _counting(query).block(events, counts)
+    return counts
