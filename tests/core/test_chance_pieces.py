@@ -325,3 +325,8 @@ def test_values_that_are_not_finite_make_their_variance_nan() -> None:
     found, _ = found_for(Time(0, 10), [Time(8, 12), Time(12, 14)], 0, 5, [np.inf, 1.0])
     assert np.isnan(found.sum_variance[0])
     assert np.isfinite(found.count_variance[0])
+
+
+def test_a_number_far_beyond_the_partners_costs_no_memory() -> None:
+    found, _ = found_for(Time(0, 10), [Time(8, 12)], 0, 5, at_least=(10**12,))
+    assert found.at_least[0, 0] == 0.0

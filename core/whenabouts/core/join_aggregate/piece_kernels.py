@@ -70,25 +70,20 @@ def unique_instants(values: IntArray, count: int) -> int:
     return kept
 
 
-@compiled(TWO_FLOATS(INT64, INT64, INT64, INT64, INT64, READ_INT64, READ_FLOAT64), inline=True)
-def share(
-    first: int, last: int, t_min: int, t_max: int, entry: int, edge: IntArray, mass: FloatArray
+@compiled(TWO_FLOATS(INT64, INT64, INT64, INT64, READ_INT64, READ_FLOAT64), inline=True)
+def shape_share(
+    first: int, last: int, anchor: int, entry: int, edge: IntArray, mass: FloatArray
 ) -> tuple[float, float]:
-    """The mass of X in `[first, last]` and outside of it, from integers: no difference of nearly equal floats.
+    """The mass in `[first, last]` and outside of it of a shape that ends at `anchor`, its entries from `entry` on.
 
-    X is uniform on `[t_min, t_max]`, or a shape whose entries start at `entry` (-1: none) and that ends at `t_max`. It
-    is no point.
+    Both come from integers: no difference of nearly equal floats.
     """
-    if entry < 0:
-        length = t_max - t_min
-        inside = min(max(min(last, t_max) - max(first, t_min), 0), length)
-        return float(inside) / float(length), float(length - inside) / float(length)
     p = q = 0.0
-    start = t_max + edge[entry]
-    while start < t_max:
-        end = t_max + edge[entry + 1]
+    start = anchor + edge[entry]
+    while start < anchor:
+        end = anchor + edge[entry + 1]
         length = end - start
-        inside = min(max(min(last, end) - max(first, start), 0), length)
+        inside = max(min(last, end) - max(first, start), 0)
         p += mass[entry] * (float(inside) / float(length))
         q += mass[entry] * (float(length - inside) / float(length))
         start = end
@@ -226,7 +221,11 @@ def add_tails(
                 state[k] = constant[k]
             for j in range(count):
                 p, q = p_a[j] * rest + p_b[j] * x, q_a[j] * rest + q_b[j] * x
-                add_partners(p, q, times[j], state, states)
+                for _ in range(times[j]):  # as `add_partners`: a call per node would count references of the array
+                    state[states] += state[states - 1] * p
+                    for k in range(states - 1, 0, -1):
+                        state[k] = state[k] * q + state[k - 1] * p
+                    state[0] *= q
             tail = 0.0
             scale = weight * WEIGHTS[node] / parts
             for k in range(states, 0, -1):
