@@ -95,10 +95,11 @@ class _Watcher(PrintProgress):
     def __init__(self, run_id: object, watch: Watch) -> None:
         super().__init__()
         self._run_id, self._watch, self._counter = str(run_id), watch, ProgressCounter()
+        self.over = False
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Call the function."""
-        if str(event.progress.runId) != self._run_id:
+        if self.over or str(event.progress.runId) != self._run_id:
             return
         self._counter.add(metrics_of(event.progress))
         watermark = event.progress.eventTime.get("watermark")
@@ -115,6 +116,7 @@ def watched(session: SparkSession, query: StreamingQuery, watch: Watch | None) -
     watcher = _Watcher(query.runId, watch)
     session.streams.addListener(watcher)
     yield
+    watcher.over = True  # Spark delivers what it has queued even to a listener that was removed
     session.streams.removeListener(watcher)
 
 
