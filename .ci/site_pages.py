@@ -65,6 +65,9 @@ class Pages:
             text = source.read_text()
             if path.name == "README.md" and len(path.parts) == 1:
                 text = NOT_ON_THE_LANDING_PAGE.sub("", text)
+            elif path.name == "README.md":  # in the repository a folder lists its pages
+                others = [other.name for other in sorted(source.parent.glob("[0-9]*.md"))]
+                text += "\n" + "".join(f"- [{other}]({other})\n" for other in others)
             target.write_text(_outside_code(text, lambda line: self._linked(line, path)))
         elif path.suffix == ".ipynb":
             *pictures, (_, page) = notebook_page(self._notebooks / path.name)

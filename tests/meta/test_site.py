@@ -89,6 +89,12 @@ def test_links_lead_to_pages_of_the_site(pages: dict[str, str]) -> None:
     assert "docs/" not in "".join(re.findall(r"\]\([^)]+\)", pages["index.md"]))
 
 
+def test_the_page_of_decisions_lists_them(pages: dict[str, str]) -> None:
+    assert "- [0001: " in pages["decisions/README.md"]
+    for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"):
+        assert f"]({path.name})" in pages["decisions/README.md"]
+
+
 def test_a_link_to_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = _module("site_pages")
     (tmp_path / "docs").mkdir()
