@@ -22,6 +22,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "join_core": ("--rounds 3", ""),
     "answers": ("--quick", ""),
     "local_join": ("--rounds 3", ""),
+    "asof_join": ("--rows 1000000 --rounds 1", ""),
     "histogram_join": ("--rounds 3", ""),
     "lookup_hits": ("--seconds 10", ""),
     "itc_figures": ("--seconds 4 --rounds 1", ""),

@@ -138,3 +138,16 @@ def test_prevailing_times_are_those_of_duckdb(direction: str, compare: str, exac
     )
     times = zip(found.column("left").to_pylist(), found.column("t_right").to_pylist(), strict=True)
     assert Counter(times) == Counter(rows)
+
+
+def test_times_that_span_all_years_are_in_order() -> None:
+    """Their bits and those of a row's number are too many for one sort of packed numbers."""
+    random = np.random.default_rng(4)
+    first, last = -62_135_596_800_000_000, 253_402_300_799_999_999
+    t = np.concatenate([random.integers(first, last, 3_000), 5 + random.permutation(3_000)])
+    left = pa.table({"t": random.permutation(t), "left": np.arange(6_000)})
+    right = pa.table({"t": random.permutation(t) - 1, "right": np.arange(6_000)})
+    found = wa.asof_join(left, right, **POINTS, how="inner")
+    at, others = np.asarray(found.column("t_left")), np.sort(right.column("t"))
+    assert found.num_rows == 6_000
+    assert (np.asarray(found.column("t_right")) == others[np.searchsorted(others, at, "right") - 1]).all()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import whenabouts as wa
+from whenabouts.core import local
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code, EmptyInputWarning, RejectedRowsWarning, WhenaboutsError
+from whenabouts.core.hosting.host_options import HostSettings
 
 POINT = wa.Point("t")
 SPAN = wa.Interval("t", "u")
@@ -124,3 +128,17 @@ def test_an_empty_left_side_gives_no_row() -> None:
     assert found.column_names == [
         "k", "t_left", "u_left", "v_left", "t_right", "u_right", "v_right", "probability", "none_probability",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [({}, True), ({"on": "k"}, False), ({"tolerance": 1}, True), ({"tolerance": 1, "time_slots": "auto"}, False)],
+)
+def test_a_parallel_engine_warns_of_one_bucket(options: dict[str, Any], warns: bool) -> None:
+    query = AsofJoin(left_time=POINT, right_time=POINT, **options)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        local.ENGINE.check(query, [TABLE, TABLE], HostSettings())
+        assert not found
+        replace(local.ENGINE, parallel=True).check(query, [TABLE, TABLE], HostSettings())
+    assert [each.category for each in found] == [wa.SingleBucketWarning] * warns

@@ -178,4 +178,5 @@ class LossyQueryWarning(UserWarning):
 
 
 class SingleBucketWarning(UserWarning):
-    """A stream cannot be spread over machines: a window counts the rows of all groups together (`WA-2081`)."""
+    """A query cannot be spread over machines: a window counts the rows of all groups together, or an as-of join has
+    neither a key nor time slots (`WA-2081`)."""

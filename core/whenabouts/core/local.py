@@ -94,6 +94,7 @@ ENGINE = Engine(
         "name": "a call in this process is part of no job: leave it out",
         "watermarks": "tables are finite and carry no watermarks: leave it out",
     },
+    parallel=False,
 )
 
 _operations = Operations(ENGINE)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import INT64, READ_INT32, READ_INT64, WRITE_INT32, compiled
-from whenabouts.core.arrays.key_time_order import Times, is_ascending, order_rows
+from whenabouts.core.arrays.key_time_order import is_ascending, sorted_values
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.asof_join.right_order import Ties
 from whenabouts.core.times.limits import ALWAYS_US
@@ -184,6 +184,6 @@ class _InOrder(NamedTuple):
 def _in_time_order(side: Points) -> _InOrder:
     if is_ascending(side.t):
         return _InOrder(side.t, side.key, _IN_ORDER)
-    ordered = order_rows(Times(side.t, side.t), "t_max", 1)
-    key = None if side.key is None else side.key.take(ordered.position, mode="clip")  # not checked: a permutation
-    return _InOrder(ordered.axis, key, ordered.position)
+    t, order = sorted_values(side.t)
+    key = None if side.key is None else side.key.take(order, mode="clip")  # not checked: a permutation
+    return _InOrder(t, key, order.astype(np.int32))

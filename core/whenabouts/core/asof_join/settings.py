@@ -111,6 +111,16 @@ class AsofJoinSettings:
         return {"right": "no left row has a partner"}
 
     @property
+    def single_bucket(self) -> str | None:
+        """Why the rows cannot be spread over buckets, None if they can."""
+        if self.key_columns or self.slots is not None:
+            return None
+        return (
+            "the as-of join has no key, so one bucket, and one core, processes all rows; give on=, or a tolerance and "
+            "time_slots"
+        )
+
+    @property
     def key_columns(self) -> tuple[Key, ...]:
         """`on` as a tuple, with a pair of names for a key that the sides name differently."""
         return key_names(self.on, self.inputs)

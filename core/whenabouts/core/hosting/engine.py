@@ -6,12 +6,14 @@ imported for this: a frame's class says which package it is from, and that one t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from whenabouts.core.errors import Code, InputError
+from whenabouts.core.callers import users_level
+from whenabouts.core.errors import Code, InputError, SingleBucketWarning
 from whenabouts.core.frames.kinds import Frame
 from whenabouts.core.hosting.host_options import HostSettings
 from whenabouts.core.hosting.input_checks import check_inputs, check_query, not_an_input
@@ -36,7 +38,8 @@ class Engine:
 
     `home`: that module. `frames`: the classes of its inputs; `hint` says how to make one. `run`: the rows that a query
     gives over one frame for each of its inputs, in the form of the first. `rejects`: the rows that the query giving a
-    result did not process. `lacks`: the host options that it has no meaning for, and why.
+    result did not process. `lacks`: the host options that it has no meaning for, and why. `parallel`: whether it
+    spreads buckets over cores.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Engine:
     run: Callable[[Query, Sequence[Any], HostSettings], Any]
     rejects: Callable[[Any], Any]
     lacks: Mapping[str, str]
+    parallel: bool = True
 
     def __reduce__(self) -> tuple[Callable[[str], Engine], tuple[str]]:
         """By its home: functions that users call in workers travel there, and the results kept here do not."""
@@ -53,10 +57,14 @@ class Engine:
 
     def check(self, query: Query, inputs: Sequence[Any], settings: HostSettings) -> None:
         """Raise InputError WA-1062 for objects that are not frames, QueryError WA-2006 for another number of them,
-        WA-2007 for an option that the engine lacks."""
+        WA-2007 for an option that the engine lacks. Warns (`SingleBucketWarning`, WA-2081) of a query that a parallel
+        engine cannot spread."""
         check_query(query)
         check_inputs(query, inputs, self.frames, self.hint)
         settings.refuse(self.name, self.lacks)
+        reason = getattr(query, "single_bucket", None) if self.parallel else None
+        if reason is not None:
+            warnings.warn(f"{Code.SINGLE_BUCKET}: {reason}", SingleBucketWarning, stacklevel=users_level())
 
     def result(self, query: Query, inputs: Sequence[Any], settings: HostSettings) -> Any:
         """The output of a query over one frame for each of its inputs; errors as `check`, and those of the query."""

@@ -100,17 +100,22 @@ def uniform(low: Duration, high: Duration) -> Template:
     return Template(((*ends, 1),))
 
 
-def sum_of_uniforms(first: Duration, second: Duration, *, tolerance: float = TOLERANCE) -> Template:
-    """The sum of two independent times, uniform in `[-first, first]` and `[-second, second]`: a trapezoidal density.
+def sum_of_uniforms(
+    first: Duration, second: Duration, third: Duration | None = None, *, tolerance: float = TOLERANCE
+) -> Template:
+    """The sum of independent times, uniform in `[-first, first]`, `[-second, second]` and perhaps `[-third, third]`.
 
-    Its support is exactly `[-(first + second), first + second]`. Tolerance as for `normal`. Raises QueryError WA-2006
-    unless both lengths are above zero.
+    The density of two is a trapezoid. The support is exactly `[-(first + second + third), first + second + third]`.
+    Tolerance as for `normal`. Raises QueryError WA-2006 unless all lengths are above zero.
 
-    >>> sum_of_uniforms("1 s", "20 ms").length_us
-    2040000
+    >>> sum_of_uniforms("1 s", "20 ms").length_us, sum_of_uniforms("1 s", "20 ms", "5 s").length_us
+    (2040000, 12040000)
     """
-    lengths = sorted((_positive(first, "first"), _positive(second, "second")))
-    side = _TrapezoidHalf(*lengths)
+    given = [("first", first), ("second", second), *([] if third is None else [("third", third)])]
+    short, long, *longest = sorted(_positive(length, name) for name, length in given)
+    side: _Half = _TrapezoidHalf(short, long)
+    if longest:
+        side = _WidenedHalf(_TrapezoidHalf(short, long), longest[0])
     return _template(0, side, side, tolerance)
 
 
@@ -201,6 +206,46 @@ class _TrapezoidHalf:
 
     def distance_at(self, density: float) -> float:
         return self.width - density * 4 * self.short * self.long
+
+
+@dataclass(frozen=True)
+class _WidenedHalf:
+    """Half of the sum of a trapezoid and a uniform of half width `by`, which is at least as wide as its parts.
+
+    The mass beyond y is the mean of the trapezoid's mass beyond `y - by` to `y + by`, from its integral.
+    """
+
+    trapezoid: _TrapezoidHalf
+    by: int
+
+    @property
+    def width(self) -> int:
+        return self.trapezoid.width + self.by
+
+    def beyond(self, y: float) -> float:
+        return (self._integral(y - self.by) - self._integral(y + self.by)) / (2 * self.by)
+
+    def distance_at(self, density: float) -> float:
+        near, far = 0.0, float(self.width)
+        while far - near > 1e-3:  # the density falls with the distance
+            middle = (near + far) / 2
+            above = (self._mass(middle - self.by) - self._mass(middle + self.by)) / (2 * self.by) > density
+            near, far = (middle, far) if above else (near, middle)
+        return near
+
+    def _mass(self, u: float) -> float:
+        """The trapezoid's mass beyond any u."""
+        of_half = self.trapezoid.beyond(abs(u)) if abs(u) < self.trapezoid.width else 0.0
+        return of_half if u >= 0 else 1 - of_half
+
+    def _integral(self, u: float) -> float:
+        """The integral of `_mass` from u to infinity."""
+        if u < 0:
+            return self._integral(-u) - u
+        short, long, width = self.trapezoid.short, self.trapezoid.long, self.trapezoid.width
+        flat = long - short
+        ramp = max(width - max(u, flat), 0) ** 3 / (24 * short * long)
+        return ramp if u >= flat else ramp + (flat - u) / 2 - (flat**2 - u**2) / (4 * long)
 
 
 def _template(mode: int, before: _Half | None, after: _Half | None, tolerance: float) -> Template:
