@@ -60,10 +60,14 @@ def test_a_local_stream_says_after_each_step_how_far_it_has_come() -> None:
     assert "watermark 2024-05-01 10:0" in str(seen[0])
 
 
-ENGINES = ("spark", *(["flink"] if find_spec("pyflink") else []))
+ENGINES = (
+    "local",
+    pytest.param("spark", marks=[pytest.mark.slow, pytest.mark.full]),  # tests/spark has a test of what it hears
+    *([pytest.param("flink", marks=pytest.mark.slow)] if find_spec("pyflink") else []),
+)
 
 
-@pytest.mark.parametrize("engine", ["local", *(pytest.param(engine, marks=pytest.mark.slow) for engine in ENGINES)])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.filterwarnings("ignore")  # as in test_engines
 def test_lines_of_a_stream(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_LINES", 0.0)
