@@ -16,9 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.util import handle_worker_exception
 
-import whenabouts.core
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.hosting.warm_up import KERNELS
 from whenabouts.spark_plugin import workers
 from whenabouts.spark_plugin.sessions import WORKER_DAEMON
 
@@ -87,6 +85,3 @@ def test_workers_are_forked_with_all_kernels_in_memory(spark: SparkSession) -> N
     assert row.main == WORKER_DAEMON
     assert row.aside > 100_000
     assert len([name for name in row.threads if name != "jemalloc_bg_thd"]) == 1, row.threads
-    core = Path(str(whenabouts.core.__file__)).parent
-    with_kernels = [file for file in core.rglob("*.py") if "core.arrays.jit import" in file.read_text()]
-    assert {".".join(file.relative_to(core).with_suffix("").parts) for file in with_kernels} == set(KERNELS)

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from whenabouts.cli.demo_runs import WINDOW, the_query
 from whenabouts.core import Point, possibly, within
-from whenabouts.core.explain.why_not import PairAnswer, why_not
+from whenabouts.core.explain.pair_answer import PairAnswer
+from whenabouts.core.explain.why_not import why_not
 from whenabouts.core.local import run
 
 _PAIR = ["flight_id", "t_min_report"]

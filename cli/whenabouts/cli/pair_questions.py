@@ -13,7 +13,7 @@ from whenabouts.cli.inputs import Input
 from whenabouts.core import chance_matches, why_not
 from whenabouts.core.arrays.value_texts import json_lines
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.explain.why_not import PairAnswer, malformed
+from whenabouts.core.explain.pair_answer import PairAnswer, malformed
 from whenabouts.core.local import watermarks
 from whenabouts.core.sources.whole_files import whole_file
 

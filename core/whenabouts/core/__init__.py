@@ -23,9 +23,10 @@ if TYPE_CHECKING:
         WhenaboutsError,
     )
     from whenabouts.core.explain.chance_matches import ChanceMatches, chance_matches
+    from whenabouts.core.explain.pair_answer import PairAnswer, Reason
     from whenabouts.core.explain.rejects_summary import RejectsSummary, summarise_rejects
     from whenabouts.core.explain.timeline import timeline
-    from whenabouts.core.explain.why_not import PairAnswer, Reason, why_not
+    from whenabouts.core.explain.why_not import why_not
     from whenabouts.core.times.clock_errors import from_clock
     from whenabouts.core.times.conditions import Condition, between, deadline, delay, overlaps, possibly, within
     from whenabouts.core.times.distributions import exponential, normal, triangular, uniform
@@ -121,9 +122,9 @@ _HOMES = {
     "Histogram": "times.time_specs",
     "Interval": "times.time_specs",
     "Lateness": "times.lateness",
-    "PairAnswer": "explain.why_not",
+    "PairAnswer": "explain.pair_answer",
     "Point": "times.time_specs",
-    "Reason": "explain.why_not",
+    "Reason": "explain.pair_answer",
     "StateLimit": "wrappers.state_limit",
     "WindowExtent": "window_extent.extent",
     "empirical": "times.empirical_distributions",

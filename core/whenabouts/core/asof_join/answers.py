@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
-from whenabouts.core.asof_join.right_order import Ties, ties_of
+from whenabouts.core.asof_join.right_order import ties_of
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.times.time_specs import TimeSpec
@@ -56,27 +56,14 @@ class Partners(NamedTuple):
 
 def partners_of(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.Table) -> Partners:
     """The partners of left rows, among right rows; both are tables of block columns, each in one chunk."""
-    left_key, right_key, count = _codes(keys, left, right)
     left_ends, right_ends = times(left), times(right)
-
-    def ties() -> Ties:
-        return ties_of(right, right_key, query.tie_columns)
-
     if not (_are_points(query.left_time, left_ends) and _are_points(query.right_time, right_ends)):
-        from whenabouts.core.asof_join.prevailing import Side  # numba: imported when first needed
+        sides = _sides(query, keys, left, right)
+        return _chosen(query, _prevailing(query, *sides), sides[1])
 
-        rank = ties().ranks(right.num_rows)
-        sides = (
-            Side(*ends, codes, templates_of(rows), tuple(each for _, each in spec.templates), order)
-            for rows, ends, codes, spec, order in (
-                (left, left_ends, left_key, query.left_time, None),
-                (right, right_ends, right_key, query.right_time, rank),
-            )
-        )
-        return _of_uncertain(query, *sides)
+    from whenabouts.core.asof_join.point_sweep import Points, prevailing_points  # numba: imported when first needed
 
-    from whenabouts.core.asof_join.point_sweep import Points, prevailing_points  # as above
-
+    left_key, right_key, count = _codes(keys, left, right)
     partner = prevailing_points(
         Points(left_ends[1], left_key),
         Points(right_ends[1], right_key),
@@ -84,16 +71,36 @@ def partners_of(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.T
         direction=query.direction,
         tolerance_us=query.tolerance_us,
         allow_exact_matches=query.allow_exact_matches,
-        ties=ties,
+        ties=lambda: ties_of(right, right_key, query.tie_columns),
     )
     return Partners(None, partner)
 
 
-def _of_uncertain(query: AsofJoinSettings, left: Side, right: Side) -> Partners:
+def prevailing_of(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.Table) -> Prevailing:
+    """The right rows that can prevail for each left row, with their probabilities, whatever the confidence."""
+    return _prevailing(query, *_sides(query, keys, left, right))
+
+
+def _sides(query: AsofJoinSettings, keys: Keys, left: pa.Table, right: pa.Table) -> tuple[Side, Side]:
+    from whenabouts.core.asof_join.prevailing import Side  # as above
+
+    left_key, right_key, _ = _codes(keys, left, right)
+    rank = ties_of(right, right_key, query.tie_columns).ranks(right.num_rows)
+    of_left, of_right = (
+        Side(*times(rows), codes, templates_of(rows), tuple(each for _, each in spec.templates), order)
+        for rows, codes, spec, order in (
+            (left, left_key, query.left_time, None),
+            (right, right_key, query.right_time, rank),
+        )
+    )
+    return of_left, of_right
+
+
+def _prevailing(query: AsofJoinSettings, left: Side, right: Side) -> Prevailing:
     from whenabouts.core.asof_join.prevailing import DEFAULT_MAX_CANDIDATES, MaxCandidates, prevailing  # as above
 
     most = query.max_candidates
-    found = prevailing(
+    return prevailing(
         left,
         right,
         direction=query.direction,  # type: ignore[arg-type]  # validated when the query was made
@@ -101,6 +108,9 @@ def _of_uncertain(query: AsofJoinSettings, left: Side, right: Side) -> Partners:
         allow_exact_matches=query.allow_exact_matches,
         max_candidates=DEFAULT_MAX_CANDIDATES if most is None else MaxCandidates(most, most, most),
     )
+
+
+def _chosen(query: AsofJoinSettings, found: Prevailing, right: Side) -> Partners:
     partners = _all(query, found) if query.keep == "all" else _best(query, found, right)
     if not found.rejected.any():
         return partners

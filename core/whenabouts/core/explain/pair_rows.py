@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames.kinds import arrow_table
 from whenabouts.core.runtime.blocks import templates_of, times
-from whenabouts.core.runtime.key_names import of_input
-from whenabouts.core.runtime.protocol import NO_WATERMARK
+from whenabouts.core.runtime.key_names import Key, of_input
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Operator
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.modes import LEFT, RIGHT
-from whenabouts.core.timing_join.operator import TimingJoinOperator
-from whenabouts.core.timing_join.query import TimingJoin
 
 Row: TypeAlias = Any
 """A mapping of column values, or a dataframe of one row: see `whenabouts.core.frames.kinds`."""
+
+
+_Operator = TypeVar("_Operator", bound=Operator, covariant=True)
+
+
+class _PairQuery(Protocol[_Operator]):
+    """A join of a left and a right input, by keys."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+
+    @property
+    def left_time(self) -> TimeSpec: ...
+
+    @property
+    def right_time(self) -> TimeSpec: ...
+
+    @property
+    def key_columns(self) -> tuple[Key, ...]: ...
+
+    def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> _Operator: ...
 
 
 class PairRow(NamedTuple):
@@ -67,15 +86,23 @@ class PairRow(NamedTuple):
 
 
 def read_pair(
-    left_row: Row, right_row: Row, query: TimingJoin, watermarks: tuple[int | None, int | None]
-) -> tuple[TimingJoinOperator, list[PairRow]]:
-    """The operator for these rows' columns, and the rows as its readers read them."""
+    left_row: Row,
+    right_row: Row,
+    query: _PairQuery[_Operator],
+    watermarks: tuple[int | None, int | None],
+    *,
+    whole: Container[int] = (),
+) -> tuple[_Operator, list[PairRow]]:
+    """The operator for these rows' columns, and the rows as its readers read them.
+
+    Of inputs that are `whole` all columns are read, of the others those of keys and times.
+    """
     specs = (query.left_time, query.right_time)
     rows = [
-        _one_row(
+        one_row(
             row,
             None
-            if query.where is not None  # it may read every column
+            if input in whole
             else (*of_input(query.key_columns, input), *spec.columns, *filter(None, (spec.template_column,))),
             name,
         )
@@ -100,7 +127,7 @@ def read_pair(
     return operator, sides
 
 
-def _one_row(row: Row, needed: tuple[str, ...] | None, side: str) -> pa.RecordBatch:
+def one_row(row: Row, needed: tuple[str, ...] | None, side: str) -> pa.RecordBatch:
     """The needed columns of a row (None: all); a missing one is left to the operator's own error."""
     if isinstance(row, Mapping):
         names = list(dict.fromkeys(row if needed is None else needed))
@@ -125,7 +152,7 @@ def _one_value(value: object, name: str, side: str) -> pa.Array:
         ) from error
 
 
-def _typed_nulls(row: pa.RecordBatch, other: pa.RecordBatch, query: TimingJoin, side: int) -> pa.RecordBatch:
+def _typed_nulls(row: pa.RecordBatch, other: pa.RecordBatch, query: _PairQuery[Any], side: int) -> pa.RecordBatch:
     """Give untyped nulls (None in a dict) a type: a key gets the other row's type, a template text."""
     partner = dict(zip(of_input(query.key_columns, side), of_input(query.key_columns, 1 - side), strict=True))
     template = {query.left_time.template_column, query.right_time.template_column} - {None}
