@@ -81,6 +81,16 @@ def test_rows_without_a_time_are_rejected_and_counted(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("files")
+def test_why_counts_rows_that_could_not_be_read(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("k,t,v\n1,never,0\n1,2024-01-01T00:00:02Z,7\n1,2024-01-01T00:00:03Z,8\n")
+    for stream in ("", "--stream"):
+        for row, said in enumerate(("malformed", "cannot prevail: another row surely does", "match: it prevails with")):
+            done = cli(f"{POINTS.replace('b.csv', 'c.csv')} --why 0,{row} {stream}")
+            assert done.exit_code == 0, done.stderr
+            assert said in done.stdout, done.stdout
+
+
+@pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whenabouts.cli.given_files import input_path
-from whenabouts.cli.options import CommonOptions, common_options, key_columns, names, time_slots_option
+from whenabouts.cli.options import CommonOptions, common_options, key_columns, names, row_numbers, time_slots_option
+from whenabouts.cli.say import say
 from whenabouts.cli.two_sides import SIDES, times_of_sides, times_options, two_values, uncertainty_options
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
 @click.option("--max-candidates", type=int, metavar="N", help="Reject left rows with more right rows that may prevail.")
 @uncertainty_options
 @click.option("--suffixes", default="_left,_right", show_default=True, metavar="L,R", help="For columns of equal name.")
+@click.option(
+    "--why", metavar="LEFT_ROW,RIGHT_ROW", help="Say why this right row (from 0) prevails or not. Nothing is run."
+)
 @click.option("--no-probability", is_flag=True, help="Leave out the columns probability and none_probability.")
 @time_slots_option
 @common_options
@@ -69,12 +73,17 @@ def asof_join(*, left: str, right: str, common: CommonOptions, **arguments: Any)
         --right-time t --tolerance 2s -o quoted.parquet
     """
     query = _query(common, arguments)
+    rows = None if arguments["why"] is None else row_numbers(arguments["why"], "--why")
+    from whenabouts.cli.pair_questions import why_lines
     from whenabouts.cli.run import FileRun
 
     paths = [input_path(path, f"the {side} input") for path, side in zip((left, right), SIDES, strict=True)]
     run = FileRun(query, paths, (query.left_time, query.right_time), common, result="rows")
     run.prepare()
-    if common.explain:
+    if rows is not None:
+        for line in why_lines(run.query, run.inputs, rows=rows, stream=common.stream):
+            say(line)
+    elif common.explain:
         run.explain(run.query.kept if common.stream else ())
     else:
         run.execute()

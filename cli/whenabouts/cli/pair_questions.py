@@ -16,9 +16,10 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.explain.pair_answer import PairAnswer, malformed
 from whenabouts.core.local import watermarks
 from whenabouts.core.sources.whole_files import whole_file
+from whenabouts.core.timing_join.query import TimingJoin
 
 if TYPE_CHECKING:
-    from whenabouts.core.timing_join.query import TimingJoin
+    from whenabouts.core.asof_join.query import AsofJoin
 
 
 class _Row(NamedTuple):
@@ -34,7 +35,12 @@ class _Row(NamedTuple):
 
 
 def why_lines(
-    query: TimingJoin, inputs: tuple[Input, ...], *, rows: tuple[int, int], stream: bool, picture: str | None = None
+    query: TimingJoin | AsofJoin,
+    inputs: tuple[Input, ...],
+    *,
+    rows: tuple[int, int],
+    stream: bool,
+    picture: str | None = None,
 ) -> list[str]:
     """The two rows, and why they are a pair of the result or not; the file `picture` gets a picture of it.
 
@@ -55,7 +61,7 @@ def chance_lines(query: TimingJoin, inputs: tuple[Input, ...]) -> list[str]:
     return [f"chance: {chance_matches(left, right, query=query)}"]
 
 
-def _answer(query: TimingJoin, inputs: tuple[Input, ...], pair: list[_Row], stream: bool) -> PairAnswer:
+def _answer(query: TimingJoin | AsofJoin, inputs: tuple[Input, ...], pair: list[_Row], stream: bool) -> PairAnswer:
     at: list[int | None] = [None, None]
     for side, row in enumerate(pair):
         if row.file is None:
@@ -64,7 +70,13 @@ def _answer(query: TimingJoin, inputs: tuple[Input, ...], pair: list[_Row], stre
         if stream:
             at[side] = watermarks(query, [source.tables for source in inputs])[row.file]
     left, right = pair
-    return why_not(left.table, right.table, query=query, left_watermark_us=at[0], right_watermark_us=at[1])
+    if isinstance(query, TimingJoin):
+        return why_not(left.table, right.table, query=query, left_watermark_us=at[0], right_watermark_us=at[1])
+    source = right.source
+    unparsable_before = bisect_right(source.unparsable_at, right.number)
+    rows = pa.concat_tables(source.tables)
+    number = right.number - unparsable_before
+    return why_not(left.table, number, query=query, right=rows, left_watermark_us=at[0], right_watermark_us=at[1])
 
 
 def _row(source: Input, number: int) -> _Row:

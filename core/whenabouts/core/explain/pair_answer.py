@@ -82,7 +82,11 @@ class PairAnswer:
         2
         """
         if self.picture is None:
-            raise QueryError(Code.NOT_AVAILABLE, f"there is nothing to draw: {self.sentence}", "give two valid rows")
+            raise QueryError(
+                Code.NOT_AVAILABLE,
+                f"there is nothing to draw: {self.sentence}",
+                "pictures show two valid rows of a timing join",
+            )
         return self.picture.figure()
 
     @property
