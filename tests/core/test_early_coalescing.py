@@ -18,7 +18,7 @@ from whenabouts.conformance import multiset
 from whenabouts.conformance.change_rows import ChangedRows, applied
 from whenabouts.conformance.coalescing_answers import answer
 from whenabouts.conformance.coalescing_generators import CoalescingExample, arrivals, coalescings
-from whenabouts.core import EngineError, QueryError
+from whenabouts.core import EngineError, Point, QueryError
 from whenabouts.core.coalescing import early_index
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.hosting.query_identity import identity_of
@@ -320,6 +320,16 @@ def test_rows_outside_of_the_only_window_are_not_held_in_memory() -> None:
     names = ("compared", "tuples_attached", "tuples_detached")
     assert outside
     assert not any(stream.metrics[name] for name in names)
+
+
+def test_two_runs_before_the_first_watermark_have_no_extent() -> None:
+    """The number of the last open extent is then the least integer: nothing may be added to it."""
+    first = 1_704_067_200_000_000
+    file = pa.table({"t": [first, first + 1], "v": ["on", "off"]})
+    query = Coalesce(time=Point("t"), values="v", window=1, slide=1, lateness=0, emit="early")
+    stream, table = Stream(query, file.schema), ChangedRows(query.coalescing.group)
+    table.apply(stream.take(file))
+    assert table.counted == final_so_far(query, [file])
 
 
 def test_many_rows_at_once_are_counted_first(monkeypatch: pytest.MonkeyPatch) -> None:

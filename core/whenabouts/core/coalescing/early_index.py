@@ -156,9 +156,10 @@ class EarlyIndex:
         most = len(runs.list)
         if most and reach.slide:
             first, last = runs.times[runs.starts[:-1]], runs.times[runs.starts[1:] - 1]
-            extents = np.minimum(reach.high, (last + reach.reach) // reach.slide)
-            extents -= np.maximum(reach.low, -(-first // reach.slide)) - 1
-            most = int(np.maximum(extents, 0).sum())
+            latest = np.minimum(reach.high, (last + reach.reach) // reach.slide)
+            earliest = np.maximum(reach.low, -(-first // reach.slide))
+            some = latest >= earliest  # before the first watermark no extent is open: their difference would overflow
+            most = int((latest[some] - earliest[some] + 1).sum())
         rows = np.empty((min(most, _AT_ONCE), len(COLUMNS)), np.int64)
         given = *runs, self.carry, *reach
         size = runs_in_extents(*given, rows)
