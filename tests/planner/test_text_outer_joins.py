@@ -115,7 +115,7 @@ def test_where_does_not_change_what_a_row_chooses() -> None:
     ("text", "told"),
     [
         ("* FROM a NATURAL JOIN b ON {0}", "WA-2112: line 1, column 30: NATURAL is not available"),
-        ("* FROM a ASOF JOIN b ON {0}", "WA-2112: line 1, column 27: ASOF is not available"),
+        ("* FROM a ASOF JOIN b ON {0}", "WA-2112: line 1, column 32: a window in an ASOF JOIN"),
         ("* FROM a RIGHT SEMI JOIN b ON {0}", "WA-2112: line 1, column 33: RIGHT SEMI is not available"),
         ("* FROM a JOIN b USING (k) WHERE {0}", "WA-2112: line 1, column 22: USING is not available"),
         ("* FROM a LEFT JOIN b WHERE {0}", "WA-2111: line 1, column 27: LEFT JOIN without ON"),

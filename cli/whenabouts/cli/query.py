@@ -45,6 +45,7 @@ def query(
       WHERE A.gas = B.gas AND B.gas = C.gas AND WINDOW(A, B) = '2 s' AND WINDOW(B, C) = '5 s'
     SELECT region, MAX(DURATION(VALID(s))) FROM s [RANGE 24 HOUR SLIDE 1 HOUR]
       COALESCE ON temperature > 100 GROUP BY region
+    SELECT A.id, B.bid FROM trades A ASOF LEFT JOIN quotes B ON A.symbol = B.symbol AND A.ts >= B.ts
 
     \b
     whenabouts query "SELECT ..." --input seismic=seismic.csv --input acoustic='acoustic/*.parquet' -o pairs.parquet
@@ -64,7 +65,7 @@ def query(
     times = times_by_name(asked.streams, arguments, aliases)
     bound = asked.bind(schemas, times, lateness_by_name(aliases, common.lateness))
     specs = _specs(bound)
-    found = [
+    found = asked.notes + [
         f"the time of {source.alias} is {','.join(spec.columns)}"
         for source, spec in zip(asked.sources, specs, strict=True)
         if source.alias not in times and source.stream not in times

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from whenabouts.core.errors import Code, QueryError
@@ -71,6 +72,11 @@ class Clauses:
     within: str | None = None
     emit: str | None = None
     emit_at: Place | None = None
+    match: Any | None = None
+    match_at: Place | None = None
+    tolerance: str | None = None
+    tolerance_at: Place | None = None
+    threshold: float | None = None
 
 
 def take_apart(text: str) -> Clauses:
@@ -91,6 +97,9 @@ def take_apart(text: str) -> Clauses:
         if not found.coalesce:
             raise cutter.coalesce_at.wrong("COALESCE ON names nothing", "columns or a condition")
     found.emit, found.emit_at = cutter.emit, cutter.emit_at
+    if cutter.match_at is not None:
+        (found.match,), found.match_at = _one_select(text, cutter.match).expressions, cutter.match_at
+    found.tolerance, found.tolerance_at, found.threshold = cutter.tolerance, cutter.tolerance_at, cutter.threshold
     return found
 
 
@@ -116,6 +125,14 @@ class _Cutter:
         self.within: str | None = None
         self.emit: str | None = None
         self.emit_at: Place | None = None
+        self.match: list[Any] = []
+        self.match_at: Place | None = None
+        self.tolerance: str | None = None
+        self.tolerance_at: Place | None = None
+        self.threshold: float | None = None
+        words = [token.text.upper() for token in self._tokens]
+        joins = ("JOIN", "LEFT", "INNER", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI")
+        self._asof = any(word == "ASOF" and after in joins for word, after in pairwise(words))
 
     def cut(self) -> None:
         while self._at < len(self._tokens):
@@ -127,6 +144,10 @@ class _Cutter:
                 self._threshold()
             elif self._emits():
                 self._emit()
+            elif self._asof and self._is("MATCH_CONDITION") and self._is("(", ahead=1):
+                self._match_condition()
+            elif self._asof and self._is("TOLERANCE") and (self._is("INTERVAL", ahead=1) or self._is_value(1)):
+                self._tolerance()
             elif self._relation() is not None:
                 self._related()
             elif self._is("INTERSECT", "OVERLAPS") and self._is("(", ahead=1):  # functions here, operators to SQL
@@ -243,8 +264,43 @@ class _Cutter:
         self.emit = last.text.lower()
         self.emit_at = Place(self._text, first.start, last.end + 1)
 
+    def _is_value(self, ahead: int) -> bool:
+        at = self._at + ahead
+        return at < len(self._tokens) and self._tokens[at].token_type.name in (_NUMBER, _STRING)
+
+    def _match_condition(self) -> None:
+        """``MATCH_CONDITION (...)`` is taken out: USING may follow, which cannot be combined with ON."""
+        if self.match_at is not None:
+            self._fail("MATCH_CONDITION once")
+        first = self._next()
+        opening = self._next()
+        self.match, depth = [self._tokens[0]], 1  # SELECT, as in `_coalesce_on`
+        while depth:
+            if self._at >= len(self._tokens):
+                raise Place(self._text, opening.start, opening.end + 1).wrong("( is not closed", ")")
+            depth += self._is("(") - self._is(")")
+            token = self._next()
+            if depth:
+                self.match.append(token)
+        self.match_at = Place(self._text, first.start, token.end + 1)
+
+    def _tolerance(self) -> None:
+        """``TOLERANCE '2 s'`` or ``TOLERANCE INTERVAL '2' SECOND``."""
+        if self.tolerance_at is not None:
+            self._fail("TOLERANCE once")
+        first = self._next()
+        if self._is("INTERVAL"):
+            self._next()
+        written = self._value("a duration, as '2 s'")
+        if not any(letter.isalpha() for letter in written):
+            if not self._word().isalpha():
+                self._fail("a unit of time, as SECOND")
+            written = f"{written} {self._next().text}"
+        self.tolerance = written
+        self.tolerance_at = Place(self._text, first.start, self._tokens[self._at - 1].end + 1)
+
     def _threshold(self) -> None:
-        """``WITH THRESHOLD p`` becomes ``AND THRESHOLD(p)`` after its window."""
+        """``WITH THRESHOLD p`` becomes ``AND THRESHOLD(p)`` after its window; in an as-of join it is taken out."""
         with_, threshold = self._next(), self._next()
         place = self._place()
         if self._is("."):  # .6 is two tokens
@@ -254,14 +310,18 @@ class _Cutter:
                 raise place.wrong(f"found {'.' + digits[:_SHOWN]!r}", "a probability, as 0.6")
             number = f"0.{digits}"
             value = _like(point, _NUMBER, number)
-            self.rest += [_like(with_, "AND", "AND"), threshold, *_parentheses(threshold, [value])]
+        else:
+            number = self._value("a probability, as 0.6")
+            value = self._tokens[self._at - 1]
+            try:
+                float(number)
+            except ValueError:
+                raise place.wrong(f"found {number[:_SHOWN]!r}", "a probability, as 0.6") from None
+        if self._asof:
+            if self.threshold is not None:
+                raise place.wrong("a second THRESHOLD", "one in an as-of join")
+            self.threshold = float(number)
             return
-        number = self._value("a probability, as 0.6")
-        value = self._tokens[self._at - 1]
-        try:
-            float(number)
-        except ValueError:
-            raise place.wrong(f"found {number[:_SHOWN]!r}", "a probability, as 0.6") from None
         self.rest += [_like(with_, "AND", "AND"), threshold, *_parentheses(threshold, [value])]
 
     def _relation(self) -> str | None:

@@ -65,7 +65,7 @@ def bind_join(scope: Scope, options: dict[str, Any]) -> SelectProject:
     inputs = dict(zip(aliases, query.inputs, strict=True))
     return SelectProject(
         query=query,
-        where={inputs[alias]: _of_rows(found) for alias, found in parts.of_one.items()},
+        where={inputs[alias]: of_rows(found) for alias, found in parts.of_one.items()},
         having=result.over_result(joined("and", after, after[0].place)) if after else None,
         columns=selected(scope, result),
     )
@@ -154,7 +154,7 @@ def _window_join(
     )
 
 
-def _of_rows(conditions: Sequence[Expression]) -> Expression:
+def of_rows(conditions: Sequence[Expression]) -> Expression:
     """Conditions on the rows of one stream, without aliases."""
     return rewritten(
         joined("and", conditions, conditions[0].place), lambda each: replace(each, value=(None, each.value[1]))

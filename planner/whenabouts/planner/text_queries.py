@@ -9,6 +9,8 @@
     SELECT region, MAX(DURATION(VALID(s))) AS longest FROM s [RANGE 24 HOUR SLIDE 1 HOUR]
     COALESCE ON temperature > 100 GROUP BY region
 
+    SELECT A.id, B.bid FROM trades A ASOF LEFT JOIN quotes B ON A.symbol = B.symbol AND A.ts >= B.ts
+
 PTJoin (section 3), W-join (section 2) and Al-Kateb et al. (section 1, Examples 1 and 2). A text does not
 say where its streams come from and which columns have the times: that is given when it is bound to schemas.
 """
@@ -76,6 +78,7 @@ class TextQuery(ParsedQuery):
         >>> query.query.values, [name for name, _ in query.columns]
         (('lamp',), ['room', 'n'])
         """
+        from whenabouts.planner.text_asof import bind_asof
         from whenabouts.planner.text_coalescing import bind_coalescing
         from whenabouts.planner.text_joins import bind_join
 
@@ -94,7 +97,24 @@ class TextQuery(ParsedQuery):
             streams[source.alias] = BoundStream(source, schema, time, of_stream)
         scope = Scope(self, streams)
         with not_too_deep(self.text):
-            return bind_join(scope, options) if self.form == "join" else bind_coalescing(scope, options)
+            bind = {"join": bind_join, "as-of join": bind_asof}.get(self.form, bind_coalescing)
+            return bind(scope, options)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the text may expect otherwise: how an as-of join treats left rows without a partner.
+
+        >>> parse_query("SELECT * FROM a ASOF JOIN b ON a.k = b.k AND a.t >= b.t").notes
+        ['ASOF JOIN drops left rows without a partner, as in DuckDB and ClickHouse; ASOF LEFT JOIN keeps them']
+        """
+        if self.form != "as-of join":
+            return []
+        (join,) = self.clauses.select.args["joins"]
+        if join.side or join.kind:
+            return []
+        if self.clauses.match is not None:
+            return ["MATCH_CONDITION keeps left rows without a partner, as in Snowflake; ASOF INNER JOIN drops them"]
+        return ["ASOF JOIN drops left rows without a partner, as in DuckDB and ClickHouse; ASOF LEFT JOIN keeps them"]
 
     def distinct(self) -> CoalescingQuery:
         """The planner's view of this coalescing query.
@@ -110,7 +130,7 @@ class TextQuery(ParsedQuery):
 
 
 def parse_query(text: str) -> TextQuery:
-    """Parse a query of one of the three forms.
+    """Parse a query of one of the forms: a join, an as-of join, or coalescing.
 
     Raises: QueryError WA-2111 for syntax errors and WA-2112 for SQL of another form, both with line, column and what
     was expected; WA-2007 if sqlglot is not installed.
@@ -140,6 +160,8 @@ def _parsed(text: str) -> TextQuery:
     clauses = take_apart(text)
     _refuse_the_rest(text, clauses)
     sources = _sources(text, clauses)
+    if _is_asof(text, clauses):
+        return TextQuery(text, clauses, sources, "as-of join")
     query = TextQuery(text, clauses, sources, "join", _mode(text, clauses))
     if clauses.emit_at is not None and (clauses.coalesce_at is None or len(sources) > 1):
         raise clauses.emit_at.wrong(
@@ -235,6 +257,24 @@ def _refuse_the_rest(text: str, clauses: Clauses) -> None:
     if select.args.get("group") and clauses.coalesce_at is None:
         place = place_of(text, select.args["group"])
         raise place.wrong("GROUP BY in a join", "COALESCE ON before it", Code.UNSUPPORTED_TEXT)
+
+
+def _is_asof(text: str, clauses: Clauses) -> bool:
+    """Whether this is an as-of join of two streams."""
+    joins = clauses.select.args.get("joins") or ()
+    asof = [join for join in joins if join.method == "ASOF"]
+    if not asof:
+        for found, words in ((clauses.match_at, "MATCH_CONDITION"), (clauses.tolerance_at, "TOLERANCE")):
+            if found is not None:
+                raise found.wrong(f"{words} without ASOF JOIN", "FROM a ASOF JOIN b", Code.UNSUPPORTED_TEXT)
+        return False
+    place = place_of(text, asof[0])
+    if len(joins) > 1 or clauses.coalesce_at is not None or clauses.emit_at is not None or clauses.windows:
+        raise place.wrong("ASOF JOIN in this query", "one of two streams alone", Code.UNSUPPORTED_TEXT)
+    if (asof[0].side, asof[0].kind) not in (("", ""), ("LEFT", ""), ("LEFT", "OUTER"), ("", "INNER")):
+        words = " ".join(filter(None, ("ASOF", asof[0].side, asof[0].kind, "JOIN")))
+        raise place.wrong(f"{words} is not available", "ASOF [LEFT | INNER] JOIN", Code.UNSUPPORTED_TEXT)
+    return True
 
 
 def _mode(text: str, clauses: Clauses) -> str | None:

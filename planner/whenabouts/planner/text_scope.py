@@ -16,7 +16,7 @@ from whenabouts.core.expressions.tree import Expression, rewritten
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.planner.query_text import Clauses, Place, WindowClause, conjuncts, place_of
 
-Form = Literal["join", "coalesce", "temporal join"]
+Form = Literal["join", "as-of join", "coalesce", "temporal join"]
 
 
 @dataclass(frozen=True, slots=True)
