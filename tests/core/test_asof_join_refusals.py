@@ -14,6 +14,7 @@ from whenabouts.core import local
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code, EmptyInputWarning, RejectedRowsWarning, WhenaboutsError
 from whenabouts.core.hosting.host_options import HostSettings
+from whenabouts.core.local import run, run_stream
 
 POINT = wa.Point("t")
 SPAN = wa.Interval("t", "u")
@@ -142,3 +143,20 @@ def test_a_parallel_engine_warns_of_one_bucket(options: dict[str, Any], warns: b
         assert not found
         replace(local.ENGINE, parallel=True).check(query, [TABLE, TABLE], HostSettings())
     assert [each.category for each in found] == [wa.SingleBucketWarning] * warns
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("how", ["left_outer", "left_anti"])
+def test_a_left_row_with_too_many_candidates_is_rejected_and_counted(streaming: bool, how: str) -> None:
+    left = pa.table({"t": [7, 100], "n": [1, 2]})
+    right = pa.table({"a": [0, 1, 2, 99], "b": [10, 11, 12, 99]})
+    interval = wa.Interval("a", "b", max_uncertainty=10)
+    query = AsofJoin(left_time=POINT, right_time=interval, confidence=0.5, max_candidates=2, how=how, lateness=0)
+    outcome = run_stream(query, [[left], [right]]) if streaming else run(query, [left, right])
+    assert outcome.rejects.select(["input", "code", "n"]).to_pylist() == [{"input": "left", "code": "WA-1053", "n": 1}]
+    assert outcome.output.column("n").to_pylist() == ([2] if how == "left_outer" else [])
+    assert (outcome.metrics["rows_in"], outcome.metrics["rows_processed"], outcome.metrics["rows_rejected"]) == (
+        6,
+        5,
+        1,
+    )
