@@ -16,7 +16,7 @@ from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.conformance.test_asof_join import OPTIONS, POINTS, UNCERTAIN, any_query, query_of, tables
-from whenabouts.core import Lateness, Point
+from whenabouts.core import Interval, Lateness, Point
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.asof_join.settings import HOWS
 from whenabouts.core.errors import Code, QueryError
@@ -135,6 +135,28 @@ def test_oracle_asof_late_rows(engine: Engine, options: str) -> None:
     expected = asof_join_oracle.rows_of(query, whole["right"].column_names, kept)
     names = [name for name in outcome.output.column_names if name != "event_time"]
     multiset.assert_same(multiset.rows(outcome.output, names), expected, "rows", {"query": query})
+
+
+def test_oracle_asof_crowded_rows(engine: Engine) -> None:
+    """Left rows with too many candidates are rejected when they are settled, steps after they came; none is lost."""
+
+    def rows(t: int, n: int) -> dict[str, pa.Table]:
+        at = pa.array([YEAR_2024 + t * SECOND] * n)
+        return {"left": pa.table({"t": at, "n": range(n)}), "right": pa.table({"a": at, "b": at})}
+
+    crowd = pa.array([YEAR_2024 + k for k in range(3)]), pa.array([YEAR_2024 + 10 * SECOND + k for k in range(3)])
+    files = [rows(10 * step, 1) for step in range(1, 5)]
+    inputs = {
+        "left": (rows(7, 30)["left"], *(file["left"] for file in files)),
+        "right": (pa.table(dict(zip(("a", "b"), crowd, strict=True))), *(file["right"] for file in files)),
+    }
+    interval = Interval("a", "b", max_uncertainty="10 s")
+    query = AsofJoin(left_time=Point("t"), right_time=interval, confidence=0.5, max_candidates=2, lateness="1 s")
+    outcome = engine.run(query, inputs, STREAM)
+    assert outcome.rejects.select(["input", "code"]).to_pylist() == [{"input": "left", "code": "WA-1053"}] * 30
+    assert outcome.output.num_rows == 4
+    counts = outcome.metrics
+    assert (counts["rows_in"], counts["rows_processed"], counts["rows_rejected"]) == (41, 11, 30)
 
 
 DAY = 86_400 * SECOND
