@@ -27,7 +27,7 @@ ENGINES = ("spark", *(["flink"] if importlib.util.find_spec("pyflink") else []))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["spark", *(pytest.param(each, marks=pytest.mark.full) for each in ENGINES[1:])])
 def test_the_demo_on_some_days(tmp_path: Path, engine: str) -> None:
     """In a process of its own, which prints nothing of the engine, its workers or their logs on either stream."""
     with started(tmp_path, "--rows", "4000", "--keep", "--engine", engine) as process:

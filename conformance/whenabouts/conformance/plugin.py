@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Results(config))
 
 
-CASES_OF_A_LAW = 2
+CASES_OF_A_LAW = 1
 """Of a law that depends on the core only, an engine in other processes runs so many cases in `make test-full`."""
 
 

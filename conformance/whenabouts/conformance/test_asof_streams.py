@@ -123,7 +123,7 @@ def test_differential_asof_streams_in_time_slots(engine: Engine, options: str) -
 
 
 @pytest.mark.hosting
-@pytest.mark.parametrize("options", ["backward", "nearest tolerance"])
+@pytest.mark.parametrize("options", fewer_on_slow_engines(["backward", "nearest tolerance"], ["backward"]))
 def test_oracle_asof_late_rows(engine: Engine, options: str) -> None:
     """Late rows of either side are rejected; the answers are those of the other rows, and no row is lost."""
     query = _query(options, lateness=Lateness(left=0, right=0))
