@@ -36,7 +36,7 @@ OPERATORS = {
 HOSTING = (
     "restart", "end_of_input", "late_rows", "event_time", "bounded_state", "rejects", "accounting", "idle_side",
     "repeats", "empty_inputs", "restart_of_combinations", "modes_restarted", "where_restarted",
-    "time_slots_count_late_rows_once", "asof_streams_restarted", "asof_late_rows",
+    "time_slots_count_late_rows_once", "asof_late_rows",
 )  # fmt: skip
 
 

@@ -98,7 +98,6 @@ def test_oracle_asof_streams_of_uncertain_times(engine: Engine, dataset: str, op
         assert outcome.metrics["rows_in"] == outcome.metrics["rows_processed"] + outcome.metrics["rows_rejected"]
 
 
-@pytest.mark.hosting
 @pytest.mark.parametrize("step", fewer_on_slow_engines(range(4), [2]))
 def test_oracle_asof_streams_restarted(engine: Engine, step: int) -> None:
     """A restart after any step, with other buckets' rows in flight, changes no row and no instant."""
