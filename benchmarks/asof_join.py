@@ -75,7 +75,7 @@ def contenders(left: pa.Table, right: pa.Table, *, shuffled: bool) -> dict[str, 
         "whenabouts with probabilities": lambda: wa.asof_join(left, right, on=by, **TIMES),
         "Polars": of_polars,
         "pandas": of_pandas,
-        "DuckDB": lambda: connection.execute(sql).to_arrow_table(),
+        "DuckDB": lambda: connection.sql(sql).to_arrow_table(),
     }
 
 
