@@ -105,7 +105,7 @@ class Pages:
 def _outside_code(text: str, change: Callable[[str], str]) -> str:
     """A page with its prose changed. What is fenced is kept, but for two things that GitHub and MkDocs differ in.
 
-    MkDocs wants four columns where a list's item goes on, and colours prompts only in blocks that say so.
+    MkDocs wants four columns where a list's item continues, and colours prompts only in blocks that say so.
     """
     parts, at = [], 0
     for block in FENCED.finditer(text):

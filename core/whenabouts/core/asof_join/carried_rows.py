@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.record_batches import one_batch, table_of
-from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
-from whenabouts.core.runtime.blocks import PREFIX, times
+from whenabouts.core.asof_join.right_order import ties_of
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import NO_WATERMARK, SegmentStore
 from whenabouts.core.state.hashed_slots import HashedSlots, Size
@@ -122,15 +122,7 @@ def still_needed(
     needed: BoolArray = ends >= last_begin[codes]
     if tolerance_us is not None:
         needed &= ends >= before_us - tolerance_us
-    points = np.flatnonzero(needed & (begins == ends))
-    order = np.lexsort((begins[points], codes[points]))
-    by_instant = points[order]
-    tied = (np.diff(begins[by_instant]) == 0) & (np.diff(codes[by_instant]) == 0)
-    if tied.any():
-        group = np.concatenate([[0], np.cumsum(~tied)])
-        own = [*order_by, *(name for name in rows.schema.names if name not in order_by and not name.startswith(PREFIX))]
-        rank = ranks_of_rows(pa.Table.from_batches([rows.select(own).take(pa.array(by_instant))]))
-        by_rank = by_instant[np.lexsort((rank, group))]
-        last = np.concatenate([np.diff(group) != 0, [True]])
-        needed[by_rank[~last]] = False
+    ties = ties_of(pa.Table.from_batches([rows]), codes, order_by)
+    followed = ties.row[np.flatnonzero(ties.group[1:] == ties.group[:-1])]
+    needed[followed[begins[followed] == ends[followed]]] = False
     return needed
