@@ -61,7 +61,7 @@ PAGES = (
         (
             "Point", "Interval", "Histogram", "Template", "from_granularity", "from_polling", "from_latency",
             "from_distribution", "from_clock", "normal", "uniform", "triangular", "exponential", "empirical",
-            "Lateness",
+            "Learned", "Lateness",
         ),
     ),
     Page(

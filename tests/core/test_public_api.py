@@ -26,9 +26,9 @@ HEAVY = ("numba", "pandas", "pyspark", "pyflink", "pulp", "click")
 PUBLIC = {
     "AsofJoin", "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code", "Condition", "DigitsCutWarning",
     "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Histogram", "InputError", "Interval",
-    "JsonPayload", "Lateness", "Workload", "LossyQueryWarning", "PairAnswer", "Plan", "PlanChangedWarning", "Point",
-    "QueryError", "Reason", "Registry", "RejectedRowsWarning", "RejectsSummary", "SingleBucketWarning", "StateLimit",
-    "Statistics",
+    "JsonPayload", "Lateness", "Learned", "Workload", "LossyQueryWarning", "PairAnswer", "Plan", "PlanChangedWarning",
+    "Point", "QueryError", "Reason", "Registry", "RejectedRowsWarning", "RejectsSummary", "SingleBucketWarning",
+    "StateLimit", "Statistics",
     "Template", "TemporalAggregate", "TemporalJoin", "TextQuery", "TimingJoin", "WhenaboutsError", "WindowExtent",
     "WindowJoin", "absolute_tolerance", "asof_join", "between", "build_worker_archive", "chance_matches", "coalesce",
     "deadline",

@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from math import lcm
+from math import floor, lcm
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ import pyarrow as pa
 from whenabouts.conformance import multiset
 from whenabouts.core.durations import parse_duration
 from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.learned import Learned
 from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.times.templates import Template
 from whenabouts.core.times.time_specs import Around, Distributed, TimeSpec
@@ -281,7 +282,10 @@ def _read_histogram(spec: TimeSpec, row: dict[str, Any], t_max: int) -> Time | F
             return Fault("WA-1013")
         template = named[str(name)]
     shape = shape_of(template)
-    if isinstance(spec, Distributed):  # the column is where the template's offset 0 lies, not where it ends
+    if isinstance(spec, Learned):
+        clock_rate = 1 + Fraction(spec.drift_ppb, 10**9)
+        t_max = spec.t_ref_us + floor((t_max - spec.t_ref_us - spec.offset_us) / clock_rate)
+    if isinstance(spec, Distributed | Learned):  # the column is where the template's offset 0 lies, not where it ends
         t_max += max(parse_duration(hi) for _, hi, _ in template.buckets)
     return _inside(Time(t_max + shape[0][0], t_max, shape))
 

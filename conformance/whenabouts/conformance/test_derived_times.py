@@ -8,7 +8,7 @@ import pytest
 
 from whenabouts.conformance import case_tables, expectations, multiset
 from whenabouts.conformance.engine import Engine
-from whenabouts.core import from_clock, from_granularity, from_latency, from_polling, within
+from whenabouts.core import Learned, from_clock, from_granularity, from_latency, from_polling, uniform, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.times.time_specs import TimeSpec
 
@@ -24,6 +24,10 @@ DERIVED: dict[str, tuple[TimeSpec, TimeSpec]] = {
         from_clock("t", offset="2 s", jitter="1 s", domain="a"),
         from_clock("t", offset="1 s", jitter="3 s", domain="b"),
     ),
+    "a learned clock that drifts": (
+        from_granularity("t", "2 s"),
+        Learned("t", 1_300_000, -40_000_000, case_tables.YEAR_2024 + 20_000_000, uniform("-3 s", "1 s")),
+    ),
     "one clock": (
         from_clock("t", offset="9 s", jitter="1 s", domain="a"),
         from_clock("t", offset="9 s", jitter="2 s", domain="a"),
@@ -36,10 +40,12 @@ DERIVED: dict[str, tuple[TimeSpec, TimeSpec]] = {
     [
         ("a truncated clock and polls", True),
         ("two clocks", False),
+        ("a learned clock that drifts", True),
         *(
             pytest.param(name, streaming, marks=pytest.mark.similar)
             for name, streaming in [
                 ("a truncated clock and polls", False), ("two clocks", True), ("one clock", False), ("one clock", True),
+                ("a learned clock that drifts", False),
                 ("latencies and a truncated clock", False), ("latencies and a truncated clock", True),
             ]
         ),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from whenabouts.core.times.distributions import exponential, normal, triangular, uniform
     from whenabouts.core.times.empirical_distributions import empirical
     from whenabouts.core.times.lateness import Lateness
+    from whenabouts.core.times.learned import Learned
     from whenabouts.core.times.spec_builders import from_distribution, from_granularity, from_latency, from_polling
     from whenabouts.core.times.templates import Template
     from whenabouts.core.times.time_specs import Histogram, Interval, Point
@@ -55,6 +56,7 @@ __all__ = [
     "Interval",
     "JsonPayload",
     "Lateness",
+    "Learned",
     "LossyQueryWarning",
     "PairAnswer",
     "Point",
@@ -122,6 +124,7 @@ _HOMES = {
     "Histogram": "times.time_specs",
     "Interval": "times.time_specs",
     "Lateness": "times.lateness",
+    "Learned": "times.learned",
     "PairAnswer": "explain.pair_answer",
     "Point": "times.time_specs",
     "Reason": "explain.pair_answer",

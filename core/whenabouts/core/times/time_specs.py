@@ -1,6 +1,7 @@
 """How a stream's rows state their times: as a point, a uniform interval, or a histogram.
 
-`times.spec_builders` and `times.clock_errors` build these specifications from how readings were made.
+`times.spec_builders` and `times.clock_errors` build these specifications from how readings were made, `times.learned`
+from data.
 
 A specification names columns of the user's rows. When rows enter (`runtime.event_reader`), these become two int64
 columns in microseconds and, with templates, each row's template number. Columns are TIMESTAMP of any unit (naive ones
@@ -199,7 +200,7 @@ class Around(_Uniform):
         return times[0] - parse_duration(self.before), times[0] + parse_duration(self.after)
 
 
-class _Templated:
+class Templated:
     """A time distributed as one of the registered templates; a column names it if there is more than one."""
 
     template: str | None
@@ -235,9 +236,24 @@ class _Templated:
         table = np.array(list(values), np.int64)
         return np.int64(table[0]) if template is None else table[template]
 
+    def ends_about(self, t: IntArray, template: IntArray | None) -> tuple[IntArray, IntArray]:
+        """The ends of rows whose templates' offset 0 lies at `t`: from the start of the support to the anchor."""
+        t_max = t + self._of_rows((phi.end_us for _, phi in self.templates), template)
+        return t_max - self._of_rows((phi.length_us for _, phi in self.templates), template), t_max
+
+    def described(self, t: str) -> str:
+        """Each template's name, number of buckets and support about `t`, since the buckets would fill a page."""
+        kinds = [
+            f"{name}: {len(phi.masses)} buckets in [{_about(t, phi.end_us + phi.edges[0])}, "
+            f"{_about(t, phi.end_us + phi.edges[-1])}] us"
+            for name, phi in self.templates
+        ]
+        column = "" if self.template is None else f"template={self.template!r}, "
+        return f"{column}{'; '.join(kinds)}"
+
 
 @dataclass(frozen=True)
-class Histogram(_Templated):
+class Histogram(Templated):
     """A time distributed as a template that ends at column `t_max` (PTJoin section 2): `H = phi + t_max - max(phi)`.
 
     `template` is the column with the name of each row's template (text, or integers, which are compared as text);
@@ -270,7 +286,7 @@ class Histogram(_Templated):
 
 
 @dataclass(frozen=True, repr=False)
-class Distributed(_Templated):
+class Distributed(Templated):
     """A time distributed as a template relative to column `t`: `H = t + phi`, so the template's offset 0 is `t`.
 
     A `Histogram` with another anchor: here a template may lie on both sides of `t`, or entirely before it. `template`,
@@ -296,18 +312,11 @@ class Distributed(_Templated):
 
     def ends(self, times: Sequence[IntArray], template: IntArray | None) -> tuple[IntArray, IntArray]:
         """From the start of each row's support to its anchor, at which the template ends."""
-        t_max = times[-1] + self._of_rows((phi.end_us for _, phi in self.templates), template)
-        return t_max - self._of_rows((phi.length_us for _, phi in self.templates), template), t_max
+        return self.ends_about(times[-1], template)
 
     def __repr__(self) -> str:
-        """Each template's name, number of buckets and support, since the buckets would fill a page."""
-        kinds = [
-            f"{name}: {len(phi.masses)} buckets in [{_about(self.t, phi.end_us + phi.edges[0])}, "
-            f"{_about(self.t, phi.end_us + phi.edges[-1])}] us"
-            for name, phi in self.templates
-        ]
-        column = "" if self.template is None else f"template={self.template!r}, "
-        return f"Distributed({self.t!r}, {column}{'; '.join(kinds)})"
+        """The column and what its templates span."""
+        return f"Distributed({self.t!r}, {self.described(self.t)})"
 
 
 def _about(name: str, offset: int) -> str:
