@@ -28,6 +28,7 @@ def assert_tame(text: str) -> None:
     assert not [char for char in text if "\u202a" <= char <= "\u202e" or "\u2066" <= char <= "\u2069"], repr(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full), pytest.param(3, marks=pytest.mark.full)])
 def test_changed_bytes_end_with_a_code(tmp_path: Path, seed: int) -> None:
     program = Path(__file__).with_name("fuzzed_files.py")
@@ -86,6 +87,7 @@ def test_a_table_on_the_terminal_is_tame_and_in_a_pipe_as_it_is(monkeypatch: pyt
             assert EVIL in written
 
 
+@pytest.mark.slow
 def test_thousands_of_columns_are_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = [f"c{number}" for number in range(2000)]

@@ -76,6 +76,7 @@ def test_cleaning_up_is_not_stopped_by_a_second_signal(tmp_path: Path) -> None:
     assert (tmp_path / "clean").exists()
 
 
+@pytest.mark.slow
 def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
     program = READING.replace("time.sleep(60)", "time.sleep(1)\n    raise SystemExit(7)")
     (tmp_path / "x.csv").write_text("t\n1\n")

@@ -305,6 +305,7 @@ def test_many_partners_of_a_point() -> None:
     assert found.none[0] == pytest.approx(float(truth.none), rel=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [(1, 2, 34), (9, 3, 5)])
 def test_many_partners_whose_shares_change_together(times: tuple[int, int, int]) -> None:
     """More than 16 nodes would be needed, so pieces are halved; few nodes suffice where little changes."""

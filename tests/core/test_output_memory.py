@@ -217,6 +217,7 @@ def test_free_is_what_the_closest_limit_leaves(
     assert free_bytes() == free
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system tells no size of the address space")
 def test_a_process_with_little_address_space_stops_instead_of_dying() -> None:
     """As when an engine limits its workers (`spark.executor.pyspark.memory`): 2 GiB are left for an output of 3 GiB."""

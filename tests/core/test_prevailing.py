@@ -133,6 +133,7 @@ def test_lengths_from_a_microsecond_to_a_month(seed: int) -> None:
         assert check(left, right, rules) < PROMISED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_more_rows_than_a_polynomial_of_low_degree_has(direction: Direction) -> None:
     """Six to nine rows that all overlap, with a left time that is long, short, or a point."""
@@ -381,6 +382,7 @@ def test_plain_python_gives_the_same_bits(plain: ModuleType) -> None:
             assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_fewer_nodes_than_exact_ones(plain: ModuleType, direction: Direction) -> None:
     """Many rows: the table's nodes, and integrals that end early, against all nodes that are exact, and to the end."""

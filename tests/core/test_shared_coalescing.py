@@ -114,6 +114,7 @@ def test_windows_that_count_rows_switch_too(seed: int) -> None:
     _assert_alone(outcome, files, tuple(ROWS), ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")
 def test_lazy_windows_that_count_rows_share_one_extent_of_their_rows() -> None:
     """The pin of such a query used to be ignored: it kept an extent of its own."""
@@ -201,6 +202,7 @@ def test_how_often_schemes_are_switched(every_us: int, switches: int) -> None:
     assert switches or not outcome.metrics["schemes_switched"]
 
 
+@pytest.mark.slow
 def test_a_switch_frees_what_is_needed_no_longer() -> None:
     files = _files(1)
     queries = {name: query for name, query in QUERIES.items() if query.rows is None}

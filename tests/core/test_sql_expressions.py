@@ -95,6 +95,7 @@ def test_casts_to_integers_cut_off() -> None:
     assert _values("cast(a.f / 1e300 * 2.5 as int) = 2") == [False, False, None, False, True]
 
 
+@pytest.mark.slow
 def test_long_lists_are_walked() -> None:
     many = " OR ".join(f"a.x = {n}" for n in range(3000))
     assert _values(many) == [True, True, None, True, False]

@@ -62,6 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
 CASES_OF_A_LAW = 1
 """Of a law that depends on the core only, an engine in other processes runs so many cases in `make test-full`."""
 
+FAST_CASES_OF_A_LAW = 4
+"""Of the similar cases of a law, the local engine runs so many in `make test-fast`, and all in `make test`."""
+
 
 def law_of(item: pytest.Item) -> str:
     """The law that a test item checks: its function's name without `test_`."""
@@ -95,7 +98,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             often[harness.name, law_of(item)] += 1
             if often[harness.name, law_of(item)] > CASES_OF_A_LAW:
                 when = "exhaustive"
-        if when is not None and harness is not LocalHarness:
+        if harness is LocalHarness and item.get_closest_marker("similar"):
+            often[harness.name, law_of(item)] += 1
+            if often[harness.name, law_of(item)] > FAST_CASES_OF_A_LAW:
+                item.add_marker("slow")
+        elif when is not None and harness is not LocalHarness:
             in_process = "full" if when == "exhaustive" else "slow"
             item.add_marker(in_process if harness.capabilities.in_process else when)
         if not harness.capabilities.in_process:

@@ -121,7 +121,6 @@ def test_differential_asof_streams_in_time_slots(engine: Engine, options: str) -
         multiset.assert_same(multiset.rows(outcome.output), expected, "rows in slots", {"query": slotted})
 
 
-@pytest.mark.hosting
 @pytest.mark.parametrize("options", fewer_on_slow_engines(["backward", "nearest tolerance"], ["backward"]))
 def test_oracle_asof_late_rows(engine: Engine, options: str) -> None:
     """Late rows of either side are rejected; the answers are those of the other rows, and no row is lost."""

@@ -119,7 +119,7 @@ def test_differential_coalescing_of_arrival_orders(engine: Engine, files: int, s
 @pytest.mark.parametrize(
     ("kind", "variant"),
     [
-        pytest.param("aggregate", "batch, 3 buckets", marks=pytest.mark.canary),
+        ("aggregate", "batch, 3 buckets"),
         ("join", "batch, 3 buckets"),
         pytest.param("aggregate", "stream, 3 buckets, restarted", marks=similar),
         pytest.param("join", "stream, 3 buckets, restarted", marks=pytest.mark.canary),

@@ -136,7 +136,6 @@ def test_oracle_counters_of_forward_evaluation_on_finite_input(engine: Engine, c
     assert _counted(engine.run(_query(case), whole)) == _expected(case, 9)
 
 
-@pytest.mark.hosting
 @pytest.mark.parametrize(
     ("case", "step"),
     [("silent in turn", 2), *(pytest.param(case, 1, marks=pytest.mark.similar) for case in CASES)],

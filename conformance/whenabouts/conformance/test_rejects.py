@@ -26,20 +26,19 @@ FAULTS = {
     "malformed": {"WA-1003", "WA-1004", "WA-1005", "WA-1006", "WA-1007"},
     "malformed histograms": {"WA-1003", "WA-1007", "WA-1013"},
 }
-EACH_CASE = pytest.mark.parametrize(
-    ("variant", "dataset"),
-    fewer_on_slow_engines(
-        [(variant, dataset) for dataset in FAULTS for variant in VARIANTS],
-        kept=[(variant, "malformed") for variant in ("batch, 3 buckets", "stream, restarted")],
-    ),
-)
+
+
+def _each_case(*kept: str) -> pytest.MarkDecorator:
+    cases = [(variant, dataset) for dataset in FAULTS for variant in VARIANTS]
+    kept_cases = [(variant, "malformed") for variant in kept]
+    return pytest.mark.parametrize(("variant", "dataset"), fewer_on_slow_engines(cases, kept=kept_cases))
 
 
 def _files(dataset: str, variant: Variant) -> dict[str, tuple[pa.Table, ...]]:
     return case_tables.stream(dataset) if variant.streaming else case_tables.finite(dataset)
 
 
-@EACH_CASE
+@_each_case("batch, 3 buckets", "stream, restarted")
 def test_oracle_rejects(engine: Engine, variant: str, dataset: str) -> None:
     """Every row with a fault is rejected, with the code of its fault and its original columns; no other row is."""
     how = VARIANTS[variant]
@@ -56,7 +55,7 @@ def test_oracle_rejects(engine: Engine, variant: str, dataset: str) -> None:
     assert dict(told) == {code: REASONS[Code(code)] for code in codes}
 
 
-@EACH_CASE
+@_each_case("batch, 3 buckets")
 def test_oracle_accounting(engine: Engine, variant: str, dataset: str) -> None:
     """Rows in = rows processed + rows rejected; rows that a restart replays are counted again on both sides."""
     how = VARIANTS[variant]

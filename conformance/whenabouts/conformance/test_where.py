@@ -154,7 +154,6 @@ def test_differential_where_and_a_filter(engine: Engine) -> None:
     multiset.assert_same(multiset.rows(found), multiset.rows(wanted), "where against a filter")
 
 
-@pytest.mark.hosting
 @pytest.mark.parametrize(
     ("mode", "where", "step"),
     fewer_on_slow_engines(
