@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from whenabouts.conformance import multiset
 from whenabouts.core.durations import parse_duration
+from whenabouts.core.times.clock_errors import Clock
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.learned import Learned
 from whenabouts.core.times.limits import UNBOUNDED_US
@@ -249,6 +250,8 @@ class Fault(NamedTuple):
 
 def read_time(spec: TimeSpec, row: dict[str, Any], types: dict[str, pa.DataType]) -> Time | Fault:
     """When a row happened, or why it is refused (one fault: in the order in which they are looked for)."""
+    if isinstance(spec, Clock):
+        spec = spec.beyond_domain
     ends: list[int] = []
     for name in spec.columns:
         if row[name] is None:

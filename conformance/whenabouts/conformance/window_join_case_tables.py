@@ -17,13 +17,14 @@ import pyarrow as pa
 from whenabouts.conformance import expectations, oracle, window_join_oracle
 from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files, cut, payload, reordered, rng
 from whenabouts.conformance.templates import MIXED, TemplateSet
-from whenabouts.core import Interval, Point, between, within
+from whenabouts.core import Interval, Point, between, from_clock, within
 from whenabouts.core.runtime.key_names import of_input
+from whenabouts.core.times.clock_errors import Clock
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.window_join.query import WindowJoin
 
-Kind = tuple[int, int] | TemplateSet | None
-"""Intervals of lengths from the least to the greatest (in seconds), histograms, or points."""
+Kind = tuple[int, int] | TemplateSet | Clock | None
+"""Intervals of lengths from the least to the greatest (in seconds), histograms, readings of a clock, or points."""
 
 LATENESS_S = 3
 
@@ -81,6 +82,16 @@ PROFILES: dict[str, WindowJoinProfile] = {
         },
         {"a": (2, 8), "b": (0, 3), "c": (0, 9)}, cases=120, rows=7,
     ),
+    "shared clock": WindowJoinProfile(
+        {
+            ("a", "b"): between("-1 s", "4 s", confidence=0.3), ("b", "c"): within("3 s", confidence=0.2),
+            ("a", "c"): between("-4 s", "2 s", confidence=0.15),
+        },
+        {
+            "a": from_clock("t", offset="2 s", jitter="1 s", domain="camera"), "c": (0, 2),
+            "b": from_clock("t", offset="2 s", domain="camera"),
+        }, cases=60, rows=6,
+    ),
 }  # fmt: skip
 
 EXACT = tuple(name for name, profile in PROFILES.items() if not any(profile.kinds.values()))
@@ -114,6 +125,8 @@ def _spec(kind: Kind) -> TimeSpec:
         return Point("t")
     if isinstance(kind, TemplateSet):
         return kind.spec(SECOND)
+    if isinstance(kind, Clock):
+        return kind
     return Interval("t_min", "t_max", max_uncertainty=kind[1] * SECOND, min_uncertainty=kind[0] * SECOND)
 
 
@@ -127,7 +140,7 @@ def _table(name: str, stream: str, profile: WindowJoinProfile) -> pa.Table:
     t += SECOND * (profile.ahead or {}).get(stream, 0)
     kind, n = profile.kinds[stream], len(case)
     columns: dict[str, Any] = {"case": case, "k": pa.array(1 + (random.random(n) < 0.15), mask=random.random(n) < 0.05)}
-    if kind is None:
+    if kind is None or isinstance(kind, Clock):
         columns["t"] = pa.array(t, mask=random.random(n) < profile.bad)
     elif isinstance(kind, TemplateSet):
         columns |= kind.columns(random, t, profile.bad, pa.int64())

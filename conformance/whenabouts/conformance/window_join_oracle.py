@@ -21,7 +21,9 @@ from whenabouts.conformance import oracle
 from whenabouts.conformance.forward_evaluation_oracle import ForwardEvaluation, WindowJoinCounts
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.oracle import Event
+from whenabouts.core.durations import parse_duration
 from whenabouts.core.runtime.key_names import shared
+from whenabouts.core.times.clock_errors import Clock
 from whenabouts.core.window_join.graph import Edge
 from whenabouts.core.window_join.query import WindowJoin
 
@@ -33,6 +35,24 @@ OPEN = 10**18
 def probability(edge: Edge, first: Event, second: Event) -> oracle.Ratio:
     """P(lo <= X_second - X_first <= hi)."""
     return oracle.probability(first.time, second.time, edge.lo_us, edge.hi_us)
+
+
+def seen_by(query: WindowJoin, edge: Edge, placed: Mapping[str, Event]) -> tuple[Event, Event]:
+    """The events of an edge, with their own errors alone if one clock stamped both."""
+    specs, events = [query.spec(n) for n in (edge.first, edge.second)], (placed[edge.first], placed[edge.second])
+    domains = [spec.domain if isinstance(spec, Clock) else None for spec in specs]
+    if domains[0] is None or domains[0] != domains[1]:
+        return events
+    return by_its_clock(query, edge.first, events[0]), by_its_clock(query, edge.second, events[1])
+
+
+def by_its_clock(query: WindowJoin, stream: str, event: Event) -> Event:
+    """A reading with its own error alone."""
+    spec = query.spec(stream)
+    if not isinstance(spec, Clock):
+        return event
+    reading = (event.t_min + event.t_max) // 2
+    return event._replace(t_min=reading - spec.own_us, t_max=reading + spec.own_us, shape=())
 
 
 def holds(edge: Edge, first: Event, second: Event) -> bool:
@@ -61,7 +81,7 @@ def _extended(query: WindowJoin, rows: Sequence[Sequence[Event]], chosen: Combin
     edges = [e for e in query.edges if {e.first, e.second} <= set(names) and names[-1] in (e.first, e.second)]
     for event in rows[len(chosen)]:
         placed = dict(zip(names, (*chosen, event), strict=True))
-        if all(holds(edge, placed[edge.first], placed[edge.second]) for edge in edges):
+        if all(holds(edge, *seen_by(query, edge, placed)) for edge in edges):
             yield from _extended(query, rows, (*chosen, event))
 
 
@@ -88,7 +108,7 @@ def answer(query: WindowJoin, tables: Mapping[str, pa.Table], events: Events) ->
         found.first_us[row] = min(event.t_min for event in combination)
         found.last_us[row] = max(event.t_max for event in combination)
         found.probabilities[row] = tuple(
-            probability(e, placed[e.first], placed[e.second]) for e in query.edges if e.confidence is not None
+            probability(e, *seen_by(query, e, placed)) for e in query.edges if e.confidence is not None
         )
     return found
 
@@ -248,32 +268,70 @@ class Counting:
             if edge.lo_us <= lo and hi <= edge.hi_us:
                 continue
             counts.window_tests += 1
-            if not holds(edge, placed[edge.first], placed[edge.second]):
+            if not holds(edge, *seen_by(self.query, edge, placed)):
                 return False
         return True
 
 
-def joint_probability(edges: Sequence[Edge], placed: Mapping[str, Event], unit: int) -> Fraction:
+def probability_of_all(query: WindowJoin, placed: Mapping[str, Event], unit: int) -> Fraction:
+    """P that all windows of a combination hold together, exactly (see `joint_probability`)."""
+    clocks = {name: spec for name in query.inputs if isinstance(spec := query.spec(name), Clock)}
+    own = {name: by_its_clock(query, name, event) for name, event in placed.items()}
+    domains = {name: str(clock.domain) for name, clock in clocks.items()}
+    offsets = {str(clock.domain): parse_duration(clock.offset or 0) for clock in clocks.values()}
+    return joint_probability(query.edges, own, unit, domains, offsets)
+
+
+def joint_probability(
+    edges: Sequence[Edge],
+    placed: Mapping[str, Event],
+    unit: int,
+    domains: Mapping[str, str] | None = None,
+    offsets: Mapping[str, int] | None = None,
+) -> Fraction:
     """P that all edges hold together, exactly, where all times and windows are whole multiples of `unit`.
 
     Cut into unit cells, each variable is uniform in its cell, and all orders of the fractional parts are equally
     likely. Given one, a difference lies strictly between two neighbouring integers, so that a window holds or does not.
     A point has no fractional part and comes before all others.
 
+    `domains`: the clock of each stream that has one, its time being that by the clock, without its offset. The clock's
+    correction, uniform in `[-offset, offset]`, is one more variable. A time is it plus an own error, which is a window
+    between the two, so the same cells serve.
+
     >>> a, b = (Event(0, 2, (), ()), Event(0, 2, (), ()))
     >>> joint_probability([Edge("a", "b", 0, 1, 0.1)], {"a": a, "b": b}, 1)
     Fraction(3, 8)
+    >>> a, b, c = (Event(t, t, (), ()) for t in (0, 1, 0))
+    >>> both = [Edge("c", "a", 0, 2, 0.1), Edge("c", "b", 0, 2, 0.1)]  # 0 to 1 after c: the half, not the quarter
+    >>> joint_probability(both, {"a": a, "b": b, "c": c}, 1, {"a": "clock", "b": "clock"}, {"clock": 1})
+    Fraction(1, 2)
     """
-    cells = {name: _cells(event, unit) for name, event in placed.items()}
-    spread = [name for name, event in placed.items() if event.t_min < event.t_max]
-    orders = list(permutations(spread))
-    windows = [(e.first, e.second, e.lo_us // unit, e.hi_us // unit) for e in edges if e.confidence is not None]
-    total = Fraction(0)
-    for chosen in product(*cells.values()):
-        whole = {name: cell for name, (cell, _) in zip(cells, chosen, strict=True)}
-        mass = prod((p for _, p in chosen), start=Fraction(1))
-        held = sum(_all_hold(windows, whole, {name: at for at, name in enumerate(order)}) for order in orders)
-        total += mass * Fraction(held, len(orders))
+    domains, clocks = domains or {}, {f"clock {d}": us // unit for d, us in (offsets or {}).items()}
+    spread = [*clocks, *(name for name, event in placed.items() if event.t_min < event.t_max)]
+    # A reading without an own error is its clock's correction, shifted.
+    node = {n: n if n in spread or n not in domains else f"clock {domains[n]}" for n in placed}
+    shift = {n: 0 if node[n] == n else placed[n].t_max // unit for n in placed}
+    windows = [
+        (node[e.first], node[e.second], e.lo_us // unit + shift[e.first] - shift[e.second],
+         e.hi_us // unit + shift[e.first] - shift[e.second])
+        for e in edges if e.confidence is not None
+    ]  # fmt: skip
+    own = {n: (event.t_min // unit, event.t_max // unit) for n, event in placed.items() if n in domains and n in spread}
+    windows += [(f"clock {domains[name]}", name, *ends) for name, ends in own.items()]
+    orders, total = list(permutations(spread)), Fraction(0)
+    for corrections in product(*(range(-o, o) for o in clocks.values())):
+        clock = dict(zip(clocks, corrections, strict=True))
+        mass_of_clocks = prod((Fraction(1, 2 * o) for o in clocks.values()), start=Fraction(1))
+        cells = {n: _cells(event, unit) for n, event in placed.items() if node[n] == n}
+        for n, (first, last) in own.items():
+            start = clock[f"clock {domains[n]}"]
+            cells[n] = [(start + at, Fraction(1, last - first)) for at in range(first, last + 1)]
+        for chosen in product(*cells.values()):
+            whole = clock | {name: cell for name, (cell, _) in zip(cells, chosen, strict=True)}
+            mass = prod((p for _, p in chosen), start=mass_of_clocks)
+            held = sum(_all_hold(windows, whole, {name: at for at, name in enumerate(order)}) for order in orders)
+            total += mass * Fraction(held, len(orders))
     return total
 
 

@@ -104,7 +104,8 @@ def joint_probabilities(densities: Sequence[Densities], windows: Windows) -> Flo
         rows = np.flatnonzero(which.reshape(-1) == number)
         uncertain = tuple(np.flatnonzero(~pattern).tolist())
         width = _uniform_width(windows, uncertain) if len(uncertain) == len(densities) else None
-        at_once = max(int(ELEMENTS_AT_ONCE / max(_points_for(windows, uncertain, densities, width), 1.0)), 1)
+        buckets = [int(density.mass.shape[1]) for density in densities]
+        at_once = max(int(ELEMENTS_AT_ONCE / max(_points_for(windows, uncertain, buckets), 1.0)), 1)
         for start in range(0, len(rows), at_once):
             piece = rows[start : start + at_once]
             here = [density.at(piece) for density in densities]
@@ -112,12 +113,12 @@ def joint_probabilities(densities: Sequence[Densities], windows: Windows) -> Flo
     return np.clip(out, 0.0, 1.0)
 
 
-def check_joint(windows: Windows, streams: int, buckets: Sequence[int]) -> None:
-    """Refuse a graph whose integral needs more than `MOST_POINTS` points a combination: QueryError WA-2007."""
-    everyone = tuple(range(streams))
-    if _uniform_width(windows, everyone) is not None:
-        return
-    points = _estimate(windows, everyone, frozenset(), buckets)
+def check_joint(windows: Windows, streams: int, buckets: Sequence[int], evaluations: float = 1.0) -> None:
+    """Refuse a graph whose integral needs more than `MOST_POINTS` points a combination: QueryError WA-2007.
+
+    `evaluations`: how many times the integral is evaluated for one combination.
+    """
+    points = evaluations * _points_for(windows, tuple(range(streams)), buckets)
     if points > MOST_POINTS:
         raise QueryError(
             Code.NOT_AVAILABLE,
@@ -140,7 +141,7 @@ def _uniform_clique(densities: Sequence[Densities], width: float) -> FloatArray:
     cuts = np.sort(np.concatenate([edges, edges - width], axis=1), axis=1)
     total = np.zeros(n)
     for i, density in enumerate(densities):
-        for rows, x, weight in _nodes(np.clip(cuts, density.edges[:, :1], density.edges[:, -1:]), degree):
+        for rows, x, weight in nodes_between(np.clip(cuts, density.edges[:, :1], density.edges[:, -1:]), degree):
             value = weight * _density(density.at(rows), x[1])
             for j, other in enumerate(densities):
                 if j != i:
@@ -180,7 +181,7 @@ class _Integral:
         rest = tuple(i for i in part if i != variable)
         cuts = np.sort(np.column_stack(list(self._breakpoints(variable, rest, fixed, rows))), axis=1)
         total = np.zeros(len(rows))
-        for at, x, weight in _nodes(np.clip(cuts, low[:, None], np.maximum(high, low)[:, None]), len(rest)):
+        for at, x, weight in nodes_between(np.clip(cuts, low[:, None], np.maximum(high, low)[:, None]), len(rest)):
             value = weight * _density(density.at(at), x[1])
             inside = {i: values[at] for i, values in fixed.items()} | {variable: x[0]}
             for inner in _parts(self.windows, rest):
@@ -203,12 +204,12 @@ class _Integral:
     ) -> Iterator[FloatArray]:
         """Where the integrand's polynomial may change along a variable: columns of instants."""
         yield self.densities[variable].edges[rows]
-        for target, offset in _chains(self.windows, variable, rest, frozenset(fixed)):
+        for target, offset in chains(self.windows, variable, rest, frozenset(fixed)):
             ends = fixed[target][:, None] if target in fixed else self.densities[target].edges[rows]
             yield ends - offset
 
 
-def _chains(
+def chains(
     windows: Windows, start: int, through: tuple[int, ...], fixed: frozenset[int]
 ) -> Iterator[tuple[int, float]]:
     """The last variable and the length of every chain of window ends, from a variable through unfixed ones."""
@@ -219,7 +220,7 @@ def _chains(
             yield j, offset
             if j in through:
                 rest = tuple(k for k in through if k != j)
-                yield from ((k, offset + more) for k, more in _chains(windows, j, rest, fixed))
+                yield from ((k, offset + more) for k, more in chains(windows, j, rest, fixed))
 
 
 def _parts(windows: Windows, streams: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -245,13 +246,11 @@ def _separator(windows: Windows, part: tuple[int, ...]) -> int:
     return min(part, key=greatest)
 
 
-def _points_for(
-    windows: Windows, uncertain: tuple[int, ...], densities: Sequence[Densities], width: float | None
-) -> float:
-    buckets = [int(density.mass.shape[1]) for density in densities]
-    if width is not None:
+def _points_for(windows: Windows, uncertain: tuple[int, ...], buckets: Sequence[int]) -> float:
+    """Roughly how many integration points a combination needs, if the streams `uncertain` are."""
+    if len(uncertain) == len(buckets) and _uniform_width(windows, uncertain) is not None:
         return 2.0 * sum(b + 1 for b in buckets) * len(buckets)
-    fixed = frozenset(range(len(densities))) - frozenset(uncertain)
+    fixed = frozenset(range(len(buckets))) - frozenset(uncertain)
     return _estimate(windows, uncertain, fixed, buckets)
 
 
@@ -265,13 +264,15 @@ def _estimate(windows: Windows, streams: Sequence[int], fixed: frozenset[int], b
             continue
         variable = _separator(windows, part)
         rest = tuple(i for i in part if i != variable)
-        chains = [target for target, _ in _chains(windows, variable, rest, fixed)]
-        cuts = buckets[variable] + 1 + sum(1 if target in fixed else buckets[target] + 1 for target in chains) / 2
+        targets = [target for target, _ in chains(windows, variable, rest, fixed)]
+        cuts = buckets[variable] + 1 + sum(1 if target in fixed else buckets[target] + 1 for target in targets) / 2
         points += cuts * ((len(part) + 1) // 2) * _estimate(windows, rest, fixed | {variable}, buckets)
     return points
 
 
-def _nodes(cuts: FloatArray, degree: int) -> Iterator[tuple[IntArray, tuple[FloatArray, FloatArray], FloatArray]]:
+def nodes_between(
+    cuts: FloatArray, degree: int
+) -> Iterator[tuple[IntArray, tuple[FloatArray, FloatArray], FloatArray]]:
     """Gauss-Legendre points on every piece between cuts [n, c]: rows, (points, midpoints of their pieces), weights.
 
     Exact for polynomials up to the degree.

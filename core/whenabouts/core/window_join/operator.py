@@ -297,6 +297,8 @@ class WindowJoinOperator:
         )
         if edge.possible and asked.confidence != 1:
             ends = [(rows[stream].t_min, rows[stream].t_max) for stream in (first, second)]
+            if shared_us := self.query.shared_offset_us(edge):
+                ends = [(t_min + shared_us, t_max - shared_us) for t_min, t_max in ends]
             holds &= ~instants_outside(ends[0], ends[1], one, other, edge.lo_us, edge.hi_us)
         return holds
 

@@ -33,7 +33,9 @@ class WindowJoin(WindowJoinSettings):
     names for a key, `on` maps each stream to its key columns, equally many for each. `predicates`: by pair of names, an
     SQL condition on columns `stream.column` (see `expressions.sql`), or a function of aligned rows of both
     (`rows["column"]` is an Arrow array) that returns a boolean array; nulls count as false. `joint=True` adds
-    `probability`, the probability that all windows hold together (`joint_probability`).
+    `probability`, the probability that all windows hold together (`joint_probability`). Streams of one `from_clock`
+    domain share its offset: it cancels in windows between them, and the joint probability averages over it
+    (`shared_clocks`).
 
     `strategy` (`backward` or `forward` evaluation), `conservative` (`gca`: global, `lca`: local conservative approach,
     `none`) and `method` (`hash`, `nested`) choose the algorithm (see `window_join.join_orders`), never the result.
@@ -44,7 +46,8 @@ class WindowJoin(WindowJoinSettings):
     on streams. `time_slots`: the width of slots that spread the rows of a key over buckets (`window_join.time_slots`);
     "auto": slots if there is no key and the graph is bounded.
 
-    Raises QueryError: WA-2006 for options, WA-2007 for `forward` with `none` on other graphs, WA-2061 to WA-2063 for
+    Raises QueryError: WA-2006 for options, WA-2007 for `forward` with `none` on other graphs and for a joint
+    probability of too many points, WA-2011 for a clock whose offset is needed and not declared, WA-2061 to WA-2063 for
     the graph (see `window_join.graph`), WA-2064 for a window without a confidence over uncertain times, WA-2065 for an
     invalid predicate and WA-2091 for its text, WA-2041 for time slots without a bound on how far apart rows are.
 

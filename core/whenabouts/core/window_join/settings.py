@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Required, Self, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Required, Self, TypeAlias, TypedDict, Unpack
 
 from whenabouts.core.deprecation import warn_of_old
 from whenabouts.core.durations import Duration, parse_duration, parse_non_negative
@@ -25,6 +25,9 @@ from whenabouts.core.window_join.join_orders import (
     forward_windows,
 )
 from whenabouts.core.window_join.time_slots import WindowSlots, window_slots
+
+if TYPE_CHECKING:
+    from whenabouts.core.probability.shared_clocks import Correction
 
 TimesByStream: TypeAlias = TimeSpec | Mapping[str, TimeSpec]
 """Time specifications: the same for all streams, or by stream name."""
@@ -87,10 +90,7 @@ class WindowJoinSettings:
         self._check_conservative()
         _ = self.slots
         if self.joint:
-            from whenabouts.core.probability.joint_probability import check_joint
-
-            buckets = [max((len(t.masses) for _, t in spec.templates), default=1) for _, spec in self.times]
-            check_joint(self.uncertain_windows, len(self.inputs), buckets)
+            self._check_joint()
 
     def _set_times(self) -> None:
         times = checks.items_of("times", self.times, "give a time for each stream by name")
@@ -105,14 +105,26 @@ class WindowJoinSettings:
 
     def _check_confidences(self) -> None:
         for edge in self.edges:
-            for name in (edge.first, edge.second):
-                if edge.confidence is None and self.spec(name).max_uncertainty_us != 0:
+            for name, spec in zip((edge.first, edge.second), self.specs_of(edge), strict=True):
+                if edge.confidence is None and spec.max_uncertainty_us != 0:
                     raise QueryError(
                         Code.NO_CONFIDENCE,
                         f"the window of {edge.first} and {edge.second} has no confidence, and the times of {name} are "
                         "uncertain",
                         "give within(..., confidence=...); confidence=1 asks for certainty",
                     )
+
+    def _check_joint(self) -> None:
+        from whenabouts.core.probability.joint_probability import check_joint
+        from whenabouts.core.probability.shared_clocks import evaluations
+
+        shared = self.shared_offsets_us
+        buckets = [
+            1 if name in shared else max((len(t.masses) for _, t in spec.templates), default=1)
+            for name, spec in self.times
+        ]
+        windows = self.uncertain_windows
+        check_joint(windows, len(buckets), buckets, evaluations(windows, len(buckets), self.corrections, buckets))
 
     def _check_conservative(self) -> None:
         uniform = self.graph().uniform_us is not None
@@ -238,6 +250,35 @@ class WindowJoinSettings:
         spec: TimeSpec = dict(self.times)[stream]
         return spec
 
+    def specs_of(self, edge: Edge) -> tuple[TimeSpec, TimeSpec]:
+        """The times of an edge's streams, as this window sees them: an offset that both share cancels."""
+        one, other = self.spec(edge.first), self.spec(edge.second)
+        if isinstance(one, Clock) and isinstance(other, Clock):
+            return resolve_clocks(one, other)
+        return one, other
+
+    def shared_offset_us(self, edge: Edge) -> int:
+        """By how much each end of both streams' times is wider than this window sees it: the offset that they share."""
+        one, other = self.spec(edge.first), self.spec(edge.second)
+        same = isinstance(one, Clock) and isinstance(other, Clock) and one.domain == other.domain
+        return self.shared_offsets_us[edge.first] if same else 0
+
+    @cached_property
+    def shared_offsets_us(self) -> dict[str, int]:
+        """The offset of each stream whose clock stamps others too, but not all."""
+        return {name: parse_duration(spec.offset or 0) for name, spec in self.times if isinstance(spec, Clock)}
+
+    @cached_property
+    def corrections(self) -> list[Correction]:
+        """The clocks on whose offsets the joint probability is conditioned."""
+        from whenabouts.core.probability.shared_clocks import corrections_of
+
+        clocks = [
+            (str(spec.domain), self.shared_offsets_us[name]) if isinstance(spec, Clock) else None
+            for name, spec in self.times
+        ]
+        return corrections_of(clocks)
+
     def graph(self, longest_us: Sequence[int] | None = None) -> WindowGraph:
         """The tightened window graph over anchors.
 
@@ -257,8 +298,7 @@ class WindowJoinSettings:
         if edge.confidence is None:
             return edge.lo_us, edge.hi_us
         kinds: list[Any] = []
-        for name in (edge.first, edge.second):
-            spec = self.spec(name)
+        for name, spec in zip((edge.first, edge.second), self.specs_of(edge), strict=True):
             longest = spec.max_uncertainty_us
             if longest is None and longest_us is not None:
                 longest = longest_us[self.inputs.index(name)]
@@ -274,7 +314,7 @@ class WindowJoinSettings:
 
     def decided_by(self, edge: Edge) -> Edge:
         """The window by whose probability combinations are decided (`Condition.decided_by`)."""
-        both = (self.spec(name).max_uncertainty_us for name in (edge.first, edge.second))
+        both = (spec.max_uncertainty_us for spec in self.specs_of(edge))
         return edge.decided_by(instants=all(longest == 0 for longest in both))
 
     def kept_for_us(self, input: int) -> int:
@@ -307,19 +347,24 @@ def times_of(streams: Sequence[str], time: TimesByStream) -> dict[str, TimeSpec]
 
 
 def _resolved(times: Sequence[tuple[str, TimeSpec]]) -> list[TimeSpec]:
-    """The specifications with clocks replaced: within a domain if all streams share it, otherwise across domains."""
+    """The specifications with clocks replaced: within a domain if all streams share it, otherwise across domains.
+
+    A clock with an offset that some streams share and others do not stays: it cancels in some windows only.
+    """
     specs = [spec for _, spec in times]
-    if not any(isinstance(spec, Clock) for spec in specs):
-        return specs
     domains = [spec.domain if isinstance(spec, Clock) else None for spec in specs]
-    if domains[0] is not None and len(set(domains)) == 1:
-        return [resolve_clocks(spec, specs[0])[0] for spec in specs]
-    shared = sorted({d for d in domains if d is not None and domains.count(d) > 1})
-    if shared:
-        raise QueryError(
-            Code.NOT_AVAILABLE,
-            f"some streams share the clock domain {', '.join(shared)} and others do not: their common offset would "
-            "cancel in some windows only, which is not available",
-            "join the streams of one domain first, or give each clock a domain of its own",
-        )
-    return [resolve_clocks(spec, specs[0] if number else specs[-1])[0] for number, spec in enumerate(specs)]
+    resolved: list[TimeSpec] = []
+    for number, (name, spec) in enumerate(times):
+        same = [other for other, domain in enumerate(domains) if domain is not None and domain == domains[number]]
+        if not isinstance(spec, Clock):
+            resolved.append(spec)
+        elif len(same) == len(specs):
+            resolved.append(resolve_clocks(spec, specs[0])[0])
+        else:
+            try:
+                beyond = spec.beyond_domain
+            except QueryError as error:
+                raise QueryError(error.code, f"{name}: {error.problem}", error.hint) from error
+            resolve_clocks(spec, specs[same[0]] if same else spec)  # one domain has one offset
+            resolved.append(spec if len(same) > 1 and spec.offset else beyond)
+    return resolved
