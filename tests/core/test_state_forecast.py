@@ -10,7 +10,9 @@ import pytest
 
 from infra.operators import OperatorDriver
 from whenabouts.core import Interval, Lateness, Point, between
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.costs.choices import Workload
 from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting
 from whenabouts.core.runtime.protocol import FlushMode
 from whenabouts.core.state.memory_store import DictStore
@@ -110,3 +112,39 @@ def test_state_of_other_queries_is_within_a_fifth_of_its_forecast(kind: str) -> 
     forecast = forecast_state(query, [schema] * len(rates), rates, every=f"{every_s} s")
     told = sum(each.bytes for each in forecast.values())
     assert told == pytest.approx(np.mean(sizes[steps // 2 :]), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "lengths_s", "keys"),
+    [
+        ({}, (0.0, 0.0), 2000),
+        ({}, (0.0, 10.0), 2000),
+        ({"tolerance": "5 s"}, (0.5, 1.0), 2000),
+        ({"direction": "forward", "tolerance": "60 s"}, (0.0, 0.0), 300),
+        ({"direction": "nearest", "tolerance": "5 s"}, (1.0, 1.0), 300),
+    ],
+    ids=["backward", "backward intervals", "backward tolerance", "forward", "nearest"],
+)
+def test_as_of_joins_hold_the_forecast_rows(options: dict[str, Any], lengths_s: tuple[float, float], keys: int) -> None:
+    """Recent rows, and for each key the last right row with those that overlap it."""
+    rates, every_s, steps, rng = [200, 400], 4, 40, np.random.default_rng(1)
+    specs = [Interval("a", "b", max_uncertainty=int(length * SECOND)) for length in lengths_s]
+    query = AsofJoin(left_time=specs[0], right_time=specs[1], on="k", confidence=0.9, lateness="2 s", **options)
+    schema = pa.schema({"a": pa.int64(), "b": pa.int64(), "k": pa.int64()})
+    driver, held = OperatorDriver(query, schema), []
+    for step in range(steps):
+        batches = []
+        for rate, length in zip(rates, lengths_s, strict=True):
+            b = np.sort(rng.integers(step * every_s * SECOND, (step + 1) * every_s * SECOND, rate * every_s))
+            a = b - rng.integers(0, int(length * SECOND) + 1, len(b))
+            batches.append(pa.record_batch([a, b, rng.integers(0, keys, len(b))], schema=schema))
+        arrived = dict(zip(query.inputs, batches, strict=True))
+        gauges = driver.feed(arrived, step * every_s * SECOND - 2 * SECOND, FlushMode.FLUSH).gauges
+        held.append([gauges[f"state_rows_{name}"] for name in query.inputs])
+    found = forecast_state(query, [schema, schema], rates, every=f"{every_s} s", keys=keys)
+    for name, rows in zip(query.inputs, np.mean(held[steps // 2 :], axis=0), strict=True):
+        assert found[name].rows == pytest.approx(rows, rel=0.15)
+    carried = query.held(1, Workload(rates=dict(zip(query.inputs, rates, strict=True)), keys=keys)).rows
+    if not options:  # every key has one, and those that overlap it
+        assert carried == keys * (1 + rates[1] / keys * lengths_s[1] / 2)
+        assert carried > 0.3 * found["right"].rows, "the keys' rows hardly count"

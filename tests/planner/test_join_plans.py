@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from whenabouts.core import Interval, Lateness, Point, QueryError, delay, within
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.costs.choices import Alternative, Workload, cheapest, decided
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
-from whenabouts.planner import Plan, Registry, Statistics, Stream, parse_query, read_plan_file
+from whenabouts.planner import CoalescingQuery, Plan, Registry, Statistics, Stream, parse_query, read_plan_file
 from whenabouts.planner.plan_files import registry_of
 
 SCHEMA = pa.schema({"k": pa.string(), "t_min": pa.timestamp("us"), "t_max": pa.timestamp("us"), "v": pa.float64()})
@@ -340,3 +342,103 @@ def test_the_former_name_of_workload_still_works_and_warns() -> None:
     with pytest.warns(DeprecationWarning, match=r"whenabouts\.planner\.Load is deprecated: use Workload"):
         former = whenabouts.planner.Load  # type: ignore[attr-defined]
     assert former is Workload
+
+
+ASOF = AsofJoin(left_time=TIME, right_time=TIME, on="k", confidence=0.6, lateness=Lateness(left="1 s", right="2 s"))
+ASOF_TEXT = "SELECT A.k FROM a A ASOF LEFT JOIN b B ON A.k = B.k AND TIME(A) >= TIME(B) WITH THRESHOLD 0.6"
+ASOF_FILE = {
+    "every": "4 s",
+    "streams": {
+        name: {"columns": {"k": "string", "t_min": "timestamp", "t_max": "timestamp"}, "time": "t_min,t_max",
+               "max_uncertainty": "500 ms", "rate": rate, "keys": 20, "lateness": late}
+        for name, rate, late in (("a", 200, "1 s"), ("b", 50, "2 s"))
+    },
+    "queries": [
+        {"name": "file", "asof_join": ["a", "b"], "on": "k", "confidence": 0.6, "tolerance": "5 s", "how": "left_anti"},
+        {"name": "text", "query": ASOF_TEXT},
+    ],
+}  # fmt: skip
+
+
+def test_as_of_joins_are_planned_with_their_cost_and_state() -> None:
+    registry = Registry(streams=STREAMS, every="4 s")
+    registry.register("object", ASOF, stream=["a", "b"])
+    registry.register("text", ASOF_TEXT)
+    plan = registry.plan()
+    assert plan.choices == {"object": "quadrature", "text": "quadrature"}
+    found, text = plan.joins
+    assert found.state is not None
+    rows, _ = found.state["right"]
+    per_key = 50 / 20
+    recent_s = 4 + 4 / 8 + 2 + 0.5 + 0.5
+    assert rows == pytest.approx(50 * recent_s + 20 * (1 + per_key * 0.25))
+    assert found.latency_us == 6_500_000
+    assert "algorithm = quadrature: times are uncertain: 2.25 right rows may prevail" in plan.explain()
+    assert "  state: left " in plan.explain()
+    assert text.state is not None
+    assert text.state["right"][0] == pytest.approx(rows)
+    assert Plan.from_json(plan.to_json()) == plan
+    assert registry.replan(plan).diff(plan) == {}
+    assert registry.query("object") == ASOF
+    registry.pin_all(plan)
+    assert registry.plan().decisions["object"]["buckets"] == plan.decisions["object"]["buckets"]
+
+
+def test_as_of_joins_in_plan_files() -> None:
+    registry = registry_of(ASOF_FILE)
+    query = registry.query("file")
+    assert isinstance(query, AsofJoin)
+    assert (query.how, query.tolerance_us, query.lateness_us) == ("left_anti", 5_000_000, (1_000_000, 2_000_000))
+    file, text = registry.plan().joins
+    assert file.kind == text.kind == "as-of join"
+    assert file.state is not None
+    assert text.state is not None
+    assert file.state["right"][0] < text.state["right"][0], "the tolerance frees no state"
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("{name: x, asof_join: [a]}", r"WA-2075: plan: queries\[0\]: asof_join is \['a'\]"),
+        ("{name: x, asof_join: [a, b], direction: back}", r"WA-2006: plan: queries\[0\]: .*direction"),
+        ("{name: x, asof_join: [a, b], tolerance: -1 s}", r"WA-2003: plan: queries\[0\]"),
+        ("{name: x, asof_join: [a, b], strategy: eager}", r"WA-2075: .*unknown strategy"),
+        ("{name: x, asof_join: [a, b], pin: eager}", r"WA-2006: .*no choice named 'strategy' \(hint: it has buckets"),
+        ("{name: x, asof_join: [a, z]}", r"WA-2113: .*no stream 'z'"),
+    ],
+)
+def test_mistakes_in_as_of_joins_are_named_with_their_place(query: str, what: str) -> None:
+    import yaml
+
+    streams = "{a: {time: t, columns: {t: timestamp}}, b: {time: t, columns: {t: timestamp}}}"
+    with pytest.raises(QueryError, match=what):
+        registry_of(yaml.safe_load(f"streams: {streams}\nqueries: [{query}]"))
+
+
+def test_an_as_of_join_whose_state_nothing_bounds_has_no_forecast() -> None:
+    registry = Registry(streams=STREAMS, every="4 s")
+    registry.register("ahead", replace(ASOF, direction="forward"), stream=["a", "b"])
+    (plan,) = registry.plan().joins
+    assert plan.state is None
+    assert "state: unknown without rates, a tolerance where it looks ahead and max_uncertainty" in registry.explain()
+
+
+def test_the_memory_budget_counts_the_state_of_joins() -> None:
+    """What a join holds is not free for extents; and a budget that the joins alone exceed is refused."""
+    hot = CoalescingQuery(("v",), ("k",), rows=1000, stream="a")
+    registry = Registry(streams=STREAMS, every="4 s")
+    registry.register("hot", hot, Statistics(cp=0.8))
+    alone = registry.plan()
+    registry.register("asof", ASOF, stream=["a", "b"])
+    (join,) = registry.plan().joins
+    assert join.state_bytes
+    needs = alone.bytes_beside("none") + join.state_bytes
+    for budget, code in ((needs + 1, None), (needs - 1, "WA-2071"), (join.state_bytes / 2, "WA-2071")):
+        limited = Registry(streams=STREAMS, every="4 s", memory_budget=budget)
+        limited.register("hot", hot, Statistics(cp=0.8), pin=alone.schemes["hot"])
+        limited.register("asof", ASOF, stream=["a", "b"])
+        if code is None:
+            assert limited.plan().schemes == alone.schemes
+        else:
+            with pytest.raises(QueryError, match=code):
+                limited.plan()

@@ -84,7 +84,9 @@ def asof_join(*, left: str, right: str, common: CommonOptions, **arguments: Any)
         for line in why_lines(run.query, run.inputs, rows=rows, stream=common.stream):
             say(line)
     elif common.explain:
-        run.explain(run.query.kept if common.stream else ())
+        from whenabouts.cli.asof_state import state_lines
+
+        run.explain(state_lines(run.query, run.inputs) if common.stream else ())
     else:
         run.execute()
 

@@ -26,7 +26,9 @@ class AtMost(NamedTuple):
     per_row: int
 
 
-class _KeyedTimes(NamedTuple):
+class KeyedTimes(NamedTuple):
+    """The times of an input in microseconds, and codes of its keys, without rows whose key has a null."""
+
     t_min: IntArray
     t_max: IntArray
     code: IntArray
@@ -39,7 +41,7 @@ def at_most(inputs: Sequence[Input], specs: Sequence[TimeSpec], condition: Condi
     `min2 <= max1 + hi`,
     the count is the difference of two positions in sorted times. Cost: O(n log n) for n rows, no pair is formed.
     """
-    left, right = _sides(inputs, specs, on)
+    left, right = keyed_times(inputs, specs, on)
     right_rows = _count(right.t_min, right.code, left.t_max + condition.hi_us, left.code, "right")
     right_rows -= _count(right.t_max, right.code, left.t_min + condition.lo_us, left.code, "left")
     left_rows = _count(left.t_min, left.code, right.t_max - condition.lo_us, right.code, "right")
@@ -62,7 +64,8 @@ def refuse_over(bound: AtMost, max_pairs: int | None, max_pairs_per_row: int | N
             )
 
 
-def _sides(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ...]) -> list[_KeyedTimes]:
+def keyed_times(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ...]) -> list[KeyedTimes]:
+    """The times and keys of both inputs; equal codes mean equal keys."""
     blocks = []
     for index, (source, spec) in enumerate(zip(inputs, specs, strict=True)):
         reader = EventReader(index, source.name, source.schema, spec)
@@ -73,8 +76,8 @@ def _sides(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ..
         codes = keys.codes(blocks)
     else:
         codes = [np.zeros(block.num_rows, np.int64) for block in blocks]
-    sides = [_KeyedTimes(*times(block), code) for block, code in zip(blocks, codes, strict=True)]
-    return [_KeyedTimes(*(values[side.code != NULL_KEY] for values in side)) for side in sides]
+    sides = [KeyedTimes(*times(block), code) for block, code in zip(blocks, codes, strict=True)]
+    return [KeyedTimes(*(values[side.code != NULL_KEY] for values in side)) for side in sides]
 
 
 def _count(values: IntArray, codes: IntArray, asked: IntArray, asked_codes: IntArray, side: str) -> IntArray:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 
 from whenabouts.cli.inputs import Input
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.key_names import of_input
@@ -27,7 +28,7 @@ def with_measured(query: _Q, inputs: tuple[Input, ...]) -> tuple[_Q, list[str]]:
     if isinstance(query, SelectProject):
         inner, notes = with_measured(query.query, inputs)
         return cast("_Q", replace(query, query=inner)), notes
-    if isinstance(query, TimingJoin):
+    if isinstance(query, TimingJoin | AsofJoin):
         sides, notes = _with_longest(
             inputs, [query.left_time, query.right_time], ["--left-max-uncertainty", "--right-max-uncertainty"]
         )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def query(
     *, text: str, inputs: tuple[str, ...], streams: tuple[str, ...], common: CommonOptions, **arguments: Any
 ) -> None:
-    """Run QUERY, a SELECT in one of three forms, or @FILE that holds one (@-: stdin).
+    """Run QUERY, a SELECT in one of four forms, or @FILE that holds one (@-: stdin).
 
     \b
     SELECT * FROM seismic A, acoustic B
@@ -74,7 +74,11 @@ def query(
     run = FileRun(bound, [paths[source.stream] for source in asked.sources], specs, common, result="rows")
     run.prepare()
     if common.explain:
-        run.explain()
+        from whenabouts.cli.asof_state import state_lines
+        from whenabouts.core.asof_join.query import AsofJoin
+
+        inner = run.query.query
+        run.explain(state_lines(inner, run.inputs) if common.stream and isinstance(inner, AsofJoin) else ())
     else:
         run.execute()
 

@@ -55,9 +55,15 @@ class _Distinct(NamedTuple):
 
 
 def plan_coalescing(
-    registered: Mapping[str, CoalescingEntry], given: PlanningInputs, in_force: Mapping[str, Scheme] | None = None
+    registered: Mapping[str, CoalescingEntry],
+    given: PlanningInputs,
+    in_force: Mapping[str, Scheme] | None = None,
+    *,
+    beside: float = 0.0,
 ) -> Plan:
     """Decide for all queries at the least total cost; with decisions in force, compute their current cost.
+
+    `beside`: bytes of the budget that other queries, the joins, need in any case.
 
     Raises: QueryError WA-2071 if budget, scan limits and pins contradict each other.
     """
@@ -88,7 +94,11 @@ def plan_coalescing(
         fixed = None if each.required is None else each.required == "eager"
         eager = each.costs.eager
         candidates.append(Candidate(eager.weighted(given.weights), lazy_cost, eager.memory, stream, fixed))
-    selection = solve(candidates, shared, given.budget, time_limit=given.time_limit)
+    # To the solver, what is needed beside them is an extent that one more lazy query requires, at no cost.
+    others = [Candidate(0.0, 0.0, stream=len(shared), fixed=False)] if beside else []
+    extents = [*shared, *(LazyExtent(0.0, beside) for _ in others)]
+    found = solve([*candidates, *others], extents, given.budget, time_limit=given.time_limit)
+    selection = replace(found, eager=found.eager[: len(candidates)])
     return _plan(registered, distinct, candidates, shared, selection, given)
 
 

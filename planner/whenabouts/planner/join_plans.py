@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.costs.choices import Choice, Value, Workload
 from whenabouts.core.durations import format_duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
@@ -16,7 +17,7 @@ from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.byte_sizes import format_bytes
 from whenabouts.planner.state_forecast import buckets, expected_state
 
-Joining = TimingJoin | WindowJoin | SelectProject
+Joining = TimingJoin | AsofJoin | WindowJoin | SelectProject
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class JoinPlan:
 
     @property
     def strategy(self) -> str:
-        """The chosen strategy."""
+        """The chosen strategy; of an as-of join the algorithm."""
         return str(self.choices[0].value)
 
     @property
@@ -58,8 +59,8 @@ def inner_of(query: Any) -> Any:
 
 
 def is_join(query: Any) -> bool:
-    """Whether a query is a timing join or a window join, perhaps with a selection around it."""
-    return isinstance(inner_of(query), TimingJoin | WindowJoin)
+    """Whether a query is a timing, as-of or window join, perhaps with a selection around it."""
+    return isinstance(inner_of(query), tuple(_KINDS))
 
 
 def plan_join(
@@ -68,12 +69,13 @@ def plan_join(
     """Choose for a join. Raises: QueryError WA-2161 for impossible pins, and what the query raises for them."""
     inner = inner_of(query)
     known = _declared(inner, load)
-    unknown = [what for what in pins if what not in (*_PINNABLE[type(inner)], "buckets")]
+    kind, pinnable = _KINDS[type(inner)]
+    unknown = [what for what in pins if what not in pinnable]
     if unknown:
         raise QueryError(
             Code.BAD_OPTION,
             f"query {name!r} has no choice named {unknown[0]!r}",
-            f"it has {', '.join(_PINNABLE[type(inner)])}, buckets",
+            f"it has {', '.join(pinnable)}",
         )
     choices = inner.choices(known, pins)
     state = _state(inner, known)
@@ -81,7 +83,7 @@ def plan_join(
     spread = bool(inner.key_columns) or inner.slots is not None
     return JoinPlan(
         name=name,
-        kind="timing join" if isinstance(inner, TimingJoin) else "window join",
+        kind=kind,
         streams=streams,
         choices=(*choices, _slots(inner), buckets(size, known, spread=spread, pins=pins)),
         state=state,
@@ -95,10 +97,12 @@ def plan_join(
 DECISIONS = ("strategy", "block_size", "conservative", "method", "buckets")
 """The options that are decided. Everything else in a join's plan follows from them and from the query."""
 
-_PINNABLE: dict[type, tuple[str, ...]] = {
-    TimingJoin: ("strategy", "block_size"),
-    WindowJoin: ("strategy", "conservative", "method"),
+_KINDS: dict[type, tuple[str, tuple[str, ...]]] = {
+    TimingJoin: ("timing join", ("strategy", "block_size", "buckets")),
+    AsofJoin: ("as-of join", ("buckets",)),
+    WindowJoin: ("window join", ("strategy", "conservative", "method", "buckets")),
 }
+"""Names of the kinds of joins, and the choices that can be pinned."""
 
 
 def pins_of(plan: JoinPlan) -> dict[str, Value]:
@@ -117,7 +121,7 @@ def with_pins_of(kept: JoinPlan, free: JoinPlan) -> JoinPlan:
 
 def _declared(query: Any, load: Workload) -> Workload:
     """The workload, with the rates that the query itself declares if no others are given."""
-    if load.rates or not query.rates:
+    if load.rates or not getattr(query, "rates", ()):
         return load
     per_key = load.keys if isinstance(query, WindowJoin) else 1.0
     return replace(load, rates={name: rate * per_key for name, rate in query.rates}, source="declared")
@@ -131,6 +135,9 @@ def _state(query: Query, load: Workload) -> dict[str, tuple[float, float]] | Non
         if isinstance(query, TimingJoin):
             query.condition.require_two_sided()
             bounded = all(spec.max_uncertainty_us is not None for spec in (query.left_time, query.right_time))
+        elif isinstance(query, AsofJoin):
+            query.require_bounded()
+            bounded = True
         else:
             inner.graph().require_bounded()
             bounded = all(spec.max_uncertainty_us is not None for _, spec in inner.times)
@@ -157,6 +164,8 @@ def _latency_us(query: Any, load: Workload, chosen: Mapping[str, Value]) -> int:
     waits = parse_duration(load.every)
     if isinstance(query, WindowJoin):
         return waits + (max(query.lateness_us) if chosen["strategy"] == "forward" else 0)
+    if isinstance(query, AsofJoin):
+        return waits + max(query.lateness_us) + query.kept_for_us(0)
     rows, rate = int(chosen["block_size"]), sum(load.rates.values())
     if rows > 1:
         fills_us = int(rows / rate * 1e6) if rate else None
@@ -165,6 +174,9 @@ def _latency_us(query: Any, load: Workload, chosen: Mapping[str, Value]) -> int:
     if not query.mode.plain:
         waits += max(query.lateness_us) + max(query.kept_for_us(input) for input in (0, 1))
     return waits
+
+
+_BOUNDS = {"as-of join": "a tolerance where it looks ahead"}
 
 
 def explain_join(plan: JoinPlan) -> list[str]:
@@ -176,7 +188,9 @@ def explain_join(plan: JoinPlan) -> list[str]:
     ]
     lines += [f"  {choice}" for choice in plan.choices]
     if plan.state is None:
-        lines.append("  state: unknown without rates, a two-sided condition and max_uncertainty")
+        lines.append(
+            f"  state: unknown without rates, {_BOUNDS.get(plan.kind, 'a two-sided condition')} and max_uncertainty"
+        )
     else:
         held = ", ".join(f"{name} {rows:,.0f} rows {format_bytes(size)}" for name, (rows, size) in plan.state.items())
         parts = int(plan.values["buckets"])

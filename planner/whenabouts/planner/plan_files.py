@@ -16,12 +16,9 @@ from whenabouts.core.errors import Code, InputError, QueryError, WhenaboutsError
 from whenabouts.planner.calibration import Calibration
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.plan_joins import (
-    JOIN_KEYS,
+    JOINS,
     STREAM_KEYS,
-    WINDOW_JOIN_KEYS,
     stream_of,
-    timing_join_of,
-    window_join_of,
 )
 from whenabouts.planner.plan_text import shown, values_of_text
 from whenabouts.planner.registry import Registry
@@ -115,13 +112,12 @@ def _registry_of(
 def _register(registry: Registry, text: Any, at: str, streams: Mapping[str, Stream]) -> None:
     if isinstance(text, Mapping):  # to YAML a bare `on` is the truth value
         text = {"on" if name is True else name: value for name, value in text.items()}
-    kind = next((kind for kind in ("join", "window_join") if isinstance(text, Mapping) and kind in text), None)
-    known_keys = {None: _KNOWN_OF_QUERY, "join": JOIN_KEYS, "window_join": WINDOW_JOIN_KEYS}[kind]
-    query = _mapping(text, at, set(known_keys))
+    kind = next((kind for kind in JOINS if isinstance(text, Mapping) and kind in text), None)
+    query = _mapping(text, at, set(_KNOWN_OF_QUERY if kind is None else JOINS[kind][0]))
     if not isinstance(query.get("name"), str):
         raise _wrong(at, "name", "text")
     with _placed(at):
-        asked = {None: _registrable, "join": timing_join_of, "window_join": window_join_of}[kind](query, at, streams)
+        asked = _registrable(query, at) if kind is None else JOINS[kind][1](query, at, streams)
         joins = kind is not None or (isinstance(asked, str) and _joins(asked))
         pin = query.get("pin")
         if not isinstance(pin, str | Mapping | None) or (isinstance(pin, str) and not joins and pin not in _SCHEMES):
@@ -165,7 +161,7 @@ _SCHEMES = ("eager", "lazy")
 def _joins(text: str) -> bool:
     from whenabouts.planner.text_queries import parse_query
 
-    return parse_query(text).form == "join"
+    return parse_query(text).joins
 
 
 def _costs(found: Mapping[str, Any], place: str, calibrated: Calibration | None) -> AtomicCosts:
@@ -210,7 +206,7 @@ def _statement_ends(text: str) -> Iterator[int]:
     yield len(text)
 
 
-def _registrable(query: Mapping[str, Any], at: str, _: Mapping[str, Stream]) -> CoalescingQuery | str:
+def _registrable(query: Mapping[str, Any], at: str) -> CoalescingQuery | str:
     """The query's text, or the query that its parts describe."""
     if "query" not in query:
         return _query(query, at)

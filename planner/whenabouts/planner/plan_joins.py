@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.condition_keywords import CONDITION_KEYWORDS, condition_of
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
@@ -23,6 +24,17 @@ OF_BOTH = frozenset({"name", "on", "strategy", "statistics", "pin", "time_slots"
 JOIN_KEYS = OF_BOTH | {
     "join", *CONDITION_KEYWORDS, "how", "best", "ties", "where", "block_size", "max_latency",
 }  # fmt: skip
+ASOF_OPTIONS = (
+    "direction",
+    "tolerance",
+    "allow_exact_matches",
+    "confidence",
+    "keep",
+    "how",
+    "order_by",
+    "max_candidates",
+)
+ASOF_JOIN_KEYS = (OF_BOTH - {"strategy"}) | {"asof_join", *ASOF_OPTIONS}
 WINDOW_JOIN_KEYS = OF_BOTH | {"window_join", "windows", "conservative", "method"}
 
 
@@ -83,9 +95,7 @@ def _time(found: Mapping[str, Any], at: str) -> TimeSpec:
 
 def timing_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stream]) -> TimingJoin:
     """``join: [a, b]`` with the keywords of a condition."""
-    names = _names(query["join"], f"{at}: join")
-    if len(names) != 2:
-        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: join is {shown(query['join'])}", "name two streams")
+    names = _two_streams(query, "join", at)
     if not isinstance(query.get("where", ""), str):
         raise QueryError(Code.BAD_PLAN_FILE, f"{at}: where is {shown(query['where'])}", "give an SQL condition")
     left, right = (_described(name, at, streams) for name in names)
@@ -97,6 +107,19 @@ def timing_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stre
         on=query.get("on"),
         lateness=lateness_of_sides(left.lateness, right.lateness),
         **{name: query[name] for name in plain if name in query},
+    )
+
+
+def asof_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stream]) -> AsofJoin:
+    """``asof_join: [trades, quotes]`` with its options."""
+    names = _two_streams(query, "asof_join", at)
+    left, right = (_described(name, at, streams) for name in names)
+    return AsofJoin(
+        left_time=time_in(names[0], left, at),
+        right_time=time_in(names[1], right, at),
+        on=query.get("on"),
+        lateness=lateness_of_sides(left.lateness, right.lateness),
+        **{name: query[name] for name in (*ASOF_OPTIONS, "time_slots") if name in query},
     )
 
 
@@ -158,7 +181,24 @@ def _names(value: Any, at: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _two_streams(query: Mapping[str, Any], kind: str, at: str) -> tuple[str, ...]:
+    names = _names(query[kind], f"{at}: {kind}")
+    if len(names) != 2:
+        raise QueryError(Code.BAD_PLAN_FILE, f"{at}: {kind} is {shown(query[kind])}", "name two streams")
+    return names
+
+
 def _two(value: Any, at: str) -> tuple[Any, Any]:
     if not isinstance(value, list) or len(value) != 2:
         raise QueryError(Code.BAD_PLAN_FILE, f"{at} is {shown(value)}", "give [lo, hi]")
     return value[0], value[1]
+
+
+Reader = Callable[[Mapping[str, Any], str, Mapping[str, Stream]], Any]
+
+JOINS: dict[str, tuple[frozenset[str], Reader]] = {
+    "join": (JOIN_KEYS, timing_join_of),
+    "asof_join": (ASOF_JOIN_KEYS, asof_join_of),
+    "window_join": (WINDOW_JOIN_KEYS, window_join_of),
+}
+"""By the key that names the streams of a join: its keys, and what reads it."""

@@ -86,9 +86,10 @@ class Plan:
         return (*self.queries, *self.joins)
 
     def bytes_beside(self, stream: str) -> float:
-        """The expected state of all other streams."""
+        """The expected state of all other streams, and of the joins."""
         own = {frozenset((each.name, *each.shares_with)): each for each in self.queries if not each.shared}
         theirs = sum(each.state_bytes for each in own.values() if each.stream != stream)
+        theirs += sum(join.state_bytes or 0.0 for join in self.joins)
         return theirs + sum(size for name, size in self.shared_bytes.items() if name != stream)
 
     def beats(self, other: Plan, hysteresis: float) -> bool:

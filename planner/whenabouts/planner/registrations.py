@@ -12,9 +12,6 @@ from whenabouts.core.costs.eager_lazy_cost import Statistics
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
 from whenabouts.core.times.time_specs import TimeSpec
-from whenabouts.core.timing_join.query import TimingJoin
-from whenabouts.core.window_join.query import WindowJoin
-from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.coalescing_plans import CoalescingEntry
 from whenabouts.planner.coalescing_queries import CoalescingQuery
 from whenabouts.planner.join_plans import Joining, inner_of
@@ -23,7 +20,7 @@ from whenabouts.planner.state_forecast import row_bytes
 from whenabouts.planner.streams import Stream, lateness_of_streams, load_over
 from whenabouts.planner.text_queries import TextQuery, parse_query
 
-Registrable: TypeAlias = str | TextQuery | Coalesce | CoalescingQuery | TimingJoin | WindowJoin | SelectProject
+Registrable: TypeAlias = str | TextQuery | Coalesce | CoalescingQuery | Joining
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ def read_query(query: Registrable, streams: Mapping[str, Stream]) -> Any:
     """Text as a query. A text that joins is bound to the descriptions of its streams."""
     if isinstance(query, str):
         query = parse_query(query)
-    if not isinstance(query, TextQuery) or query.form != "join":
+    if not isinstance(query, TextQuery) or not query.joins:
         return query
     schemas = {name: each.schema for name, each in streams.items() if each.schema is not None}
     lateness = lateness_of_streams({name: each.lateness for name, each in streams.items()})
@@ -123,7 +120,7 @@ def coalescing_entry(
     else:
         raise QueryError(
             Code.BAD_OPTION, f"a {type(query).__name__} cannot be planned",
-            "give text, a Coalesce, a TemporalAggregate, a CoalescingQuery, a TimingJoin or a WindowJoin",
+            "give text, a Coalesce, a TemporalAggregate, a CoalescingQuery, a TimingJoin, an AsofJoin or a WindowJoin",
         )  # fmt: skip
     known = statistics
     if known is None:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from math import fsum
 from typing import Any
 
 from whenabouts.core.coalescing.query import Coalesce
@@ -50,7 +51,8 @@ class Registry:
 
     ``streams``: descriptions of streams by name. ``every``: the event time of a step (a micro-batch).
     ``parallelism``: how many tasks run at once. ``weights`` of memory, update and scan. ``costs`` and ``sizes`` of
-    atomic operations and tuples. ``memory_budget`` for all extents together (bytes, or text such as "2 GiB").
+    atomic operations and tuples. ``memory_budget`` for all extents and the expected state of the joins together (bytes,
+    or text such as "2 GiB"); a join whose rates are not known counts as nothing.
     ``time_limit`` of the solver in seconds. ``timing_prices``: of timing joins, as calibrated. ``hysteresis``: the
     fraction by which a new plan must be cheaper than the decisions in force before `replan`, or a running query,
     adopts it.
@@ -304,7 +306,7 @@ class Registry:
         missing; WA-2161 if the constraints of a join leave nothing to choose.
         """
         joins = tuple(self._plan_join(name, join.pins) for name, join in self._joins.items())
-        return replace(self._planned(None), joins=joins)
+        return replace(self._planned(None, joins), joins=joins)
 
     def replan(self, current: Plan) -> Plan:
         """A new plan if it is cheaper than ``current``'s decisions by more than the hysteresis, else ``current``'s.
@@ -339,7 +341,7 @@ class Registry:
             joins.append(with_pins_of(again, join))
         try:
             known = all(name in current.schemes for name in self._coalescing)
-            coalescing = self._planned(current.schemes) if known else best
+            coalescing = self._planned(current.schemes, joins) if known else best
         except QueryError:  # likewise
             coalescing = best
         return replace(coalescing, joins=tuple(joins))
@@ -357,9 +359,10 @@ class Registry:
         """The current plan as text."""
         return self.plan().explain()
 
-    def _planned(self, in_force: Mapping[str, Scheme] | None) -> Plan:
-        """A plan of the coalescing queries; with decisions in force, the plan that keeps them."""
-        return plan_coalescing(self._coalescing, self._inputs, in_force)
+    def _planned(self, in_force: Mapping[str, Scheme] | None, joins: Sequence[JoinPlan]) -> Plan:
+        """A plan of the coalescing queries beside these joins; with decisions in force, the plan that keeps them."""
+        beside = fsum(join.state_bytes or 0.0 for join in joins)
+        return plan_coalescing(self._coalescing, self._inputs, in_force, beside=beside)
 
     @property
     def _inputs(self) -> PlanningInputs:

@@ -3,7 +3,8 @@
 A row is kept as long as a later row can need it: until the watermark has passed its `t_max` by `kept_for_us`. After a
 step that spans `every` of event time, the watermark in force is that of the step before, `lateness` behind its last
 row. So the rows of the last `every + lateness + kept` are held. Segments, four for each step, are deleted as a whole:
-on average an eighth of a step's rows is held longer. With time slots a row counts once for each copy.
+on average an eighth of a step's rows is held longer. With time slots a row counts once for each copy. An as-of join
+holds rows of each key beside these (`costs.choices.Holding`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from whenabouts.core.coalescing.query import Coalesce
-from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload, ruled
+from whenabouts.core.costs.choices import Choice, Choosing, Held, Holding, Value, Workload, ruled
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.html_tables import html_table
@@ -62,13 +63,15 @@ def forecast_state(
     rates: Sequence[float],
     *,
     every: Duration,
+    keys: float = 1.0,
     text: Mapping[str, float] | None = None,
 ) -> StateForecasts:
     """The state of a streaming query by input, at `rates` rows per second in steps of `every`.
 
-    For timing joins that are plain inner ones (other modes keep marks or notes on top of it), window joins, and lazy
-    coalescing over a window of time. `text`: mean bytes of columns whose width varies (16 otherwise). Raises what
-    `query.operator` raises for a stream.
+    For timing joins that are plain inner ones (other modes keep marks or notes on top of it), as-of joins, window
+    joins, and lazy coalescing over a window of time. `keys`: the number of keys, for each of which an as-of join keeps
+    rows. `text`: mean bytes of columns whose width varies (16 otherwise). Raises what `query.operator` raises for a
+    stream.
 
     >>> from whenabouts.core import Lateness, Point, within
     >>> from whenabouts.core.timing_join.query import TimingJoin
@@ -80,7 +83,7 @@ def forecast_state(
     """
     size = row_bytes(query, schemas, text)
     return expected_state(
-        query, Workload(rates=dict(zip(query.inputs, rates, strict=True)), every=every, row_bytes=size)
+        query, Workload(rates=dict(zip(query.inputs, rates, strict=True)), keys=keys, every=every, row_bytes=size)
     )
 
 
@@ -103,8 +106,10 @@ def expected_state(query: Query, load: Workload) -> StateForecasts:
     step_us = parse_duration(load.every)
     found = StateForecasts()
     for input, name in enumerate(query.inputs):
-        held_us = step_us + max(query.lateness_us) + query.kept_for_us(input) + step_us / (2 * SEGMENTS_PER_STEP)
-        rows = (load.rate(name) or 1.0) * max(held_us, 0) / 1_000_000 * query.copies(input)
+        held = query.held(input, load) if isinstance(query, Holding) else Held(query.kept_for_us(input))
+        held_us = step_us + max(query.lateness_us) + held.behind_us + step_us / (2 * SEGMENTS_PER_STEP)
+        rows = (load.rate(name) or 1.0) * max(held_us, 0) / 1_000_000 + held.rows
+        rows *= query.copies(input)
         found[name] = StateForecast(rows, rows * load.bytes_of(name))
     return found
 

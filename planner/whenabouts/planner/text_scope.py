@@ -45,6 +45,11 @@ class ParsedQuery:
         """The streams of the query, without duplicates."""
         return tuple(dict.fromkeys(source.stream for source in self.sources))
 
+    @property
+    def joins(self) -> bool:
+        """Whether it is a timing, window or as-of join, which is planned by itself."""
+        return self.form in ("join", "as-of join")
+
 
 @dataclass(frozen=True, slots=True)
 class BoundStream:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Required, TypedDict
 
 import pyarrow as pa
 
+from whenabouts.core.asof_join.cost import algorithm, held
 from whenabouts.core.asof_join.settings import AsofJoinSettings
+from whenabouts.core.costs.choices import Choice, Held, Value, Workload
 from whenabouts.core.durations import Duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.key_names import On
@@ -83,12 +85,21 @@ class AsofJoin(AsofJoinSettings):
         looks ahead without `tolerance`: a left row could wait for ever.
         """
         if streaming:
-            self._require_bounds()
+            self.require_bounded()
         from whenabouts.core.asof_join.operator import AsofJoinOperator
 
         return AsofJoinOperator(self, schemas, streaming=streaming)
 
-    def _require_bounds(self) -> None:
+    def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+        """The only way to run it, with its cost; see `costs.choices`. There is nothing to pin."""
+        return [algorithm(self, load or Workload())]
+
+    def held(self, input: int, load: Workload) -> Held:
+        """The rows that a stream holds on average; see `costs.choices.Holding`."""
+        return held(self, input, load)
+
+    def require_bounded(self) -> None:
+        """Raise QueryError WA-2010 if nothing bounds how long a stream has to wait or to keep rows."""
         for name, time in zip(self.inputs, (self.left_time, self.right_time), strict=True):
             if time.max_uncertainty_us is None:
                 raise QueryError(

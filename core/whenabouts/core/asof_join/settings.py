@@ -234,6 +234,12 @@ class AsofJoinSettings:
                 "give tolerance=, and max_uncertainty= for left intervals",
             )
 
+    def kept_for_us(self, input: int) -> int:
+        """How far behind the watermark `t_max` of a row is at most before the row is settled, folded or dropped."""
+        longest = [time.max_uncertainty_us or 0 for time in (self.left_time, self.right_time)]
+        waits = longest[RIGHT] + (0 if self.direction == "backward" else self.tolerance_us or 0)
+        return waits if input == LEFT else waits + longest[LEFT]
+
     def copies(self, input: int) -> float:
         """How many buckets hold a row of an input, on average: more than one with time slots."""
         return 1.0 if self.slots is None else self.slots.copies(input)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
@@ -170,6 +170,22 @@ class Choosing(Protocol):
 
     def copies(self, input: int) -> float:
         """How many buckets hold a row of an input on average: more than one with time slots."""
+
+
+class Held(NamedTuple):
+    """The rows of an input that state holds on average: those less than `behind_us` behind the watermark, and `rows`
+    of any age."""
+
+    behind_us: float
+    rows: float = 0.0
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A query that holds other rows than all those that `kept_for_us` says: their average depends on the workload."""
+
+    def held(self, input: int, load: Workload) -> Held:
+        """What state holds of an input."""
 
 
 Query = TypeVar("Query")
