@@ -16,24 +16,25 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.digests import digest
+from whenabouts.core.arrays.record_batches import table_of
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.coalescing.early_changes import net_changes
 from whenabouts.core.coalescing.early_index import EarlyIndex, Links, Reach
 from whenabouts.core.coalescing.early_kernels import INSERT, NO_NEXT
-from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator, tuples_between
+from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator
 from whenabouts.core.coalescing.extents import FinalExtents
 from whenabouts.core.coalescing.schedule import FIRST, Progress, first_slide, floor_of
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.sorted_lists import Neighbours
-from whenabouts.core.coalescing.tuples import ListTuples, TemporalTuples, links_of
+from whenabouts.core.coalescing.tuples import ListTuples
+from whenabouts.core.coalescing.waiting_rows import WaitingRows
 from whenabouts.core.coalescing.window_log import WindowLog
 from whenabouts.core.coalescing.window_ranges import ranges_at
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.output_memory import require_room
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
-from whenabouts.core.state.segment_codec import encode
+from whenabouts.core.state.segmented_state import rows_in_state
 from whenabouts.core.state.window_cache import window_cache
 
 
@@ -87,23 +88,26 @@ class EarlyEvaluator(ExtentEvaluator):
         Expired tuples leave the index when the context ends.
         """
         parts = self._parts(store)
-        log, waiting = self._log(parts), parts.waiting
-        was = log.progress
-        latest = max([was.latest, latest_us, *(int(times(block)[1].max(initial=FIRST)) for block in blocks)])
+        log, waiting = self._log(parts), WaitingRows(parts.waiting, self.buffer.layout)
+        was, table = log.progress, table_of(blocks, self.buffer.reader.block_schema)
+        latest = max(was.latest, latest_us, int(times(table)[1].max(initial=FIRST)))
         now = Progress(max(until_us, was.until), latest, was.counted)
         index = self._index(log, waiting, was)
-        arrived = self._arrived(index, blocks, waiting)
+        arrived = self._arrived(index, table, waiting)
         rows, op = self._update(index, arrived, max(watermark_us, was.until), was, now, step)
         step.metrics[metrics.COMPARED] += index.runs.comparisons
         index.runs.comparisons = 0
-        settled, first_waiting = self.buffer.settle(waiting, blocks, now.until, step)
-        now = now._replace(counted=was.counted + len(settled))
+        settled, first_waiting = index.count_between(was.until, now.until)
+        others = self._settle(index, waiting, table, was, now, settled, step)
+        now = now._replace(counted=was.counted + settled + others)
         stamp = None
         if now.until != END_OF_TIME:
-            self._keep(log, index, self._wanted(settled), was, now, step)
-            # What waits follows from what has arrived and the progress.
-            stamp = log.save(now, "".join(digest(encode(block)).hex() for block in blocks))
-            metrics.held(step.gauges, self.buffer.reader.name, log.rows_held, log.bytes_held)
+            waiting.append(table, now.until)
+            waiting.settle(now.until)
+            self._keep(log, index, settled, was, now, step)
+            stamp = log.save(now, waiting.save())
+            for held in (waiting, log):
+                metrics.held(step.gauges, self.buffer.reader.name, held.rows_held, held.bytes_held)
             step.timer_us = self._timer(now, log.rows_held > 0, first_waiting)
         yield Changes(rows, op, index)
         if stamp is not None and not self._is_over(now):
@@ -111,26 +115,66 @@ class EarlyEvaluator(ExtentEvaluator):
             index.runs.sweep()
             window_cache().put(stamp + self._early, index)
 
+    def rows_held(self, store: SegmentStore) -> int:
+        """As `ExtentEvaluator.rows_held`."""
+        parts = self._parts(store)
+        return WaitingRows(parts.waiting, self.buffer.layout).rows_held + rows_in_state(parts.log, 1)
+
     def _is_over(self, progress: Progress) -> bool:
         """Whether the only extent is final."""
         at_us = self.spec.extents.at_us
         return at_us is not None and at_us < progress.until
 
-    def _wanted(self, tuples: TemporalTuples) -> TemporalTuples:
-        """The tuples up to the only instant, if there is one."""
-        at_us = self.spec.extents.at_us
-        return tuples if at_us is None else tuples_between(tuples, NO_WATERMARK, at_us)
+    @property
+    def _only(self) -> tuple[int, int] | None:
+        """The least and the greatest time of a row in the only extent, if there is just one."""
+        extents = self.spec.extents
+        at_us = extents.at_us
+        return None if at_us is None else (floor_of(extents, Progress(until=at_us)), at_us)
 
     def _in_extents(self, rows: pa.Table) -> pa.Table:
         """The rows that the only extent contains, if there is one."""
-        extents = self.spec.extents
-        if extents.at_us is None:
+        if self._only is None:
             return rows
+        first_us, last_us = self._only
         at = times(rows)[0]
-        inside = (at >= floor_of(extents, Progress(until=extents.at_us))) & (at <= extents.at_us)
+        inside = (at >= first_us) & (at <= last_us)
         return rows if inside.all() else rows.filter(pa.array(inside)).combine_chunks()
 
-    def _index(self, log: WindowLog, waiting: SegmentStore, was: Progress) -> EarlyIndex:
+    def _settle(
+        self,
+        index: EarlyIndex,
+        waiting: WaitingRows,
+        arrived: pa.Table,
+        was: Progress,
+        now: Progress,
+        settled: int,
+        step: Step,
+    ) -> int:
+        """Reject rows that share their group and time with a tuple that is now settled; count settled tuples.
+
+        `settled`: those of the index. Returns how many are in no extent.
+        """
+        step.metrics[metrics.PROCESSED] += settled
+        shared = index.take_shared(now.until)
+        first_us, last_us = self._only or (NO_WATERMARK, END_OF_TIME)
+        last_settled = now.until - 1
+        if not len(shared) and waiting.are_between(first_us, last_us):
+            of_arrived = times(arrived)[0][:0] if now.until != END_OF_TIME else times(arrived)[0]
+            if not ((of_arrived < first_us) | (of_arrived > last_us)).any():
+                return 0
+        rows = waiting.between(was.until, last_settled)
+        if now.until == END_OF_TIME:  # else all that arrived are later
+            rows = pa.concat_tables([rows, arrived]).combine_chunks()
+        at = times(rows)[0]
+        outside = (at < first_us) | (at > last_us)
+        suspects = outside | np.isin(at, shared) if len(shared) else outside
+        tuples = self.buffer.settled(rows.filter(pa.array(suspects)).combine_chunks(), step)
+        others = int(((tuples.times < first_us) | (tuples.times > last_us)).sum())
+        step.metrics[metrics.PROCESSED] -= len(tuples) - others  # these are in the index
+        return others
+
+    def _index(self, log: WindowLog, waiting: WaitingRows, was: Progress) -> EarlyIndex:
         """The index as the last step left it: from the cache, or from the state."""
         found = window_cache().take(log.stamp + self._early) if log.stamp else None
         if isinstance(found, EarlyIndex):
@@ -143,14 +187,16 @@ class EarlyEvaluator(ExtentEvaluator):
             index.begin_with(kept.tuples, kept.weight)
         else:
             index.add(index.listed(kept.tuples))
-        index.add(index.listed(self.buffer.ordered(self._in_extents(self.buffer.waiting(waiting)))[0]))
+        tuples, duplicates = self.buffer.ordered(self._in_extents(waiting.between(was.until, END_OF_TIME)))
+        index.add(index.listed(tuples))
+        index.share(duplicates.times)
         index.runs.comparisons = 0
         return index
 
-    def _arrived(self, index: EarlyIndex, blocks: Sequence[pa.RecordBatch], waiting: SegmentStore) -> _Arrived:
+    def _arrived(self, index: EarlyIndex, table: pa.Table, waiting: WaitingRows) -> _Arrived:
         """The tuples that arrive, one for each group and time. Where rows wait for that time, the smallest one wins."""
-        table = pa.Table.from_batches(blocks, self.buffer.reader.block_schema).combine_chunks()
-        tuples = self.buffer.ordered(self._in_extents(table))[0]
+        tuples, duplicates = self.buffer.ordered(self._in_extents(table))
+        index.share(duplicates.times)
         new = index.listed(tuples)
         inside = index.is_inside(new)
         within = np.flatnonzero(inside)
@@ -159,8 +205,9 @@ class EarlyEvaluator(ExtentEvaluator):
         won = rivals
         if len(rivals):
             at = tuples.times[rivals]
-            rows = self.buffer.waiting(waiting, int(at.min()), int(at.max()))
-            rows = rows.filter(pa.array(np.isin(times(rows.combine_chunks())[0], at)))
+            index.share(at)
+            rows = waiting.between(int(at.min()), int(at.max()))
+            rows = rows.filter(pa.array(np.isin(times(rows)[0], at)))
             both = pa.concat_tables([rows, tuples.table.take(pa.array(tuples.rows[rivals]))]).combine_chunks()
             kept = self.buffer.ordered(both)[0].rows.astype(np.int64)
             won = rivals[np.sort(kept[kept >= rows.num_rows]) - rows.num_rows]
@@ -245,11 +292,9 @@ class EarlyEvaluator(ExtentEvaluator):
         rows = np.column_stack([of, at_us, runs.start, runs.end, runs.n, data[runs.first], runs.last])
         return np.asarray(rows[np.lexsort((at_us, of))])
 
-    def _keep(
-        self, log: WindowLog, index: EarlyIndex, settled: TemporalTuples, was: Progress, now: Progress, step: Step
-    ) -> None:
-        """Keep settled tuples in the state, as long as an open extent can contain them."""
-        extents, values, equivalence = self.spec.extents, self.spec.values, self.spec.equivalence
+    def _keep(self, log: WindowLog, index: EarlyIndex, settled: int, was: Progress, now: Progress, step: Step) -> None:
+        """Keep the tuples that are now settled in the state, as long as an open extent can contain them."""
+        extents = self.spec.extents
         if self._is_over(now):
             log.clear(step)
         elif extents.is_history:
@@ -257,8 +302,8 @@ class EarlyEvaluator(ExtentEvaluator):
             tuples, begins, weight = index.last_runs(now.until)
             log.replace(tuples, np.arange(len(tuples)), begins, weight, step)
         else:
-            linked = links_of(settled, values, equivalence)[0]
-            log.append(self._since(log, settled, was, step), settled, linked, floor_of(extents, now), step)
+            new, linked = index.tuples_between(was.until, now.until, settled)
+            log.append(self._since(log, new, was, step), new, linked, floor_of(extents, now), step)
 
     def _expire(self, index: EarlyIndex, now: Progress, step: Step) -> None:
         """Drop what no open extent contains."""
@@ -266,7 +311,8 @@ class EarlyEvaluator(ExtentEvaluator):
         if extents.is_history:
             return  # done when the last runs were kept
         if extents.window.rows is None:
-            step.metrics[metrics.DETACHED] += index.drop_before(floor_of(extents, now))
+            # Tuples that wait stay: rows at their times are duplicates.
+            step.metrics[metrics.DETACHED] += index.drop_before(min(floor_of(extents, now), now.until))
         elif extents.window.per_group:
             step.metrics[metrics.DETACHED] += index.drop_all_but(extents.window.rows + index.counts_from(now.until))
         else:

@@ -81,11 +81,12 @@ class EarlyIndex:
         self.stored = [*self._shown, *spec.values]
         self.runs = RunLists(pa.schema([plain[name] for name in self.stored]), spec.values, spec.equivalence)
         self.carry = np.zeros((0, 3), np.int64)
+        self._shared = np.zeros(0, np.int64)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.runs.nbytes + self.carry.nbytes + 200 * len(self.groups)
+        return self.runs.nbytes + self.carry.nbytes + self._shared.nbytes + 200 * len(self.groups)
 
     def listed(self, tuples: TemporalTuples) -> ListTuples:
         """Tuples with the lists of their groups; new groups get one. O(tuples)."""
@@ -101,6 +102,30 @@ class EarlyIndex:
         lists = np.repeat(ids, np.diff(tuples.starts)[held])
         values = tuples.taken(np.arange(len(tuples)), self.stored)
         return ListTuples(lists, tuples.times, pa.Table.from_arrays(values, schema=self.runs.values.schema))
+
+    def share(self, when: IntArray) -> None:
+        """Note times at which several rows of a group arrived, of which all but one are in no index."""
+        self._shared = np.union1d(self._shared, when) if len(when) else self._shared
+
+    def take_shared(self, before_us: int) -> IntArray:
+        """Remove and return the times of `share` before an instant."""
+        count = int(np.searchsorted(self._shared, before_us))
+        found, self._shared = self._shared[:count], self._shared[count:]
+        return found
+
+    def count_between(self, least_us: int, before_us: int) -> tuple[int, int | None]:
+        """How many tuples have `least_us <= time < before_us`, and the least later time. O(groups log n)."""
+        count, later = self.runs.lists.count_between(self.groups.ids, least_us, before_us)
+        return count, None if later == NO_NEXT else later
+
+    def tuples_between(self, least_us: int, before_us: int, count: int) -> tuple[TemporalTuples, BoolArray]:
+        """The tuples that `count_between` counts with group and values, and which extend one of them."""
+        of = self.groups.ids
+        times, rows, heads, starts = self.runs.lists.read_between(of, least_us, before_us, count)
+        lists = np.repeat(of, np.diff(starts))
+        table = pa.Table.from_arrays(self._columns(lists, rows), [*self.group, *self.values])
+        found = TemporalTuples(table, np.arange(count, dtype=np.int32), times, starts)
+        return found, ~heads & ~found.heads
 
     def is_inside(self, new: ListTuples) -> BoolArray:
         """Which times are not later than all that their lists have had."""

@@ -31,6 +31,10 @@ class EarlyCoalesceOperator(CoalesceOperator):
         """`op`, then the columns of final rows."""
         return self._changes.schema
 
+    def rows_held(self, store: SegmentStore) -> int:
+        """As `CoalesceOperator.rows_held`."""
+        return self._early.rows_held(store)
+
     def step(
         self,
         store: SegmentStore,

@@ -27,7 +27,7 @@ class ReorderBuffer:
     def __init__(self, reader: EventReader, group: tuple[str, ...], lateness_us: int) -> None:
         self.reader = reader
         self.keys = Keys(group, [reader.schema], (reader.name,))
-        self._layout = Layout([reader.block_schema], opens={0: lambda rows: np.ones(rows.num_rows, bool)})
+        self.layout = Layout([reader.block_schema], opens={0: lambda rows: np.ones(rows.num_rows, bool)})
         self._slot_us = max(lateness_us // 16, LEAST_SLOT_US)
 
     def settle(
@@ -49,30 +49,27 @@ class ReorderBuffer:
             waiting.save()
             metrics.held(step.gauges, self.reader.name, waiting.rows_held, waiting.bytes_held)
         table = pa.Table.from_batches(rows, self.reader.block_schema).combine_chunks()
-        return self._tuples(table, step), waiting.first_open_us(0)
-
-    def waiting(self, store: SegmentStore, first_us: int = NO_WATERMARK, last_us: int = END_OF_TIME) -> pa.Table:
-        """The rows that wait, at least those between two times. O(rows)."""
-        return pa.Table.from_batches(self._state(store).load(0, first_us, last_us), self.reader.block_schema)
+        return self.settled(table, step), waiting.first_open_us(0)
 
     def ordered(self, table: pa.Table) -> tuple[TemporalTuples, Duplicates]:
         """Rows as tuples, one for each group and time, and what that leaves out. O(rows) if they are in order."""
         order = order_of(times(table)[0], groups_of(self.keys, table))
         tuples = TemporalTuples(table, order.at, order.times, order.starts)
         if not order.has_ties:
-            return tuples, Duplicates(np.zeros(0, np.int64), 0)
+            return tuples, Duplicates(np.zeros(0, np.int64), 0, np.zeros(0, np.int64))
         return without_duplicates(tuples, self.reader.schema.names)
 
-    def _state(self, store: SegmentStore) -> SegmentedState:
-        return SegmentedState(store, self._layout, slot_us=self._slot_us)
-
-    def _tuples(self, table: pa.Table, step: Step) -> TemporalTuples:
+    def settled(self, table: pa.Table, step: Step) -> TemporalTuples:
+        """Rows that are settled as tuples, counted; those that are not taken are rejected."""
         tuples, duplicates = self.ordered(table)
         for batch in table.take(pa.array(duplicates.rejected)).to_batches():
             self._reject(Code.DUPLICATE_TIMESTAMP, batch, step)
         step.metrics[metrics.REPLAYED] += duplicates.replayed
         step.metrics[metrics.PROCESSED] += len(tuples)
         return tuples
+
+    def _state(self, store: SegmentStore) -> SegmentedState:
+        return SegmentedState(store, self.layout, slot_us=self._slot_us)
 
     def _reject(self, code: Code, rows: pa.RecordBatch, step: Step) -> None:
         if rows.num_rows:

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from whenabouts.core.arrays.jit import INT64, READ_BOOL, READ_INT64, WRITE_BOOL, WRITE_INT64, compiled
+from whenabouts.core.arrays.jit import (
+    INT64,
+    READ_BOOL,
+    READ_INT64,
+    TWO_INT64,
+    WRITE_BOOL,
+    WRITE_INT64,
+    compiled,
+)
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.sorted_list_kernels import (
     ARRAYS,
@@ -16,6 +24,7 @@ from whenabouts.core.coalescing.sorted_list_kernels import (
     END,
     FIRST,
     HEADS,
+    LAST,
     SIZE,
     STOP,
     element,
@@ -48,6 +57,60 @@ def read(
                 out_times[count], out_data[count], out_heads[count] = times[at], data[at], heads[at]
                 count += 1
     starts[len(of_list)] = count
+
+
+@compiled(TWO_INT64(*ARRAYS, WRITE_BOOL, READ_INT64, INT64, INT64, WRITE_INT64, WRITE_INT64, WRITE_BOOL, WRITE_INT64))
+def read_between(
+    lists: IntArray,
+    chunks: IntArray,
+    dirs: IntArray,
+    times: IntArray,
+    data: IntArray,
+    heads: BoolArray,
+    of_list: IntArray,
+    least: int,
+    before: int,
+    out_times: IntArray,
+    out_data: IntArray,
+    out_heads: BoolArray,
+    starts: IntArray,
+) -> Any:
+    """As `read`, the elements with `least <= time < before`. With empty output arrays it only counts.
+
+    Returns their number, and the least time of the elements at or after `before`: 2^63 - 1 if there is none.
+    O(lists log n + these elements); to count, O(lists log n + their chunks).
+    """
+    counting = len(starts) == 0
+    count, following = np.int64(0), np.int64(2**63 - 1)
+    for i in range(len(of_list)):
+        of = of_list[i]
+        if not counting:
+            starts[i] = count
+        if lists[of, SIZE] == 0 or lists[of, LAST] < least:
+            continue
+        stop, stop_at = lists[of, STOP], 0
+        if lists[of, LAST] >= before:
+            stop, stop_at = find(lists, chunks, dirs, times, data, times[:0], of, before, 0)
+            later = element(lists, chunks, dirs, of, stop, stop_at)
+            if later >= 0:
+                following = min(following, times[later])
+        entry, at = find(lists, chunks, dirs, times, data, times[:0], of, least, 0)
+        while entry < stop or (entry == stop and at < stop_at):
+            chunk = dirs[lists[of, DIRECTORY] + entry]
+            base = chunks[chunk, AT]
+            end = stop_at if entry == stop else chunks[chunk, END]
+            if not counting:
+                for here in range(base + at, base + end):
+                    out_times[count], out_data[count], out_heads[count] = times[here], data[here], heads[here]
+                    count += 1
+            else:
+                count += end - at
+            entry += 1
+            if entry < lists[of, STOP]:
+                at = chunks[dirs[lists[of, DIRECTORY] + entry], BEGIN]
+    if not counting:
+        starts[len(of_list)] = count
+    return count, following
 
 
 @compiled(INT64(*ARRAYS, WRITE_BOOL, READ_INT64, *(WRITE_INT64,) * 5))

@@ -31,7 +31,7 @@ from whenabouts.core.coalescing.sorted_list_kernels import (
     insert,
     neighbours,
 )
-from whenabouts.core.coalescing.sorted_list_runs import count_uses, link_neighbours, read, read_runs
+from whenabouts.core.coalescing.sorted_list_runs import count_uses, link_neighbours, read, read_between, read_runs
 
 
 class Neighbours(NamedTuple):
@@ -178,6 +178,21 @@ class SortedLists:
         times, data, heads = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, bool)
         starts = np.empty(len(of) + 1, np.int64)
         read(*self.arrays, self.heads, of, times, data, heads, starts)
+        return times, data, heads, starts
+
+    def count_between(self, of: IntArray, least: int, before: int) -> tuple[int, int]:
+        """How many elements of lists have `least <= time < before`, and the least later time (2^63 - 1: none)."""
+        nothing, starts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        found = read_between(*self.arrays, self.heads, of, least, before, nothing, nothing, self.heads[:0], starts)
+        return int(found[0]), int(found[1])
+
+    def read_between(
+        self, of: IntArray, least: int, before: int, size: int
+    ) -> tuple[IntArray, IntArray, BoolArray, IntArray]:
+        """As `read`, the elements that `count_between` counts, which are `size`."""
+        times, data, heads = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, bool)
+        starts = np.empty(len(of) + 1, np.int64)
+        read_between(*self.arrays, self.heads, of, least, before, times, data, heads, starts)
         return times, data, heads, starts
 
     def read_runs(self, of: IntArray) -> tuple[IntArray, ...]:

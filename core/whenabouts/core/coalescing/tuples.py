@@ -84,10 +84,12 @@ class ListTuples(NamedTuple):
 
 
 class Duplicates(NamedTuple):
-    """Rows of a group that share their time with another one: the indices of rejected rows, and a count of repeats."""
+    """Rows of a group that share their time with another one: the indices of rejected rows, a count of repeats, and
+    the times that are shared."""
 
     rejected: IntArray
     replayed: int
+    times: IntArray
 
 
 class Order(NamedTuple):
@@ -130,7 +132,7 @@ def without_duplicates(tuples: TemporalTuples, columns: Sequence[str]) -> tuple[
     rejected = tuples.rows[at[~smallest & ~repeated]].astype(np.int64)
     before = np.concatenate([[0], np.cumsum(keep)])
     kept = TemporalTuples(tuples.table, tuples.rows[keep], tuples.times[keep], before[tuples.starts])
-    return kept, Duplicates(rejected, int(repeated.sum()))
+    return kept, Duplicates(rejected, int(repeated.sum()), tuples.times[same])
 
 
 def links_of(tuples: TemporalTuples, values: Sequence[str], equivalence: Equivalence) -> tuple[BoolArray, int]:
