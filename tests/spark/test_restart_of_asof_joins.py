@@ -15,7 +15,7 @@ import pytest
 import whenabouts as wa
 from whenabouts.conformance import multiset
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 PROGRAM = Path(__file__).with_name("asof_life.py")
 START_US, LIFE_US, ROWS = 1_600_000_000_000_000, 30_000_000, 60
