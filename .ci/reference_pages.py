@@ -65,6 +65,12 @@ PAGES = (
         ),
     ),
     Page(
+        "clocks.md",
+        "Clocks",
+        "What the clocks of two streams do, read off their rows ([guide](../clocks.md)).",
+        ("learn_delay", "LearnedClock"),
+    ),
+    Page(
         "conditions.md",
         "Conditions",
         "What must hold between the times of two rows: a bound on right minus left, and the least probability.",

@@ -73,7 +73,8 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
 
     LEFT and RIGHT are Parquet, CSV or JSON lines: a file, a folder, a glob in quotes, or - (stdin). Durations D: 500ms,
     2s, 1h30m, '0.5 s', PT1.5S. A time SPEC is t (exact), t_min,t_max (uniform in between), or
-    hist:TEMPLATES.json:template_column,t_max (distributed as the template that the row names, ending at t_max).
+    hist:TEMPLATES.json:template_column,t_max (distributed as the template that the row names, ending at t_max), or
+    learned:CLOCK.json:t (readings of a clock that learn-delay has compared with the other side's).
 
     \b
     whenabouts join quakes.csv sounds.parquet --on region --left-time t_min,t_max \\

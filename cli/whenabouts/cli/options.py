@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ENGINE_NAMES = ("local", "spark", "flink")
 TIME_UNITS = ("s", "ms", "us", "ns")
 HISTOGRAM = "hist:"
+LEARNED = "learned:"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -118,10 +119,11 @@ def key_columns(text: str | None) -> tuple[str | tuple[str, ...], ...]:
 
 
 def time_spec(text: str, option: str, longest: str | None = None, shortest: str | None = None) -> TimeSpec:
-    """A time specification: `t`, `t_min,t_max` with the declared lengths, or `hist:TEMPLATES.json:template,t_max`.
+    """A time specification: `t`, `t_min,t_max` with the declared lengths, `hist:TEMPLATES.json:template,t_max`, or
+    `learned:CLOCK.json:t`.
 
     Raises: click's usage error for any other form; what `Histogram` raises for a file of templates (InputError WA-1008,
-    WA-1012; QueryError WA-2006 for several templates without a column).
+    WA-1012; QueryError WA-2006 for several templates without a column), and `learned_spec` for a clock.
 
     >>> time_spec("t", "--left-time"), time_spec("a,b", "--left-time", longest="2s").max_uncertainty_us
     (Point(t='t'), 2000000)
@@ -130,6 +132,10 @@ def time_spec(text: str, option: str, longest: str | None = None, shortest: str 
 
     if text.startswith(HISTOGRAM):
         return _histogram(text, option)
+    if text.startswith(LEARNED):
+        from whenabouts.cli.learned_times import learned_spec
+
+        return learned_spec(text, option)
     columns = names(text)
     if len(columns) == 1:
         return Point(columns[0])

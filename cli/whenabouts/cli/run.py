@@ -15,6 +15,7 @@ from whenabouts.cli.failures import REJECTED_AND_STRICT
 from whenabouts.cli.given_files import check_not_read
 from whenabouts.cli.inputs import Input
 from whenabouts.cli.key_columns import with_keys_alike
+from whenabouts.cli.learned_times import age_notes
 from whenabouts.cli.measured_inputs import with_measured
 from whenabouts.cli.options import CommonOptions
 from whenabouts.cli.outputs import check_columns, check_targets, write_batches
@@ -52,6 +53,7 @@ class FileRun(Generic[_Q]):
         self._begun = perf_counter()
         self._common, self._result = common, result
         self._choices: list[Choice] = []
+        self._specs = specs
         check_targets(common.output, common.rejects)
         read = (file for path in paths for file in find_files(path)[0])
         check_not_read(((common.output, "--output"), (common.rejects, "--rejects")), read)
@@ -61,6 +63,7 @@ class FileRun(Generic[_Q]):
     def prepare(self) -> None:
         """Complete the query for its inputs, and refuse what cannot run or cannot be written."""
         notes = [note for source in self.inputs for note in source.notes]
+        notes += age_notes(self.inputs, self._specs)
         notes += [f"{source.name} has no rows" for source in self.inputs if not source.rows_in]
         if self._common.stream:
             self.query, more = with_measured(self.query, self.inputs)

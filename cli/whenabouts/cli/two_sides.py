@@ -18,7 +18,10 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _TIMES = (
     click.option(
-        "--left-time", required=True, metavar="SPEC", help="Time of the left events: t, t_min,t_max, or hist:."
+        "--left-time",
+        required=True,
+        metavar="SPEC",
+        help="Time of the left events: t, t_min,t_max, hist:, or learned:.",
     ),
     click.option("--right-time", required=True, metavar="SPEC", help="Time of the right events: the same."),
 )

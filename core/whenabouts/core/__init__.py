@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from whenabouts.core.clocks.learn_delay import learn_delay
+    from whenabouts.core.clocks.learned_clock import LearnedClock
     from whenabouts.core.coalescing.equivalence import Equivalence, absolute_tolerance, relative_tolerance
     from whenabouts.core.errors import (
         Code,
@@ -57,6 +59,7 @@ __all__ = [
     "JsonPayload",
     "Lateness",
     "Learned",
+    "LearnedClock",
     "LossyQueryWarning",
     "PairAnswer",
     "Point",
@@ -81,6 +84,7 @@ __all__ = [
     "from_granularity",
     "from_latency",
     "from_polling",
+    "learn_delay",
     "normal",
     "overlaps",
     "possibly",
@@ -125,6 +129,7 @@ _HOMES = {
     "Interval": "times.time_specs",
     "Lateness": "times.lateness",
     "Learned": "times.learned",
+    "LearnedClock": "clocks.learned_clock",
     "PairAnswer": "explain.pair_answer",
     "Point": "times.time_specs",
     "Reason": "explain.pair_answer",
@@ -136,6 +141,7 @@ _HOMES = {
     "from_granularity": "times.spec_builders",
     "from_latency": "times.spec_builders",
     "from_polling": "times.spec_builders",
+    "learn_delay": "clocks.learn_delay",
     "RejectsSummary": "explain.rejects_summary",
     "summarise_rejects": "explain.rejects_summary",
     "timeline": "explain.timeline",

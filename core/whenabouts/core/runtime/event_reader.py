@@ -50,7 +50,7 @@ class EventReader:
         for column in time.columns:
             check_time_column(self.schema, column, name)
         if time.template_column is not None:
-            _check_template_column(self.schema, time.template_column, name)
+            check_template_column(self.schema, time.template_column, name)
         first, last = time.end_columns
         t_min = pa.field(T_MIN, pa.int64())
         self._own = [t_min if first is None or first != last else copy_of(t_min, T_MAX), pa.field(T_MAX, pa.int64())]
@@ -186,7 +186,8 @@ def check_time_column(schema: pa.Schema, column: str, name: str) -> None:
         )
 
 
-def _check_template_column(schema: pa.Schema, column: str, name: str) -> None:
+def check_template_column(schema: pa.Schema, column: str, name: str) -> None:
+    """Raise InputError WA-1001 if the column is missing, WA-1002 if it cannot name templates."""
     _check_present(schema, column, "template", name)
     type_ = schema.field(column).type
     if not (pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_integer(type_)):

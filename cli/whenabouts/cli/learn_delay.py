@@ -1,0 +1,91 @@
+"""`whenabouts learn-delay`: how one clock runs against another, from rows whose pairs an id names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from whenabouts.cli.failures import REJECTED_AND_STRICT
+from whenabouts.cli.given_files import check_not_read, input_path
+from whenabouts.cli.options import TIME_UNITS, key_columns
+from whenabouts.cli.say import say, say_all
+from whenabouts.cli.two_sides import SIDES
+
+
+@click.command("learn-delay", short_help="Learn offset, drift and delay of two clocks from paired rows.")
+@click.argument("left")
+@click.argument("right")
+@click.option("--on", required=True, metavar="COL[,COL]", help="The id that names pairs; L=R where the sides differ.")
+@click.option("--left-time", required=True, metavar="COL", help="Time of the left rows.")
+@click.option("--right-time", required=True, metavar="COL", help="Time of the right rows.")
+@click.option("--kind", metavar="COL", help="A column of the right rows: each kind has its own distribution of delays.")
+@click.option(
+    "--drift", type=click.Choice(["auto", "fit", "none"]), default="auto", show_default=True,
+    help="auto keeps a drift that exceeds 3 standard errors.",
+)  # fmt: skip
+@click.option("--duplicates", type=click.Choice(["refuse", "first"]), default="refuse", show_default=True,
+              help="What to do about ids that a side has more than once, if they are many.")  # fmt: skip
+@click.option("--outliers", type=click.Choice(["keep", "drop"]), default="keep", show_default=True,
+              help="drop leaves differences beyond 20 median deviations out of the distribution.")  # fmt: skip
+@click.option("--shortest", metavar="D", help="Least right - left that can occur.")
+@click.option("--longest", metavar="D", help="Greatest right - left that can occur.")
+@click.option("--time-zone", metavar="ZONE", help="Time zone of times without one (default: UTC).")
+@click.option("--time-unit", type=click.Choice(TIME_UNITS), help="Unit of integer times since 1970 (default: us).")
+@click.option("-o", "--output", metavar="CLOCK.json", help="Write the clock here, for `join` and others to use.")
+@click.option("--html", metavar="PAGE.html", help="Write the report as a page.")
+def learn_delay(
+    *,
+    left: str,
+    right: str,
+    on: str,
+    time_zone: str | None,
+    time_unit: str | None,
+    output: str | None,
+    html: str | None,
+    **asked: Any,
+) -> None:
+    """Learn how the clock of RIGHT runs against that of LEFT: offset, drift, and the distribution of what is left.
+
+    Pairs are rows of equal --on. Prints what was found, and how a join uses it. Exits with 1 if the data cannot tell;
+    the report says why.
+
+    \b
+    whenabouts learn-delay sent.csv received.csv --on id --left-time sent --right-time received -o clock.json
+    """
+    import pyarrow as pa
+
+    from whenabouts.cli.tables import read_input
+    from whenabouts.core.clocks.clock_files import write_clock
+    from whenabouts.core.clocks.learn_delay import learn_delay as learn
+    from whenabouts.core.sources.files import find_files
+    from whenabouts.core.sources.time_parsing import ClockRules
+
+    rules = ClockRules(time_zone, time_unit)
+    paths = [input_path(path, f"the {side} input") for path, side in zip((left, right), SIDES, strict=True)]
+    check_not_read([(output, "--output"), (html, "--html")], (file for path in paths for file in find_files(path)[0]))
+    tables = []
+    for side, path in zip(SIDES, paths, strict=True):
+        kind = asked["kind"] if side == "right" else None
+        source = read_input(side, path, (asked[f"{side}_time"],), rules, kind)
+        say_all(source.notes, "note: ")
+        if source.unparsable.num_rows:
+            say(f"note: {side}: {source.unparsable.num_rows:,} rows whose time cannot be used are left out", err=True)
+        tables.append(pa.concat_tables(source.tables))
+    clock = learn(*tables, on=key_columns(on), **asked)
+    if output is not None:
+        write_clock(clock, output)
+    if html is not None:
+        clock.to_html(html)
+    say(str(clock))
+    if not clock.found:
+        click.get_current_context().exit(REJECTED_AND_STRICT)
+    if clock.calibration is not None and clock.calibration.verdict != "calibrated":
+        say("note: joins refuse this clock (WA-2222), since its delay did not hold for held-out rows", err=True)
+        return
+    near = clock.condition(0.99)
+    say(
+        f"\nwhenabouts join {left} {right} --left-time {clock.left_time} "
+        f"--right-time learned:{output or 'CLOCK.json'}:{clock.right_time} "
+        f"--between {near.lo_us}us,{near.hi_us}us --confidence {near.confidence}"
+    )

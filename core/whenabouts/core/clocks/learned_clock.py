@@ -1,0 +1,263 @@
+"""What is known of one clock against another: the result of learning, as a specification, a condition and a file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core.clocks.calibration import Calibration, quantiles
+from whenabouts.core.durations import format_duration
+from whenabouts.core.errors import Code, InputError, QueryError
+from whenabouts.core.frames.kinds import GivenFrames
+from whenabouts.core.html_tables import html_table
+from whenabouts.core.runtime.event_reader import EventReader
+from whenabouts.core.runtime.option_checks import one_of
+from whenabouts.core.times.conditions import Condition, between
+from whenabouts.core.times.learned import BILLION, Learned
+from whenabouts.core.times.templates import Template
+from whenabouts.core.times.time_specs import Point
+
+FORMAT, VERSION = "whenabouts clock", 1
+
+LEAST_SHARE = 0.8
+"""Below it the condition of a confidence of one half would no longer have the share that is asked for."""
+
+
+@dataclass(frozen=True)
+class LearnedClock:
+    """The right clock against the left one: `right - left = offset + drift (left - t_ref) + D`, with D's distribution.
+
+    `found`: whether there is an answer; otherwise `reason` (`too_few`, `ambiguous`, `no_resolution`, `at_bound`) and
+    `sentence` say why not. `offset_us`: the median of right - left at `t_ref_us`, the middle of the left span; it holds
+    the offset of the clocks and the median delay, which only a third clock can tell apart. `drift_ppb`: how much the
+    right clock gains, in parts per billion. `covariance`: of both, ((us^2, us ppb), (us ppb, ppb^2)). `delays`: D's
+    distribution by kind, templates about offset 0, `delay_error` the bound of their distribution functions' errors.
+    `jitter_us`: half the central 68 % of D. `pairs`: the pairs used, `repeated` the ids left out because a side has
+    them twice, `gross` the share of pairs beyond 20 median deviations. `span_us`: the left times of the pairs.
+    """
+
+    found: bool
+    reason: str | None
+    sentence: str
+    left_time: str
+    right_time: str
+    pairs: int
+    repeated: int
+    offset_us: int = 0
+    drift_ppb: int = 0
+    t_ref_us: int = 0
+    covariance: tuple[tuple[float, float], tuple[float, float]] = ((0.0, 0.0), (0.0, 0.0))
+    kind: str | None = None
+    delays: tuple[tuple[str, Template], ...] = ()
+    delay_error: float = 1.0
+    jitter_us: float = 0.0
+    gross: float = 0.0
+    span_us: tuple[int, int] = (0, 0)
+    calibration: Calibration | None = None
+
+    @property
+    def offset_error_us(self) -> float:
+        """Standard error of the offset, in microseconds."""
+        return math.sqrt(self.covariance[0][0])
+
+    @property
+    def drift_error_ppb(self) -> float:
+        """Standard error of the drift, in parts per billion."""
+        return math.sqrt(self.covariance[1][1])
+
+    @property
+    def delay(self) -> Template | None:
+        """D's distribution, if it is one for all kinds."""
+        return self.delays[0][1] if len(self.delays) == 1 else None
+
+    def error_at_us(self, t_us: int) -> float:
+        """Standard error of offset and drift together at an instant, which grows with its distance from the data."""
+        away = (t_us - self.t_ref_us) / BILLION
+        (own, both), (_, slope) = self.covariance
+        return math.sqrt(max(own + 2 * away * both + away**2 * slope, 0.0))
+
+    def spec(self, side: str = "right", *, t: str | None = None, accept: str | None = None) -> Learned:
+        """The time specification of one side, whose times it puts on the clock of the other.
+
+        `t`: its time column, if it has another name than in the data learned from. `accept="uncalibrated"`: also if the
+        delay did not hold for held-out rows.
+
+        Raises QueryError WA-2221 if no clock was found, WA-2222 if the delay is not calibrated.
+        """
+        one_of("side", side, ("left", "right"))
+        one_of("accept", accept, (None, "uncalibrated"))
+        self._check_found()
+        if self.calibration is not None and self.calibration.verdict != "calibrated" and accept is None:
+            raise QueryError(
+                Code.DELAY_NOT_CALIBRATED,
+                self.calibration.sentence,
+                'learn from another stretch of time or by kind=, or give accept="uncalibrated"',
+            )
+        kind = self.kind
+        if side == "right":
+            mirrored = {name: _image(delay, Fraction(-1)) for name, delay in self.delays}
+            return Learned(t or self.right_time, self.offset_us, self.drift_ppb, self.t_ref_us, mirrored, kind)
+        rate = 1 + Fraction(self.drift_ppb, BILLION)
+        back = round((1 / rate - 1) * BILLION)
+        stretched = {name: _image(delay, rate) for name, delay in self.delays}
+        reference = self.t_ref_us + self.offset_us
+        return Learned(t or self.left_time, -self.offset_us, back, reference, stretched, kind)
+
+    def condition(self, share: float = 0.99) -> Condition:
+        """The condition on times by `spec()` that this share of true pairs meet: D within its central part, with a
+        confidence of one half.
+
+        A pair's delay d exceeds that of another pair by `lo` or more with probability one half iff d lies `lo` above
+        the median, as long as D hardly ever exceeds the whole window. So `share` is at least 0.8 and below 1. By kinds
+        it is the widest window.
+
+        Raises QueryError WA-2006 for another share, WA-2221 if no clock was found.
+        """
+        given: object = share  # users may pass any type
+        if not isinstance(given, int | float) or not LEAST_SHARE <= given < 1:
+            raise QueryError(Code.BAD_OPTION, f"share is {share!r}", f"give a number from {LEAST_SHARE} to below 1")
+        self._check_found()
+        shares = [(1 - share) / 2, 0.5, (1 + share) / 2]
+        parts = np.array([quantiles(delay, shares) for _, delay in self.delays])
+        lo, hi = parts[:, 0] - parts[:, 1], parts[:, 2] - parts[:, 1]
+        return between(math.floor(lo.min()), math.ceil(hi.max()), confidence=0.5)
+
+    def correct(self, frame: Any, t: str | None = None, *, name: str | None = None) -> Any:
+        """A frame of right rows with one more column: their times on the left clock, before the delay.
+
+        `t`: the time column; `name`: the new one (default: with `_corrected` after it), timestamps in UTC. A null stays
+        null. Raises QueryError WA-2221 if no clock was found, InputError for the column as joins do, QueryError WA-2009
+        if the new column exists.
+        """
+        self._check_found()
+        t = t or self.right_time
+        name = name or f"{t}_corrected"
+        given = GivenFrames({"right": frame})
+        table = given.tables[0]
+        if name in table.column_names:
+            raise QueryError(Code.COLUMN_CLASH, f"there is a column {name!r} already", "give name=")
+        spec = Learned(t, self.offset_us, self.drift_ppb, self.t_ref_us, Template(((0, 1, 1),)))
+        reader = EventReader(0, "right", table.schema, Point(t))
+        rows = table.combine_chunks()
+        batch = next(iter(rows.to_batches()), pa.RecordBatch.from_pylist([], schema=table.schema))
+        missing = np.asarray(batch.column(t).is_null())
+        values = pa.array(spec.corrected(reader.ends(batch)[0]), mask=missing)
+        return given.like_first(table.append_column(name, values.cast(pa.timestamp("us", "UTC"))))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it; times in microseconds since 1970, masses of buckets as exact text."""
+        values = asdict(self)
+        values["delays"] = [
+            [name, [[lo + phi.end_us, hi + phi.end_us, str(p)] for lo, hi, p in phi.exact]] for name, phi in self.delays
+        ]
+        return {"format": FORMAT, "version": VERSION, **values}
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> LearnedClock:
+        """The clock that `to_dict` gave. Raises InputError WA-1012 for anything else."""
+        try:
+            if values["format"] != FORMAT or values["version"] != VERSION:
+                raise InputError(
+                    Code.BAD_TEMPLATE,
+                    f"it is {values['format']!r} of version {values['version']!r}",
+                    f"this release reads {FORMAT!r} of version {VERSION}",
+                )
+            own = {name: values[name] for name in LearnedClock.__dataclass_fields__}
+            (a, b), (c, d) = own["covariance"]
+            own["covariance"] = ((float(a), float(b)), (float(c), float(d)))
+            own["delays"] = tuple((str(name), _template(phi)) for name, phi in own["delays"])
+            own["span_us"] = (int(own["span_us"][0]), int(own["span_us"][1]))
+            if own["calibration"] is not None:
+                judged = dict(own["calibration"])
+                own["calibration"] = Calibration(**{**judged, "coverage": tuple(judged["coverage"])})
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                Code.BAD_TEMPLATE, f"it is no learned clock: {error!r}", "write it with `-o clock.json` or to_dict()"
+            ) from error
+        return LearnedClock(**own)
+
+    def to_html(self, path: str | PathLike[str]) -> None:
+        """Write the report as one page without references to others: the sentence, the table, a picture of each
+        distribution. Raises OSError where the file cannot be written."""
+        from whenabouts.core.clocks.clock_report import page
+
+        Path(path).write_text(page(self), encoding="utf-8")
+
+    def plot(self) -> Any:
+        """A `matplotlib.figure.Figure` of the distribution of each kind's delays.
+
+        Raises QueryError WA-2007 where matplotlib is not installed, WA-2221 if no clock was found.
+        """
+        from whenabouts.core.clocks.clock_report import figure
+
+        self._check_found()
+        return figure(self)
+
+    def _repr_html_(self) -> str:
+        return html_table("Clock", ["", ""], self.table(), self.sentence)
+
+    def _check_found(self) -> None:
+        if not self.found:
+            raise QueryError(Code.CLOCK_NOT_IDENTIFIABLE, f"{self.reason}: {self.sentence}", "there is no clock to use")
+
+    def __str__(self) -> str:
+        """The sentence, then a table."""
+        rows = self.table()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join([self.sentence, *(f"{name:<{width}}  {value}" for name, value in rows)])
+
+    def table(self) -> list[tuple[str, str]]:
+        """What was found, as names and values."""
+        rows = [("pairs", f"{self.pairs:,}"), ("ids left out", f"{self.repeated:,}")]
+        if not self.found:
+            return rows
+        rows += [
+            ("offset", f"{format_duration(self.offset_us)} +- {format_duration(round(self.offset_error_us))}"),
+            ("at", f"{self.t_ref_us} us = {np.datetime64(self.t_ref_us, 'us')} UTC"),
+            ("drift", f"{self.drift_ppb / 1000:g} ppm +- {self.drift_error_ppb / 1000:.3g} ppm"),
+            ("jitter", format_duration(round(self.jitter_us))),
+            ("gross errors", f"{self.gross:.2%}"),
+        ]
+        for name, delay in self.delays:
+            low, high = (format_duration(round(float(value))) for value in quantiles(delay, [0.05, 0.95]))
+            label = f"90 % of delays of {name}" if self.kind else "90 % of delays"
+            rows.append((label, f"{low} to {high} about the offset"))
+        rows.append(("error of the template", f"{self.delay_error:.3f}"))
+        if self.calibration is not None:
+            rows.append(("held out", self.calibration.verdict))
+        return rows
+
+
+def _template(buckets: Any) -> Template:
+    return Template(tuple((int(lo), int(hi), Fraction(p)) for lo, hi, p in buckets))
+
+
+def _image(template: Template, factor: Fraction) -> Template:
+    """The distribution of `factor * D`, edges rounded to microseconds; a bucket that vanishes leaves its mass to its
+    neighbour."""
+    buckets = [(lo + template.end_us, hi + template.end_us, p) for lo, hi, p in template.exact]
+    if factor < 0:
+        buckets = [(hi, lo, p) for lo, hi, p in reversed(buckets)]
+    edges = [round(factor * lo) for lo, _, _ in buckets] + [round(factor * buckets[-1][1])]
+    kept: list[tuple[int, int, Fraction]] = []
+    left = Fraction(0)
+    for (lo, hi), (_, _, p) in zip(pairwise(edges), buckets, strict=True):
+        if lo == hi:
+            left += p
+            continue
+        kept.append((lo, hi, p + left))
+        left = Fraction(0)
+    if not kept:
+        return Template(((edges[0], edges[0] + 1, 1),))
+    lo, hi, p = kept[-1]
+    return Template((*kept[:-1], (lo, hi, p + left)))
