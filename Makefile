@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each, too briefly for the JVM's second compiler to pay off.
 test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo notebooks test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map docs bench bench-full lock wheel clean
+.PHONY: help demo notebooks test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map docs bench bench-full lock wheel jar clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ lock: ## Resolve requirements/*.lock again (needs uv)
 		--output-file requirements/frames-$$age.lock || exit 1; done
 	@$(COMPILE) requirements/build.in --output-file requirements/build.lock
 	@for tool in docs peers; do $(COMPILE) requirements/$$tool.in --output-file requirements/$$tool.lock || exit 1; done
+
+jar: .venv/ready ## Build the Spark package, a JAR for `spark-submit --packages`, as a Maven repository in dist/repository
+	@$(BIN)/python .ci/spark_package.py
 
 clean: ## Remove the environments, caches and build output
 	rm -rf .venv .venv-newest .venv-docs .venv-peers .venv-frames-* .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

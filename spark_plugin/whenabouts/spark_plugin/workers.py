@@ -20,12 +20,15 @@ import pyarrow as pa
 
 from whenabouts.core import errors
 from whenabouts.core.errors import WhenaboutsError
+from whenabouts.core.hosting.preflight import check_worker
 
 _tasks = count(1)
 
 
 def begin_task() -> None:
-    """Make a worker's next tasks cheaper.
+    """Check that the worker has what the operators need, and make its next tasks cheaper.
+
+    Raises EngineError WA-3002.
 
     Before each task Spark invalidates Python's import caches. Every importer of a zip file then reads the whole
     directory of its archive again, some 50 ms of CPU until Python 3.12. Importers are a cache, so they are dropped: a
@@ -37,6 +40,8 @@ def begin_task() -> None:
 
     >>> begin_task()
     """
+    with code_first():
+        check_worker()
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter):
             del sys.path_importer_cache[path]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 from whenabouts.core.errors import Code, EngineError
 
 Release = tuple[int, int]
 """The first two numbers of a version."""
+
+OF_WORKERS: dict[str, Release] = {"numba": (0, 61), "numpy": (2, 0), "pyarrow": (16, 0)}
+"""What the Python of an engine's workers needs besides the engine, and from which version on: as in pyproject.toml."""
 
 
 def installed_version(package: str) -> str | None:
@@ -39,3 +45,16 @@ def require_version(package: str, found: str | None, hint: str, *, least: Releas
     if numbers < least or (below is not None and numbers[0] >= below):
         wanted = f"at least {least[0]}.{least[1]}" + ("" if below is None else f" and below {below}")
         raise EngineError(Code.ENGINE_VERSION, f"{package} is {found}, {wanted} is needed", hint)
+
+
+@cache
+def check_worker() -> None:
+    """Raise EngineError WA-3002 in a worker whose Python lacks a package that the operators need, or has an old one.
+
+    The package itself may come with the job, its dependencies do not. A process is checked once.
+    """
+    hint = f"install them for {sys.executable} on every machine, or ship an environment with them: docs/shipping.md"
+    for package, least in OF_WORKERS.items():
+        found = installed_version(package)
+        if found is not None or find_spec(package) is None:  # a package may be there without its metadata
+            require_version(package, found, hint, least=least)
