@@ -12,6 +12,7 @@ import pytest
 from whenabouts.core.arrays import jit
 from whenabouts.core.join_aggregate import chance_pieces
 from whenabouts.core.join_aggregate.chance_pieces import ANY, COUNT_VARIANCE, NONE, SUM_VARIANCE, Chances, Partners
+from whenabouts.core.join_aggregate.shared_clock import with_offsets
 from whenabouts.core.probability.histogram_arrays import NO_SHAPES, template_shapes
 from whenabouts.core.probability.histogram_probability import shape_probabilities_at
 from whenabouts.core.times.templates import Template
@@ -31,8 +32,10 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("of_shapes", [False, True])
-@pytest.mark.parametrize("partners", [1, 4, 40])
-def test_the_same_bits(partners: int, of_shapes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("partners", "offsets"), [(1, ()), (4, ()), (40, ()), (4, (3,))])
+def test_the_same_bits(
+    partners: int, offsets: tuple[int, ...], of_shapes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random, rows = np.random.default_rng(partners), 4
     ends = random.integers(0, 30, rows), random.integers(-25, 60, rows * partners)
     sides = []
@@ -46,9 +49,13 @@ def test_the_same_bits(partners: int, of_shapes: bool, monkeypatch: pytest.Monke
     offsets = np.searchsorted(at[0][kept], np.arange(rows + 1))
     ring = Partners(offsets, at[1][kept], p[kept], None, random.normal(size=len(kept)))
 
+    bent = with_offsets(left, offsets)
+
     def answer() -> Chances:
         functions = NONE | ANY | COUNT_VARIANCE | SUM_VARIANCE
-        return chance_pieces.chances(left, right, -7, 11, ring, functions, at_least=(1, 3), count_at=(0.5, 0.001))
+        return chance_pieces.chances(
+            *(bent.rows, right, -7, 11, ring, functions), at_least=(1, 3), count_at=(0.5, 0.001), bends=bent.bends
+        )
 
     compiled = answer()
     monkeypatch.setattr(chance_pieces, "fill_chances", interpreted(monkeypatch).fill_chances)

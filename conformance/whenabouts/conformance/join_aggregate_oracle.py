@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -50,7 +51,66 @@ def chances(left: Time, rights: Sequence[Time], lo: int, hi: int, values: Sequen
     >>> found.none, found.count_variance, found.at_least[3]
     (Fraction(7, 10), Fraction(189, 100), Fraction(3, 10))
     """
-    v = [_ZERO if value is None else Fraction(value) for value in values] or [_ZERO] * len(rights)
+    return _chances(_moments(left, rights, lo, hi), values)
+
+
+def chances_of_clock(
+    left: Time, rights: Sequence[Time], lo: int, hi: int, offsets: Sequence[int], values: Sequence[Fraction | None] = ()
+) -> Chances:
+    """The chances where one clock stamped all right rows: the mixture over its offset, exactly.
+
+    Times have own errors only. `offsets`: that of the right clock, and of the left one if it has another. Their sum,
+    added to the left time, has a density that is linear between its edges. Given the sum, every moment is a polynomial
+    between the sums that bring an edge of the left row's density to one of a right row's, less lo or hi.
+
+    >>> at = [Time(t - 10, t + 10) for t in (200, 210, 400, 700, 900)]
+    >>> found = chances_of_clock(Time(0, 0), at, 0, 500, [1000])
+    >>> found.expected_count, found.none, found.count_variance
+    (Fraction(5, 4), Fraction(1919, 4800), Fraction(1043, 800))
+    """
+    above = sorted(offset for offset in offsets if offset)
+    if not above:
+        return chances(left, rights, lo, hi, values)
+    end, flat = sum(above), above[1] - above[0] if len(above) == 2 else above[0]
+    edges_left = {left.t_max + edge for first, last, _ in left.buckets for edge in (first, last)}
+    edges_right = {right.t_max + edge for right in rights for first, last, _ in right.buckets for edge in (first, last)}
+    cuts = {edge - shift - start for edge in edges_right for shift in (lo, hi) for start in edges_left}
+    inside = sorted({cut for cut in cuts if -end < cut < end} | {-end, -flat, flat, end})
+    degree = len(rights) + 2
+    points, weights = _quadrature(degree)
+    mixed: _Moments | None = None
+    for a, b in pairwise(inside):
+        for x, weight in zip(points, weights, strict=True):
+            at = a + (b - a) * x
+            height = min(Fraction(end - abs(at), end - flat), _ONE) if flat < end else _ONE
+            share = weight * (b - a) * height / (end + flat)  # the trapezoid's area is end + flat
+            if share:
+                given = _moments(_moved(left, at), rights, lo, hi)
+                mixed = given.times(share) if mixed is None else mixed.plus(given.times(share))
+    assert mixed is not None, "the density is above 0 somewhere"
+    return _chances(mixed, values)
+
+
+class _Moments(NamedTuple):
+    """P(N = k), P(B_j) and P(B_j and B_k): what mixes linearly."""
+
+    counts: list[Fraction]
+    each: list[Fraction]
+    both: list[list[Fraction]]
+
+    def times(self, share: Fraction) -> _Moments:
+        both = [[share * p for p in row] for row in self.both]
+        return _Moments([share * p for p in self.counts], [share * p for p in self.each], both)
+
+    def plus(self, other: _Moments) -> _Moments:
+        def sums(one: list[Fraction], more: list[Fraction]) -> list[Fraction]:
+            return [p + q for p, q in zip(one, more, strict=True)]
+
+        both = [sums(one, more) for one, more in zip(self.both, other.both, strict=True)]
+        return _Moments(sums(self.counts, other.counts), sums(self.each, other.each), both)
+
+
+def _moments(left: Time, rights: Sequence[Time], lo: int, hi: int) -> _Moments:
     counts = [_ZERO] * (len(rights) + 1)
     each = [_ZERO] * len(rights)
     both = [[_ZERO] * len(rights) for _ in rights]
@@ -61,15 +121,39 @@ def chances(left: Time, rights: Sequence[Time], lo: int, hi: int, values: Sequen
             each[j] += weight * _integral(p)
             for k, other in enumerate(shares):
                 both[j][k] += weight * _integral(p if j == k else _product(p, other))
-    pairs = [(j, k) for j in range(len(rights)) for k in range(len(rights))]
+    return _Moments(counts, each, both)
+
+
+def _chances(moments: _Moments, values: Sequence[Fraction | None]) -> Chances:
+    counts, each, both = moments
+    v = [_ZERO if value is None else Fraction(value) for value in values] or [_ZERO] * len(each)
+    pairs = [(j, k) for j in range(len(each)) for k in range(len(each))]
     return Chances(
         expected_count=sum(each, _ZERO),
-        expected_sum=sum((v[j] * each[j] for j in range(len(rights))), _ZERO),
+        expected_sum=sum((v[j] * each[j] for j in range(len(each))), _ZERO),
         count_variance=sum((both[j][k] - each[j] * each[k] for j, k in pairs), _ZERO),
         sum_variance=sum((v[j] * v[k] * (both[j][k] - each[j] * each[k]) for j, k in pairs), _ZERO),
         at_least=tuple(sum(counts[k:], _ZERO) for k in range(len(counts))),
         probabilities=tuple(each),
     )
+
+
+@lru_cache
+def _quadrature(degree: int) -> tuple[list[Fraction], list[Fraction]]:
+    """Points inside [0, 1], and weights that integrate polynomials up to the degree exactly."""
+    points = [Fraction(k + 1, degree + 2) for k in range(degree + 1)]
+    weights = []
+    for x in points:
+        basis: Polynomial = [_ONE]
+        for other in points:
+            if other != x:
+                basis = _product(basis, [-other / (x - other), 1 / (x - other)])
+        weights.append(_integral(basis))
+    return points, weights
+
+
+def _moved(time: Time, by: Fraction) -> Time:
+    return time._replace(t_min=time.t_min + by, t_max=time.t_max + by)  # type: ignore[arg-type]  # rationals are fine
 
 
 def _pieces(left: Time, rights: Sequence[Time], lo: int, hi: int) -> list[tuple[Fraction, list[Polynomial]]]:

@@ -25,7 +25,9 @@ from whenabouts.core.join_aggregate.piece_kernels import (
     add_partners,
     add_tails,
     any_of,
+    bend_of_piece,
     mean_of_any,
+    mean_of_bent,
     mean_of_none,
     only_certain_is_one,
     rule_of,
@@ -123,10 +125,11 @@ def _sort_partners(order: IntArray, count: int, times: IntArray, value: FloatArr
             order[j] = moved
 
 
-@compiled((ROWS, ROWS, INT64, INT64, RING, INT64, READ_INT64, READ_FLOAT64, CHANCES))
+@compiled((ROWS, ROWS, READ_FLOAT64, INT64, INT64, RING, INT64, READ_INT64, READ_FLOAT64, CHANCES))
 def fill_chances(
     left: Rows,
     right: Rows,
+    bends: FloatArray,
     lo: int,
     hi: int,
     ring: Ring,
@@ -137,6 +140,7 @@ def fill_chances(
 ) -> None:
     """The chance functions of each left row; `asked` is a sum of the constants above.
 
+    `bends`: three numbers for each entry of the left shapes (`shared_clock`), or none if no density is bent.
     `at_least`: the k of each column of `out.at_least`; `confidences`: the c of each column of `out.count_at`.
 
     One long function: each array that is passed on costs numba some nanoseconds for its references, per piece and
@@ -146,6 +150,7 @@ def fill_chances(
     r_min, r_max, r_shape, r_shapes = right
     l_edge, l_mass, l_start = l_shapes.edge, l_shapes.mass, l_shapes.start
     r_edge, r_mass, r_start = r_shapes.edge, r_shapes.mass, r_shapes.start
+    bent = bends.size > 0
     offsets, rows, value, certain_rows, expected, expected_sum = ring
     out_none, out_any, out_variance, out_sum_variance, out_at_least, out_count_at, out_terms = out
 
@@ -237,7 +242,7 @@ def fill_chances(
             out_count_at[i, n] = -1
         first_pass, passes = True, True
         while passes:
-            none_sum = any_sum = within = between = within_sum = between_sum = 0.0
+            none_sum = any_sum = within = between = away = within_sum = between_sum = away_sum = 0.0
             uncovered, covered_somewhere, possible_somewhere = False, False, False
             least_certain, most_possible = count + 1, 0
             for k in range(states + 1):
@@ -250,11 +255,20 @@ def fill_chances(
                 bucket_end = l_max[i] + l_edge[bucket + 1]
             for piece in range(pieces):
                 a, b = cuts[piece], cuts[piece + 1]
+                bend = (1.0, 1.0, 1.0)
                 if bucket >= 0:
                     while bucket_end < b:
                         bucket += 1
                         bucket_end = l_max[i] + l_edge[bucket + 1]
-                    weight = l_mass[bucket] * (float(b - a) / float(l_edge[bucket + 1] - l_edge[bucket]))
+                    length = float(l_edge[bucket + 1] - l_edge[bucket])
+                    weight = l_mass[bucket] * (float(b - a) / length)
+                    if bent:
+                        after = bucket_end - l_edge[bucket + 1] + l_edge[bucket]
+                        share, bend = bend_of_piece(
+                            bends, bucket, float(a - after) / length, float(bucket_end - a) / length,
+                            float(b - after) / length, float(bucket_end - b) / length,
+                        )  # fmt: skip
+                        weight *= share
                     if weight == 0.0:
                         continue
                 else:
@@ -304,7 +318,10 @@ def fill_chances(
                     possible += u
                     m_a += u * pa
                     m_b += u * pb
-                    spread = (pa * qa + pb * qb) / 3.0 + (pa * qb + pb * qa) / 6.0
+                    if bent:
+                        spread = mean_of_bent(bend, pa * qa, (pa * qb + pb * qa) / 2.0, pb * qb)
+                    else:
+                        spread = (pa * qa + pb * qb) / 3.0 + (pa * qb + pb * qa) / 6.0
                     variance += u * spread
                     sum_variance += c_squares[c] * spread
                     if pa == pb and qa == qb:
@@ -329,21 +346,33 @@ def fill_chances(
                 if functions & COUNT_VARIANCE:
                     u_a, u_b = m_a + certain - expected[i], m_b + certain - expected[i]
                     within += weight * variance
-                    between += weight * ((u_a * u_a + u_a * u_b + u_b * u_b) / 3.0)
+                    if bent:
+                        between += weight * mean_of_bent(bend, u_a * u_a, u_a * u_b, u_b * u_b)
+                        away += weight * mean_of_bent(bend, u_a, (u_a + u_b) / 2.0, u_b)
+                    else:
+                        between += weight * ((u_a * u_a + u_a * u_b + u_b * u_b) / 3.0)
+                        away += weight * ((u_a + u_b) / 2.0)
                 if functions & SUM_VARIANCE:
                     u_a, u_b = s_a - expected_sum[i], s_b - expected_sum[i]
                     within_sum += weight * sum_variance
-                    between_sum += weight * ((u_a * u_a + u_a * u_b + u_b * u_b) / 3.0)
+                    if bent:
+                        between_sum += weight * mean_of_bent(bend, u_a * u_a, u_a * u_b, u_b * u_b)
+                        away_sum += weight * mean_of_bent(bend, u_a, (u_a + u_b) / 2.0, u_b)
+                    else:
+                        between_sum += weight * ((u_a * u_a + u_a * u_b + u_b * u_b) / 3.0)
+                        away_sum += weight * ((u_a + u_b) / 2.0)
                 if functions & (NONE | ANY):
                     if certain or min(m_a, m_b) > NO_ONE_BEYOND:
                         any_sum += weight
                     else:
-                        nodes, parts = rule_of(change, degree, CHANGE_OF_PRODUCT)
+                        nodes, parts = rule_of(change, degree, CHANGE_OF_PRODUCT, bent)
                         if functions & NONE:
-                            none_sum += weight * (const_none * mean_of_none(sloping, q_a, q_b, times, nodes, parts))
+                            none_sum += weight * (
+                                const_none * mean_of_none(sloping, q_a, q_b, times, nodes, parts, bent, bend)
+                            )
                             out_terms[0] += nodes * parts * sloping
                         if functions & ANY:
-                            some = mean_of_any(sloping, p_a, p_b, q_a, q_b, times, nodes, parts)
+                            some = mean_of_any(sloping, p_a, p_b, q_a, q_b, times, nodes, parts, bent, bend)
                             any_sum += weight * (const_any + const_none * some)
                             out_terms[0] += nodes * parts * sloping
                 asked_tails = at_least.size if first_pass else 0
@@ -366,10 +395,11 @@ def fill_chances(
                         constant[k] = tails[k] = 0.0
                     for at in range(others, most):
                         add_partners(p_a[at], q_a[at], times[at], constant, need)
-                    nodes, parts = rule_of(change, degree, CHANGE_OF_TAIL)
+                    nodes, parts = rule_of(change, degree, CHANGE_OF_TAIL, bent)
                     out_terms[0] += nodes * parts * sloping
                     add_tails(
-                        sloping, p_a, p_b, q_a, q_b, times, constant, need, nodes, parts, weight, state, tails
+                        sloping, p_a, p_b, q_a, q_b, times, constant, need, nodes, parts, weight, bent, bend, state,
+                        tails,
                     )  # fmt: skip
                     if full:
                         for k in range(1, need + 1):
@@ -379,9 +409,9 @@ def fill_chances(
 
             # 5. What the row gets.
             if functions & COUNT_VARIANCE:
-                out_variance[i] = within + between
+                out_variance[i] = within + max(between - away * away, 0.0)
             if functions & SUM_VARIANCE:
-                out_sum_variance[i] = within_sum + between_sum
+                out_sum_variance[i] = within_sum + max(between_sum - away_sum * away_sum, 0.0)
             if functions & NONE:
                 none_sum = only_certain_is_one(none_sum, uncovered, not possible_somewhere)
                 out_none[i] = 0.0 if certain_rows[i] else none_sum

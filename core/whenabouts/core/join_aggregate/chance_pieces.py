@@ -12,11 +12,12 @@ of a month meets intervals of a microsecond without loss. A point is 0 or 1 on t
 on a piece counts as certain there.
 
 **Integrals.** Variances are closed forms in the values at the ends: `Var N = E sum p_j q_j + Var m(Y)`, m = sum p_j,
-the second term centred, E (m(Y) - E N)^2. Products and tails are polynomials in x, of a degree d that is the number of
-partners whose shares change. Gauss-Legendre quadrature with floor(d / 2) + 1 nodes is exact; with r nodes the error is
-at most c_r T^(2r), T = sum |p_j(b) - p_j(a)|, c_r = (r!)^4 / ((2r + 1) ((2r)!)^3), and for tails c_r (2T)^(2r) / 2. The
-least r up to 16 with an error of at most 2^-60 is taken. Where there is none, the piece is halved. P(N >= k) at a node
-is the usual recursion over partners, with one state for each number below k and one for the rest.
+the second term centred, E (m(Y) - c)^2 - (E m(Y) - c)^2 with c near E m(Y). Products and tails are polynomials in x, of
+a degree d that is the number of partners whose shares change. Gauss-Legendre quadrature with floor(d / 2) + 1 nodes is
+exact; with r nodes the error is at most c_r T^(2r), T = sum |p_j(b) - p_j(a)|, c_r = (r!)^4 / ((2r + 1) ((2r)!)^3), and
+for tails c_r (2T)^(2r) / 2. The least r up to 16 with an error of at most 2^-60 is taken. Where there is none, the
+piece is halved. P(N >= k) at a node is the usual recursion over partners, with one state for each number below k and
+one for the rest.
 
 **Error.** At most (4n + 30) 2^-53, relative, for n partners, so 1e-12 for probabilities, and 1e-12 (1 + E N)^2 for the
 variance of a count, up to 2,000 uncertain partners. A probability is 0.0 or 1.0 only if that is certain.
@@ -44,6 +45,9 @@ from whenabouts.core.join_aggregate.exact_sums import digits_of_floats, sums_of_
 from whenabouts.core.probability.histogram_arrays import NO_SHAPES, Shapes
 
 __all__ = ["ANY", "COUNT_VARIANCE", "NONE", "SUM_VARIANCE", "Chances", "Partners", "Rows", "chances", "rows_of"]
+
+NOT_BENT: FloatArray = np.empty(0)
+"""Densities that are constant within their buckets."""
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -115,12 +119,14 @@ def chances(
     *,
     at_least: tuple[int, ...] = (),
     count_at: tuple[float, ...] = (),
+    bends: FloatArray = NOT_BENT,
 ) -> Chances:
     """The chance functions of left rows whose partners lie `lo` to `hi` microseconds from them.
 
     `functions` is a sum of `NONE`, `ANY`, `COUNT_VARIANCE` and `SUM_VARIANCE` (which takes values). `at_least`: for
     each k >= 1 a column with P(N >= k). `count_at`: for each c in (0, 1] a column with the greatest k for which
-    P(N >= k) >= c. No result depends on which others are asked, nor on the order of the partners.
+    P(N >= k) >= c. `bends`: of the left densities (`shared_clock`). No result depends on which others are asked, nor on
+    the order of the partners.
 
     Cost per left row with n uncertain partners: O(n log n + pieces x partners on them x nodes), at most
     2 n (buckets + 1) pieces; about 1 us for a few partners (`benchmarks/chance_pieces.py`). `terms[0]` counts nodes x
@@ -139,5 +145,5 @@ def chances(
     counts = np.empty((n, len(at_least))), np.empty((n, len(count_at)), np.int64)
     out = Chances(none, some, variance, sum_variance, *counts, np.zeros(1, np.int64))
     tails = np.array(at_least, np.int64), np.array(count_at, np.float64)
-    fill_chances(left, right, lo, hi, partners.ring(), functions, *tails, out)
+    fill_chances(left, right, read_only(bends, np.float64), lo, hi, partners.ring(), functions, *tails, out)
     return out

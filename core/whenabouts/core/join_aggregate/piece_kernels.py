@@ -24,9 +24,12 @@ from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.probability.gauss_legendre import COMPLEMENTS, NODES, START, WEIGHTS
 
 TWO_FLOATS = types.Tuple((types.float64,) * 2)  # type: ignore[no-untyped-call]  # numba ships no types
+BEND = types.UniTuple(types.float64, 3)  # type: ignore[no-untyped-call]  # as above
+_MEAN_AND_BEND = types.Tuple((types.float64, BEND))  # type: ignore[no-untyped-call]  # as above
 _WRITE_INT32 = types.Array(types.int32, 1, "C")
 
 MOST_NODES = 16
+CHANGE_OF_BEND = 8.0
 
 # How much all p_j of a piece may change together, so that 1, 2, ... nodes integrate a product of q_j within 2^-60:
 # c_r T^(2r) with c_r = (r!)^4 / ((2r + 1) ((2r)!)^3). Of a tail the mixed differences of order s are below 2^(s - 1),
@@ -91,12 +94,15 @@ def shape_share(
     return p, q
 
 
-@compiled(TWO_INT64(FLOAT64, INT64, READ_FLOAT64), inline=True)
-def rule_of(change: float, degree: int, limits: FloatArray) -> tuple[int, int]:
+@compiled(TWO_INT64(FLOAT64, INT64, READ_FLOAT64, BOOL), inline=True)
+def rule_of(change: float, degree: int, limits: FloatArray, bent: bool) -> tuple[int, int]:
     """The number of nodes, and of equal parts of the piece that take as many, for polynomials of this degree.
 
-    `degree // 2 + 1` nodes are exact; fewer do where the shares change little.
+    `degree // 2 + 1` nodes are exact; fewer do where the shares change little. A bent density raises the degree by 2;
+    its derivatives are at most 8 and 64 times its maximum (Markov's inequality), as if the shares changed by 8 more.
     """
+    if bent:
+        change, degree = change + CHANGE_OF_BEND, degree + 2
     exact = degree // 2 + 1
     parts = 1
     while exact > MOST_NODES and change > limits[MOST_NODES - 1] * parts:
@@ -106,6 +112,43 @@ def rule_of(change: float, degree: int, limits: FloatArray) -> tuple[int, int]:
     while nodes < exact and change > limits[nodes - 1]:
         nodes += 1
     return nodes, parts
+
+
+@compiled(_MEAN_AND_BEND(READ_FLOAT64, INT64, FLOAT64, FLOAT64, FLOAT64, FLOAT64), inline=True)
+def bend_of_piece(
+    bends: FloatArray, entry: int, from_start: float, to_end: float, last_from_start: float, last_to_end: float
+) -> tuple[float, tuple[float, float, float]]:
+    """The mean density of a piece of a bucket, relative to the bucket's, and the piece's own bends.
+
+    Where the piece starts and ends is given by shares of the bucket: those before and after its start, then its end.
+    """
+    first, middle, last = bends[3 * entry], bends[3 * entry + 1], bends[3 * entry + 2]
+    x, y, u, v = from_start, to_end, last_from_start, last_to_end
+    one = first * y * y + 2.0 * middle * x * y + last * x * x
+    two = first * y * v + middle * (x * v + y * u) + last * x * u
+    three = first * v * v + 2.0 * middle * u * v + last * u * u
+    mean = (one + two + three) / 3.0
+    if mean == 0.0:
+        return 0.0, (1.0, 1.0, 1.0)
+    return mean, (one / mean, two / mean, three / mean)
+
+
+@compiled(FLOAT64(BEND, FLOAT64, FLOAT64, FLOAT64), inline=True)
+def mean_of_bent(bend: tuple[float, float, float], first: float, middle: float, last: float) -> float:
+    """The mean of a polynomial of degree 2, given by its Bernstein coefficients, under a bent density."""
+    mean = first * (bend[0] + bend[1] / 2.0 + bend[2] / 6.0)
+    mean += middle * (bend[0] / 2.0 + bend[1] * 2.0 / 3.0 + bend[2] / 2.0)
+    mean += last * (bend[0] / 6.0 + bend[1] / 2.0 + bend[2])
+    return mean / 5.0
+
+
+@compiled(FLOAT64(INT64, BOOL, BEND, FLOAT64, FLOAT64), inline=True)
+def weight_of(node: int, bent: bool, bend: tuple[float, float, float], x: float, rest: float) -> float:
+    """The weight of a node at x, under the density of the piece."""
+    weight: float = WEIGHTS[node]
+    if bent:
+        weight *= bend[0] * rest * rest + 2.0 * bend[1] * rest * x + bend[2] * x * x
+    return weight
 
 
 @compiled(FLOAT64(FLOAT64, INT64), inline=True)
@@ -120,8 +163,17 @@ def power(base: float, exponent: int) -> float:
     return result
 
 
-@compiled(FLOAT64(INT64, READ_FLOAT64, READ_FLOAT64, READ_INT64, INT64, INT64), inline=True)
-def mean_of_none(count: int, q_a: FloatArray, q_b: FloatArray, times: IntArray, nodes: int, parts: int) -> float:
+@compiled(FLOAT64(INT64, READ_FLOAT64, READ_FLOAT64, READ_INT64, INT64, INT64, BOOL, BEND), inline=True)
+def mean_of_none(
+    count: int,
+    q_a: FloatArray,
+    q_b: FloatArray,
+    times: IntArray,
+    nodes: int,
+    parts: int,
+    bent: bool,
+    bend: tuple[float, float, float],
+) -> float:
     """The mean over a piece of `prod q_j^times_j`."""
     total = 0.0
     for part in range(parts):
@@ -131,7 +183,7 @@ def mean_of_none(count: int, q_a: FloatArray, q_b: FloatArray, times: IntArray, 
             for j in range(count):
                 q = q_a[j] * rest + q_b[j] * x
                 none *= q if times[j] == 1 else power(q, times[j])
-            total += WEIGHTS[node] * none
+            total += weight_of(node, bent, bend, x, rest) * none
     return total / parts
 
 
@@ -150,7 +202,7 @@ def any_of(p: float, q: float, times: int) -> tuple[float, float]:
 
 
 @compiled(FLOAT64(
-    INT64, READ_FLOAT64, READ_FLOAT64, READ_FLOAT64, READ_FLOAT64, READ_INT64, INT64, INT64
+    INT64, READ_FLOAT64, READ_FLOAT64, READ_FLOAT64, READ_FLOAT64, READ_INT64, INT64, INT64, BOOL, BEND
 ), inline=True)  # fmt: skip
 def mean_of_any(
     count: int,
@@ -161,6 +213,8 @@ def mean_of_any(
     times: IntArray,
     nodes: int,
     parts: int,
+    bent: bool,
+    bend: tuple[float, float, float],
 ) -> float:
     """The mean over a piece of `1 - prod q_j^times_j`, as a sum over the first partner that there is."""
     total = 0.0
@@ -174,7 +228,7 @@ def mean_of_any(
                     p, q = any_of(p, q, times[j])
                 some += none * p
                 none *= q
-            total += WEIGHTS[node] * some
+            total += weight_of(node, bent, bend, x, rest) * some
     return total / parts
 
 
@@ -193,7 +247,7 @@ def add_partners(p: float, q: float, times: int, state: FloatArray, states: int)
 
 @compiled((
     INT64, READ_FLOAT64, READ_FLOAT64, READ_FLOAT64, READ_FLOAT64, READ_INT64, READ_FLOAT64, INT64, INT64, INT64,
-    FLOAT64, WRITE_FLOAT64, WRITE_FLOAT64,
+    FLOAT64, BOOL, BEND, WRITE_FLOAT64, WRITE_FLOAT64,
 ), inline=True)  # fmt: skip
 def add_tails(
     count: int,
@@ -207,6 +261,8 @@ def add_tails(
     nodes: int,
     parts: int,
     weight: float,
+    bent: bool,
+    bend: tuple[float, float, float],
     state: FloatArray,
     out: FloatArray,
 ) -> None:
@@ -227,7 +283,7 @@ def add_tails(
                         state[k] = state[k] * q + state[k - 1] * p
                     state[0] *= q
             tail = 0.0
-            scale = weight * WEIGHTS[node] / parts
+            scale = weight * weight_of(node, bent, bend, x, rest) / parts
             for k in range(states, 0, -1):
                 tail += state[k]
                 out[k] += scale * tail

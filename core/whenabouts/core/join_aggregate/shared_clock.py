@@ -1,0 +1,155 @@
+"""Right rows that one clock stamped: its offset belongs to the left time.
+
+The readings of a clock share its offset, so right rows are not independent of each other. Against a left row only the
+difference counts: `X_j - Y = (t_j - E_j) - Y'` with `Y' = t_l - E_l - O_left + O_right`. With Y' as the left time and
+own errors alone on the right, everything is independent, and the chance functions are exact as they are
+(`chance_pieces`). No dimension is added.
+
+The density of Y' is that of a sum of up to three uniform times, or of a histogram and a uniform time: on each piece a
+polynomial of degree 2 at most. It is stored as a histogram whose buckets are bent. The *bends* of a bucket are the
+three Bernstein coefficients of its density, relative to its mean:
+`f(x) = b0 (1 - x)^2 + 2 b1 x (1 - x) + b2 x^2`, b0 + b1 + b2 = 3. All three are sums of products of lengths that are
+not negative, so nothing cancels, however much the lengths differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from whenabouts.core.arrays.typing import FloatArray, IntArray
+from whenabouts.core.join_aggregate.chance_pieces import NOT_BENT, Rows, rows_of
+from whenabouts.core.probability.histogram_arrays import NO_SHAPES, Shapes
+
+
+class Bent(NamedTuple):
+    """Left rows with bent densities: `bends` has three numbers for each entry of `rows.shapes`; empty: none is bent."""
+
+    rows: Rows
+    bends: FloatArray
+
+
+def with_offsets(left: Rows, offsets: Sequence[int]) -> Bent:
+    """Left rows with the offsets of up to two clocks added to their own times, each uniform in `[-offset, offset]`.
+
+    One offset at most beside a histogram. Cost: O(rows), and O(buckets^2) per template.
+
+    >>> points = rows_of(np.array([0]), np.array([0]))
+    >>> with_offsets(points, [5]).rows[:2], with_offsets(points, [5]).bends.size
+    ((array([-5]), array([5])), 0)
+    >>> bent = with_offsets(points, [1, 2])  # a trapezoid
+    >>> bent.rows.shapes.edge.tolist(), bent.rows.shapes.mass.tolist(), bent.bends.tolist()[:3]
+    ([-6, -4, -2, 0], [0.25, 0.5, 0.25, 0.0], [0.0, 1.0, 2.0])
+    """
+    wide = [2 * offset for offset in offsets if offset]
+    if not wide:
+        return Bent(left, NOT_BENT)
+    by = sum(wide) // 2
+    if left.shape.size:
+        kinds = [_bent_histogram(left.shapes, number, wide) for number in range(len(left.shapes.start) - 1)]
+        number, end = left.shape, left.t_max + by
+    else:
+        lengths = left.t_max - left.t_min
+        if len(wide) == 1 and not lengths.any():
+            return Bent(rows_of(left.t_min - by, left.t_max + by), NOT_BENT)
+        different, which = np.unique(lengths, return_inverse=True)
+        pieces = _sums_of_uniforms(different, wide)
+        kinds = [_Pieces(*(of[kind] for of in pieces)).without_empty() for kind in range(len(different))]
+        number, end = which.reshape(-1).astype(np.int32), left.t_max + by
+    shapes, bends = _catalogue(kinds)
+    start = shapes.edge[shapes.start[:-1]]
+    return Bent(rows_of(end + start[number], end, number, shapes), bends)
+
+
+class _Pieces(NamedTuple):
+    """A density: its edges, and on each piece between them the mass and the bends."""
+
+    edges: IntArray
+    mass: FloatArray
+    bends: FloatArray
+
+    def without_empty(self) -> _Pieces:
+        kept = np.diff(self.edges) > 0
+        return _Pieces(self.edges[np.append(kept, True)], self.mass[kept], self.bends[kept])
+
+
+def _sums_of_uniforms(lengths: IntArray, more: Sequence[int]) -> _Pieces:
+    """The densities of sums of uniform times on `[0, length]` and `[0, more]`, one row per length; pieces may be empty.
+
+    With lengths a <= b <= c, the sum of those of b and c has a trapezoid as density: it rises up to b, and falls from c
+    on. The density of all is the mean of this trapezoid over `[y - a, y]`. On each of the trapezoid's three parts that
+    is the length of the overlap times the mean height, both linear in y between the edges.
+    """
+    given = np.stack(np.broadcast_arrays(lengths, *(np.int64(length) for length in (*more, 0)[:2])), axis=1)
+    a, b, c = np.sort(given, axis=1).T
+    edges = np.sort(np.stack([np.zeros_like(a), a, b, c, a + b, a + c, b + c, a + b + c], axis=1), axis=1)
+    up, across = np.maximum(b, 1).astype(float), c.astype(float)
+    parts = ((np.zeros_like(a), b), (b, c), (c, b + c))
+
+    def height(part: int, u: IntArray) -> FloatArray:
+        """Of the trapezoid within a part, as a share of its greatest height, 1 / c."""
+        found: FloatArray = np.stack([u / up[:, None], np.ones(u.shape), ((b + c)[:, None] - u) / up[:, None]])[part]
+        return found
+
+    first, last = edges[:, :-1], edges[:, 1:]
+    bends = np.zeros((*first.shape, 3))
+    for part, (start, end) in enumerate(parts):
+        overlap, mean = [], []
+        for y in (first, last):
+            low, high = (np.clip(u, start[:, None], end[:, None]) for u in (y - a[:, None], y))
+            overlap.append((high - low).astype(float))
+            mean.append((height(part, low) + height(part, high)) / 2)
+        exact = (a == 0)[:, None]  # no time to average over: the height itself, in the part that holds the piece
+        here = (first >= start[:, None]) & (last <= end[:, None])
+        overlap = [np.where(exact, here, of) for of in overlap]
+        bends[..., 0] += overlap[0] * mean[0]
+        bends[..., 1] += (overlap[0] * mean[1] + overlap[1] * mean[0]) / 2
+        bends[..., 2] += overlap[1] * mean[1]
+    mean_of_piece = bends.sum(axis=2) / 3
+    mass = (last - first) * mean_of_piece / (np.maximum(a, 1) * across)[:, None]
+    return _Pieces(edges, mass, _relative(bends))
+
+
+def _bent_histogram(shapes: Shapes, number: int, more: Sequence[int]) -> _Pieces:
+    """The density of a histogram's time plus a uniform one on `[0, more]`: the mixture of its buckets' densities."""
+    entries = slice(shapes.start[number], shapes.start[number + 1])
+    edge, mass = shapes.edge[entries], shapes.mass[entries][:-1]
+    of_buckets = _sums_of_uniforms(np.diff(edge), more)
+    edges = of_buckets.edges + edge[:-1, None]
+    share = (of_buckets.mass * mass[:, None]).reshape(-1)
+    bends = of_buckets.bends.reshape(-1, 3)
+    first, last = edges[:, :-1].reshape(-1), edges[:, 1:].reshape(-1)
+    cuts = np.unique(edges)
+    found = np.zeros((len(cuts) - 1, 3))
+    for piece, (start, end) in enumerate(pairwise(cuts)):
+        at = np.flatnonzero((first <= start) & (end <= last) & (first < last))
+        length = (last - first)[at].astype(float)
+        ends = [((u - first[at]) / length, (last[at] - u) / length) for u in (start, end)]
+        for n, (one, other) in enumerate(((ends[0], ends[0]), (ends[0], ends[1]), (ends[1], ends[1]))):
+            blossom = bends[at, 0] * one[1] * other[1] + bends[at, 2] * one[0] * other[0]
+            blossom += bends[at, 1] * (one[0] * other[1] + one[1] * other[0])
+            found[piece, n] = (share[at] / length * blossom).sum()
+    return _Pieces(cuts, np.diff(cuts) * found.sum(axis=1) / 3, _relative(found))
+
+
+def _relative(bends: FloatArray) -> FloatArray:
+    """Bends with a mean of 1; 1 where there is no density."""
+    mean = bends.sum(axis=-1, keepdims=True) / 3
+    return np.divide(bends, mean, out=np.ones_like(bends), where=mean > 0)
+
+
+def _catalogue(kinds: Sequence[_Pieces]) -> tuple[Shapes, FloatArray]:
+    """Densities as shapes, each anchored where it ends."""
+    if not kinds:
+        return NO_SHAPES, NOT_BENT
+    edge = np.concatenate([kind.edges - kind.edges[-1] for kind in kinds])
+    mass = np.concatenate([np.append(kind.mass, 0.0) for kind in kinds])
+    below = np.concatenate([np.append(0.0, np.cumsum(kind.mass)) for kind in kinds])
+    start = np.cumsum([0, *(len(kind.edges) for kind in kinds)], dtype=np.int64)
+    for column in (edge, mass, below, start):
+        column.setflags(write=False)
+    bends = np.concatenate([np.append(kind.bends.reshape(-1), np.ones(3)) for kind in kinds])
+    return Shapes(edge, mass, below, start), bends
