@@ -48,8 +48,8 @@ PAGES = (
         "What users call. Each takes dataframes of any kind and returns one of the kind of the first "
         "([dataframes](../dataframes.md)); options from `buckets` on are [those of the host](../engine-options.md).",
         (
-            "timing_join", "asof_join", "window_join", "coalesce", "temporal_aggregate", "temporal_join", "rejects",
-            "run",
+            "timing_join", "asof_join", "join_aggregate", "window_join", "coalesce", "temporal_aggregate",
+            "temporal_join", "rejects", "run",
         ),
     ),
     Page(
@@ -82,8 +82,8 @@ PAGES = (
         "An operation as a value: it is checked when it is made, can be compared and stored, and runs by "
         "[`run`](operations.md#run). Its fields are the options of the operation of the same name.",
         (
-            "TimingJoin", "AsofJoin", "WindowJoin", "Coalesce", "TemporalAggregate", "TemporalJoin", "Equivalence",
-            "absolute_tolerance", "relative_tolerance", "WindowExtent",
+            "TimingJoin", "AsofJoin", "JoinAggregate", "WindowJoin", "Coalesce", "TemporalAggregate", "TemporalJoin",
+            "Equivalence", "absolute_tolerance", "relative_tolerance", "WindowExtent",
         ),
     ),
     Page(

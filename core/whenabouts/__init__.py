@@ -84,11 +84,13 @@ if TYPE_CHECKING:
     )
     from whenabouts.core.asof_join.query import AsofJoin
     from whenabouts.core.coalescing.query import Coalesce
-    from whenabouts.core.errors import EmptyInputWarning
+    from whenabouts.core.errors import EmptyInputWarning, NotFiniteWarning
     from whenabouts.core.hosting.worker_archive import build_worker_archive
+    from whenabouts.core.join_aggregate.query import JoinAggregate
     from whenabouts.core.operations import (
         asof_join,
         coalesce,
+        join_aggregate,
         rejects,
         run,
         temporal_aggregate,
@@ -129,11 +131,13 @@ __all__ = [
     "Histogram",
     "InputError",
     "Interval",
+    "JoinAggregate",
     "JsonPayload",
     "Lateness",
     "Learned",
     "LearnedClock",
     "LossyQueryWarning",
+    "NotFiniteWarning",
     "PairAnswer",
     "Plan",
     "PlanChangedWarning",
@@ -171,6 +175,7 @@ __all__ = [
     "from_granularity",
     "from_latency",
     "from_polling",
+    "join_aggregate",
     "learn_delay",
     "normal",
     "overlaps",
@@ -200,6 +205,8 @@ _ELSEWHERE = {
     "AsofJoin": "whenabouts.core.asof_join.query",
     "Coalesce": "whenabouts.core.coalescing.query",
     "EmptyInputWarning": "whenabouts.core.errors",
+    "JoinAggregate": "whenabouts.core.join_aggregate.query",
+    "NotFiniteWarning": "whenabouts.core.errors",
     "StateLimit": "whenabouts.core.wrappers.state_limit",
     "TemporalAggregate": "whenabouts.core.temporal_queries.aggregate_query",
     "TemporalJoin": "whenabouts.core.temporal_queries.join_query",
@@ -210,6 +217,7 @@ _ELSEWHERE = {
         (
             "asof_join",
             "coalesce",
+            "join_aggregate",
             "rejects",
             "run",
             "temporal_aggregate",

@@ -127,6 +127,18 @@ class TestWorkedNumbers:
         values = expected, found.count_variance[0], found.none[0], found.at_least[0, 0]
         assert values == pytest.approx([271 / 160, 8239 / 25600, 7 / 128, 479 / 640], rel=3e-16)
 
+    def test_templates_with_empty_buckets_at_their_ends(self) -> None:
+        template = Template(((0, 5, 0), (5, 15, "0.25"), (15, 20, "0.75"), (20, 40, 0)))
+        shape = oracle.shape_of(template)
+        left, rights = Time(20, 60, shape), [Time(30, 70, shape), Time(40, 80, shape)]
+        truth = join_aggregate_oracle.chances(left, rights, -12, 12)
+        templates = template_shapes((template,))
+        rows = [rows_of(np.array(a), np.array(b), np.zeros(len(a), np.int32), templates) for a, b in
+                (([20], [60]), ([30, 40], [70, 80]))]  # fmt: skip
+        p = np.array([float(p) for p in truth.probabilities])
+        found = chances(*rows, -12, 12, Partners(np.array([0, 2]), np.arange(2, dtype=np.int32), p), NONE)
+        assert found.none[0] == pytest.approx(float(truth.none), rel=1e-15)
+
     def test_points_that_share_the_whole_of_y(self) -> None:
         found, _ = found_for(Time(0, 10), [Time(5, 5), Time(10, 10)], -5, 5, at_least=(1, 2))
         assert (found.none[0], found.any[0]) == (0.0, 1.0)

@@ -35,6 +35,9 @@ CALLS: dict[str, Callable[..., pa.Table]] = {
     "asof_join": lambda frame, **o: operations.asof_join(
         frame, frame, left_time=Point("t"), right_time=Point("t"), on="k", **o
     ),
+    "join_aggregate": lambda frame, **o: operations.join_aggregate(
+        frame, frame, **JOIN, aggregates={"n": "count", "nobody": "p_none"}, **o
+    ),
     "timing_join": lambda frame, **o: operations.timing_join(frame, frame, **JOIN, **o),
     "window_join": lambda frame, **o: operations.window_join(
         {"a": frame, "b": frame}, time=Point("t"), windows={("a", "b"): 1}, **o

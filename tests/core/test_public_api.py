@@ -15,6 +15,7 @@ import whenabouts.core
 from whenabouts.core import local
 from whenabouts.core.asof_join.query import AsofJoin, AsofJoinOptions
 from whenabouts.core.coalescing.query import Coalesce, EarlyCoalesceOptions
+from whenabouts.core.join_aggregate.query import JoinAggregate, JoinAggregateOptions
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate, TemporalAggregateOptions
 from whenabouts.core.temporal_queries.join_query import TemporalJoin, TemporalJoinOptions
 from whenabouts.core.timing_join.query import TimingJoin, TimingJoinOptions
@@ -26,14 +27,15 @@ HEAVY = ("numba", "pandas", "pyspark", "pyflink", "pulp", "click")
 PUBLIC = {
     "AsofJoin", "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code", "Condition", "DigitsCutWarning",
     "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Histogram", "InputError", "Interval",
-    "JsonPayload", "Lateness", "Learned", "Workload", "LossyQueryWarning", "PairAnswer", "Plan", "PlanChangedWarning",
-    "Point", "QueryError", "Reason", "Registry", "RejectedRowsWarning", "RejectsSummary", "SingleBucketWarning",
-    "StateLimit", "Statistics",
+    "JoinAggregate", "JsonPayload", "Lateness", "Learned", "Workload", "LossyQueryWarning", "NotFiniteWarning",
+    "PairAnswer", "Plan", "PlanChangedWarning", "Point", "QueryError", "Reason", "Registry", "RejectedRowsWarning",
+    "RejectsSummary", "SingleBucketWarning", "StateLimit", "Statistics",
     "Template", "TemporalAggregate", "TemporalJoin", "TextQuery", "TimingJoin", "WhenaboutsError", "WindowExtent",
     "WindowJoin", "absolute_tolerance", "asof_join", "between", "build_worker_archive", "chance_matches", "coalesce",
     "deadline",
     "delay", "empirical", "exponential", "flink_plugin", "from_clock", "from_distribution", "from_granularity",
-    "from_latency", "from_polling", "normal", "overlaps", "parse_query", "planner", "possibly", "read_plan_file",
+    "from_latency", "from_polling", "join_aggregate", "normal", "overlaps", "parse_query", "planner", "possibly",
+    "read_plan_file",
     "rejects",
     "relative_tolerance", "run", "spark_plugin", "temporal_aggregate", "temporal_join", "timing_join", "triangular",
     "LearnedClock", "learn_delay", "summarise_rejects", "timeline", "uniform", "why_not", "window_join", "within",
@@ -97,6 +99,7 @@ def test_the_import_is_light() -> None:
     [
         (AsofJoin, AsofJoinOptions, set()),
         (Coalesce, EarlyCoalesceOptions, set()),
+        (JoinAggregate, JoinAggregateOptions, set()),
         (TemporalAggregate, TemporalAggregateOptions, {"emit", "valid_last"}),
         (TemporalJoin, TemporalJoinOptions, {"emit", "valid_last"}),
         (TimingJoin, TimingJoinOptions, set()),

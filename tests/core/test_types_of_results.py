@@ -36,6 +36,10 @@ def test_polars_frames_give_a_polars_frame_and_lazy_ones_a_lazy_one() -> None:
     assert_type(lazy, pl.LazyFrame)
     assert isinstance(lazy, pl.LazyFrame)
     assert_type(wa.asof_join(frame, frame, on="k", left_time=POINT, right_time=POINT), pl.DataFrame)
+    numbers = wa.join_aggregate(
+        frame, frame, on="k", left_time=POINT, right_time=POINT, condition=NEAR, aggregates={"n": "count"}
+    )
+    assert_type(numbers, pl.DataFrame)
 
 
 def test_arrow_tables_and_relations_give_their_kind() -> None:

@@ -39,6 +39,7 @@ class Code(StrEnum):
     NOT_AN_INPUT = "WA-1062"
     CHANGES = "WA-1065"
     DIGITS_CUT = "WA-1075"
+    NOT_FINITE = "WA-1076"
     DOUBTFUL_UNIT = "WA-1063"
     VALUE_DOES_NOT_FIT = "WA-1067"
     UNREADABLE_FRAME = "WA-1068"
@@ -86,6 +87,7 @@ class Code(StrEnum):
     BAD_SETTING = "WA-2151"
     LATENCY_NOT_KEPT = "WA-2141"
     BAD_PAYLOAD = "WA-2171"
+    TOO_MANY_UNCERTAIN = "WA-2182"
     COLLATED = "WA-2186"
     TOO_MUCH_OUTPUT = "WA-2201"
     CLOCK_NOT_IDENTIFIABLE = "WA-2221"
@@ -182,3 +184,7 @@ class LossyQueryWarning(UserWarning):
 class SingleBucketWarning(UserWarning):
     """A query cannot be spread over machines: a window counts the rows of all groups together, or an as-of join has
     neither a key nor time slots (`WA-2081`)."""
+
+
+class NotFiniteWarning(UserWarning):
+    """Chance functions met values that are NaN or infinite, and are NaN there; the message counts rows (`WA-1076`)."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
-from whenabouts.core.errors import Code, EmptyInputWarning, InputError, RejectedRowsWarning
+from whenabouts.core.errors import Code, EmptyInputWarning, InputError, NotFiniteWarning, RejectedRowsWarning
 from whenabouts.core.frames.kinds import A_FRAME, Frame, GivenFrames
 from whenabouts.core.hosting.engine import Engine
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
@@ -100,6 +100,7 @@ ENGINE = Engine(
 _operations = Operations(ENGINE)
 asof_join = _operations.asof_join
 coalesce = _operations.coalesce
+join_aggregate = _operations.join_aggregate
 rejects = _operations.rejects
 temporal_aggregate = _operations.temporal_aggregate
 temporal_join = _operations.temporal_join
@@ -209,6 +210,17 @@ def watermarks(query: Query, files: Sequence[Sequence[pa.Table]]) -> list[int]:
             pass  # reading is what moves the clock
         host.advance(ended=[number + 1 >= len(tables) for tables in files])
     return found
+
+
+def _warn_of_values(rows: int) -> None:
+    """Warn (`NotFiniteWarning`, WA-1076) of rows in which a chance function is NaN, if there are any."""
+    if rows:
+        warnings.warn(
+            f"{Code.NOT_FINITE}: in {rows:,} rows a chance function is NaN: a value among their partners is NaN or "
+            "infinite",
+            NotFiniteWarning,
+            stacklevel=users_level(),
+        )
 
 
 def _check_files(query: Query, files: Sequence[Sequence[pa.Table]]) -> None:
@@ -334,6 +346,7 @@ class _Host:
     def outcome(self) -> Outcome:
         """Everything given so far, as tables."""
         warn_of_digits(self.metrics[metrics.DIGITS_CUT], "", stacklevel=3)
+        _warn_of_values(self.metrics[metrics.NOT_FINITE])
         schemas, inputs = [reader.schema for reader in self.operator.readers], self._query.inputs
         rejected = [reject_rows(r, schemas, inputs) for r in self._rejected]
         for reader in self.operator.readers:

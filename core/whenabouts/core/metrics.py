@@ -73,6 +73,10 @@ PERIOD_TESTS = "period_tests"
 """Window join, forward: times that were tested against a period, in either mode."""
 WINDOW_TESTS = "window_tests"
 """Window join: windows that were tested on a single combination (the refinement; edges with a confidence)."""
+CHANCE_TERMS = "chance_terms"
+"""Join aggregates: nodes of quadrature x partners whose shares change, the work of the chance functions."""
+NOT_FINITE = "rows_not_finite"
+"""Join aggregates: output rows in which a chance function is NaN because of a value that is NaN or infinite."""
 
 ADDED = (
     ROWS_IN,

@@ -27,6 +27,7 @@ from whenabouts.core.hosting.host_options import (
 )
 from whenabouts.core.hosting.input_checks import check_query, check_streams
 from whenabouts.core.hosting.signatures import takes_options_of
+from whenabouts.core.join_aggregate.query import JoinAggregate, JoinAggregateOptions
 from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate, TemporalAggregateOptions
@@ -38,6 +39,7 @@ from whenabouts.core.window_join.settings import TimesByStream, WindowJoinOption
 __all__ = [
     "asof_join",
     "coalesce",
+    "join_aggregate",
     "rejects",
     "temporal_aggregate",
     "temporal_join",
@@ -55,6 +57,10 @@ class _TimingJoin(TimingJoinOptions, CommonHostOptions, total=False):
 
 class _AsofJoin(AsofJoinOptions, CommonHostOptions, total=False):
     """The options of `asof_join`."""
+
+
+class _JoinAggregate(JoinAggregateOptions, CommonHostOptions, total=False):
+    """The options of `join_aggregate`."""
 
 
 class _WindowJoin(WindowJoinOptions, HostOptions, total=False):
@@ -166,6 +172,46 @@ class Operations:
 {'symbol': 'b', 'ts_left': 9, 'bid': None}]
         """
         return self.call(AsofJoin, [left, right], options)
+
+    @takes_options_of(JoinAggregate, HostSettings, time_slots="auto")
+    def join_aggregate(self, left: Frame, right: Frame, **options: Unpack[_JoinAggregate]) -> Frame:
+        """For each left row numbers about the right rows that meet a condition: how many, how much, how likely nobody.
+
+        The answer of a timing join and a group-by, without the pairs: the cost of what is sure does not grow with their
+        number. `aggregates`: output name -> function, `"function:argument"` or `(function, argument)`. Decided
+        functions (`count`, `any`, `sum`, `mean`, `min`, `max`, `first`, `last`, `count_distinct`, `collect`) look at
+        the pairs that reach the confidence. Chance functions (`expected_count`, `expected_sum`, `count_variance`,
+        `sum_variance`, `p_none`, `p_any`, `p_at_least`, `count_at`) look at all possible partners, given the uncertain
+        time of the left row that they share, and need no confidence. `most_uncertain` bounds what they may cost.
+
+        Columns: the left ones as they came, the aggregates in the order given, and on streams `event_time`, the instant
+        at which the row became final: it carries no watermark. `how="inner"` leaves out left rows without a pair. Over
+        no rows counts are 0, chances those of nobody, and the others null. Sums are exact, rounded once: no order of
+        rows, engine or number of buckets moves a bit. Sums of integers and durations beyond int64 stop the query with
+        WA-1024. Row order is not promised. Rejected rows, `lateness`, `time_slots`, `min_confidence` and the options of
+        the host: as in `timing_join`.
+
+        Cost: sorting both sides, O(1) for each left row and function, a kernel call for each right row that is neither
+        certain nor impossible, and for chance functions about 1 us for each left row with a few uncertain partners,
+        their square with many. Source: ITC section 4 for the ranges; the chance functions are exact integrals, see
+        `whenabouts.core.join_aggregate.chance_pieces`.
+
+        Raises: as `timing_join`; InputError WA-1001, WA-1023, WA-1024 for aggregated columns, QueryError WA-2006 for
+        aggregates, WA-2064 for a decided function without a confidence, WA-2182 for more than `most_uncertain`. Warns
+        (`NotFiniteWarning`) of rows with a chance function over NaN or infinite values, which is NaN.
+
+        >>> import pyarrow as pa
+        >>> import whenabouts as wa
+        >>> deploys = pa.table({"service": ["a", "b"], "t0": [0, 0], "t1": [10, 10]})
+        >>> errors = pa.table({"service": ["a"] * 3, "t": [4, 12, 12], "ms": [7, 5, None]})
+        >>> numbers = wa.join_aggregate(deploys, errors, on="service", left_time=wa.Interval("t0", "t1"),
+        ...     right_time=wa.Point("t"), condition=wa.between(0, 5, confidence=0.3),
+        ...     aggregates={"n": "count", "ms": "sum:ms", "nobody": "p_none", "two": ("p_at_least", 2)})
+        >>> numbers.drop_columns(["t0", "t1"]).to_pylist()
+        [{'service': 'a', 'n': 3, 'ms': 12, 'nobody': 0.3, 'two': 0.3}, \
+{'service': 'b', 'n': 0, 'ms': None, 'nobody': 1.0, 'two': 0.0}]
+        """
+        return self.call(JoinAggregate, [left, right], options)
 
     @takes_options_of(WindowJoin, HostSettings, without=("times",), time_slots="auto")
     @takes_old_names("frames", "tables", "streams")
@@ -392,6 +438,7 @@ def _name_of(kind: type) -> str:
 _of_frames = Operations()
 asof_join = _of_frames.asof_join
 coalesce = _of_frames.coalesce
+join_aggregate = _of_frames.join_aggregate
 rejects = _of_frames.rejects
 run = _of_frames.run
 temporal_aggregate = _of_frames.temporal_aggregate

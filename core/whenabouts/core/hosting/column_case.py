@@ -19,6 +19,7 @@ from whenabouts.core.coalescing.query import Coalesce, column_names
 from whenabouts.core.errors import Code, LossyQueryWarning, QueryError
 from whenabouts.core.expressions.letter_case import folded, same
 from whenabouts.core.expressions.tree import Expression, rewritten
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.joins.output_columns import output_names
 from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.runtime.key_names import Key, of_input, shared
@@ -182,6 +183,14 @@ def _asof_join(query: AsofJoin, schemas: tuple[pa.Schema, ...]) -> Spelled:
     return replace(query, on=on, order_by=order_by, left_time=left_time, right_time=right_time), schemas
 
 
+def _join_aggregate(query: JoinAggregate, schemas: tuple[pa.Schema, ...]) -> Spelled:
+    on, schemas = _keys(query.key_columns, schemas)
+    left, right = _columns(schemas)
+    aggregates = tuple(each if each.column is None else each.of_column(right(each.column)) for each in query.aggregates)
+    left_time, right_time = _time(query.left_time, left), _time(query.right_time, right)
+    return replace(query, on=on, aggregates=aggregates, left_time=left_time, right_time=right_time), schemas
+
+
 def _window_join(query: WindowJoin, schemas: tuple[pa.Schema, ...]) -> Spelled:
     on, schemas = _keys(query.key_columns, schemas)
     columns = dict(zip(query.inputs, _columns(schemas), strict=True))
@@ -272,6 +281,7 @@ def _plain(expression: Expression, find: Columns) -> Expression:
 _BY_KIND: dict[type, Callable[[Any, tuple[pa.Schema, ...]], Spelled]] = {
     TimingJoin: _timing_join,
     AsofJoin: _asof_join,
+    JoinAggregate: _join_aggregate,
     WindowJoin: _window_join,
     Coalesce: _coalesce,
     SharedCoalescing: _shared,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.coalescing.query import Coalesce, column_names
 from whenabouts.core.expressions.tree import Expression
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.protocol import Query
@@ -43,6 +44,10 @@ def columns_compared(query: Query) -> list[set[str]]:
         found = _of_join(query, [query.left_time, query.right_time])
         found[1] |= set(query.ordered_by)
         return found
+    if isinstance(query, JoinAggregate):
+        found = _of_join(query, [query.left_time, query.right_time])
+        found[1] |= query.columns
+        return found
     if isinstance(query, WindowJoin):
         found = _of_join(query, [spec for _, spec in query.times])
         for _, predicate in query.predicates:
@@ -65,7 +70,7 @@ def columns_compared(query: Query) -> list[set[str]]:
     return [set() for _ in query.inputs]
 
 
-def _of_join(query: TimingJoin | AsofJoin | WindowJoin, specs: Sequence[TimeSpec]) -> list[set[str]]:
+def _of_join(query: TimingJoin | AsofJoin | JoinAggregate | WindowJoin, specs: Sequence[TimeSpec]) -> list[set[str]]:
     return [
         {*of_input(query.key_columns, index), *filter(None, [spec.template_column])} for index, spec in enumerate(specs)
     ]

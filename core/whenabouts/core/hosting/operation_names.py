@@ -3,6 +3,7 @@
 OPERATION_NAMES = (
     "asof_join",
     "coalesce",
+    "join_aggregate",
     "rejects",
     "temporal_aggregate",
     "temporal_join",

@@ -42,6 +42,7 @@ KERNELS = (
     "timing_join.first_partners",
     "timing_join.pair_decision",
     "timing_join.pair_fill",
+    "timing_join.probed_rows",
     "timing_join.range_search",
     "window_join.expansion",
     "window_join.forward_evaluation",

@@ -57,7 +57,18 @@ def rows_of(
 ) -> Rows:
     """The times of one side: uniform on `[t_min, t_max]` (equal: points), or as the shapes that `shape` numbers."""
     shape = np.empty(0, np.int32) if shape is None else shape
+    if shape.size:
+        t_max, shapes = _without_empty_ends(t_max, shape, shapes)
     return Rows(read_only(t_min, np.int64), read_only(t_max, np.int64), read_only(shape, np.int32), shapes)
+
+
+def _without_empty_ends(t_max: IntArray, shape: NDArray[np.int32], shapes: Shapes) -> tuple[IntArray, Shapes]:
+    """The same times, with shapes whose last bucket ends at the anchor: a template may end with empty ones."""
+    empty = shapes.edge[shapes.start[1:] - 1]
+    if not empty.any():
+        return t_max, shapes
+    edge = read_only(shapes.edge - np.repeat(empty, np.diff(shapes.start)), np.int64)
+    return t_max + empty[shape], shapes._replace(edge=edge)
 
 
 def read_only(values: NDArray[Any], type_: type[_Number]) -> NDArray[_Number]:

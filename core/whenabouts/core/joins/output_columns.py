@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import pieces, take_rows, take_rows_or_null
+from whenabouts.core.arrays.record_batches import one_chunk, pieces, take_rows, take_rows_or_null
 from whenabouts.core.errors import Code, QueryError
 
 ROWS_PER_BATCH = 1 << 20
@@ -137,10 +137,13 @@ class OwnColumns:
         check_names(self.schema.names)
         self._rows_per_batch = rows_per_batch(self.schema)
 
-    def rows(self, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
-        """The rows at these positions."""
-        for piece in pieces(len(at), self._rows_per_batch):
-            columns = [take_rows(rows.column(name), at[piece]) for name in self._own]
+    def rows(self, rows: pa.Table, at: NDArray[np.int32] | None, extra: Extra) -> Iterator[pa.RecordBatch]:
+        """The rows at these positions (None: all, without a copy of a table in one chunk)."""
+        for piece in pieces(rows.num_rows if at is None else len(at), self._rows_per_batch):
+            columns = [
+                one_chunk(rows.column(name))[piece] if at is None else take_rows(rows.column(name), at[piece])
+                for name in self._own
+            ]
             yield batch_of(self.schema, columns, extra, piece)
 
 

@@ -69,7 +69,9 @@ class Condition:
         lo = None if self.lo_us <= -UNBOUNDED_US else self.lo_us
         hi = None if self.hi_us >= UNBOUNDED_US else self.hi_us
         bounds = format_bounds("right - left", lo, hi)
-        return f"possibly {bounds}" if self.possible else f"{bounds} with confidence {self.confidence:g}"
+        if self.possible:
+            return f"possibly {bounds}"
+        return f"{bounds} with confidence {self.confidence:g}" if self.says_confidence else bounds
 
     @property
     def possible(self) -> bool:

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from whenabouts.core.costs.choices import Choice, Value, Workload
 from whenabouts.core.durations import Duration
-from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.joins.pair_conditions import PairPredicate
 from whenabouts.core.runtime.key_names import On
 from whenabouts.core.times.conditions import Condition
@@ -99,14 +98,7 @@ class TimingJoin(TimingJoinSettings):
         `max_uncertainty`: state would never shrink.
         """
         if streaming:
-            self.condition.require_two_sided()
-            for name, time in zip(self.inputs, (self.left_time, self.right_time), strict=True):
-                if time.max_uncertainty_us is None:
-                    raise QueryError(
-                        Code.UNBOUNDED_STATE,
-                        f"the {name} intervals have no declared greatest length",
-                        "give Interval(..., max_uncertainty=...): it bounds the state of a stream",
-                    )
+            self.require_bounds()
         from whenabouts.core.timing_join.operator import TimingJoinOperator
 
         return TimingJoinOperator(self, schemas, streaming=streaming)

@@ -139,10 +139,10 @@ class TimingJoinSettings:
     @property
     def decided_by(self) -> Condition:
         """The condition by whose probability pairs are decided (`Condition.decided_by`)."""
-        return self.condition.decided_by(instants=self._instants)
+        return self.condition.decided_by(instants=self.instants)
 
     @property
-    def _instants(self) -> bool:
+    def instants(self) -> bool:
         """Whether all times of both sides are exact."""
         return self.left_time.max_uncertainty_us == self.right_time.max_uncertainty_us == 0
 
@@ -176,6 +176,17 @@ class TimingJoinSettings:
                 "time slots are asked for, but nothing bounds how far apart partners are",
                 "give a condition with two ends, and max_uncertainty= for intervals",
             )
+
+    def require_bounds(self) -> None:
+        """Refuse what would keep every row of a stream: WA-2004 for a one-sided condition, WA-2010 for intervals."""
+        self.condition.require_two_sided()
+        for name, time in zip(self.inputs, (self.left_time, self.right_time), strict=True):
+            if time.max_uncertainty_us is None:
+                raise QueryError(
+                    Code.UNBOUNDED_STATE,
+                    f"the {name} intervals have no declared greatest length",
+                    "give Interval(..., max_uncertainty=...): it bounds the state of a stream",
+                )
 
     def kept_for_us(self, input: int) -> int:
         """How far behind the watermark a row's `t_max` is once no future row can match it."""

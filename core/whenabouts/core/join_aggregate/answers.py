@@ -1,0 +1,78 @@
+"""The answers of left rows, from all right rows of a bucket that can matter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.arrays.typing import BoolArray
+from whenabouts.core.join_aggregate.chance_functions import ChanceFunctions
+from whenabouts.core.join_aggregate.decided_functions import DecidedFunctions
+from whenabouts.core.join_aggregate.partners import PartnerSearch, Run
+from whenabouts.core.join_aggregate.right_columns import RightColumns
+from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
+from whenabouts.core.runtime.blocks import PREFIX
+from whenabouts.core.runtime.keys import Keys
+
+
+class Answers(NamedTuple):
+    """The aggregates of left rows, one array each; which left rows come out; how many of these have no partner."""
+
+    columns: list[pa.Array]
+    kept: BoolArray
+    alone: int
+
+
+def answers_of(
+    query: JoinAggregateSettings, keys: Keys, types: pa.Schema, left: pa.Table, right: pa.Table, counts: Counter[str]
+) -> Answers:
+    """The aggregates of each left row; `types` are their fields. Both are tables of block columns without null keys.
+
+    Adds to `counts`. Cost: that of ordering the rows, O(1) per left row and function, and a kernel call per right row
+    that is neither certain nor impossible, whatever the number of pairs; chance functions: see `chance_pieces`.
+    """
+    search = PartnerSearch(query, keys, left, right)
+    names = [name for name in right.column_names if name.startswith(PREFIX) or name in query.columns]
+    columns = RightColumns(right.select(names), search.position, search.right_codes)
+    parts: list[list[pa.Array]] = [[pa.array([], field.type)] for field in types]
+    kept, alone = [np.ones(0, bool)], 0
+    counts[metrics.SURE] += search.sure
+    for run in search.runs():
+        counts[metrics.PROBED] += run.probed
+        decided = None if run.decided is None else DecidedFunctions(columns, run.decided)
+        chance = None
+        if run.certain is not None:
+            asked = [each for each in query.aggregates if not each.decided]
+            chance = ChanceFunctions(asked, columns, (search.left, search.right), search.window, run)
+        for aggregate, part in zip(query.aggregates, parts, strict=True):
+            of = decided if aggregate.decided else chance
+            assert of is not None, "it was asked"
+            part.append(of.of(aggregate))
+        out = _kept(query, run)
+        kept.append(out)
+        alone += int(np.count_nonzero(out & ~_has_partner(run)))
+        if chance is not None:
+            counts[metrics.CHANCE_TERMS] += chance.terms
+            counts[metrics.NOT_FINITE] += int(np.count_nonzero(chance.not_finite & out))
+    return Answers([pa.concat_arrays(part) for part in parts], np.concatenate(kept), alone)
+
+
+def _kept(query: JoinAggregateSettings, run: Run) -> BoolArray:
+    rows = run.rows.stop - run.rows.start
+    if query.how == "inner":
+        assert run.decided is not None, "an inner join asks for pairs"
+        return run.decided.counts > 0
+    return np.ones(rows, bool)
+
+
+def _has_partner(run: Run) -> BoolArray:
+    """Which left rows have a possible partner, or if no chance function is asked, a decided one."""
+    if run.certain is None:
+        assert run.decided is not None, "something is asked"
+        return run.decided.counts > 0
+    found: BoolArray = run.certain.counts + np.diff(run.uncertain.offsets) > 0
+    return found

@@ -1,0 +1,113 @@
+"""Chance functions of a run of left rows: over all right rows that are possible, whatever the confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core.arrays.typing import BoolArray, FloatArray
+from whenabouts.core.join_aggregate.chance_pieces import (
+    ANY,
+    COUNT_VARIANCE,
+    NONE,
+    SUM_VARIANCE,
+    Chances,
+    Partners,
+    chances,
+    rows_of,
+)
+from whenabouts.core.join_aggregate.exact_sums import digits_of_floats, sums_of_rows
+from whenabouts.core.join_aggregate.functions import Aggregate
+from whenabouts.core.join_aggregate.partners import Chosen, Run, Side
+from whenabouts.core.join_aggregate.right_columns import RightColumns
+from whenabouts.core.probability.histogram_arrays import shapes_of
+
+_BITS = {"p_none": NONE, "p_any": ANY, "count_variance": COUNT_VARIANCE}
+
+
+class ChanceFunctions:
+    """The functions over one run. `terms`: the work of the quadrature; `not_finite`: left rows with a NaN or infinite
+    value among their partners."""
+
+    def __init__(
+        self,
+        asked: Sequence[Aggregate],
+        columns: RightColumns,
+        sides: tuple[Side, Side],
+        window: tuple[int, int],
+        run: Run,
+    ) -> None:
+        assert run.certain is not None, "chance functions are asked"
+        self._columns, self._sides, self._window, self._run = columns, sides, window, run
+        self._certain: Chosen = run.certain
+        self._at_least = tuple(dict.fromkeys(each.argument for each in asked if each.function == "p_at_least"))
+        self._count_at = tuple(dict.fromkeys(each.argument for each in asked if each.function == "count_at"))
+        self._bits = sum({bit for name, bit in _BITS.items() if any(each.function == name for each in asked)})
+        self._expected_sums: dict[str, FloatArray] = {}
+        self._sum_variances: dict[str, FloatArray] = {}
+        self.terms = 0
+        self.not_finite: BoolArray = np.zeros(len(run.certain.start), bool)
+        self._found = self._chances(self._partners(), self._bits) if self._bits or self._tails else None
+
+    @property
+    def _tails(self) -> bool:
+        return bool(self._at_least or self._count_at)
+
+    def of(self, aggregate: Aggregate) -> pa.Array:
+        """The answers for the left rows of the run."""
+        name, argument, found = aggregate.function, aggregate.argument, self._found
+        if name == "expected_count":
+            return pa.array(self._partners().expected_count())
+        if name == "expected_sum":
+            return pa.array(self._expected_sum(argument))
+        if name == "sum_variance":
+            return pa.array(self._sum_variance(argument))
+        assert found is not None, "it was asked"
+        if name == "p_none":
+            return pa.array(found.none)
+        if name == "p_any":
+            return pa.array(found.any)
+        if name == "count_variance":
+            return pa.array(found.count_variance)
+        if name == "p_at_least":
+            return pa.array(found.at_least[:, self._at_least.index(argument)])
+        return pa.array(found.count_at[:, self._count_at.index(argument)])
+
+    def _partners(self, value: FloatArray | None = None) -> Partners:
+        offsets, rows = self._run.uncertain
+        return Partners(offsets, rows, self._run.p, self._certain.counts, value)
+
+    def _chances(self, partners: Partners, functions: int, *, tails: bool = True) -> Chances:
+        left, right = self._sides
+        at = self._run.rows
+        of_left = rows_of(left.t_min[at], left.t_max[at], left.template[at], shapes_of(left.templates))
+        of_right = rows_of(right.t_min, right.t_max, right.template, shapes_of(right.templates))
+        found = chances(
+            of_left, of_right, *self._window, partners, functions,
+            at_least=self._at_least if tails else (), count_at=self._count_at if tails else (),
+        )  # fmt: skip
+        self.terms += int(found.terms[0])
+        return found
+
+    def _expected_sum(self, name: str) -> FloatArray:
+        """The nearest double to the exact sum of the certain values, and of the products of the others with P."""
+        if name not in self._expected_sums:
+            column, (offsets, rows) = self._columns[name], self._run.uncertain
+            start, stop, (beside_offsets, beside) = self._certain
+            prefix = column.certain
+            certain = prefix.of_ranges(start, stop, prefix.digits.take(beside), beside_offsets)
+            products = digits_of_floats(column.floats[rows] * self._run.p, column.valid[rows])
+            found = certain.merged(sums_of_rows(products, offsets)).to_floats()
+            self.not_finite |= np.isnan(found)
+            self._expected_sums[name] = found
+        return self._expected_sums[name]
+
+    def _sum_variance(self, name: str) -> FloatArray:
+        if name not in self._sum_variances:
+            value = self._columns[name].floats[self._run.uncertain.rows]
+            found = self._chances(self._partners(value), SUM_VARIANCE, tails=False).sum_variance
+            # A sum that is not finite has no variance, even if it is certain.
+            self._sum_variances[name] = np.where(np.isnan(self._expected_sum(name)), np.nan, found)
+        return self._sum_variances[name]

@@ -1,0 +1,123 @@
+"""Decided functions of a run of left rows: over the right rows that reach the confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.join_aggregate.exact_sums import ExactSums
+from whenabouts.core.join_aggregate.functions import Aggregate
+from whenabouts.core.join_aggregate.partners import Chosen
+from whenabouts.core.join_aggregate.range_queries import collected, distinct_counts, greatest_ranks
+from whenabouts.core.join_aggregate.right_columns import RightColumn, RightColumns
+from whenabouts.core.runtime.output_memory import bytes_per_row, require_room
+
+
+class DecidedFunctions:
+    """The functions over one run; what several of them need is computed once."""
+
+    def __init__(self, columns: RightColumns, chosen: Chosen) -> None:
+        self._columns, self._chosen = columns, chosen
+        self._sums: dict[str, ExactSums] = {}
+
+    def of(self, aggregate: Aggregate) -> pa.Array:
+        """The answers for the left rows of the run.
+
+        Raises InputError WA-1024 for a sum outside its type, QueryError WA-2201 for lists that do not fit into memory.
+        """
+        return _FUNCTIONS[aggregate.function](self, aggregate)
+
+    def count(self, aggregate: Aggregate) -> pa.Array:
+        """Rows, or rows with a value."""
+        chosen = self._chosen
+        if aggregate.column is None:
+            return pa.array(chosen.counts)
+        column = self._columns[aggregate.column]
+        before, (offsets, rows) = column.valid_before, chosen.beside
+        beside_before = np.concatenate([[0], np.cumsum(column.valid[rows])])
+        counts = before[chosen.stop] - before[chosen.start] + np.diff(beside_before[offsets])
+        return pa.array(counts)
+
+    def any(self, aggregate: Aggregate) -> pa.Array:
+        """Whether there is a row."""
+        return pa.array(self._chosen.counts > 0)
+
+    def sum(self, aggregate: Aggregate) -> pa.Array:
+        """The exact sum, rounded once."""
+        column = self._columns[aggregate.argument]
+        return self._sum_of(column).to_arrow(column.values.type, column.name)
+
+    def mean(self, aggregate: Aggregate) -> pa.Array:
+        """The sum as a double, divided by the number of values."""
+        column = self._columns[aggregate.argument]
+        sums = self._sum_of(column)
+        return pa.array(sums.to_means(column.values.type, column.name), mask=sums.counts == 0)
+
+    def least(self, aggregate: Aggregate) -> pa.Array:
+        """The least value."""
+        column = self._columns[aggregate.argument]
+        return column.of_ranks(column.minima.of_ranges(*self._chosen))
+
+    def greatest(self, aggregate: Aggregate) -> pa.Array:
+        """The greatest value."""
+        column = self._columns[aggregate.argument]
+        return column.of_ranks(greatest_ranks(column.ranks, *self._chosen))
+
+    def first(self, aggregate: Aggregate) -> pa.Array:
+        """The value of the first row, even if it is null."""
+        return self._value_at(aggregate, self._columns.earliest.of_ranges(*self._chosen))
+
+    def last(self, aggregate: Aggregate) -> pa.Array:
+        """The value of the last row, even if it is null."""
+        return self._value_at(aggregate, greatest_ranks(self._columns.order, *self._chosen))
+
+    def count_distinct(self, aggregate: Aggregate) -> pa.Array:
+        """The number of different values."""
+        return pa.array(distinct_counts(self._columns[aggregate.argument].ranks, *self._chosen))
+
+    def collect(self, aggregate: Aggregate) -> pa.Array:
+        """All values, in the order of the rows."""
+        values = self._columns[aggregate.argument].values
+        rows = int(self._chosen.counts.sum())
+        width = bytes_per_row([pa.table({"values": values})], [["values"]])
+        require_room(rows, width, f"collected values of {aggregate.argument!r}")
+        offsets, at = collected(self._columns.order, *self._chosen)
+        return list_of(offsets, values.take(pa.array(at)))
+
+    def _sum_of(self, column: RightColumn) -> ExactSums:
+        if column.name not in self._sums:
+            start, stop, (offsets, rows) = self._chosen
+            self._sums[column.name] = column.prefix.of_ranges(start, stop, column.digits.take(rows), offsets)
+        return self._sums[column.name]
+
+    def _value_at(self, aggregate: Aggregate, places: IntArray) -> pa.Array:
+        missing = places < 0
+        at = np.zeros(len(places), np.int64)
+        at[~missing] = self._columns.row_of_order[places[~missing]]
+        return self._columns[aggregate.argument].take(at, missing)
+
+
+def list_of(offsets: IntArray, values: pa.Array) -> pa.Array:
+    """Lists of values; more than 2^31 values are refused by Arrow.
+
+    >>> list_of(np.array([0, 2, 2]), pa.array([5, 6])).to_pylist()
+    [[5, 6], []]
+    """
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+_FUNCTIONS: dict[str, Callable[[DecidedFunctions, Aggregate], pa.Array]] = {
+    "count": DecidedFunctions.count,
+    "any": DecidedFunctions.any,
+    "sum": DecidedFunctions.sum,
+    "mean": DecidedFunctions.mean,
+    "min": DecidedFunctions.least,
+    "max": DecidedFunctions.greatest,
+    "first": DecidedFunctions.first,
+    "last": DecidedFunctions.last,
+    "count_distinct": DecidedFunctions.count_distinct,
+    "collect": DecidedFunctions.collect,
+}

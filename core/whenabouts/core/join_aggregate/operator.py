@@ -1,0 +1,123 @@
+"""Runs a `JoinAggregate` over the blocks and the state of one bucket.
+
+On finite input all left rows get their answers at once. On a stream a left row waits in `join_aggregate.open_rows`
+until no right row to come can be one of its partners; then it is computed from all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import table_of
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.join_aggregate.open_rows import OpenRows, Reach, layout_of, rows_held
+from whenabouts.core.join_aggregate.output import AggregateOutput
+from whenabouts.core.join_aggregate.settings import LEFT, RIGHT
+from whenabouts.core.runtime.blocks import PREFIX, times
+from whenabouts.core.runtime.event_reader import EventReader
+from whenabouts.core.runtime.key_names import of_input
+from whenabouts.core.runtime.keys import NULL_KEY, Keys
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
+from whenabouts.core.runtime.watermarks import drop_late
+
+if TYPE_CHECKING:
+    from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
+
+
+class JoinAggregateOperator:
+    """The operator of a join aggregate; see `protocol.Operator`.
+
+    Its output has no event time that an engine could rely on: rows are behind the watermark when they are emitted.
+    """
+
+    needs_latest = False
+    event_time = None
+
+    def __init__(self, query: JoinAggregateSettings, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
+        self.query, self._streaming = query, streaming
+        specs = (query.left_time, query.right_time)
+        self.readers = tuple(
+            EventReader(input, name, schema, spec)
+            for input, (name, schema, spec) in enumerate(zip(query.inputs, schemas, specs, strict=True))
+        )
+        plain = [reader.schema for reader in self.readers]
+        self.keys = Keys(query.key_columns, plain, query.inputs, query.slots)
+        self._columns = AggregateOutput(query, *plain, streaming=streaming)
+        self._blocks = [reader.block_schema for reader in self.readers]
+        needed = {*of_input(query.key_columns, RIGHT), *query.columns}  # right rows are not emitted
+        own = [field for field in self._blocks[RIGHT] if field.name.startswith(PREFIX) or field.name in needed]
+        self._blocks[RIGHT] = pa.schema(own)
+        self._reach = Reach(query.reach)
+        templates = json.dumps([[name for name, _ in spec.templates] for spec in specs])
+        self._layout = layout_of(self._blocks, f"join aggregate {query.slots} {templates}")
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """Left columns, the aggregates in the order given, on streams `event_time`."""
+        return self._columns.schema
+
+    def rows_held(self, store: SegmentStore) -> int:
+        """Rows of both inputs in a bucket's state. One `get`."""
+        return rows_held(store)
+
+    def step(
+        self,
+        store: SegmentStore,
+        arrivals: Sequence[Arrival],
+        watermark_us: int,
+        demand: FlushMode = FlushMode.NOTHING,
+        latest_us: int = NO_WATERMARK,
+    ) -> Step:
+        """One step of `protocol.Operator`. Cost: the rows that arrive, those that are settled, and their partners."""
+        step = Step()
+        fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step), step)
+        if not self._streaming:
+            self._answer(self._rows(LEFT, fresh), self._rows(RIGHT, fresh), step)
+            return step
+        rows = OpenRows(store, self._layout, self._reach)
+        if demand is FlushMode.END:
+            left = self._rows(LEFT, fresh, rows.all_left())
+            self._answer(left, self._rows(RIGHT, fresh, rows.right_of(left)), step)
+            return step
+        settled = self._rows(LEFT, [], rows.take_in(fresh, watermark_us))
+        if settled.num_rows:
+            self._answer(settled, self._rows(RIGHT, [], rows.right_of(settled)), step)
+        rows.drop_unneeded(watermark_us, step)
+        rows.save(watermark_us, self.query.inputs, step)
+        return step
+
+    def _answer(self, left: pa.Table, right: pa.Table, step: Step) -> None:
+        """Emit left rows with their answers."""
+        event_us = self._reach.instants(times(left)[1]) if self._streaming else None
+        self._emit(left, right, event_us, step)
+
+    def _emit(self, left: pa.Table, right: pa.Table, event_us: IntArray | None, step: Step) -> None:
+        from whenabouts.core.join_aggregate.answers import answers_of  # numba: imported when first needed
+
+        step.metrics[metrics.CORRELATIONS] += 1
+        answers = answers_of(self.query, self.keys, self._columns.types, left, right, step.metrics)
+        step.output += self._columns.rows(left, answers, event_us, step)
+
+    def _rows(self, input: int, arrivals: Sequence[Arrival], held: Sequence[pa.RecordBatch] = ()) -> pa.Table:
+        schema = self._blocks[input]
+        fresh = (block.select(schema.names) for of, block in arrivals if of == input)
+        return table_of([*held, *fresh], schema)
+
+    def _with_keys(self, arrivals: Sequence[Arrival], step: Step) -> list[Arrival]:
+        """The arrivals without rows with a null key. Left ones have no partner and are emitted now."""
+        kept = []
+        for input, block in arrivals:
+            if any(block.column(name).null_count for name in self.keys.of(input)):
+                missing = self.keys.codes([block], input)[0] == NULL_KEY
+                if input == LEFT:
+                    alone = table_of([block.filter(pa.array(missing))], self._blocks[LEFT])
+                    self._emit(alone, self._rows(RIGHT, []), times(alone)[1] if self._streaming else None, step)
+                block = block.filter(pa.array(~missing))
+            if block.num_rows:
+                kept.append(Arrival(input, block.select(self._blocks[input].names)))
+        return kept

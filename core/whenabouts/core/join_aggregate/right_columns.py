@@ -1,0 +1,125 @@
+"""The aggregated columns of right rows in the order of a search, with the tables that functions need, made once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.record_batches import one_chunk, take_rows
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
+from whenabouts.core.asof_join.right_order import ties_of
+from whenabouts.core.join_aggregate.exact_sums import Digits, PrefixSums, digits_of, digits_of_floats
+from whenabouts.core.join_aggregate.range_queries import RangeMinimum, value_ranks
+from whenabouts.core.runtime.blocks import times
+
+
+class RightColumn:
+    """One column; `values` are in the order of the search."""
+
+    def __init__(self, name: str, values: pa.Array) -> None:
+        self.name = name
+        self.values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+    @cached_property
+    def valid(self) -> BoolArray:
+        """Which values are not null."""
+        return np.asarray(self.values.is_valid())
+
+    @cached_property
+    def valid_before(self) -> IntArray:
+        """The number of values before each row, nulls apart."""
+        return np.concatenate([[0], np.cumsum(self.valid)])
+
+    @cached_property
+    def digits(self) -> Digits:
+        """The values as digits."""
+        return digits_of(self.values)
+
+    @cached_property
+    def prefix(self) -> PrefixSums:
+        """Prefix sums of the values."""
+        return PrefixSums.of(self.digits)
+
+    @cached_property
+    def ranks(self) -> IntArray:
+        """Dense ranks in the order of `min`, -1 for a null."""
+        return value_ranks(self.values)
+
+    @cached_property
+    def minima(self) -> RangeMinimum:
+        """The least ranks of ranges."""
+        return RangeMinimum.of(self.ranks)
+
+    def of_ranks(self, ranks: IntArray) -> pa.Array:
+        """The values with these ranks, null for -1."""
+        row = np.zeros(int(self.ranks.max(initial=-1)) + 1, np.int64)
+        valid = self.ranks >= 0
+        row[self.ranks[valid]] = np.flatnonzero(valid)
+        missing = ranks < 0
+        at = np.zeros(len(ranks), np.int64)
+        at[~missing] = row[ranks[~missing]]
+        return self.take(at, missing)
+
+    def take(self, at: IntArray, missing: BoolArray) -> pa.Array:
+        """The values of rows, null where one is missing."""
+        if not len(self.values):
+            return pa.nulls(len(at), self.values.type)
+        return self.values.take(pa.array(at, mask=missing))
+
+    @cached_property
+    def floats(self) -> FloatArray:
+        """The values as doubles: NaN for one that is not finite, 0.0 for a null."""
+        type_, values = self.values.type, self.values
+        if pa.types.is_duration(type_) or pa.types.is_boolean(type_):
+            values = values.cast(pa.int64())
+        found = np.asarray(values.cast(pa.float64(), safe=False).fill_null(0.0)).copy()
+        found[~np.isfinite(found)] = np.nan
+        return found
+
+    @cached_property
+    def certain(self) -> PrefixSums:
+        """Prefix sums of what certain rows add to an expected sum."""
+        type_ = self.values.type
+        if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+            return PrefixSums.of(digits_of_floats(self.floats, self.valid))
+        return self.prefix
+
+
+class RightColumns:
+    """The columns of right rows by name, and the order of the rows; `position`: the row of `right` at each place."""
+
+    def __init__(self, right: pa.Table, position: NDArray[np.int32], codes: IntArray | None) -> None:
+        self._right, self._position, self._codes = right, position, codes
+        self._columns: dict[str, RightColumn] = {}
+
+    def __getitem__(self, name: str) -> RightColumn:
+        if name not in self._columns:
+            column = self._right.column(name)
+            ordered = take_rows(column, self._position) if len(column) else one_chunk(column)
+            self._columns[name] = RightColumn(name, ordered)
+        return self._columns[name]
+
+    @cached_property
+    def order(self) -> IntArray:
+        """The place of each row in the order of `first`: by the middle of its times, their end, then the columns."""
+        right = self._right
+        t_min, t_max = times(right)
+        rank = ties_of(right, self._codes, []).ranks(right.num_rows)
+        places = np.empty(right.num_rows, np.int64)
+        places[np.lexsort((rank, t_max, t_min + t_max))] = np.arange(right.num_rows)
+        return places[self._position]
+
+    @cached_property
+    def earliest(self) -> RangeMinimum:
+        """The first rows of ranges."""
+        return RangeMinimum.of(self.order)
+
+    @cached_property
+    def row_of_order(self) -> IntArray:
+        """The row at each place of the order."""
+        rows = np.empty(len(self.order), np.int64)
+        rows[self.order] = np.arange(len(self.order))
+        return rows

@@ -1,0 +1,197 @@
+"""The settings of a join aggregate, and what can be derived from them alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from whenabouts.core.durations import Duration
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.join_aggregate.functions import aggregates_of
+from whenabouts.core.joins.how_names import how_of
+from whenabouts.core.runtime import option_checks as checks
+from whenabouts.core.runtime.key_names import Key, On, described_keys
+from whenabouts.core.runtime.time_slots import TimeSlots
+from whenabouts.core.times.clock_errors import Clock
+from whenabouts.core.times.conditions import UNSAID, Condition, confidence_of
+from whenabouts.core.times.lateness import Lateness
+from whenabouts.core.times.time_specs import TimeSpec
+from whenabouts.core.timing_join.settings import TimingJoinSettings
+from whenabouts.core.window_join.graph import edge_of
+
+LEFT, RIGHT = 0, 1
+HOWS = ("left_outer", "inner")
+
+LEAST_CONFIDENCE = 5e-324
+"""As a confidence: every pair that is possible at all."""
+
+_CHANGEABLE = frozenset({
+    "left_time", "right_time", "condition", "aggregates", "how", "lateness", "rates", "min_confidence",
+    "most_uncertain",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinAggregateSettings:
+    """The validated settings of a join aggregate, used by its operator; `JoinAggregate` documents them.
+
+    Times, keys, lateness and time slots are those of a timing join, which validates them (`reach`).
+    """
+
+    left_time: TimeSpec
+    right_time: TimeSpec
+    condition: Any
+    aggregates: Any
+    on: On = None
+    how: str = "left_outer"
+    lateness: Any = None
+    time_slots: Duration | None = None
+    rates: Any = ()
+    min_confidence: float | None = None
+    most_uncertain: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "aggregates", aggregates_of(self.aggregates))
+        object.__setattr__(self, "how", how_of(self.how, HOWS))
+        object.__setattr__(self, "condition", _condition_of(self.condition))
+        if self.most_uncertain is not None:
+            checks.whole_number("most_uncertain", self.most_uncertain)
+        self._require_confidence()
+        given = self.right_time
+        reach = self.reach
+        for name in ("on", "lateness", "left_time", "right_time", "time_slots", "rates"):
+            object.__setattr__(self, name, getattr(reach, name))
+        self._refuse_shared_offset(given)
+
+    def _require_confidence(self) -> None:
+        """Raise QueryError WA-2064 if the confidence is missing, WA-2001 for an invalid `min_confidence`."""
+        if self.decided is None:
+            if self.asks_decided:
+                who = next((each.described for each in self.aggregates if each.decided), f"how={self.how!r}")
+                raise QueryError(
+                    Code.NO_CONFIDENCE,
+                    f"{who} looks at pairs that reach a confidence, and the condition has none",
+                    "give a condition with confidence=..., or ask chance functions only, as expected_count and p_none",
+                )
+            if self.min_confidence is not None:
+                raise checks.refused("min_confidence", self.min_confidence, "the condition has no confidence")
+        elif self.min_confidence is not None:
+            least = confidence_of(self.min_confidence)
+            if least > self.decided.confidence:
+                raise QueryError(
+                    Code.BAD_CONFIDENCE,
+                    f"min_confidence is {least}, above the confidence {self.decided.confidence}",
+                    "it is the least confidence that the query may be changed to",
+                )
+
+    def _refuse_shared_offset(self, right: TimeSpec) -> None:
+        """Raise QueryError WA-2007 for joint probabilities of right rows that share an unknown offset."""
+        joint = [each.described for each in self.aggregates if each.needs_joint]
+        if joint and isinstance(right, Clock) and self.right_time != right.within_domain:
+            raise QueryError(
+                Code.NOT_AVAILABLE,
+                f"{joint[0]} of right rows whose clock has an unknown offset, which they share",
+                "their times are not independent: ask expected_count or expected_sum, or give both sides the same "
+                "domain=...",
+            )
+
+    @cached_property
+    def reach(self) -> TimingJoinSettings:
+        """The timing join whose pairs are all right rows that can matter to a left row.
+
+        Decided functions need the pairs that reach the least confidence, chance functions all possible ones.
+        """
+        decided, least = self.decided, self.min_confidence
+        if decided is None or (self.asks_chance and not decided.possible):
+            decided, least = replace(self.condition, confidence=LEAST_CONFIDENCE), None
+        return TimingJoinSettings(
+            left_time=self.left_time, right_time=self.right_time, condition=decided, on=self.on, how="left_outer",
+            lateness=self.lateness, time_slots=self.time_slots, rates=self.rates, min_confidence=least,
+        )  # fmt: skip
+
+    @property
+    def decided(self) -> Condition | None:
+        """The condition that decided functions look at; None if it has no confidence."""
+        condition: Condition = self.condition
+        return condition if condition.says_confidence else None
+
+    @property
+    def asks_decided(self) -> bool:
+        """Whether the pairs that reach the confidence matter."""
+        return self.how == "inner" or any(each.decided for each in self.aggregates)
+
+    @property
+    def asks_chance(self) -> bool:
+        """Whether all possible partners matter."""
+        return not all(each.decided for each in self.aggregates)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the right input that the functions read."""
+        return frozenset(each.column for each in self.aggregates if each.column is not None)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The two inputs."""
+        return self.reach.inputs
+
+    @property
+    def changeable(self) -> frozenset[str]:
+        """Options that may change while the state is kept, as far as the state allows."""
+        return _CHANGEABLE
+
+    @property
+    def key_columns(self) -> tuple[Key, ...]:
+        """`on` as a tuple, with a pair of names for a key that the sides name differently."""
+        return self.reach.key_columns
+
+    @property
+    def lateness_us(self) -> tuple[int, ...]:
+        """Lateness of left and right in microseconds."""
+        return (self.lateness or Lateness()).per_input_us
+
+    @property
+    def says_lateness(self) -> bool:
+        """Whether `lateness` was given."""
+        return self.lateness is not None
+
+    @property
+    def idle_after_us(self) -> int | None:
+        """How far behind the other side an idle side is, in microseconds; None: no side is idle."""
+        return (self.lateness or Lateness()).idle_after_us
+
+    @property
+    def slots(self) -> TimeSlots | None:
+        """How the rows of a key are spread over buckets; None if they are not. Right rows are copied."""
+        return self.reach.slots
+
+    def kept_for_us(self, input: int) -> int:
+        """How far behind the watermark a row's `t_max` is once no future row can match it."""
+        return self.reach.kept_for_us(input)
+
+    def copies(self, input: int) -> float:
+        """How many buckets hold a row of an input, on average: more than one with time slots."""
+        return self.reach.copies(input)
+
+    @property
+    def described(self) -> str:
+        """Mode, keys, condition and aggregates in one line.
+
+        >>> from whenabouts.core import Point
+        >>> from whenabouts.core.join_aggregate.query import JoinAggregate
+        >>> times, asked = {"left_time": Point("t"), "right_time": Point("t")}, {"n": "expected_count"}
+        >>> JoinAggregate(**times, condition="1 s", on="k", aggregates=asked).described
+        'left_outer join aggregate on k: n=expected_count over -1 s <= right - left <= 1 s'
+        """
+        asked = ", ".join(each.described for each in self.aggregates)
+        condition: Condition = self.condition
+        return f"{self.how} join aggregate{described_keys(self.key_columns)}: {asked} over {condition.described}"
+
+
+def _condition_of(value: Any) -> Condition:
+    """A condition, or a bare window: a duration, or bounds on right - left. Errors: as `edge_of`."""
+    if isinstance(value, Condition):
+        return value
+    window = edge_of("left", "right", value)
+    return Condition(window.lo_us, window.hi_us, UNSAID)
