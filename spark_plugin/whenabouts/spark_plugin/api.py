@@ -24,6 +24,7 @@ from whenabouts.core.operations import Operations
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.spark_plugin.checkpoints import check_start
 from whenabouts.spark_plugin.dataflow import tagged
+from whenabouts.spark_plugin.pipelines import refused_in_pipelines
 from whenabouts.spark_plugin.results import Result, result_of, results_in
 from whenabouts.spark_plugin.workers import code_of_worker_first
 
@@ -35,10 +36,11 @@ def _output(
     query: Query, inputs: Sequence[DataFrame], settings: HostSettings, *, end_of_input: DataFrame | None = None
 ) -> DataFrame:
     """The output rows. Streams must say how late their rows may come; a mix of streams and batches is refused later."""
-    if all(df.isStreaming for df in inputs):
-        require_lateness(query)
     buckets, limit = settings.buckets, settings.state_limit
-    return tagged(query, inputs, buckets=buckets, end_of_input=end_of_input, state_limit=limit).output
+    with refused_in_pipelines():
+        if all(df.isStreaming for df in inputs):
+            require_lateness(query)
+        return tagged(query, inputs, buckets=buckets, end_of_input=end_of_input, state_limit=limit).output
 
 
 def _rejects(result: DataFrame) -> DataFrame:

@@ -18,6 +18,7 @@ from whenabouts.core.hosting.engine_output import last_words
 from whenabouts.core.hosting.worker_archive import import_roots
 from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages, check_spark
+from whenabouts.spark_plugin.pipelines import refused_in_pipelines
 
 WORKER_DAEMON = "whenabouts.spark_plugin.worker_daemon"
 
@@ -87,7 +88,8 @@ def prepare(session: SparkSession, *, streaming: bool) -> None:
         _mend_protobuf(session)
     if streaming and "RocksDB" not in str(session.conf.get(PROVIDER_CONF, "")):
         _LOG.info("%s is set to %s: Spark's stateful Python operators need it", PROVIDER_CONF, ROCKSDB)
-        session.conf.set(PROVIDER_CONF, ROCKSDB)
+        with refused_in_pipelines(f"{PROVIDER_CONF} = {ROCKSDB}"):
+            session.conf.set(PROVIDER_CONF, ROCKSDB)
 
 
 def ignores_case(session: SparkSession) -> bool:
