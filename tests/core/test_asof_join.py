@@ -14,6 +14,7 @@ import pytest
 
 import whenabouts as wa
 from whenabouts.conformance import asof_join_oracle, multiset
+from whenabouts.core.arrays import threads, value_order
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.asof_join.settings import DIRECTIONS, HOWS
 from whenabouts.core.local import run
@@ -138,6 +139,22 @@ def test_prevailing_times_are_those_of_duckdb(direction: str, compare: str, exac
     )
     times = zip(found.column("left").to_pylist(), found.column("t_right").to_pylist(), strict=True)
     assert Counter(times) == Counter(rows)
+
+
+@pytest.mark.parametrize("on", [None, "case", ["case", "k"]], ids=str)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_rows_are_the_same_by_any_number_of_threads(direction: str, on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of a few rows, most of which have no right row of some keys; sorted and shuffled."""
+    monkeypatch.setattr(threads, "LEAST_ROWS", 5)
+    monkeypatch.setattr(value_order, "_LEAST_ROWS", 20)
+    for seed, cases, span in ((1, 3, 40), (2, 40, 12), (3, 60, 10**6)):
+        given = tables(seed, cases, span)
+        for sides in (given, {side: rows.sort_by("t") for side, rows in given.items()}):
+            for options in ({"tolerance": 7}, {"allow_exact_matches": False}):
+                query = AsofJoin(**POINTS, on=on, direction=direction, **options)
+                expected = run(query, list(sides.values())).output
+                for count in (2, 3, 8):
+                    assert run(query, list(sides.values()), threads=count).output.equals(expected), (seed, count)
 
 
 def test_times_that_span_all_years_are_in_order() -> None:

@@ -90,7 +90,7 @@ def test_every_operation_takes_every_host_option(name: str) -> None:
     call = CALLS[name]
     plain = rows(call(T))
     assert plain
-    assert rows(call(T, buckets=3, state_limit=StateLimit(5), max_latency="1 s")) == plain
+    assert rows(call(T, buckets=3, threads=2, state_limit=StateLimit(5), max_latency="1 s")) == plain
     assert rows(call(TWICE, deduplicate_by="v")) == plain
     payload = JsonPayload({"t": "int64", "k": "int64", "v": "int64"})
     messages = pa.table({"value": [pa.scalar(str(row).replace("'", '"')).as_py().encode() for row in T.to_pylist()]})
@@ -108,6 +108,7 @@ def test_what_an_engine_lacks_is_refused_and_why(name: str, option: str, value: 
     ("options", "message"),
     [
         ({"buckets": 0}, "WA-2006: buckets is 0"),
+        ({"threads": 0}, "WA-2006: threads is 0"),
         ({"watermarks": "mine"}, "WA-2006: watermarks is 'mine'"),
         ({"state_limit": 5}, "WA-2006: state_limit is 5"),
         ({"name": ""}, "WA-2006: name is ''"),

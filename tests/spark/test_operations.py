@@ -95,10 +95,11 @@ def test_repeats_are_taken_in_once_in_every_operation(batch_of: BatchOf) -> None
     [
         ("watermarks", "source", "Spark has one watermark"),
         ("name", "mine", "queryName"),
+        ("threads", 2, "executors' cores"),
         ("max_latency", "1 s", "set the writer's trigger"),
     ],
 )
-def test_what_spark_lacks_is_refused_and_why(batch_of: BatchOf, option: str, value: str, why: str) -> None:
+def test_what_spark_lacks_is_refused_and_why(batch_of: BatchOf, option: str, value: str | int, why: str) -> None:
     frame, given = batch_of(T), {option: value}
     with pytest.raises(QueryError, match=rf"WA-2007: Spark does not support {option} \(hint: .*{why}"):
         on_spark.coalesce(frame, **RUNS, **given)  # type: ignore[arg-type]

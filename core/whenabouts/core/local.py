@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.threads import using
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, EmptyInputWarning, InputError, NotFiniteWarning, RejectedRowsWarning
@@ -61,7 +62,13 @@ def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
     """What a user's call gives: the rows, in the first frame's kind. Rejected rows are kept beside it and warned of."""
     given = GivenFrames(dict(zip(query.inputs, frames, strict=True)))
     tables = given.tables
-    outcome = run(query, tables, buckets=settings.buckets or 1, state_limit=settings.state_limit)
+    outcome = run(
+        query,
+        tables,
+        buckets=settings.buckets or 1,
+        threads=settings.threads or 1,
+        state_limit=settings.state_limit,
+    )
     needed: Mapping[str, str] = getattr(query, "needs_rows_of", {})
     counted = zip(query.inputs, tables, strict=True)
     empty = [name for name, table in counted if name in needed and not table.num_rows]
@@ -109,20 +116,27 @@ window_join = _operations.window_join
 
 
 def run(
-    query: Query, tables: Sequence[pa.Table], *, buckets: int = 1, state_limit: StateLimit | None = None
+    query: Query,
+    tables: Sequence[pa.Table],
+    *,
+    buckets: int = 1,
+    threads: int = 1,
+    state_limit: StateLimit | None = None,
 ) -> Outcome:
     """Run a query over finite tables, one for each of its inputs.
 
-    `buckets` splits the keys as a parallel engine would; the rows do not depend on it. `state_limit` is checked and
+    `buckets` splits the keys as a parallel engine would, `threads` work on ranges of rows (of exact as-of joins, and of
+    the columns of all joins); the rows depend on neither. `state_limit` is checked and
     changes nothing: finite input leaves no state. Raises InputError WA-1062 for objects that are not tables, and what
     the query raises.
     """
     check_query(query)
     check_inputs(query, tables, _TABLES, _A_TABLE)
-    check_hosting(buckets, state_limit)
+    check_hosting(buckets, state_limit, threads)
     host = _Host(query, [table.schema for table in tables], buckets, streaming=False, state_limit=state_limit)
-    for bucket, arrivals in enumerate(host.arrivals([table.to_batches() for table in tables])):
-        host.step(arrivals, NO_WATERMARK, FlushMode.END, bucket)
+    with using(threads):
+        for bucket, arrivals in enumerate(host.arrivals([table.to_batches() for table in tables])):
+            host.step(arrivals, NO_WATERMARK, FlushMode.END, bucket)
     return host.outcome()
 
 

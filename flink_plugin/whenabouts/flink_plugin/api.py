@@ -62,7 +62,7 @@ ENGINE = Engine(
     hint="give a Table (tables.from_path(name)), a DataStream of named rows, or Blocks (read_files)",
     run=_output,
     rejects=_rejects,
-    lacks={},
+    lacks={"threads": "a task works with one core: set buckets and the parallelism"},
 )
 
 OPERATIONS = Operations(ENGINE)

@@ -58,6 +58,7 @@ ENGINE = Engine(
     lacks={
         "max_latency": "a row waits for its micro-batch: set the writer's trigger",
         "name": "name the query where it is written: write_stream(...).queryName(...)",
+        "threads": "a task works with one core: set buckets and the executors' cores",
         "watermarks": "Spark has one watermark for all inputs of a query, which follows from lateness: leave it out",
     },
 )

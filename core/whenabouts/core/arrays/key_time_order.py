@@ -180,22 +180,6 @@ def sorted_positions(values: IntArray, key: IntArray | None, keys: int) -> IntAr
     return packed
 
 
-def sorted_values(values: IntArray) -> tuple[IntArray, IntArray]:
-    """Values in ascending order, and the index of each; equal ones are in order of index unless they span 63 bits.
-
-    >>> [each.tolist() for each in sorted_values(np.array([7, 3, 7, 1]))]
-    [[1, 3, 7, 7], [3, 1, 0, 2]]
-    """
-    if not len(values):
-        return values, np.zeros(0, np.int64)
-    order = sorted_positions(values, None, 1)
-    found = values.take(order, mode="clip")  # an index is not checked: they are a permutation
-    if not is_ascending(found):  # too many bits of the values were ignored
-        order = np.argsort(values, kind="stable")
-        found = values.take(order, mode="clip")
-    return found, order
-
-
 def order_rows(times: Times, axis: Axis, keys: int, shift: IntArray | None = None) -> OrderedRows:
     """Group ``times`` by key and sort each key's rows along ``axis``: "arrival" keeps the order of arrival, "shifted"
     is ``t_max + shift``.

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import IntArray
 
 
@@ -104,7 +105,7 @@ def _gather(column: pa.Array, at: NDArray[np.int32]) -> pa.Array:
 
     out = np.empty(len(at), np.int64)
     values = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset) if len(column) else _EMPTY
-    gather(values, at, out)
+    each(lambda part: gather(values, at[part], out[part]), cuts(len(at)))
     return pa.Array.from_buffers(column.type, len(at), [None, pa.py_buffer(out)])
 
 

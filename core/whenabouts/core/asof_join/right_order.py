@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.key_time_order import is_ascending, sorted_values
+from whenabouts.core.arrays.key_time_order import is_ascending
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.arrays.value_order import sorted_values
 from whenabouts.core.runtime.blocks import PREFIX, times
 
 
@@ -82,8 +83,8 @@ def _tied(columns: Sequence[NDArray[np.integer[Any]]]) -> tuple[IntArray, IntArr
     if is_ascending(first):
         at = np.flatnonzero(_either_side(first[1:] == first[:-1]))
     else:
-        ordered, position = sorted_values(first)
-        at = position[_either_side(ordered[1:] == ordered[:-1])]
+        ordered = sorted_values(first)
+        at = ordered.position[_either_side(ordered.values[1:] == ordered.values[:-1])].astype(np.int64)
     if not len(at):
         return at, at
     further = [column[at] for column in columns]

@@ -29,6 +29,7 @@ class CommonHostOptions(TypedDict, total=False):
     """The fields of `HostSettings` but `max_latency`, which some queries have themselves; and deprecated names."""
 
     buckets: int | None
+    threads: int | None
     state_limit: StateLimit | None
     deduplicate_by: Identifying | None
     payloads: Payloads | None
@@ -49,18 +50,20 @@ class HostSettings:
     """How an engine is to run a query; no setting but `deduplicate_by` and `payloads` changes which rows come out.
 
     `buckets`: into how many parts the keys are split. It limits the parallelism, and is fixed for the lifetime of a
-    checkpoint. None: what the engine finds right. `state_limit`: how many rows a bucket of a stream may hold.
-    `deduplicate_by`: columns that identify a row, of all inputs or by input, where sources deliver rows again (see
-    `whenabouts.core.wrappers.deduplication`). `payloads`: how rows are read that hold records as bytes, as those of
-    Kafka do (see `whenabouts.core.wrappers.payloads`). `watermarks`: "lateness" follows the greatest `t_max` of each
-    input by its lateness; "source" keeps the watermarks that the inputs carry. `name`: what the query is called in the
-    engine's job. `max_latency`: how long a row may take through the query by the wall clock.
+    checkpoint. None: what the engine finds right. `threads`: how many threads of this process a call may use; None:
+    one. `state_limit`: how many rows a bucket of a stream may hold. `deduplicate_by`: columns that identify a row, of
+    all inputs or by input, where sources deliver rows again (see `whenabouts.core.wrappers.deduplication`). `payloads`:
+    how rows are read that hold records as bytes, as those of Kafka do (see `whenabouts.core.wrappers.payloads`).
+    `watermarks`: "lateness" follows the greatest `t_max` of each input by its lateness; "source" keeps the watermarks
+    that the inputs carry. `name`: what the query is called in the engine's job. `max_latency`: how long a row may take
+    through the query by the wall clock.
 
-    Raises QueryError WA-2006 for another number of buckets, and for invalid limits, names and kinds of watermarks;
-    WA-2002 and WA-2003 for a `max_latency` that is not a duration.
+    Raises QueryError WA-2006 for another number of buckets or threads, and for invalid limits, names and kinds of
+    watermarks; WA-2002 and WA-2003 for a `max_latency` that is not a duration.
     """
 
     buckets: int | None = None
+    threads: int | None = None
     state_limit: StateLimit | None = None
     deduplicate_by: Identifying | None = None
     payloads: Payloads | None = None
@@ -69,7 +72,7 @@ class HostSettings:
     max_latency: Duration | None = None
 
     def __post_init__(self) -> None:
-        check_hosting(self.buckets, self.state_limit)
+        check_hosting(self.buckets, self.state_limit, self.threads)
         one_of("watermarks", self.watermarks, WATERMARKS)
         if self.name is not None:
             text("name", self.name)

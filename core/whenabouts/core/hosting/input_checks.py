@@ -52,9 +52,10 @@ def check_streams(streams: Any, kinds: tuple[type, ...], hint: str) -> None:
         check_input(name, given, kinds, hint)
 
 
-def check_hosting(buckets: Any, state_limit: Any = None) -> None:
-    """Raise QueryError WA-2006 for an invalid number of buckets (None: the engine's), or limit on state."""
-    if buckets is not None:
-        whole_number("buckets", buckets)
+def check_hosting(buckets: Any, state_limit: Any = None, threads: Any = None) -> None:
+    """Raise QueryError WA-2006 for an invalid number of buckets or threads (None: the engine's), or limit on state."""
+    for name, number in (("buckets", buckets), ("threads", threads)):
+        if number is not None:
+            whole_number(name, number)
     if state_limit is not None and not isinstance(state_limit, StateLimit):
         raise refused("state_limit", state_limit, "give StateLimit(rows)")

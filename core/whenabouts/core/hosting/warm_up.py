@@ -10,6 +10,7 @@ KERNELS = (
     "arrays.gather",
     "arrays.key_time_order",
     "arrays.slab_pool",
+    "arrays.value_order",
     "asof_join.candidates",
     "asof_join.choosing",
     "asof_join.classes",
