@@ -205,7 +205,6 @@ REFUSED: list[tuple[dict[str, Any], Code, str]] = [
     ({"min_confidence": 0.5, "condition": wa.within(2, confidence=0.4)}, Code.BAD_CONFIDENCE, "above the confidence"),
     ({"min_confidence": 0.5, "condition": 2, "aggregates": {"n": "p_none"}}, Code.BAD_OPTION, "has no confidence"),
     ({"most_uncertain": 0}, Code.BAD_OPTION, "most_uncertain"),
-    ({"right_time": wa.from_clock("t", offset=5), "aggregates": {"n": "p_none"}}, Code.NOT_AVAILABLE, "they share"),
     ({"right_time": wa.from_clock("t"), "aggregates": {"n": "p_none"}}, Code.UNKNOWN_CLOCK_OFFSET, "offset"),
 ]  # fmt: skip
 

@@ -47,7 +47,8 @@ def answers_of(
         chance = None
         if run.certain is not None:
             asked = [each for each in query.aggregates if not each.decided]
-            chance = ChanceFunctions(asked, columns, (search.left, search.right), search.window, run)
+            sides = search.left, search.right
+            chance = ChanceFunctions(asked, columns, sides, search.window, run, query.offsets_us)
         for aggregate, part in zip(query.aggregates, parts, strict=True):
             of = decided if aggregate.decided else chance
             assert of is not None, "it was asked"

@@ -12,6 +12,7 @@ from whenabouts.core.join_aggregate.chance_pieces import (
     ANY,
     COUNT_VARIANCE,
     NONE,
+    NOT_BENT,
     SUM_VARIANCE,
     Chances,
     Partners,
@@ -22,14 +23,18 @@ from whenabouts.core.join_aggregate.exact_sums import digits_of_floats, sums_of_
 from whenabouts.core.join_aggregate.functions import Aggregate
 from whenabouts.core.join_aggregate.partners import Chosen, Run, Side
 from whenabouts.core.join_aggregate.right_columns import RightColumns
+from whenabouts.core.join_aggregate.shared_clock import Bent, given_offsets
 from whenabouts.core.probability.histogram_arrays import shapes_of
 
 _BITS = {"p_none": NONE, "p_any": ANY, "count_variance": COUNT_VARIANCE}
 
 
 class ChanceFunctions:
-    """The functions over one run. `terms`: the work of the quadrature; `not_finite`: left rows with a NaN or infinite
-    value among their partners."""
+    """The functions over one run.
+
+    `offsets_us`: of the left and the right clock, if right rows share one (`shared_clock`). `terms`: the work of the
+    quadrature; `not_finite`: left rows with a NaN or infinite value among their partners.
+    """
 
     def __init__(
         self,
@@ -38,9 +43,11 @@ class ChanceFunctions:
         sides: tuple[Side, Side],
         window: tuple[int, int],
         run: Run,
+        offsets_us: tuple[int, int] | None = None,
     ) -> None:
         assert run.certain is not None, "chance functions are asked"
         self._columns, self._sides, self._window, self._run = columns, sides, window, run
+        self._offsets_us = offsets_us
         self._certain: Chosen = run.certain
         self._at_least = tuple(dict.fromkeys(each.argument for each in asked if each.function == "p_at_least"))
         self._count_at = tuple(dict.fromkeys(each.argument for each in asked if each.function == "count_at"))
@@ -84,9 +91,12 @@ class ChanceFunctions:
         at = self._run.rows
         of_left = rows_of(left.t_min[at], left.t_max[at], left.template[at], shapes_of(left.templates))
         of_right = rows_of(right.t_min, right.t_max, right.template, shapes_of(right.templates))
+        bent = Bent(of_left, NOT_BENT)
+        if self._offsets_us is not None:
+            bent, of_right = given_offsets(of_left, of_right, self._offsets_us)
         found = chances(
-            of_left, of_right, *self._window, partners, functions,
-            at_least=self._at_least if tails else (), count_at=self._count_at if tails else (),
+            bent.rows, of_right, *self._window, partners, functions,
+            at_least=self._at_least if tails else (), count_at=self._count_at if tails else (), bends=bent.bends,
         )  # fmt: skip
         self.terms += int(found.terms[0])
         return found

@@ -26,7 +26,6 @@ _CHANCE = {
 _TAKES = _DECIDED | _CHANCE
 
 _SUMS = frozenset({"sum", "mean", "expected_sum", "sum_variance"})
-_LINEAR = frozenset({"expected_count", "expected_sum"})
 _OF_VALUES = frozenset({"min", "max", "first", "last"})
 _WHOLE = frozenset({"count", "count_distinct", "count_at"})
 
@@ -53,11 +52,6 @@ class Aggregate:
     def decided(self) -> bool:
         """Whether it looks at the pairs that reach the confidence, not at all possible partners."""
         return self.function in _DECIDED
-
-    @property
-    def needs_joint(self) -> bool:
-        """Whether it needs the joint distribution of partners, not only the probability of each pair."""
-        return not self.decided and self.function not in _LINEAR
 
     @property
     def column(self) -> str | None:

@@ -52,19 +52,19 @@ class JoinAggregate(JoinAggregateSettings):
     value), `any`, `sum:v`, `mean:v`, `min:v`, `max:v`, `first:v`, `last:v`, `count_distinct:v`, `collect:v`. **Chance**
     functions look at all right rows that are possible, and know no confidence: `expected_count`, `expected_sum:v`,
     `count_variance`, `sum_variance:v`, `p_none`, `p_any`, `p_at_least:k` and `count_at:c`, the greatest k that is
-    reached with the probability c. Partners share the left row's time, so that they are not independent: these
-    functions integrate over it.
+    reached with the probability c. Partners share the left row's time, and the offset of their clock (`from_clock`), so
+    that they are not independent: these functions integrate over both.
 
     `first` and `last` follow the middle of the times, then their ends, then the aggregated columns in the order of the
     right input. `how`: `left_outer` keeps all left rows, `inner` those with at least one pair.
 
     `most_uncertain`: a left row with more uncertain right rows (those of equal times count once) stops the query with
-    WA-2182. Clocks (`from_clock`) are resolved here.
+    WA-2182.
 
     Raises QueryError: WA-2001 for a bad confidence, WA-2006 for no aggregates, an unknown function, a missing, spare
-    or invalid argument, or an unknown option value, WA-2007 for joint chances of right rows that share the unknown
-    offset of a clock, WA-2009 for a name that is taken, WA-2011 for a clock whose offset matters but is not declared,
-    WA-2041 for impossible time slots, WA-2064 for a decided function or `inner` without a confidence.
+    or invalid argument, or an unknown option value, WA-2009 for a name that is taken, WA-2011 for a clock whose offset
+    matters but is not declared, WA-2041 for impossible time slots, WA-2064 for a decided function or `inner` without a
+    confidence.
 
     >>> import whenabouts as wa
     >>> wa.JoinAggregate(left_time=wa.Point("t"), right_time=wa.Point("t"), condition=wa.within("1 s", confidence=1),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from whenabouts.core.durations import Duration
+from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.join_aggregate.functions import aggregates_of
 from whenabouts.core.joins.how_names import how_of
@@ -58,11 +58,9 @@ class JoinAggregateSettings:
         if self.most_uncertain is not None:
             checks.whole_number("most_uncertain", self.most_uncertain)
         self._require_confidence()
-        given = self.right_time
-        reach = self.reach
-        for name in ("on", "lateness", "left_time", "right_time", "time_slots", "rates"):
+        reach, times = self.reach, () if self._shares_offset else ("left_time", "right_time")
+        for name in ("on", "lateness", "time_slots", "rates", *times):
             object.__setattr__(self, name, getattr(reach, name))
-        self._refuse_shared_offset(given)
 
     def _require_confidence(self) -> None:
         """Raise QueryError WA-2064 if the confidence is missing, WA-2001 for an invalid `min_confidence`."""
@@ -85,16 +83,20 @@ class JoinAggregateSettings:
                     "it is the least confidence that the query may be changed to",
                 )
 
-    def _refuse_shared_offset(self, right: TimeSpec) -> None:
-        """Raise QueryError WA-2007 for joint probabilities of right rows that share an unknown offset."""
-        joint = [each.described for each in self.aggregates if each.needs_joint]
-        if joint and isinstance(right, Clock) and self.right_time != right.within_domain:
-            raise QueryError(
-                Code.NOT_AVAILABLE,
-                f"{joint[0]} of right rows whose clock has an unknown offset, which they share",
-                "their times are not independent: ask expected_count or expected_sum, or give both sides the same "
-                "domain=...",
-            )
+    @property
+    def _shares_offset(self) -> bool:
+        """Whether one clock stamped all right rows, and its offset matters to a left row."""
+        right = self.right_time
+        return isinstance(right, Clock) and bool(right.offset) and self.reach.right_time != right.within_domain
+
+    @cached_property
+    def offsets_us(self) -> tuple[int, int] | None:
+        """The offsets of the left and the right clock, if all right rows share one that matters."""
+        left, right = self.left_time, self.right_time
+        if not (self._shares_offset and isinstance(right, Clock)):
+            return None
+        of_left = parse_duration(left.offset or 0) if isinstance(left, Clock) else 0
+        return of_left, parse_duration(right.offset or 0)
 
     @cached_property
     def reach(self) -> TimingJoinSettings:

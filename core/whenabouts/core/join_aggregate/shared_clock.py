@@ -32,6 +32,19 @@ class Bent(NamedTuple):
     bends: FloatArray
 
 
+def given_offsets(left: Rows, right: Rows, offsets_us: tuple[int, int]) -> tuple[Bent, Rows]:
+    """Both sides with times that are independent: both offsets in the left times, right ones with own errors alone.
+
+    `offsets_us`: of the left clock (0: left times are as they are) and of the right one. The rows' ends have the offset
+    of their own clock, as across domains, and so have shapes, which approximate the sum of both errors; these give way
+    to the exact density.
+    """
+    of_left, of_right = offsets_us
+    if of_left:
+        left = rows_of(left.t_min + of_left, left.t_max - of_left)
+    return with_offsets(left, (of_left, of_right)), rows_of(right.t_min + of_right, right.t_max - of_right)
+
+
 def with_offsets(left: Rows, offsets: Sequence[int]) -> Bent:
     """Left rows with the offsets of up to two clocks added to their own times, each uniform in `[-offset, offset]`.
 
