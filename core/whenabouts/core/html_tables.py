@@ -1,4 +1,4 @@
-"""Reports as HTML, for notebooks: a sentence, and a table. Whatever comes from data is escaped."""
+"""Reports as HTML, for notebooks and as pages: a sentence, and a table. Whatever comes from data is escaped."""
 
 from __future__ import annotations
 
@@ -22,6 +22,19 @@ def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]
     if note:
         lines.append(f"<p>{escape(note)}</p>")
     return "\n".join(lines)
+
+
+def html_page(title: str, body: str) -> str:
+    """A whole page: without scripts, and without references to others.
+
+    >>> html_page("a < b", "<p>text</p>").splitlines()[1].partition("<style>")[0]
+    '<html lang="en"><head><meta charset="utf-8"><title>a &lt; b</title>'
+    """
+    style = "body{font:14px sans-serif;margin:2em;max-width:50em}td{padding:2px 12px 2px 0;text-align:left}"
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{style}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )
 
 
 def _row(cells: Iterable[object], tag: str) -> str:

@@ -1,1 +1,1 @@
-"""What clocks do, read off the data: the offset, the drift and the delay between two clocks."""
+"""What clocks do, read off the data: the profile of a column; offset, drift and delay between two clocks."""

@@ -10,7 +10,7 @@ import numpy as np
 from whenabouts.core.clocks.learned_clock import LearnedClock
 from whenabouts.core.durations import format_duration
 from whenabouts.core.explain.pair_picture import LEFT_COLOUR, new_figure, outline, unit_of
-from whenabouts.core.html_tables import html_table
+from whenabouts.core.html_tables import html_page, html_table
 from whenabouts.core.times.templates import Template
 
 WIDTH, HEIGHT = 640, 160
@@ -22,11 +22,7 @@ def page(clock: LearnedClock) -> str:
     """A whole HTML page with inline pictures, without scripts or references."""
     pictures = [f"<h2>Delays: {escape(name)}</h2>\n{_svg(delay)}" for name, delay in clock.delays]
     body = "\n".join([html_table("Clock", ["", ""], clock.table(), clock.sentence), *pictures])
-    style = "body{font:14px sans-serif;margin:2em;max-width:50em}td{padding:2px 12px 2px 0;text-align:left}"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Clock</title>'
-        f"<style>{style}</style></head>\n<body>\n{body}\n</body></html>\n"
-    )
+    return html_page("Clock", body)
 
 
 def figure(clock: LearnedClock) -> Any:

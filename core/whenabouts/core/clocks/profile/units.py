@@ -1,0 +1,257 @@
+"""The unit of a time column, and values that stand for "no time": found on the raw numbers, before anything else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
+from whenabouts.core.clocks.profile.findings import Finding, examples, percent
+from whenabouts.core.durations import format_duration
+from whenabouts.core.errors import Code, InputError
+from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
+from whenabouts.core.times.time_units import DATES, FIRST_S, FIXES, LAST_S, RANGES
+
+MICROSECONDS = "microseconds"
+YEARS = RANGES | {MICROSECONDS: (FIRST_S * 10**6, LAST_S * 10**6)}
+"""The numbers of each unit for the years 1990 to 2100; the ranges are disjoint."""
+
+_PER_SECOND = {"seconds": 1, "milliseconds": 1_000, MICROSECONDS: 1_000_000, "nanoseconds": 10**9}
+_UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": MICROSECONDS, "ns": "nanoseconds"}
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATES = {
+    "1970-01-01": datetime(1970, 1, 1, tzinfo=UTC),
+    "1900-01-01": datetime(1900, 1, 1, tzinfo=UTC),
+    "0001-01-01": datetime(1, 1, 1, tzinfo=UTC),
+    "2038-01-19 03:14:07": datetime(2038, 1, 19, 3, 14, 7, tzinfo=UTC),
+    "9999-12-31": datetime(9999, 12, 31, tzinfo=UTC),
+    "9999-12-31 23:59:59": datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+}
+_SENTINELS_US = {(date - _EPOCH) // timedelta(microseconds=1): name for name, date in _DATES.items()} | {
+    LAST_US: "9999-12-31 23:59:59.999999",
+    LAST_US // 1_000 * 1_000: "9999-12-31 23:59:59.999",
+}
+
+_FREQUENT = 0.01
+_MORE_FREQUENT = 20
+_MIXED = 2
+"""So many rows of another unit are a finding; a single one may be a sentinel or an outlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawTimes:
+    """A time column as numbers: `ticks` of the declared `unit`, without nulls; `valid` says which rows have one.
+
+    `floats`: the values if the column has floats (`ticks` are then empty), `narrow` if single precision holds them all.
+    """
+
+    unit: str
+    ticks: IntArray
+    valid: BoolArray
+    floats: FloatArray | None = None
+    narrow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Times in microseconds of the unit that the numbers look like. `kept`: which of the valid rows are times.
+
+    `tick_us`: the distance of neighbouring times that the column's type can hold, 0 if it is a microsecond or less.
+    """
+
+    us: IntArray
+    kept: BoolArray
+    findings: list[Finding]
+    tick_us: float = 0.0
+
+
+def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
+    """The numbers of a column. Raises InputError WA-1002 for a type that holds no times."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    valid = np.asarray(pc.is_valid(column).to_numpy(), bool)
+    present = column.drop_null() if column.null_count else column
+    type_ = column.type
+    if pa.types.is_date(type_):
+        present, type_ = present.cast(pa.timestamp("us")), pa.timestamp("us")
+    if pa.types.is_floating(type_):
+        floats = np.asarray(present.cast(pa.float64()).to_numpy(), np.float64)
+        number = np.isfinite(floats)
+        if not number.all():
+            valid = valid.copy()
+            valid[np.flatnonzero(valid)[~number]] = False
+            floats = floats[number]
+        narrow = not pa.types.is_float64(type_) or bool((floats == floats.astype(np.float32)).all())
+        return RawTimes("float", np.zeros(0, np.int64), valid, floats, narrow)
+    if pa.types.is_integer(type_) or pa.types.is_timestamp(type_):
+        unit = _UNIT_NAMES[type_.unit] if pa.types.is_timestamp(type_) else MICROSECONDS
+        try:
+            numbers = present.cast(pa.int64())
+        except pa.ArrowInvalid:  # unsigned numbers that are no times
+            numbers = pc.min_element_wise(present, pa.scalar(2**63 - 1, type_)).cast(pa.int64())
+        return RawTimes(unit, np.asarray(numbers.to_numpy(), np.int64), valid)
+    if pa.types.is_null(type_):
+        return RawTimes(MICROSECONDS, np.zeros(0, np.int64), valid)
+    raise InputError(
+        Code.WRONG_TYPE,
+        f"time column {name!r} is {column.type}",
+        "give a timestamp column or int64 microseconds (`whenabouts profile` parses text in files)",
+    )
+
+
+def settled(raw: RawTimes, rows: IntArray, name: str) -> Settled:
+    """Times in microseconds, and findings on the column's type, unit, and sentinels. `rows`: numbers of the valid rows.
+
+    The unit is the one in which the median lies in the years 1990 to 2100; the ranges of the units are disjoint. If it
+    lies in none, the times are taken as declared.
+    """
+    findings: list[Finding] = []
+    numbers = raw.ticks if raw.floats is None else raw.floats
+    if not len(numbers):
+        return Settled(np.zeros(0, np.int64), np.zeros(0, bool), findings)
+    certain = (numbers != 0) & (numbers != -1)
+    median = float(np.median(numbers[certain] if certain.any() else numbers))
+    unit = next((each for each, (low, high) in YEARS.items() if low <= median <= high), None)
+    declared = raw.unit
+    tick_us = 0.0
+    if raw.floats is not None:
+        unit = declared = unit if unit in _PER_SECOND else "seconds"
+        tick_us = _float_finding(raw, unit, median, findings, name)
+    read_as = declared if unit is None or unit == DATES else unit
+    if unit is not None and unit != declared:
+        inside = (numbers >= YEARS[unit][0]) & (numbers <= YEARS[unit][1])
+        mend = FIXES.get(unit, f"declare the column as {unit}").replace("multiply them", "multiply the column")
+        findings.append(
+            Finding(
+                "unit", "wrong", float(inside.mean()), examples(rows, inside),
+                f"The column is declared in {declared}, but its numbers look like {unit} "
+                f"(the median, {median:.0f}, is then a time of {_year(median, unit)}).",
+                f"{mend[0].upper()}{mend[1:]}.",
+            )
+        )  # fmt: skip
+    us, outside = _microseconds(numbers, _PER_SECOND[read_as])
+    kept = ~outside
+    _others(numbers, read_as, rows, kept, findings)
+    _sentinels(numbers, us, rows, kept, findings)
+    return Settled(us[kept], kept, findings, tick_us)
+
+
+def _year(median: float, unit: str) -> str:
+    if unit == DATES:
+        return str(int(median) // 10_000)
+    return str((_EPOCH + timedelta(seconds=median / _PER_SECOND[unit])).year)
+
+
+def _float_finding(raw: RawTimes, unit: str, median: float, findings: list[Finding], name: str) -> float:
+    spacing = float(np.spacing(np.float32(median))) if raw.narrow else float(np.spacing(np.float64(median)))
+    tick_us = abs(spacing) * 1e6 / _PER_SECOND[unit]
+    what = "single precision" if raw.narrow else "floats"
+    findings.append(
+        Finding(
+            "float", "wrong", 1.0, (),
+            f"Column {name!r} holds {what}, read as {unit}: neighbouring values are {format_duration(tick_us)} apart.",
+            "Make it a timestamp where it is written.",
+        )
+    )  # fmt: skip
+    return tick_us if tick_us > 1 else 0.0
+
+
+def _microseconds(numbers: IntArray | FloatArray, per_second: int) -> tuple[IntArray, BoolArray]:
+    """Numbers of a unit in microseconds, and which lie outside the years 1 to 9999 (they have the value 0)."""
+    first, last = FIRST_US * per_second / 1e6, LAST_US * per_second / 1e6
+    outside = (numbers < first) | (numbers > last)
+    if outside.any():
+        numbers = np.where(outside, 0, numbers)
+    if numbers.dtype == np.float64:
+        return np.rint(numbers * (1e6 / per_second)).astype(np.int64), outside
+    whole = numbers.astype(np.int64, copy=False)
+    if per_second > 1_000_000:
+        return whole // (per_second // 1_000_000), outside
+    return (whole * (1_000_000 // per_second) if per_second < 1_000_000 else whole), outside
+
+
+def _others(
+    numbers: IntArray | FloatArray, read_as: str, rows: IntArray, kept: BoolArray, found: list[Finding]
+) -> None:
+    """Rows of another unit, and rows outside the calendar, are left out of everything else."""
+    outside = ~kept
+    low, high = YEARS[read_as]
+    if np.count_nonzero((numbers >= low) & (numbers <= high)) * 2 > len(numbers):
+        for unit, (first, last) in YEARS.items():
+            if unit == read_as:
+                continue
+            other = (numbers >= first) & (numbers <= last)
+            if np.count_nonzero(other) >= _MIXED:
+                kept &= ~other
+                outside &= ~other
+                found.append(
+                    Finding(
+                        "mixed units", "wrong", float(other.mean()), examples(rows, other),
+                        f"{percent(float(other.mean()))} of the rows look like {unit}, the others like {read_as}.",
+                        "Convert them where they are written.",
+                    )
+                )  # fmt: skip
+    if outside.any():
+        found.append(
+            Finding(
+                "out of range", "wrong", float(outside.mean()), examples(rows, outside),
+                f"{percent(float(outside.mean()))} of the rows lie outside the years 1 to 9999.",
+                "Make them null.",
+            )
+        )  # fmt: skip
+
+
+def _sentinels(
+    numbers: IntArray | FloatArray, us: IntArray, rows: IntArray, kept: BoolArray, found: list[Finding]
+) -> None:
+    """Take sentinels out of `kept`: named values, and frequent single values, that lie far from all other times."""
+    named = {"0": (numbers == 0) & kept, "-1": (numbers == -1) & kept}
+    named |= {name: (us == value) & kept for value, name in _SENTINELS_US.items() if value}
+    named = {name: mask for name, mask in named.items() if mask.any()}
+    others = kept.copy()
+    for mask in named.values():
+        others &= ~mask
+    frequent = _frequent(us[others], np.count_nonzero(kept))
+    for value in frequent:
+        mask = (us == value) & others
+        named[str(_EPOCH + timedelta(microseconds=value)).removesuffix("+00:00")] = mask
+        others &= ~mask
+    if not named:
+        return
+    rest = us[others]
+    if len(rest):
+        low, high = (int(q) for q in np.quantile(rest, (0.01, 0.99), method="nearest"))
+        low, high = low - (high - low), high + (high - low)
+    for name, mask in named.items():
+        value = int(us[np.argmax(mask)])
+        if len(rest) and low <= value <= high:
+            continue
+        kept &= ~mask
+        share = float(mask.mean())
+        found.append(
+            Finding(
+                "sentinel", "wrong", share, examples(rows, mask),
+                f"{percent(share)} of the rows have the time {name}, which stands for none.",
+                "Make them null, so that they are rejected and not joined.",
+            )
+        )  # fmt: skip
+
+
+def _frequent(us: IntArray, rows: int) -> list[int]:
+    """Single values that hold at least 1 % of the rows and over 20 times those of the next most frequent value."""
+    if len(us) < 2:
+        return []
+    ordered = np.sort(us)
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    counts = np.diff(np.append(starts, len(ordered)))
+    if len(counts) < 3:
+        return []
+    first, second = np.argsort(-counts, kind="stable")[:2]
+    if counts[first] >= max(_FREQUENT * rows, 2) and counts[first] > _MORE_FREQUENT * counts[second]:
+        return [int(ordered[starts[first]])]
+    return []

@@ -1,0 +1,318 @@
+"""Profiles of whole tables: planted defects are found with the right kind, clean columns give no doubt."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import whenabouts as wa
+from whenabouts import profile
+from whenabouts.core.clocks.profile.granules import DAY, HOUR, MINUTE, MS, SECOND
+from whenabouts.core.errors import Code, InputError, QueryError
+
+NOW = 1_700_000_000_000_000
+N = 6_000
+
+Columns = dict[str, np.ndarray]
+
+
+def poisson(seed: int, rows: int = N, every: int = 10 * SECOND) -> np.ndarray:
+    return NOW + np.cumsum(np.random.default_rng(seed).exponential(every, rows)).astype(np.int64)
+
+
+def bursts(seed: int, rows: int = N) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    centres = random.integers(0, rows * 10 * SECOND, max(1, rows // 20))
+    return np.sort(
+        NOW + (centres[random.integers(0, len(centres), rows)] + random.exponential(SECOND, rows)).astype(int)
+    )
+
+
+def some(share: float, seed: int = 9, rows: int = N) -> np.ndarray:
+    return np.sort(np.random.default_rng(seed).permutation(rows)[: int(share * rows)])
+
+
+def kinds(columns: Columns, least: tuple[str, ...] = ("note", "doubt", "wrong"), **options: Any) -> set[str]:
+    found = profile(pa.table(columns), "t", **options)
+    return {each.kind for each in found.findings if each.severity in least}
+
+
+def _with(at: np.ndarray, change: Callable[[np.ndarray], Any]) -> Columns:
+    us = poisson(0)
+    us[at] = change(us[at])
+    return {"t": us}
+
+
+def _copied(share: float) -> Columns:
+    us = poisson(0)
+    whole = np.sort(np.concatenate([us, us[some(share)]]))
+    return {"t": whole, "id": np.searchsorted(us, whole)}
+
+
+def _polled(share: float) -> tuple[Columns, dict[str, Any]]:
+    rows = int(share * N)
+    polled = NOW + np.arange(rows) * 37 * SECOND + np.random.default_rng(1).integers(0, SECOND, rows)
+    us = np.concatenate([polled, poisson(0, N - rows)])
+    return {"t": us, "g": np.repeat([1, 2], [rows, N - rows])}, {"group": "g"}
+
+
+def _late(share: float) -> Columns:
+    us = poisson(0)
+    arrival = us.copy()
+    arrival[some(share)] += np.random.default_rng(2).integers(MINUTE, 5 * MINUTE, int(share * N))
+    return {"t": us[np.argsort(arrival, kind="stable")]}
+
+
+def _stepped(share: float) -> tuple[Columns, dict[str, Any]]:
+    us = poisson(0)
+    us[N - int(min(share, 0.99) * N) :] -= 2 * HOUR
+    return {"t": us}, {}
+
+
+def _zoned(share: float) -> tuple[Columns, dict[str, Any]]:
+    random = np.random.default_rng(0)
+    rows = int(1_500 / share)
+    us = NOW // DAY * DAY + random.integers(0, 12, rows) * DAY + (random.normal(13, 3, rows) * HOUR).astype(np.int64)
+    away = np.arange(rows) < 1_500
+    return {"t": us + np.where(away, 3 * HOUR, 0), "g": away.astype(int)}, {"group": "g", "arrival": "t"}
+
+
+PLANTED: dict[str, tuple[str, Callable[[float], Any]]] = {
+    "milliseconds": ("mixed units", lambda share: _with(some(share), lambda us: us // 1_000)),
+    "sentinels": ("sentinel", lambda share: _with(some(share), lambda us: 0)),
+    "the year 9999": ("sentinel", lambda share: _with(some(share), lambda us: 253_402_214_400_000_000)),
+    "a frequent date": ("sentinel", lambda share: _with(some(share), lambda us: 1_000_000_000_000_000)),
+    "whole seconds": ("granularity", lambda share: _with(some(share), lambda us: us // SECOND * SECOND)),
+    "a poll": ("polling", _polled),
+    "copies": ("duplicate rows", _copied),
+    "equal times": ("duplicate times", lambda share: {"t": _copied(share)["t"]}),
+    "an outage": ("outage", lambda share: _with(np.arange(N - int(share * N), N), lambda us: us + 10 * HOUR)),
+    "late rows": ("order", _late),
+    "a step": ("clock step", _stepped),
+}
+WHOLE = {"milliseconds": "unit", "a frequent date": None, "an outage": None}
+"""What a defect of all rows is found as, if not under the same name; None: it is none then."""
+
+
+@pytest.mark.parametrize("share", [0.01, 1.0])
+@pytest.mark.parametrize("defect", PLANTED)
+def test_a_planted_defect_is_found(defect: str, share: float) -> None:
+    kind, plant = PLANTED[defect]
+    wanted = WHOLE.get(defect, kind) if share == 1 else kind
+    if wanted is None:
+        pytest.skip("all rows alike show nothing")
+    planted = plant(share)
+    columns, options = planted if isinstance(planted, tuple) else (planted, {})
+    assert wanted in kinds(columns, **options)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5])
+def test_a_group_of_local_times_is_suspected(share: float) -> None:
+    columns, options = _zoned(share)
+    assert "zone" in kinds(columns, ("doubt",), **options)
+    columns["t"] = columns["t"] - np.where(columns["g"], 3 * HOUR, 0)
+    assert "zone" not in kinds(columns, **options)
+
+
+def _clean(seed: int, shape: str, rows: int) -> tuple[Columns, dict[str, Any]]:
+    us = (bursts if shape == "bursts" else poisson)(seed, rows)
+    random = np.random.default_rng(seed)
+    columns = {"t": us, "v": random.integers(0, 5, rows)}
+    if shape == "seconds":
+        columns["t"] = us // SECOND * SECOND
+    if shape == "delayed":  # arrives after a random delay, in groups
+        delay = random.exponential(SECOND, rows).astype(np.int64)
+        columns = {"t": us, "g": random.integers(0, 3, rows), "seen": us + delay}
+        order = np.argsort(columns["seen"])
+        return {name: values[order] for name, values in columns.items()}, {"group": "g", "arrival": "seen"}
+    return columns, {}
+
+
+def _doubts(seed: int, shape: str, rows: int) -> list[str]:
+    columns, options = _clean(seed, shape, rows)
+    return [str(found) for found in profile(pa.table(columns), "t", **options).findings if found.severity != "note"]
+
+
+@pytest.mark.parametrize("rows", [1_000, 20_000])
+@pytest.mark.parametrize("shape", ["poisson", "bursts", "seconds", "delayed"])
+def test_a_clean_column_gives_no_doubt(shape: str, rows: int) -> None:
+    assert [_doubts(seed, shape, rows) for seed in range(2)] == [[], []]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("rows", [1_000, 10_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("shape", ["poisson", "bursts", "seconds", "delayed"])
+def test_99_of_100_clean_columns_give_no_doubt(shape: str, rows: int) -> None:
+    found = [_doubts(seed, shape, rows) for seed in range(100 if rows < 1_000_000 else 10)]
+    assert sum(map(bool, found)) <= 1, found
+
+
+def _settled(found: Any) -> dict[str, Any]:
+    """A profile without what speaks of the order of rows."""
+    told = found.to_dict()
+    for each in (told["whole"], *told["groups"]):
+        del each["order"]
+    del told["lateness_us"], told["sentence"]
+    told["findings"] = [f["sentence"] for f in told["findings"] if f["kind"] != "order"]
+    return told
+
+
+def test_rows_in_another_order_give_the_same_profile() -> None:
+    columns, options = _polled(0.3)
+    columns["t"][some(0.02)] = 0
+    table = pa.table(columns)
+    shuffled = table.take(pa.array(np.random.default_rng(0).permutation(N)))
+    assert _settled(profile(shuffled, "t", **options)) == _settled(profile(table, "t", **options))
+
+
+def test_frames_of_any_kind_and_chunks_give_the_same_profile() -> None:
+    columns, options = _polled(0.3)
+    table = pa.table(columns)
+    wanted = profile(table, "t", **options).to_dict()
+    frames = (
+        pl.DataFrame(columns), pd.DataFrame(columns), ds.dataset(table), table.to_reader(max_chunksize=100),
+        table.to_batches()[0],
+    )  # fmt: skip
+    for frame in frames:
+        assert profile(frame, "t", **options).to_dict() == wanted
+
+
+def test_timestamps_of_each_unit_give_the_same_profile() -> None:
+    us = poisson(0) // SECOND * SECOND
+    wanted = profile(pa.table({"t": us}), "t").to_dict()
+    for unit in ("s", "ms", "us", "ns"):
+        column = pa.array(us, pa.timestamp("us")).cast(pa.timestamp(unit, "UTC"))
+        assert profile(pa.table({"t": column}), "t").to_dict() == wanted
+
+
+@pytest.mark.parametrize(
+    ("per_second", "kind"), [(1, "unit"), (1_000, "unit"), (10**9, "unit"), (1.0, "float"), (1_000.0, "float")]
+)
+def test_a_wrong_unit_is_found_and_the_times_are_read_right(per_second: float, kind: str) -> None:
+    us = poisson(0) // SECOND * SECOND
+    numbers = us // SECOND * per_second
+    found = profile(pa.table({"t": numbers}), "t")
+    assert [each.kind for each in found.wrong] == [kind]
+    assert found.span_us == (us.min(), us.max())
+    assert [share.granule_us for share in found.whole.granules] == [SECOND]
+    with pytest.raises(InputError) as caught:
+        found.spec()
+    assert caught.value.code == Code.UNFIT_TIMES
+    assert "No specification" in str(found)
+
+
+def test_single_precision_is_told_with_its_tick() -> None:
+    found = profile(pa.table({"t": (poisson(0) / 1e6).astype(np.float32)}), "t")
+    assert (found.whole.tick_us, "128 s" in str(found)) == (128 * SECOND, True)
+
+
+def test_times_ahead_of_their_arrival_by_half_a_granule_were_rounded() -> None:
+    true = poisson(0)
+    rounded = (true + SECOND // 2) // SECOND * SECOND
+    table = pa.table({"t": rounded, "seen": true + MS})
+    assert profile(table, "t", arrival="seen").spec() == wa.from_granularity("t", "1 s", rounding="nearest")
+    assert profile(table, "t").spec() == wa.from_granularity("t", "1 s")
+
+
+def test_the_specification_holds_the_true_times_and_joins() -> None:
+    true = poisson(3, 500)
+    group = np.arange(500) % 2
+    read = true // np.where(group, MINUTE, SECOND) * np.where(group, MINUTE, SECOND)
+    rows = pa.table({"id": np.arange(500), "g": np.array(["a", "b"])[group], "t": read})
+    found = profile(rows, "t", group="g")
+    assert found.specs() == {"a": wa.from_granularity("t", "1 s"), "b": wa.from_granularity("t", "1 min")}
+    assert found.spec() == found.spec("b")
+    ends = found.with_interval(rows)
+    low, high = (ends.column(name).to_numpy() for name in ("t_min", "t_max"))
+    assert ((low <= true) & (true <= high)).all()
+    assert (high - low).tolist() == np.where(group, MINUTE, SECOND).tolist()
+    pairs = wa.timing_join(
+        rows, pa.table({"other": np.arange(500), "true": true}), left_time=found.spec(), right_time=wa.Point("true"),
+        condition=wa.possibly(wa.within("0 s")),
+    )  # fmt: skip
+    same = {(a, b) for a, b in zip(pairs["id"].to_pylist(), pairs["other"].to_pylist(), strict=True) if a == b}
+    assert len(same) == 500
+
+
+def test_the_lateness_is_enough_for_the_share_that_was_asked_for() -> None:
+    found = profile(pa.table(_late(0.05)), "t")
+    for share in (0.9, 0.96, 0.99, 0.999, 1):
+        assert found.whole.order.rejected(found.lateness(share)) <= 1 - share
+    assert found.lateness(0.9) == 0 < found.lateness(0.96) <= found.lateness(1)
+
+
+def test_the_line_to_paste_is_the_specification() -> None:
+    found = profile(pa.table({"t": poisson(0) // MINUTE * MINUTE}), "t")
+    last = str(found).splitlines()[-1]
+    assert last == 'left_time=wa.from_granularity("t", "1 min")'
+    assert eval(last.removeprefix("left_time="), {"wa": wa}) == found.spec()
+
+
+def test_small_groups_are_one() -> None:
+    table = pa.table({"t": poisson(0, 130), "g": [1] * 100 + [n for n in range(2, 17) for _ in range(2)]})
+    assert {key: each.rows for key, each in profile(table, "t", group="g").groups.items()} == {1: 100, "few": 30}
+
+
+def test_reports_are_json_and_one_file(tmp_path: Path) -> None:
+    columns, options = _polled(0.3)
+    columns["g"] = np.where(columns["g"] == 1, "<b>", "c")
+    found = profile(pa.table(columns), "t", **options)
+    assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
+    page = found.to_html(tmp_path / "report.html").read_text()
+    assert "&lt;b&gt;" in page
+    assert "<b></td>" not in page
+    assert "<svg" in page
+    assert not re.search(r"<script|src=|https?://", page)
+    assert found.plot().axes[0].get_ylabel() == "rows"
+
+
+def test_more_rows_than_the_limit_are_told_of() -> None:
+    found = profile(pa.table({"t": poisson(0)}), "t", max_rows=1_000)
+    assert (found.rows, [each.kind for each in found.findings]) == (1_000, ["first rows only"])
+
+
+def test_nulls_and_too_few_rows_are_told_of() -> None:
+    found = profile(pa.table({"t": pa.array([None, NOW, None])}), "t")
+    assert [each.kind for each in found.findings] == ["too few", "null"]
+    assert "no usable time" in str(profile(pa.table({"t": pa.array([], pa.int64())}), "t"))
+    assert "no usable time" in str(profile(pa.table({"t": pa.array([None])}), "t"))
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "code"),
+    [
+        (pa.table({"t": ["now"]}), {}, Code.WRONG_TYPE),
+        (pa.table({"x": [1]}), {}, Code.MISSING_COLUMN),
+        (ds.dataset(pa.table({"x": [1]})), {}, Code.MISSING_COLUMN),
+        (pa.table({"t": [1]}), {"group": "g"}, Code.MISSING_COLUMN),
+        (pa.table({"t": [1]}), {"arrival": "seen"}, Code.MISSING_COLUMN),
+        ("events.csv", {}, Code.NOT_AN_INPUT),
+        (pa.table({"t": [1]}), {"max_rows": 0}, Code.BAD_OPTION),
+        (pa.table({"t": [1]}), {"seed": -1}, Code.BAD_OPTION),
+    ],
+)
+def test_bad_arguments_have_codes(table: Any, options: dict[str, Any], code: Code) -> None:
+    with pytest.raises((InputError, QueryError)) as caught:
+        profile(table, "t", **options)
+    assert caught.value.code == code
+
+
+def test_bad_questions_have_codes() -> None:
+    found = profile(pa.table({"t": poisson(0)}), "t")
+    with pytest.raises(QueryError, match="WA-2074"):
+        found.spec("a")
+    for share in (0, 1.5, "most", True):
+        with pytest.raises(QueryError, match="WA-2006"):
+            found.lateness(share)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="WA-2009"):
+        found.with_interval(pa.table({"t": [1], "t_min": [1]}))
