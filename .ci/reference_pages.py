@@ -68,7 +68,7 @@ PAGES = (
         "clocks.md",
         "Clocks",
         "What the clocks of two streams do, read off their rows ([guide](../clocks.md)).",
-        ("learn_delay", "LearnedClock"),
+        ("profile", "Profile", "GroupProfile", "Finding", "learn_delay", "LearnedClock"),
     ),
     Page(
         "conditions.md",
@@ -140,7 +140,8 @@ PAGES = (
         "What to do about each code is on the page [for operators](../operations.md#codes).",
         (
             "WhenaboutsError", "InputError", "QueryError", "EngineError", "RejectedRowsWarning", "EmptyInputWarning",
-            "DigitsCutWarning", "DoubtfulTimesWarning", "LossyQueryWarning", "SingleBucketWarning", "Code",
+            "DigitsCutWarning", "DoubtfulTimesWarning", "LossyQueryWarning", "NotFiniteWarning",
+            "SingleBucketWarning", "Code",
         ),
     ),
 )  # fmt: skip

@@ -26,7 +26,8 @@ HEAVY = ("numba", "pandas", "pyspark", "pyflink", "pulp", "click")
 
 PUBLIC = {
     "AsofJoin", "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code", "Condition", "DigitsCutWarning",
-    "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Histogram", "InputError", "Interval",
+    "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Finding",
+    "GroupProfile", "Profile", "profile", "Histogram", "InputError", "Interval",
     "JoinAggregate", "JsonPayload", "Lateness", "Learned", "Workload", "LossyQueryWarning", "NotFiniteWarning",
     "PairAnswer", "Plan", "PlanChangedWarning", "Point", "QueryError", "Reason", "Registry", "RejectedRowsWarning",
     "RejectsSummary", "SingleBucketWarning", "StateLimit", "Statistics",

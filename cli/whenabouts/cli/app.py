@@ -23,6 +23,7 @@ _COMMANDS = {
     "coalesce": "whenabouts.cli.coalesce:coalesce",
     "query": "whenabouts.cli.query:query",
     "plan": "whenabouts.cli.plan:plan",
+    "profile": "whenabouts.cli.profile:profile",
     "learn-delay": "whenabouts.cli.learn_delay:learn_delay",
     "calibrate": "whenabouts.cli.calibrate:calibrate",
     "doctor": "whenabouts.cli.doctor:doctor",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ENGINE_NAMES = ("local", "spark", "flink")
 TIME_UNITS = ("s", "ms", "us", "ns")
 HISTOGRAM = "hist:"
+GRANULARITY = "granularity:"
+POLLING = "polling:"
 LEARNED = "learned:"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -119,8 +121,8 @@ def key_columns(text: str | None) -> tuple[str | tuple[str, ...], ...]:
 
 
 def time_spec(text: str, option: str, longest: str | None = None, shortest: str | None = None) -> TimeSpec:
-    """A time specification: `t`, `t_min,t_max` with the declared lengths, `hist:TEMPLATES.json:template,t_max`, or
-    `learned:CLOCK.json:t`.
+    """A time specification: `t`, `t_min,t_max` with the declared lengths, `hist:TEMPLATES.json:template,t_max`,
+    `granularity:D:t`, `granularity:nearest:D:t`, `polling:D:t`, or `learned:CLOCK.json:t`.
 
     Raises: click's usage error for any other form; what `Histogram` raises for a file of templates (InputError WA-1008,
     WA-1012; QueryError WA-2006 for several templates without a column), and `learned_spec` for a clock.
@@ -136,12 +138,31 @@ def time_spec(text: str, option: str, longest: str | None = None, shortest: str 
         from whenabouts.cli.learned_times import learned_spec
 
         return learned_spec(text, option)
+    if text.startswith((GRANULARITY, POLLING)):
+        return _reading(text, option)
     columns = names(text)
     if len(columns) == 1:
         return Point(columns[0])
     if len(columns) != 2:
         raise click.BadParameter(f"{text!r} is neither 't' nor 't_min,t_max'", param_hint=option)
     return Interval(*columns, max_uncertainty=longest, min_uncertainty=shortest or 0)
+
+
+def _reading(text: str, option: str) -> TimeSpec:
+    """How readings were made: to a granularity, or by a poll.
+
+    >>> _reading("granularity:nearest:2s:t", "--left-time"), _reading("polling:30s:t", "--left-time")
+    (Around(t='t', before=1000000, after=1000000), Around(t='t', before=30000000, after=0))
+    """
+    from whenabouts.core.times.spec_builders import from_granularity, from_polling
+
+    kind, *rounding, duration, column = text.split(":") if text.count(":") > 1 else [text, "", ""]
+    columns = names(column)
+    if len(columns) == 1 and kind == "polling" and not rounding:
+        return from_polling(columns[0], duration)
+    if len(columns) == 1 and kind == "granularity" and len(rounding) < 2:
+        return from_granularity(columns[0], duration, rounding=rounding[0] if rounding else "down")
+    raise click.BadParameter(f"{text!r} is neither 'granularity:D:t' nor 'polling:D:t'", param_hint=option)
 
 
 def _histogram(text: str, option: str) -> TimeSpec:

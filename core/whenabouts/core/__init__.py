@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whenabouts.core.clocks.learn_delay import learn_delay
     from whenabouts.core.clocks.learned_clock import LearnedClock
+    from whenabouts.core.clocks.profile.findings import Finding
+    from whenabouts.core.clocks.profile.group_profile import GroupProfile
+    from whenabouts.core.clocks.profile.profile import profile
+    from whenabouts.core.clocks.profile.report import Profile
     from whenabouts.core.coalescing.equivalence import Equivalence, absolute_tolerance, relative_tolerance
     from whenabouts.core.errors import (
         Code,
@@ -53,6 +57,8 @@ __all__ = [
     "DoubtfulTimesWarning",
     "EngineError",
     "Equivalence",
+    "Finding",
+    "GroupProfile",
     "Histogram",
     "InputError",
     "Interval",
@@ -63,6 +69,7 @@ __all__ = [
     "LossyQueryWarning",
     "PairAnswer",
     "Point",
+    "Profile",
     "QueryError",
     "Reason",
     "RejectedRowsWarning",
@@ -88,6 +95,7 @@ __all__ = [
     "normal",
     "overlaps",
     "possibly",
+    "profile",
     "relative_tolerance",
     "summarise_rejects",
     "timeline",
@@ -125,6 +133,10 @@ _HOMES = {
     "relative_tolerance": "coalescing.equivalence",
     "ChanceMatches": "explain.chance_matches",
     "chance_matches": "explain.chance_matches",
+    "Finding": "clocks.profile.findings",
+    "GroupProfile": "clocks.profile.group_profile",
+    "Profile": "clocks.profile.report",
+    "profile": "clocks.profile.profile",
     "Histogram": "times.time_specs",
     "Interval": "times.time_specs",
     "Lateness": "times.lateness",

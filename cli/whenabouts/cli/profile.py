@@ -1,0 +1,99 @@
+"""`whenabouts profile`: how uncertain the times of a file are, what is wrong with them, and how to state them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whenabouts.cli.failures import REJECTED_AND_STRICT
+from whenabouts.cli.given_files import check_not_read, input_path
+from whenabouts.cli.options import TIME_UNITS, names
+from whenabouts.cli.say import say, say_all
+
+if TYPE_CHECKING:
+    from whenabouts.cli.inputs import Input
+
+_AT_ONCE = 1_000_000
+"""Files of so many rows are read whole, so that equal rows can be found; of larger ones only the columns asked for."""
+
+
+@click.command(short_help="Find out how uncertain the times of a file are, and what is wrong with them.")
+@click.argument("file")
+@click.option("--time", required=True, metavar="COL", help="The column of times.")
+@click.option("--group", metavar="COL[,COL]", help="Columns whose groups are profiled each: devices, hosts.")
+@click.option("--arrival", metavar="COL", help="Times of arrival (default: rows arrived in their order).")
+@click.option(
+    "--lateness-share", type=click.FloatRange(0, 1, min_open=True), default=0.999, show_default=True,
+    help="The share of rows that the proposed lateness has in time.",
+)  # fmt: skip
+@click.option("--max-rows", type=click.IntRange(1), default=10_000_000, show_default=True, help="Read so many rows.")
+@click.option("--html", metavar="PAGE.html", help="Write the report as a page.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if anything is wrong.")
+@click.option("--time-zone", metavar="ZONE", help="Time zone of times without one (default: UTC).")
+@click.option("--time-unit", type=click.Choice(TIME_UNITS), help="Unit of integer times since 1970 (default: us).")
+def profile(
+    *,
+    file: str,
+    time: str,
+    group: str | None,
+    arrival: str | None,
+    lateness_share: float,
+    max_rows: int,
+    html: str | None,
+    as_json: bool,
+    strict: bool,
+    time_zone: str | None,
+    time_unit: str | None,
+) -> None:
+    """Profile a column of times: unit, granularity, polling, duplicates, gaps, order, clock steps, time zones.
+
+    FILE is Parquet, CSV or JSON lines: a file, a folder, a glob in quotes, or - (stdin). Prints what was found, and at
+    the end the time specification as Python and as options of `whenabouts join`.
+
+    \b
+    whenabouts profile events.csv --time t --group device
+    """
+    from whenabouts.cli.tables import read_input
+    from whenabouts.core.clocks.profile.columns import ROW_ORDER
+    from whenabouts.core.clocks.profile.profile import profile as profiled
+    from whenabouts.core.sources.files import find_files
+    from whenabouts.core.sources.time_parsing import ClockRules
+
+    path = input_path(file)
+    check_not_read([(html, "--html")], find_files(path)[0])
+    columns = (time, *([arrival] if arrival else []))
+    rules = ClockRules(time_zone, time_unit or "us")  # a unit, so that numbers of another one are not refused
+    source = read_input("profiled", path, columns, rules, left_to_engine=lambda _: True)
+    say_all(source.notes, "note: ")
+    if source.unparsable.num_rows:
+        say(f"note: {source.unparsable.num_rows:,} rows whose time cannot be read are left out", err=True)
+    found = profiled(_frame(source), time, group=names(group) or None, arrival=arrival or ROW_ORDER, max_rows=max_rows)
+    if html is not None:
+        found.to_html(html)
+    if as_json:
+        say(json.dumps(found.to_dict(), indent=2))
+    else:
+        say(found.text(lateness_share))
+        options = found.option(lateness_share)
+        if options is not None:
+            say(options)
+    if strict and found.wrong:
+        click.get_current_context().exit(REJECTED_AND_STRICT)
+
+
+def _frame(source: Input) -> Any:
+    """The rows of an input: all of them at once, or by chunks if they are many."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from whenabouts.cli.inputs import ParquetTables
+
+    if source.rows_in <= _AT_ONCE:
+        return pa.concat_tables(source.tables)
+    if isinstance(source.tables, ParquetTables):
+        return ds.dataset(list(map(str, source.tables.paths)), schema=source.schema, format="parquet")
+    batches = (batch for table in source.tables for batch in table.to_batches())
+    return pa.RecordBatchReader.from_batches(source.schema, batches)

@@ -1,0 +1,94 @@
+"""`whenabouts profile`: reports of files, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+
+from whenabouts import profile
+from whenabouts.cli import profile as module
+
+Cli = Callable[..., Result]
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def rows() -> pa.Table:
+    us = 1_700_000_000_000_000 + np.cumsum(np.random.default_rng(0).integers(0, 20, 1_000)) * SECOND
+    us[[500, 501]] = us[[501, 500]]
+    return pa.table({"t": us, "g": np.arange(1_000) % 2, "v": np.arange(1_000)})
+
+
+def test_the_last_lines_are_the_specification_for_both(rows: pa.Table, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(rows, path)
+    done = cli("profile", str(path), "--time", "t", "--group", "g", "--strict", "--html", str(tmp_path / "page.html"))
+    assert done.exit_code == 0
+    found = profile(rows, "t", group="g")
+    *report, options = done.stdout.splitlines()
+    assert "\n".join(report) == str(found)
+    assert options.startswith("--left-time granularity:1s:t --lateness ")
+    assert "<svg" in (tmp_path / "page.html").read_text()
+    joined = cli("join", str(path), str(path), *options.split(), "--right-time", "t", "--within", "1s",
+                 "--confidence", "0.9", "-o", str(tmp_path / "pairs.parquet"))  # fmt: skip
+    assert joined.exit_code == 0, joined.stderr
+    assert pq.read_table(tmp_path / "pairs.parquet").num_rows >= 1_000
+
+
+def test_text_and_numbers_of_another_unit_are_profiled(rows: pa.Table, tmp_path: Path, cli: Cli) -> None:
+    texts = rows.set_column(0, "t", rows["t"].cast(pa.timestamp("us")).cast(pa.string()))
+    pyarrow.csv.write_csv(texts, tmp_path / "texts.csv")
+    done = cli("profile", str(tmp_path / "texts.csv"), "--time", "t", "--json")
+    assert json.loads(done.stdout) == json.loads(json.dumps(profile(rows, "t").to_dict()))
+    numbers = rows.set_column(0, "t", pa.array(rows["t"].to_numpy() // SECOND))
+    pyarrow.csv.write_csv(numbers, tmp_path / "numbers.csv")
+    wrong = cli("profile", str(tmp_path / "numbers.csv"), "--time", "t", "--strict")
+    assert (wrong.exit_code, "look like seconds" in wrong.stdout) == (1, True)
+    right = cli("profile", str(tmp_path / "numbers.csv"), "--time", "t", "--time-unit", "s", "--strict")
+    assert right.exit_code == 0
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_large_files_are_read_by_chunks(
+    rows: pa.Table, kind: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        part = rows.slice(500 * number, 500)
+        path = tmp_path / f"{number}.{kind}"
+        pq.write_table(part, path) if kind == "parquet" else pyarrow.csv.write_csv(part, path)
+    whole = cli("profile", str(tmp_path), "--time", "t", "--group", "g", "--json")
+    monkeypatch.setattr(module, "_AT_ONCE", 10)
+    chunks = cli("profile", str(tmp_path), "--time", "t", "--group", "g", "--json")
+    assert whole.exit_code == 0
+    assert chunks.stdout == whole.stdout
+
+
+def test_bad_input_and_usage_have_their_exit_codes(rows: pa.Table, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(rows, path)
+    assert cli("profile", str(path)).exit_code == 2
+    assert cli("profile", str(path), "--time", "x").exit_code == 3
+    assert cli("profile", str(tmp_path / "none.csv"), "--time", "t").exit_code == 3
+    assert cli("profile", str(path), "--time", "t", "--lateness-share", "0").exit_code == 2
+    assert cli("profile", str(path), "--time", "t", "--html", str(path)).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["granularity:t", "granularity:up:nearest:1s:t", "polling:nearest:1s:t", "polling:1s:"]
+)
+def test_times_that_are_no_reading_are_refused(text: str, rows: pa.Table, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(rows, path)
+    done = cli(
+        "join", str(path), str(path), "--left-time", text, "--right-time", "t", "--within", "1s", "--confidence", "1"
+    )
+    assert done.exit_code == 2
+    assert "is neither" in done.stderr
