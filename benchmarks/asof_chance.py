@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import click
 import numpy as np
+from measuring import SEPARATOR, Suite
 
 from whenabouts.core.asof_join.prevailing import Direction, Side, prevailing
 
@@ -65,14 +66,14 @@ def side(seed: int, rows: int, length_us: int, span_us: int) -> Side:
     return Side(t_min, t_max, random.integers(0, KEYS, rows).astype(np.int32))
 
 
-def cpu(left: Side, right: Side, direction: Direction, rounds: int) -> float:
-    """Median CPU-seconds."""
+def cpu(left: Side, right: Side, direction: Direction, rounds: int) -> list[float]:
+    """CPU-seconds of each round."""
     spent = []
     for _ in range(rounds):
         begun = time.process_time()
         prevailing(left, right, direction=direction)
         spent.append(time.process_time() - begun)
-    return statistics.median(spent)
+    return spent
 
 
 @click.command()
@@ -80,7 +81,8 @@ def cpu(left: Side, right: Side, direction: Direction, rounds: int) -> float:
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--only", default="", help="Workloads whose name holds this.")
 def main(rows: int, rounds: int, only: str) -> None:
-    """Measure and print."""
+    """Measure, print and save."""
+    suite, told = Suite("asof_chance", rounds), []
     span = rows * GAP_US // KEYS
     click.echo(
         f"{'workload':30} {'candidates':>10} {'certain':>8} {'us/left row':>12} {'target':>7} {'us/right row':>13}"
@@ -95,13 +97,20 @@ def main(rows: int, rounds: int, only: str) -> None:
         certain = np.zeros(len(answer.rows) + 1)
         np.cumsum(answer.probability == 1.0, out=certain[1:])
         share = np.mean(certain[answer.offsets[1:]] > certain[answer.offsets[:-1]])
-        prepared = cpu(Side(left.t_min[:0], left.t_max[:0], np.zeros(0, np.int32)), right, work.direction, rounds)
-        whole = cpu(left, right, work.direction, rounds)
+        empty = Side(left.t_min[:0], left.t_max[:0], np.zeros(0, np.int32))
+        prepared = statistics.median(cpu(empty, right, work.direction, rounds))
+        costs = [max(whole - prepared, 0.0) / n for whole in cpu(left, right, work.direction, rounds)]
+        us = statistics.median(costs) * 1e6
         target = "" if work.target is None else f"{work.target:.1f}"
         click.echo(
-            f"{work.name:30} {len(answer.rows) / n:10.1f} {share:8.0%} {(whole - prepared) / n * 1e6:12.2f} "
-            f"{target:>7} {prepared / rows * 1e6:13.2f}"
+            f"{work.name:30} {len(answer.rows) / n:10.1f} {share:8.0%} {us:12.2f} {target:>7} "
+            f"{prepared / rows * 1e6:13.2f}"
         )
+        suite.record(f"the probabilities of a left row{SEPARATOR}{work.name}", costs, candidates=len(answer.rows) / n)
+        told.append(f"{work.name} {us:.2g} us" + (f" (wanted: at most {target})" if target else ""))
+    if not only:
+        suite.finding("As-of joins: the probabilities of a left row", "; ".join(told) + ". CPU, one thread.")
+    suite.save()
 
 
 if __name__ == "__main__":

@@ -168,12 +168,21 @@ def _engine(promise: Promise) -> str:
     return next((engine for engine in ENGINES if engine in promise.says.lower()), "local")
 
 
+ASOF = "As-of joins: "
+
+
 def findings_part(folder: Path) -> str:
-    """How costs grow, and how long pairs wait; the latter with pictures."""
+    """How costs grow, what as-of joins cost, and how long pairs wait; the last with pictures."""
     claims = {claim["figure"]: claim for claim in _claims(folder)}
     grown = [f"- **{figure}.** {claim['why']}" for figure, claim in claims.items() if figure.startswith("Growth: ")]
+    asof = [
+        f"- {figure.partition(': ')[2]}: {claim['why']}" for figure, claim in claims.items() if figure.startswith(ASOF)
+    ]
     waits = [_claim(claim) for figure, claim in claims.items() if figure.startswith("Latency ")]
-    return "\n".join(["## How costs grow\n", *grown, "", "## How long pairs wait\n", *waits])
+    parts = ["## How costs grow\n", *grown, ""]
+    if asof:
+        parts += ["## As-of joins of uncertain times, and of streams\n", *asof, ""]
+    return "\n".join([*parts, "## How long pairs wait\n", *waits])
 
 
 def doubts_part(folder: Path) -> str:

@@ -171,6 +171,8 @@ def _right_columns(query: AsofJoin, dataset: str) -> int:
 ANY = 1e-300
 """A confidence that every right row reaches that can prevail."""
 CONFIDENCES = (0.2, 0.5, 1.0)
+EDGE = 0.31
+"""A confidence that no row of the datasets has exactly."""
 
 
 @pytest.mark.parametrize(("dataset", "options"), fewer_on_slow_engines(UNCERTAIN, [("ties", "backward")]))
@@ -230,7 +232,10 @@ def _worlds(dataset: str, options: str) -> dict[int, tuple[Counter[Row], Fractio
 
 @pytest.mark.parametrize(("dataset", "options"), fewer_on_slow_engines(UNCERTAIN, (), canary=("ties", "nearest")))
 def test_oracle_asof_worlds(engine: Engine, dataset: str, options: str) -> None:
-    """Each probability is within 1e-12 of that of exact rational arithmetic."""
+    """Each probability is within 1e-12 of that of exact rational arithmetic.
+
+    It is 1 for certain rows and for no others.
+    """
     query = any_query(dataset, options, keep="all", confidence=ANY)
     found = _found(engine.run(query, numbered(dataset)), _right_columns(query, dataset))
     expected = _worlds(dataset, options)
@@ -242,6 +247,14 @@ def test_oracle_asof_worlds(engine: Engine, dataset: str, options: str) -> None:
         assert abs(found[number].none - none) <= 1e-12
         for row in probability.keys() | actual.keys():
             assert abs(actual[row] - probability[row]) <= 1e-12, (number, row)
+        alike = Counter(row for row, _ in found[number].partners)
+        for row, p in found[number].partners:
+            if alike[row] > 1:
+                continue  # equal points, nearest: one is the answer as the last before, the other as the first after
+            exact = probability[row]
+            assert (p == 1) == (exact == 1), (number, row)
+            assert abs(exact - EDGE) > 1e-12, "a row at the edge of the confidence shows nothing"
+            assert (p >= EDGE) == (exact >= EDGE), (number, row)
 
 
 @pytest.mark.parametrize(
