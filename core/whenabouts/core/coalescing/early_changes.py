@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.columns import OP, time_array
-from whenabouts.core.coalescing.early_index import EarlyIndex
+from whenabouts.core.coalescing.early_index import EarlyIndex, Held
 from whenabouts.core.coalescing.early_kernels import (
     AFTER,
     BEFORE,
+    COLUMNS,
     DOUBTFUL,
     EXTENT,
     FROM,
@@ -22,10 +23,14 @@ from whenabouts.core.coalescing.early_kernels import (
     VALUES,
     N,
     merge_changes,
+    range_changes,
 )
 from whenabouts.core.coalescing.output import RunOutput
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.runtime.changes import OPS, changes_field
+from whenabouts.core.runtime.output_memory import require_room
+
+_AT_ONCE = 2**18  # rows that are written without counting them first
 
 
 def net_changes(
@@ -39,7 +44,34 @@ def net_changes(
     """
     rows, op = np.empty((len(old) + len(new), old.shape[1]), np.int64), np.empty(len(old) + len(new), np.int64)
     count = merge_changes(old, new, rows, op)
-    rows, op = rows[:count], op[:count]
+    return _shown(rows[:count], op[:count], alike)
+
+
+def range_changes_of(
+    old: Held,
+    before: tuple[IntArray, IntArray],
+    new: Held,
+    after: tuple[IntArray, IntArray],
+    extents: IntArray,
+    alike: Callable[[IntArray, IntArray], BoolArray],
+) -> tuple[IntArray, IntArray]:
+    """As `net_changes`, of the runs of the same lists in ranges of tuples before and after. O(runs in the ranges).
+
+    Range `i * len(extents) + k` is that of list i in the extent that ends at `extents[k]`, see `EarlyIndex.ranges`.
+    """
+    most = _AT_ONCE
+    while True:
+        rows, op = np.empty((most, len(COLUMNS)), np.int64), np.empty(most, np.int64)
+        count = range_changes(new.lists, *old[1:4], *before, *new[1:4], *after, extents, rows, op)
+        if count <= most:
+            return _shown(rows[:count], op[:count], alike)
+        require_room(count, len(COLUMNS) * 8, "coalesced rows of all extents")
+        most = count
+
+
+def _shown(rows: IntArray, op: IntArray, alike: Callable[[IntArray, IntArray], BoolArray]) -> tuple[IntArray, IntArray]:
+    """Changes without those of which the rows look alike."""
+    count = len(rows)
     pairs = np.flatnonzero(op == BEFORE + DOUBTFUL)
     if not len(pairs):
         return rows, op

@@ -18,18 +18,16 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import table_of
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.coalescing.early_changes import net_changes
+from whenabouts.core.coalescing.early_changes import net_changes, range_changes_of
 from whenabouts.core.coalescing.early_index import EarlyIndex, Links, Reach
-from whenabouts.core.coalescing.early_kernels import INSERT, NO_NEXT
+from whenabouts.core.coalescing.early_kernels import EXTENT, INSERT, NO_NEXT
 from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator
-from whenabouts.core.coalescing.extents import FinalExtents
 from whenabouts.core.coalescing.schedule import FIRST, Progress, first_slide, floor_of
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.sorted_lists import Neighbours
 from whenabouts.core.coalescing.tuples import ListTuples
 from whenabouts.core.coalescing.waiting_rows import WaitingRows
 from whenabouts.core.coalescing.window_log import WindowLog
-from whenabouts.core.coalescing.window_ranges import ranges_at
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.output_memory import require_room
@@ -70,8 +68,7 @@ class EarlyEvaluator(ExtentEvaluator):
         self._early = self._definition + " early"
         extents = spec.extents
         self._single = extents.slide_us is None and (extents.is_history or extents.at_us is not None)
-        # A window that moves with each row, or that counts rows, changes at both ends: it is read as a whole.
-        self._whole = extents.window.rows is not None or (extents.slide_us is None and not self._single)
+        self._follows = extents.slide_us is None and not self._single  # the window ends at the latest row
 
     @contextmanager
     def changes(
@@ -225,11 +222,10 @@ class EarlyEvaluator(ExtentEvaluator):
         self, index: EarlyIndex, arrived: _Arrived, from_us: int, was: Progress, now: Progress, step: Step
     ) -> tuple[IntArray, IntArray]:
         """Put the tuples that arrived, all at or after `from_us`, into the index; what changes in open extents."""
-        if self._whole:
-            old = self._read(index, self._instants_open(index, from_us, was, was))
-            self._take_in(index, arrived, step)
-            new = self._read(index, self._instants_open(index, from_us, was, now))
-            return net_changes(old, new, index.runs.equal_rows)
+        if self.spec.extents.window.rows is not None:
+            return self._update_rows(index, arrived, from_us, was, now, step)
+        if self._follows:
+            return self._update_last(index, arrived, was, now, step)
         open_before = self._open(from_us, was)
         old = index.within(index.touched(arrived.lists, arrived.times), open_before)
         self._take_in(index, arrived, step)
@@ -241,6 +237,39 @@ class EarlyEvaluator(ExtentEvaluator):
             inserted = index.within(index.runs_from(first_us), opened)
             rows, op = np.concatenate([rows, inserted]), np.append(op, np.full(len(inserted), INSERT))
         return rows, op
+
+    def _update_last(
+        self, index: EarlyIndex, arrived: _Arrived, was: Progress, now: Progress, step: Step
+    ) -> tuple[IntArray, IntArray]:
+        """As `_update`, if the window ends at the latest row: runs change where rows arrive, and where it begins."""
+        reach_us = self.spec.extents.window.reach_us
+        before, after = (Reach(0, 0, max(each.latest - reach_us, FIRST), each.latest) for each in (was, now))
+        changing = index.beginning_before(after.low, arrived.lists, arrived.times)
+        old = index.within(index.touched(*changing, after.low), before)
+        self._take_in(index, arrived, step)
+        new = index.within(index.touched(*changing, after.low), after)
+        old[:, EXTENT] = new[:, EXTENT] = 0  # one extent, whose end moves
+        return net_changes(old, new, index.runs.equal_rows)
+
+    def _update_rows(
+        self, index: EarlyIndex, arrived: _Arrived, from_us: int, was: Progress, now: Progress, step: Step
+    ) -> tuple[IntArray, IntArray]:
+        """As `_update`, if the window counts rows: those that arrive take others out of each later extent."""
+        extents, window = self.spec.extents, self.spec.extents.window
+        opens = extents.slide_us is not None and self._last_open(was, now) > self._last_open(was, was)
+        # Over all groups, rows of one group take out those of another.
+        some = None if opens or window.over_all_groups else np.unique(arrived.lists)
+        old = index.held(some)
+        self._take_in(index, arrived, step)
+        new = index.held(some)
+        ends = self._instants_open(index, from_us, was, now)
+        had = ends
+        if extents.slide_us is not None:
+            had = ends[ends <= self._last_open(was, was) * extents.slide_us]
+        elif extents.at_us is None:
+            had = np.array([was.latest] if was.latest != NO_WATERMARK else [], np.int64)
+        before, after = index.ranges(old, window, had, len(ends)), index.ranges(new, window, ends, len(ends))
+        return range_changes_of(old, before, new, after, ends, index.runs.equal_rows)
 
     def _take_in(self, index: EarlyIndex, arrived: _Arrived, step: Step) -> None:
         if len(arrived.replaced):
@@ -275,22 +304,11 @@ class EarlyEvaluator(ExtentEvaluator):
         if extents.slide_us is None:
             at_us = now.latest if extents.at_us is None else extents.at_us
             return np.array([at_us] if now.latest != NO_WATERMARK else [], np.int64)
-        last, first = self._last_open(was, was), first_slide(from_us, extents.slide_us)
-        if now is not was:
-            first, last = min(first, last + 1), self._last_open(was, now)
+        last = self._last_open(was, now)
+        first = min(first_slide(from_us, extents.slide_us), self._last_open(was, was) + 1)
         first = max(first, first_slide(index.first_us, extents.slide_us))
         require_room(max(last + 1 - first, 0), 2 * 8, "instants at which a window slides")
         return np.arange(first, max(first, last + 1)) * extents.slide_us
-
-    def _read(self, index: EarlyIndex, instants: IntArray) -> IntArray:
-        """Whole extents, in the form of `EarlyIndex.within`. O(tuples held + instants * groups)."""
-        tuples, lists, data, heads = index.tuples()
-        ranges = ranges_at(tuples, self.spec.extents.window, instants, self.spec.group)
-        runs = FinalExtents(tuples, ~heads, ranges).runs()
-        at_us = ranges.at_us[runs.range] if self.spec.extents.slides else np.zeros(len(runs.n), np.int64)
-        of = lists[runs.first]
-        rows = np.column_stack([of, at_us, runs.start, runs.end, runs.n, data[runs.first], runs.last])
-        return np.asarray(rows[np.lexsort((at_us, of))])
 
     def _keep(self, log: WindowLog, index: EarlyIndex, settled: int, was: Progress, now: Progress, step: Step) -> None:
         """Keep the tuples that are now settled in the state, as long as an open extent can contain them."""
@@ -316,9 +334,8 @@ class EarlyEvaluator(ExtentEvaluator):
         elif extents.window.per_group:
             step.metrics[metrics.DETACHED] += index.drop_all_but(extents.window.rows + index.counts_from(now.until))
         else:
-            settled = np.sort(index.times_before(now.until))
-            if len(settled) > extents.window.rows:
-                step.metrics[metrics.DETACHED] += index.drop_before(int(settled[-extents.window.rows]))
+            first_us = index.last_before(now.until, extents.window.rows)
+            step.metrics[metrics.DETACHED] += 0 if first_us is None else index.drop_before(first_us)
 
 
 def _count(new: ListTuples, before: Links, after: Links, step: Step) -> None:

@@ -24,6 +24,7 @@ from whenabouts.core.coalescing.early_kernels import (
     START,
     VALUES,
     carry_settled,
+    ends_of_runs,
     runs_in_extents,
     touched_runs,
 )
@@ -32,7 +33,9 @@ from whenabouts.core.coalescing.schedule import FIRST
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.sorted_lists import Neighbours
 from whenabouts.core.coalescing.tuples import ListTuples, TemporalTuples
+from whenabouts.core.coalescing.window_ranges import Window, ranges_at
 from whenabouts.core.runtime.output_memory import require_room
+from whenabouts.core.runtime.protocol import END_OF_TIME
 
 _ALL = 2**62
 _AT_ONCE = 2**18  # rows that are written without counting them first
@@ -67,6 +70,19 @@ class _Runs(NamedTuple):
     starts: IntArray
     times: IntArray
     data: IntArray
+
+
+class Held(NamedTuple):
+    """Tuples of lists at some moment, list by list: times, rows of values, where the run of each one ends.
+
+    List `lists[i]` is `[starts[i], starts[i + 1])`.
+    """
+
+    lists: IntArray
+    times: IntArray
+    data: IntArray
+    ends: IntArray
+    starts: IntArray
 
 
 class EarlyIndex:
@@ -115,16 +131,17 @@ class EarlyIndex:
 
     def count_between(self, least_us: int, before_us: int) -> tuple[int, int | None]:
         """How many tuples have `least_us <= time < before_us`, and the least later time. O(groups log n)."""
-        count, later = self.runs.lists.count_between(self.groups.ids, least_us, before_us)
-        return count, None if later == NO_NEXT else later
+        sums, later = self.runs.lists.count_between(self.groups.ids, least_us, before_us)
+        return int(sums[-1]), None if later == NO_NEXT else later
 
     def tuples_between(self, least_us: int, before_us: int, count: int) -> tuple[TemporalTuples, BoolArray]:
         """The tuples that `count_between` counts with group and values, and which extend one of them."""
         of = self.groups.ids
         times, rows, heads, starts = self.runs.lists.read_between(of, least_us, before_us, count)
         lists = np.repeat(of, np.diff(starts))
-        table = pa.Table.from_arrays(self._columns(lists, rows), [*self.group, *self.values])
-        found = TemporalTuples(table, np.arange(count, dtype=np.int32), times, starts)
+        own = np.append(True, (np.diff(rows) != 0) | (np.diff(lists) != 0))[:count]  # the tuples of a run share values
+        table = pa.Table.from_arrays(self._columns(lists[own], rows[own]), [*self.group, *self.values])
+        found = TemporalTuples(table, (np.cumsum(own) - 1).astype(np.int32), times, starts)
         return found, ~heads & ~found.heads
 
     def is_inside(self, new: ListTuples) -> BoolArray:
@@ -153,24 +170,37 @@ class EarlyIndex:
             np.where(at.after >= 0, lists.heads[at.after], -1),
         )
 
-    def touched(self, of: IntArray, when: IntArray) -> _Runs:
-        """The runs that contain a tuple at, right before or right after one of these times, which ascend by list."""
+    def touched(self, of: IntArray, when: IntArray, up_to: int | None = None) -> _Runs:
+        """The runs that contain a tuple at, right before or right after one of these times, which ascend by list.
+
+        `up_to`: of the later runs of these lists, also those that begin at or before this time.
+        """
         held = of[np.append(True, np.diff(of) != 0)[: len(of)]]
-        return self._runs(held, of, when, 3 * len(when), and_later=False)
+        if up_to is None:
+            return self._runs(held, of, when, 3 * len(when), FIRST - 1)
+        return self._runs(held, of, when, _ALL, up_to)
+
+    def beginning_before(self, us: int, of: IntArray, when: IntArray) -> tuple[IntArray, IntArray]:
+        """Times by list, which ascend, with one before all others for each list that has a tuple before an instant."""
+        first = np.sort(self.groups.ids)
+        first = first[self.runs.lists.sizes[first] > 0]
+        first = first[self.runs.lists.firsts(first)[0] < us]
+        at = np.searchsorted(of, first)
+        return np.insert(of, at, first), np.insert(when, at, FIRST)
 
     def runs_from(self, us: int) -> _Runs:
         """All runs from the one before a time on, by list. O(groups log n + their tuples)."""
         of = np.sort(self.groups.ids)
-        return self._runs(of, of, np.full(len(of), us), _ALL, and_later=True)
+        return self._runs(of, of, np.full(len(of), us), _ALL, NO_NEXT)
 
-    def _runs(self, held: IntArray, of: IntArray, when: IntArray, most: int, *, and_later: bool) -> _Runs:
+    def _runs(self, held: IntArray, of: IntArray, when: IntArray, most: int, up_to: int) -> _Runs:
         lists = self.runs.lists
         size = int(lists.sizes[held].sum())
         most = min(size, most)
         run_list, following, starts = (np.empty(length, np.int64) for length in (most, most, most + 1))
         times, data, is_first = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(most, bool)
         runs, count = touched_runs(
-            *lists.arrays, lists.heads, of, when, and_later, run_list, is_first, following, starts, times, data
+            *lists.arrays, lists.heads, of, when, up_to, run_list, is_first, following, starts, times, data
         )
         return _Runs(
             run_list[:runs], is_first[:runs], following[:runs], starts[: runs + 1], times[:count], data[:count]
@@ -194,12 +224,28 @@ class EarlyIndex:
             runs_in_extents(*given, rows)
         return rows[:size]
 
-    def tuples(self) -> tuple[TemporalTuples, IntArray, IntArray, BoolArray]:
-        """All tuples with their group columns, their lists, rows of values, and which begin a run. O(tuples)."""
-        of = self.groups.ids
+    def held(self, of: IntArray | None = None) -> Held:
+        """The tuples of lists, by default of all. O(tuples)."""
+        of = self.groups.ids if of is None else of
         times, data, heads, starts = self.runs.lists.read(of)
-        number = np.repeat(np.arange(len(of), dtype=np.int32), np.diff(starts))
-        return TemporalTuples(self.groups.table(of), number, times, starts), of[number], data, heads
+        ends = np.empty(len(times), np.int64)
+        ends_of_runs(heads, ends)
+        return Held(of, times, data, ends, starts)
+
+    def ranges(self, held: Held, window: Window, instants: IntArray, most: int) -> tuple[IntArray, IntArray]:
+        """The tuples of each list that a window contains at ascending instants; none at others, up to `most` in all.
+
+        O(tuples + lists * instants), and sorting times if the window counts the rows of all groups.
+        """
+        number, groups = np.empty(0, np.int32), pa.table({})
+        if window.over_all_groups:
+            number = np.repeat(np.arange(len(held.lists), dtype=np.int32), np.diff(held.starts))
+            groups = self.groups.table(held.lists)
+        found = ranges_at(TemporalTuples(groups, number, held.times, held.starts), window, instants, self.group)
+        wide = np.zeros((2, len(held.lists), most), np.int64)
+        wide[0, :, : len(instants)] = found.lows.reshape(-1, len(instants)) if len(instants) else 0
+        wide[1, :, : len(instants)] = found.highs.reshape(-1, len(instants)) if len(instants) else 0
+        return wide[0].ravel(), wide[1].ravel()
 
     def columns(self, rows: IntArray) -> list[pa.Array]:
         """The group and value columns of coalesced tuples."""
@@ -218,16 +264,17 @@ class EarlyIndex:
         of = of[self.runs.lists.sizes[of] > 0]
         return int(self.runs.lists.firsts(of)[0].min(initial=_ALL))
 
-    def times_before(self, us: int) -> IntArray:
-        """The times before an instant. O(tuples)."""
-        found = self.runs.lists.read(self.groups.ids)[0]
-        return found[found < us]
+    def last_before(self, us: int, rows: int) -> int | None:
+        """The time of the last but so many tuples before an instant, None if there are no more. O(tuples)."""
+        of, lists = self.groups.ids, self.runs.lists
+        count = int(lists.count_between(of, FIRST, us)[0][-1])
+        if count <= rows:
+            return None
+        return int(np.partition(lists.read_between(of, FIRST, us, count)[0], count - rows)[count - rows])
 
     def counts_from(self, us: int) -> IntArray:
-        """How many tuples each group of `groups.ids` has at or after an instant. O(tuples)."""
-        found, _, _, starts = self.runs.lists.read(self.groups.ids)
-        later = np.append(0, np.cumsum(found >= us))
-        return np.asarray(later[starts[1:]] - later[starts[:-1]])
+        """How many tuples each group of `groups.ids` has at or after an instant. O(groups log n)."""
+        return np.diff(self.runs.lists.count_between(self.groups.ids, us, END_OF_TIME)[0])
 
     def drop_before(self, us: int) -> int:
         """Drop tuples before a time, then groups without tuples; returns how many leave a run that continues."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from whenabouts.core.arrays.jit import (
-    BOOL,
     INT64,
+    READ_BOOL,
     READ_INT64,
     READ_INT64_2D,
     TWO_INT64,
@@ -44,7 +44,7 @@ START, ROW, COUNT = range(3)
 
 @compiled(
     TWO_INT64(
-        *ARRAYS, WRITE_BOOL, READ_INT64, READ_INT64, BOOL, WRITE_INT64, WRITE_BOOL, WRITE_INT64, WRITE_INT64,
+        *ARRAYS, WRITE_BOOL, READ_INT64, READ_INT64, INT64, WRITE_INT64, WRITE_BOOL, WRITE_INT64, WRITE_INT64,
         WRITE_INT64, WRITE_INT64,
     )
 )  # fmt: skip
@@ -57,7 +57,7 @@ def touched_runs(
     heads: BoolArray,
     of_list: IntArray,
     wanted: IntArray,
-    and_later: bool,
+    up_to: int,
     run_list: IntArray,
     run_is_first: BoolArray,
     run_next: IntArray,
@@ -65,7 +65,8 @@ def touched_runs(
     run_times: IntArray,
     run_data: IntArray,
 ) -> Any:
-    """The runs with the elements at times, before them and after them, and if `and_later` all later ones of each list.
+    """The runs with the elements at times, before them and after them; and of the later ones of each list, those that
+    begin at or before `up_to`.
 
     The times ascend in each list. Run r is `run_starts[r] : run_starts[r + 1]` of `run_times` and `run_data`;
     `run_next[r]`: the time of the element after it, or `NO_NEXT`. Returns the numbers of runs and of elements.
@@ -115,7 +116,7 @@ def touched_runs(
                 while i < len(wanted) and of_list[i] == of and (ended or wanted[i] < run_times[count - 1]):
                     i += 1
                 is_wanted = not ended and (
-                    and_later or (i < len(wanted) and of_list[i] == of and wanted[i] <= times[here])
+                    times[here] <= up_to or (i < len(wanted) and of_list[i] == of and wanted[i] <= times[here])
                 )
         while ended and i < len(wanted) and of_list[i] == of:
             i += 1
@@ -281,3 +282,81 @@ def merge_changes(old: IntArray, new: IntArray, out: IntArray, op: IntArray) -> 
             i += 1
             j += 1
     return count
+
+
+@compiled(
+    INT64(
+        READ_INT64, *(READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64) * 2, READ_INT64, WRITE_INT64_2D,
+        WRITE_INT64,
+    )
+)  # fmt: skip
+def range_changes(
+    lists: IntArray,
+    old_times: IntArray,
+    old_data: IntArray,
+    old_ends: IntArray,
+    old_lows: IntArray,
+    old_highs: IntArray,
+    new_times: IntArray,
+    new_data: IntArray,
+    new_ends: IntArray,
+    new_lows: IntArray,
+    new_highs: IntArray,
+    extents: IntArray,
+    out: IntArray,
+    op: IntArray,
+) -> Any:
+    """As `merge_changes`, of the runs in ranges of elements before and after; nothing else is written.
+
+    Range `i * len(extents) + k`, of list i in extent k, is `[lows, highs)`; `ends[j]`: where the run of element j ends.
+    Returns the number of rows, of which `out` has as many as it has room for. O(runs in the ranges).
+    """
+    count = 0
+    for r in range(len(old_lows)):
+        of, extent = lists[r // len(extents)], extents[r % len(extents)]
+        i, i_stop, j, j_stop = old_lows[r], old_highs[r], new_lows[r], new_highs[r]
+        while i < i_stop or j < j_stop:
+            i_end, j_end, side = i, j, 0
+            if i < i_stop:
+                i_end = min(old_ends[i], i_stop)
+            if j < j_stop:
+                j_end = min(new_ends[j], j_stop)
+            if i == i_stop:
+                side = 1
+            elif j == j_stop:
+                side = -1
+            elif old_times[i] != new_times[j]:
+                side = -1 if old_times[i] < new_times[j] else 1
+            i_to = old_times[i_end if i_end < i_stop else i_end - 1]
+            j_to = new_times[j_end if j_end < j_stop else j_end - 1]
+            same = side == 0 and i_to == j_to and i_end - i == j_end - j
+            if not (same and old_data[i] == new_data[j]):
+                for written in range(2):  # the row before and the row after
+                    if side == (1, -1)[written]:
+                        continue
+                    if count < len(out):
+                        out[count, LIST], out[count, EXTENT] = of, extent
+                        if written == 0:
+                            out[count, FROM], out[count, TO], out[count, N] = old_times[i], i_to, i_end - i
+                            out[count, VALUES], out[count, LATEST] = old_data[i], old_times[i_end - 1]
+                            op[count] = DELETE if side < 0 else BEFORE + DOUBTFUL * same
+                        else:
+                            out[count, FROM], out[count, TO], out[count, N] = new_times[j], j_to, j_end - j
+                            out[count, VALUES], out[count, LATEST] = new_data[j], new_times[j_end - 1]
+                            op[count] = INSERT if side > 0 else AFTER + DOUBTFUL * same
+                    count += 1
+            if side <= 0:
+                i = i_end
+            if side >= 0:
+                j = j_end
+    return count
+
+
+@compiled((READ_BOOL, WRITE_INT64))
+def ends_of_runs(heads: BoolArray, ends: IntArray) -> None:
+    """Where the run of each element ends: the index of the next head, or how many elements there are."""
+    end = len(heads)
+    for at in range(len(heads) - 1, -1, -1):
+        ends[at] = end
+        if heads[at]:
+            end = at

@@ -75,17 +75,16 @@ def read_between(
     out_heads: BoolArray,
     starts: IntArray,
 ) -> Any:
-    """As `read`, the elements with `least <= time < before`. With empty output arrays it only counts.
+    """As `read`, the elements with `least <= time < before`. With an empty `out_times` it only counts them: `starts`.
 
     Returns their number, and the least time of the elements at or after `before`: 2^63 - 1 if there is none.
     O(lists log n + these elements); to count, O(lists log n + their chunks).
     """
-    counting = len(starts) == 0
+    counting = len(out_times) == 0
     count, following = np.int64(0), np.int64(2**63 - 1)
     for i in range(len(of_list)):
         of = of_list[i]
-        if not counting:
-            starts[i] = count
+        starts[i] = count
         if lists[of, SIZE] == 0 or lists[of, LAST] < least:
             continue
         stop, stop_at = lists[of, STOP], 0
@@ -108,8 +107,7 @@ def read_between(
             entry += 1
             if entry < lists[of, STOP]:
                 at = chunks[dirs[lists[of, DIRECTORY] + entry], BEGIN]
-    if not counting:
-        starts[len(of_list)] = count
+    starts[len(of_list)] = count
     return count, following
 
 

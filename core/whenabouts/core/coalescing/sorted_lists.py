@@ -180,11 +180,14 @@ class SortedLists:
         read(*self.arrays, self.heads, of, times, data, heads, starts)
         return times, data, heads, starts
 
-    def count_between(self, of: IntArray, least: int, before: int) -> tuple[int, int]:
-        """How many elements of lists have `least <= time < before`, and the least later time (2^63 - 1: none)."""
-        nothing, starts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    def count_between(self, of: IntArray, least: int, before: int) -> tuple[IntArray, int]:
+        """How many elements have `least <= time < before`, summed up to each list, and the least later time.
+
+        That time is 2^63 - 1 if there is none.
+        """
+        nothing, starts = np.zeros(0, np.int64), np.empty(len(of) + 1, np.int64)
         found = read_between(*self.arrays, self.heads, of, least, before, nothing, nothing, self.heads[:0], starts)
-        return int(found[0]), int(found[1])
+        return starts, int(found[1])
 
     def read_between(
         self, of: IntArray, least: int, before: int, size: int

@@ -98,18 +98,39 @@ def whole_groups(tuples: TemporalTuples) -> Ranges:
 
 
 def ranges_at(tuples: TemporalTuples, window: Window, instants: IntArray, group_names: tuple[str, ...] = ()) -> Ranges:
-    """The extents at ascending instants. O(tuples + groups * instants), plus a sort for stream-wide rows."""
-    keys, least, greatest = tuples.times, np.full(len(instants), -(2**63)), instants
+    """The extents at ascending instants. O(tuples + groups * instants), and sorting times for stream-wide rows."""
+    least, over_all = np.full(len(instants), -(2**63)), window.over_all_groups and len(tuples) > 0
     if window.width_us is not None:
         least = instants - window.reach_us
-    elif window.over_all_groups and window.rows is not None:
-        keys = stream_positions(tuples, group_names)
-        greatest = np.searchsorted(np.sort(tuples.times), instants, side="right") - 1
-        least = greatest - window.rows + 1
-    lows, highs = _between(tuples, keys, least, greatest)
-    if window.per_group and window.rows is not None:
+    elif over_all and window.rows is not None:
+        ordered = np.sort(tuples.times)
+        first = np.maximum(np.searchsorted(ordered, instants, side="right") - window.rows, 0)
+        least = ordered[first]
+    lows, highs = _between(tuples, tuples.times, least, instants)
+    if over_all:  # of the tuples at the least time, the first ones by group may be too many
+        _drop_least(tuples, lows, highs, first - np.searchsorted(ordered, least), least, group_names)
+    elif window.per_group and window.rows is not None:
         lows = np.maximum(np.repeat(tuples.starts[:-1], len(instants)), highs - window.rows)
     return Ranges(np.tile(instants, len(tuples.starts) - 1), lows, highs)
+
+
+def _drop_least(
+    tuples: TemporalTuples,
+    lows: IntArray,
+    highs: IntArray,
+    excess: IntArray,
+    least: IntArray,
+    group_names: tuple[str, ...],
+) -> None:
+    """Drop the first `excess[k]` tuples at the time `least[k]`, by group, from the ranges at instant k."""
+    for k in np.flatnonzero(excess):
+        ranges = np.arange(k, len(lows), len(least))
+        ranges = ranges[lows[ranges] < highs[ranges]]
+        ranges = ranges[tuples.times[lows[ranges]] == least[k]]
+        columns = tuples.taken(lows[ranges], group_names)
+        if columns:
+            ranges = ranges[np.argsort(ranks_of_rows(pa.table(columns, names=list(map(str, range(len(columns)))))))]
+        lows[ranges[: excess[k]]] += 1
 
 
 def ranges_of_slides(tuples: TemporalTuples, window: Window, slide_us: int, first: int, last: int) -> Ranges:
