@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -22,6 +23,7 @@ from whenabouts.core.asof_join import choosing
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code
 from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
+from whenabouts.core.join_aggregate import chance_functions, partners
 from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.blocks import TEMPLATE
 from whenabouts.core.runtime.keys import NULL_KEY
@@ -31,6 +33,7 @@ from whenabouts.core.state.segment_codec import unwrap, wrap
 from whenabouts.core.state.segment_layout import DIRECTORY
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.output import FinalTimes
+from whenabouts.core.timing_join.probed_rows import Beside
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.operator import WindowJoinOperator
 from whenabouts.core.window_join.query import WindowJoin
@@ -496,8 +499,8 @@ class TakesTheFirstOfEquals(Spoilt):
 
         def hasty(*args: Any) -> Any:
             done = begin(*args)
-            for partners in done._partners.values():
-                partners._ranks = lambda partners=partners: np.arange(partners.candidates.num_rows)
+            for each in done._partners.values():
+                each._ranks = lambda each=each: np.arange(each.candidates.num_rows)
             return done
 
         operator._finalizer.begin = hasty
@@ -639,6 +642,36 @@ class RoundsWhatPrevails(Spoilt):
         at = output.column_names.index(self.column)
         output = output.set_column(at, self.column, pc.round(output.column(at), 11))
         return Outcome(output, outcome.rejects, outcome.metrics)
+
+
+class MultipliesChances(Spoilt):
+    """The product of marginals, as if partners were independent of each other."""
+
+    name = "multiplies the chances of partners"
+
+    def step(self, step: Any, *args: Any) -> Step:
+        honest = chance_functions.chances
+
+        def chances(left: Any, right: Any, lo: int, hi: int, each: Any, *of: Any, **more: Any) -> Any:
+            found = honest(left, right, lo, hi, each, *of, **more)
+            if found.none.size:
+                for i, (start, stop) in enumerate(pairwise(each.offsets)):
+                    found.none[i] = (each.certain[i] == 0) * np.prod(1 - each.probability[start:stop])
+            return found
+
+        with mock.patch.object(chance_functions, "chances", chances):
+            return super().step(step, *args)
+
+
+class ForgetsRowsBeside(Spoilt):
+    name = "counts rows of sure ranges alone"
+
+    def step(self, step: Any, *args: Any) -> Step:
+        def none_beside(found: Any, base: slice, *of: Any) -> Any:
+            return Beside(np.zeros(len(found.ranges[base]) + 1, np.int64), np.empty(0, np.int32)), 0
+
+        with mock.patch.object(partners, "matching_beside", none_beside):
+            return super().step(step, *args)
 
 
 class RoundsThatNonePrevails(RoundsWhatPrevails):

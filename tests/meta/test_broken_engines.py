@@ -73,6 +73,8 @@ MUST_FAIL = {
     "RoundsThatNonePrevails": ("test_asof_join", "oracle_asof_sum", "point and interval-forward strict"),
     "HalvesTheConfidence": ("test_asof_join", "oracle_asof_all_is_bounded", "ties-forward"),
     "CopiesTooFew": ("test_asof_join", "differential_asof_time_slots", "points-backward tolerance"),
+    "MultipliesChances": ("test_join_aggregate", "oracle_worked_numbers", ""),
+    "ForgetsRowsBeside": ("test_join_aggregate", "oracle_aggregates", "ties"),
     "KnowsOneBucket": ("test_coalescing", "oracle_coalescing", "last window-batch, 3 buckets"),
 }
 

@@ -29,7 +29,7 @@ OPERATORS = {
     "timing join": "oracle_pairs_on_streams",
     "window join": "oracle_combinations_on_streams",
     "as-of join of streams": "oracle_asof_streams",
-    "join aggregate": "oracle_aggregates",
+    "join aggregate": "oracle_aggregate_streams",
     "coalescing": "oracle_coalescing",
     "temporal join and aggregate": "differential_temporal_queries",
     "shared coalescing": "differential_schemes_decided_in_the_job",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -67,11 +68,14 @@ def settled_us(query: JoinAggregate, left: Event) -> int:
     """The watermark from which on no right row to come can be a partner of the left row."""
     if left.key is None:
         return left.t_max
-    asked = query.reach
-    least = TimingJoin(
-        left_time=query.left_time, right_time=query.right_time, condition=asked.condition, how="left_anti"
-    )
-    return join_modes_oracle.final_us(least, "left", left.t_max)
+    join = TimingJoin(left_time=query.left_time, right_time=query.right_time, condition=query.reach.condition)
+    return left.t_max + _wait_us(join)
+
+
+@lru_cache
+def _wait_us(join: TimingJoin) -> int:
+    """How far the watermark has to be ahead of a left row."""
+    return join_modes_oracle.final_us(join, "left", 0)
 
 
 def _plain(value: object) -> Any:
