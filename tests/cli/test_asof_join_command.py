@@ -147,9 +147,12 @@ def test_a_stream_takes_the_greatest_lengths_from_the_files(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_a_text_is_explained_with_its_state(cli: Cli) -> None:
+def test_a_text_runs_as_a_stream_and_is_explained_with_its_state(cli: Cli) -> None:
     text = "SELECT A.k, B.v FROM a A ASOF JOIN b B ON A.k = B.k AND TIME(A) >= TIME(B)"
     streams = ["--input", "a=a.csv", "--input", "b=b.csv", "--time", "t", "--streaming", "--lateness", "0s"]
+    done = cli("query", text, *streams, "-o", "out.csv")
+    assert done.exit_code == 0, done.stderr
+    assert Path("out.csv").read_text().splitlines() == ['"k","v"', "1,7"]
     done = cli("query", text, *streams, "--explain")
     assert done.exit_code == 0, done.stderr
     assert "of its right rows 1 are kept for their keys, 1 for each" in done.stderr

@@ -18,6 +18,7 @@ from whenabouts.core.runtime.protocol import FlushMode
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
+from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.state_forecast import forecast_state
 
 SECOND = 1_000_000
@@ -145,6 +146,7 @@ def test_as_of_joins_hold_the_forecast_rows(options: dict[str, Any], lengths_s: 
     for name, rows in zip(query.inputs, np.mean(held[steps // 2 :], axis=0), strict=True):
         assert found[name].rows == pytest.approx(rows, rel=0.15)
     carried = query.held(1, Workload(rates=dict(zip(query.inputs, rates, strict=True)), keys=keys)).rows
+    assert forecast_state(SelectProject(query=query), [schema, schema], rates, every=f"{every_s} s", keys=keys) == found
     if not options:  # every key has one, and those that overlap it
         assert carried == keys * (1 + rates[1] / keys * lengths_s[1] / 2)
         assert carried > 0.3 * found["right"].rows, "the keys' rows hardly count"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from whenabouts.core.coalescing.query import Coalesce
-from whenabouts.core.costs.choices import Choice, Choosing, Held, Holding, Value, Workload, ruled
+from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload, held_of, ruled
 from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.html_tables import html_table
@@ -106,7 +106,7 @@ def expected_state(query: Query, load: Workload) -> StateForecasts:
     step_us = parse_duration(load.every)
     found = StateForecasts()
     for input, name in enumerate(query.inputs):
-        held = query.held(input, load) if isinstance(query, Holding) else Held(query.kept_for_us(input))
+        held = held_of(query, input, load)
         held_us = step_us + max(query.lateness_us) + held.behind_us + step_us / (2 * SEGMENTS_PER_STEP)
         rows = (load.rate(name) or 1.0) * max(held_us, 0) / 1_000_000 + held.rows
         rows *= query.copies(input)

@@ -188,6 +188,11 @@ class Holding(Protocol):
         """What state holds of an input."""
 
 
+def held_of(query: Choosing, input: int, load: Workload) -> Held:
+    """What state holds of an input on average."""
+    return query.held(input, load) if isinstance(query, Holding) else Held(query.kept_for_us(input))
+
+
 Query = TypeVar("Query")
 
 _OPTIONS = ("strategy", "block_size", "conservative", "method", "scheme")

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.costs.choices import Choice, Choosing, Value, Workload
+from whenabouts.core.costs.choices import Choice, Choosing, Held, Value, Workload, held_of
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.expressions.tree import Expression, column, holds, values_of
 from whenabouts.core.runtime.changes import kept_changes
@@ -84,6 +84,10 @@ class SelectProject(WrappedQuery):
     def kept_for_us(self, input: int) -> int:
         """As the wrapped query."""
         return self._inner.kept_for_us(input)
+
+    def held(self, input: int, load: Workload) -> Held:
+        """As the wrapped query."""
+        return held_of(self._inner, input, load)
 
     def copies(self, input: int) -> float:
         """As the wrapped query."""
