@@ -1,6 +1,7 @@
 """A streaming join over files into a file sink, for `test_recovery` to kill: FOLDER MODE PARALLELISM [CHECKPOINT].
 
-`SPLITS_LOG` names the log of splits, `SPLITS` how many the job may begin before it stops to be killed (0: no limit).
+`SPLITS_LOG` names the log of splits, `SPLITS` how many the job may begin before it stops to be killed (0: no limit),
+`JOB_CALL` which join it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pyflink.common import Encoder, Types
 from pyflink.datastream.connectors.file_system import FileSink, RollingPolicy
 
 from whenabouts.core import Interval, Lateness, within
-from whenabouts.flink_plugin import timing_join
+from whenabouts.flink_plugin import asof_join, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_source import ReadSplit, read_files
 from whenabouts.flink_plugin.mini_cluster import local_environment
@@ -31,6 +32,9 @@ JOIN = {
     "how": "left_outer",
     "lateness": Lateness(left="2s", right="2s"),
 }
+
+ASOF = {name: JOIN[name] for name in ("on", "left_time", "right_time", "how", "lateness")} | {"confidence": 0.4}
+CALLS = {"timing_join": (timing_join, JOIN), "asof_join": (asof_join, ASOF)}
 
 PATIENCE_S = 600
 
@@ -71,7 +75,8 @@ def main(folder: Path, mode: str, parallelism: int, checkpoint: str | None) -> N
     for name in ("left", "right"):
         blocks = read_files(env, folder / name, splits_per_checkpoint=1, name=name)
         sides.append(Blocks(blocks.stream, blocks.schema, ReadAndTell(blocks.schema)))
-    pairs = timing_join(*sides, **JOIN, buckets=4)
+    call, options = CALLS[os.environ["JOB_CALL"]]
+    pairs = call(*sides, **options, buckets=4)
     lines = rows_of(pairs).map(lambda row: repr(list(row)[:-1]), Types.STRING()).uid("lines")
     sink = FileSink.for_row_format(str(folder / "out"), Encoder.simple_string_encoder())
     lines.sink_to(sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()).uid("sink")

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from whenabouts.core.local import timing_join as local_join
+from whenabouts.core import local
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -53,11 +53,18 @@ def _write(folder: Path, files: int) -> dict[str, pa.Table]:
 
 
 def _start(
-    folder: Path, mode: str, parallelism: int, backend: str, checkpoint: str | None, splits: int = 0
+    folder: Path,
+    mode: str,
+    parallelism: int,
+    backend: str,
+    checkpoint: str | None,
+    splits: int = 0,
+    call: str = "timing_join",
 ) -> subprocess.Popen[bytes]:
     """The job in a session of its own, which contains only its JVM and workers."""
     command = [sys.executable, str(JOB), str(folder), mode, str(parallelism), *([checkpoint] if checkpoint else [])]
     own = {"SPLITS_LOG": str(folder / "splits.log"), "SPLITS": str(splits), "STATE_BACKEND": backend}
+    own["JOB_CALL"] = call
     own["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     with open(folder / "job.log", "ab") as log:
         return subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, start_new_session=True)
@@ -90,26 +97,30 @@ def _finished_lines(folder: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "backend", "kills", "seed"),
+    ("mode", "backend", "kills", "seed", "call"),
     [
-        pytest.param("thread", "hashmap", 2, 4, marks=pytest.mark.full),
-        pytest.param("thread", "hashmap", 3, 0, marks=pytest.mark.full),
-        pytest.param("process", "rocksdb", 5, 1, marks=pytest.mark.full),
-        pytest.param("thread", "rocksdb", 5, 2, marks=pytest.mark.exhaustive),
-        pytest.param("process", "hashmap", 7, 3, marks=pytest.mark.exhaustive),
+        pytest.param("thread", "hashmap", 2, 5, "asof_join", marks=pytest.mark.full),
+        pytest.param("thread", "hashmap", 2, 4, "timing_join", marks=pytest.mark.full),
+        pytest.param("thread", "hashmap", 3, 0, "timing_join", marks=pytest.mark.full),
+        pytest.param("process", "rocksdb", 5, 1, "timing_join", marks=pytest.mark.full),
+        pytest.param("thread", "rocksdb", 5, 2, "timing_join", marks=pytest.mark.exhaustive),
+        pytest.param("process", "hashmap", 7, 3, "timing_join", marks=pytest.mark.exhaustive),
     ],
 )
-def test_a_killed_job_gives_the_batch_answer(tmp_path: Path, mode: str, backend: str, kills: int, seed: int) -> None:
+def test_a_killed_job_gives_the_batch_answer(
+    tmp_path: Path, mode: str, backend: str, kills: int, seed: int, call: str
+) -> None:
     files = kills * MOST // 2 + MOST  # of a side: what all killed jobs may begin, and more than one of them besides
     tables = _write(tmp_path, files)
     draw = random.Random(seed)
     for number in range(kills):
         splits = len(_splits(tmp_path)) + draw.randint(2, MOST)
-        job = _start(tmp_path, mode, 1 + number % 2, backend, _last_checkpoint(tmp_path), splits)
+        job = _start(tmp_path, mode, 1 + number % 2, backend, _last_checkpoint(tmp_path), splits, call)
         _kill_after(job, tmp_path, splits)
-    last = _start(tmp_path, mode, 2, backend, _last_checkpoint(tmp_path))
+    last = _start(tmp_path, mode, 2, backend, _last_checkpoint(tmp_path), call=call)
     assert last.wait(timeout=600) == 0, (tmp_path / "job.log").read_text()[-3000:]
-    expected = local_join(tables["left"], tables["right"], **runpy.run_path(str(JOB))["JOIN"]).to_pylist()
+    options = runpy.run_path(str(JOB))["CALLS"][call][1]
+    expected = getattr(local, call)(tables["left"], tables["right"], **options).to_pylist()
     assert _finished_lines(tmp_path) == Counter(repr(list(row.values())) for row in expected)
     read = Counter(_splits(tmp_path))
     assert len(read) == 2 * files
