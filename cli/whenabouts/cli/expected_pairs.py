@@ -66,18 +66,30 @@ def refuse_over(bound: AtMost, max_pairs: int | None, max_pairs_per_row: int | N
 
 def keyed_times(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ...]) -> list[KeyedTimes]:
     """The times and keys of both inputs; equal codes mean equal keys."""
+    blocks, codes = _keyed_blocks(inputs, specs, on)
+    sides = [KeyedTimes(*times(block), code) for block, code in zip(blocks, codes, strict=True)]
+    return [KeyedTimes(*(values[side.code != NULL_KEY] for values in side)) for side in sides]
+
+
+def keyed_blocks(inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ...]) -> list[pa.Table]:
+    """The rows of both inputs with their times in microseconds, without those that have a null in a key."""
+    blocks, codes = _keyed_blocks(inputs, specs, on)
+    kept = [block.filter(pa.array(code != NULL_KEY)) for block, code in zip(blocks, codes, strict=True)]
+    return [block.combine_chunks() for block in kept]
+
+
+def _keyed_blocks(
+    inputs: Sequence[Input], specs: Sequence[TimeSpec], on: tuple[Key, ...]
+) -> tuple[list[pa.Table], list[IntArray]]:
     blocks = []
     for index, (source, spec) in enumerate(zip(inputs, specs, strict=True)):
         reader = EventReader(index, source.name, source.schema, spec)
         read = [reader.read(batch).block for table in source.tables for batch in table.to_batches()]
         blocks.append(pa.Table.from_batches(read, reader.block_schema).combine_chunks())
-    if on:
-        keys = Keys(on, [block.schema for block in blocks], [source.name for source in inputs])
-        codes = keys.codes(blocks)
-    else:
-        codes = [np.zeros(block.num_rows, np.int64) for block in blocks]
-    sides = [KeyedTimes(*times(block), code) for block, code in zip(blocks, codes, strict=True)]
-    return [KeyedTimes(*(values[side.code != NULL_KEY] for values in side)) for side in sides]
+    if not on:
+        return blocks, [np.zeros(block.num_rows, np.int64) for block in blocks]
+    keys = Keys(on, [block.schema for block in blocks], [source.name for source in inputs])
+    return blocks, list(keys.codes(blocks))
 
 
 def _count(values: IntArray, codes: IntArray, asked: IntArray, asked_codes: IntArray, side: str) -> IntArray:

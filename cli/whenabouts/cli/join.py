@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from whenabouts.cli.aggregates import aggregate_options, aggregate_query, partner_lines
 from whenabouts.cli.given_files import input_path
 from whenabouts.cli.options import CommonOptions, common_options, key_columns, row_numbers, time_slots_option
 from whenabouts.cli.say import say
@@ -13,6 +14,7 @@ from whenabouts.cli.two_sides import SIDES, times_of_sides, times_options, two_v
 from whenabouts.core.times.condition_keywords import condition_of
 
 if TYPE_CHECKING:
+    from whenabouts.core.join_aggregate.query import JoinAggregate
     from whenabouts.core.timing_join.query import TimingJoin
 
 
@@ -36,10 +38,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--how",
-    default="inner",
-    show_default=True,
     metavar="MODE",
-    help="Which rows the result has: inner, left_outer, left_anti ...",
+    help="Which rows the result has: inner, left_outer, left_anti ...  [default: inner; with --aggregate left_outer]",
 )
 @click.option("--best", type=click.Choice([*SIDES, "both"]), help="Keep the most probable partner only.")
 @click.option(
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 @click.option(
     "--strategy", default="auto", show_default=True, metavar="NAME", help="Which algorithm; all give the same rows."
 )
+@aggregate_options
 @uncertainty_options
 @click.option("--suffixes", default="_left,_right", show_default=True, metavar="L,R", help="For columns of equal name.")
 @click.option("--no-probability", is_flag=True, help="Leave out the probability column.")
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
 def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> None:
     """Pairs of LEFT and RIGHT rows that meet a timing condition with probability >= --confidence.
 
+    With --aggregate LEFT rows, each with numbers about the RIGHT rows that meet the condition.
+
     LEFT and RIGHT are Parquet, CSV or JSON lines: a file, a folder, a glob in quotes, or - (stdin). Durations D: 500ms,
     2s, 1h30m, '0.5 s', PT1.5S. A time SPEC is t (exact), t_min,t_max (uniform in between), or
     hist:TEMPLATES.json:template_column,t_max (distributed as the template that the row names, ending at t_max), or
@@ -79,6 +82,8 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
     \b
     whenabouts join quakes.csv sounds.parquet --on region --left-time t_min,t_max \\
         --right-time t --within 2s --confidence 0.6 -o pairs.parquet --rejects bad.csv
+    whenabouts join deploys.csv errors.csv --left-time t --right-time t0,t1 \\
+        --deadline 5m --confidence 0.9 --aggregate errors=count --aggregate none=p_none
     """
     query = _query(common, arguments)
     rows = None if arguments["why"] is None else row_numbers(arguments["why"], "--why")
@@ -86,13 +91,14 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
     from whenabouts.cli.outputs import check_picture
     from whenabouts.cli.pair_questions import chance_lines, why_lines
     from whenabouts.cli.run import FileRun
+    from whenabouts.core.timing_join.query import TimingJoin
 
     check_picture(arguments["picture"], with_why=rows is not None)
     paths = [input_path(path, f"the {side} input") for path, side in zip((left, right), SIDES, strict=True)]
     specs = (query.left_time, query.right_time)
-    run = FileRun(query, paths, specs, common, result="pairs")
+    run = FileRun(query, paths, specs, common, result="rows" if arguments["aggregate"] else "pairs")
     run.prepare()
-    if rows is not None:
+    if rows is not None and isinstance(run.query, TimingJoin):
         for line in why_lines(run.query, run.inputs, rows=rows, stream=common.stream, picture=arguments["picture"]):
             say(line)
         return
@@ -102,13 +108,20 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
         say(f"at most {bound.pairs:,} pairs, at most {bound.per_row:,} for one row", err=True)
         refuse_over(bound, *limits)
     if common.explain:
-        run.explain(chance_lines(run.query, run.inputs))
+        asked = run.query
+        run.explain(
+            chance_lines(asked, run.inputs) if isinstance(asked, TimingJoin) else partner_lines(asked, run.inputs)
+        )
     else:
         run.execute()
 
 
-def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
+def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin | JoinAggregate:
     """The query that the options describe. Errors in them are reported before any file is read."""
+    if arguments["aggregate"]:
+        return aggregate_query(common, arguments)
+    if arguments["max_uncertain_per_row"] is not None:
+        raise click.UsageError("--max-uncertain-per-row needs --aggregate")
     from whenabouts.core.timing_join.query import TimingJoin
 
     left_time, right_time = times_of_sides(arguments)
@@ -117,7 +130,7 @@ def _query(common: CommonOptions, arguments: dict[str, Any]) -> TimingJoin:
         right_time=right_time,
         condition=condition_of(arguments),
         on=key_columns(arguments["on"]),
-        how=arguments["how"],
+        how=arguments["how"] or "inner",
         best=arguments["best"],
         ties=arguments["ties"],
         where=arguments["where"],

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from whenabouts.cli.inputs import Input
 from whenabouts.core.asof_join.query import AsofJoin
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.key_names import of_input
@@ -28,7 +29,7 @@ def with_measured(query: _Q, inputs: tuple[Input, ...]) -> tuple[_Q, list[str]]:
     if isinstance(query, SelectProject):
         inner, notes = with_measured(query.query, inputs)
         return cast("_Q", replace(query, query=inner)), notes
-    if isinstance(query, TimingJoin | AsofJoin):
+    if isinstance(query, TimingJoin | AsofJoin | JoinAggregate):
         sides, notes = _with_longest(
             inputs, [query.left_time, query.right_time], ["--left-max-uncertainty", "--right-max-uncertainty"]
         )

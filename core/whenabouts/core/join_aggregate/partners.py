@@ -104,6 +104,12 @@ class PartnerSearch:
         return int((self._found.ranges[:, 2].astype(np.int64) - self._found.ranges[:, 1]).sum())
 
     @property
+    def beside(self) -> IntArray:
+        """How many right rows lie beside the sure range of each left row: each of them costs a probability."""
+        ranges = self._found.ranges.astype(np.int64)
+        return np.asarray(ranges[:, 1] - ranges[:, 0] + ranges[:, 3] - ranges[:, 2], np.int64)
+
+    @property
     def _mixed(self) -> bool:
         """Whether ranges hold certain pairs only, and all others that are possible lie beside them.
 
@@ -139,8 +145,7 @@ class PartnerSearch:
 
     def runs(self) -> Iterator[Run]:
         """The partners of all left rows, in runs of consecutive ones."""
-        ranges = self._found.ranges.astype(np.int64)
-        sizes = ranges[:, 1] - ranges[:, 0] + ranges[:, 3] - ranges[:, 2]
+        sizes = self.beside
         until = np.cumsum(sizes)
         start = 0
         while start < len(sizes):

@@ -15,11 +15,11 @@ _SECOND_BOUNDS = {"since": "deadline", "until": "delay"}
 CONDITION_KEYWORDS = (*FORMS, *_SECOND_BOUNDS, "confidence", "possibly")
 
 
-def condition_of(keywords: Mapping[str, Any]) -> Condition:
+def condition_of(keywords: Mapping[str, Any], *, needs_confidence: bool = True) -> Condition:
     """The condition that `CONDITION_KEYWORDS` describe; None counts as not given, other keywords are not looked at.
 
     `between` is a pair of durations, or text with a comma between them. `overlaps` and `possibly` are true or false,
-    which counts as not given; they take the place of a confidence.
+    which counts as not given; they take the place of a confidence. Without `needs_confidence` none need be given.
 
     Raises: QueryError WA-2006 unless exactly one of `FORMS` is given, for `since` without `deadline`, for `until`
     without `delay`, for a `between` that is not a pair, and for a confidence beside `overlaps` or `possibly`; WA-2001
@@ -52,6 +52,8 @@ def condition_of(keywords: Mapping[str, Any]) -> Condition:
             )
         return possibly(found)
     if "confidence" not in given:
+        if not needs_confidence:
+            return found
         raise QueryError(Code.BAD_CONFIDENCE, "no confidence is given", "give a number in (0, 1]")
     return Condition(found.lo_us, found.hi_us, given["confidence"])
 
