@@ -9,6 +9,7 @@ both as a stream; the changes of the early answers, applied, must be the final r
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from measuring import Suite
 
+from whenabouts.core import SingleBucketWarning
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import run_stream
 
@@ -59,12 +61,15 @@ def digest(found: pa.Table) -> tuple[int, int]:
 def main(rows: int, out_of_order: float, rounds: int) -> None:
     """Print the ratio for windows of each kind; for steps and latenesses of several sizes."""
     pa.set_cpu_count(1)
+    warnings.simplefilter("ignore", SingleBucketWarning)
     suite, span_us = Suite("early_answers", rounds), rows * APART_US
     windows: dict[str, dict[str, Any]] = {
         "all": {},
         "sliding": {"window": span_us // 4, "slide": span_us // 40},
         "at an instant": {"window": span_us // 2, "at": span_us - 1},
         "up to the latest": {"window": span_us // 4},
+        "rows of all groups": {"rows": rows // 20, "slide": f"{span_us // 40}us"},
+        "last rows": {"rows": rows // 20},
         "rows of each group": {"rows": 50, "per_group": True, "slide": f"{span_us // 40}us"},
     }
     for groups, step, late_steps in ((1_000, 20_000, 2), (1_000, 5_000, 8), (20, 20_000, 2)):

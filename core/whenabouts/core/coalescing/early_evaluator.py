@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import table_of
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.early_changes import net_changes, range_changes_of
 from whenabouts.core.coalescing.early_index import EarlyIndex, Links, Reach
 from whenabouts.core.coalescing.early_kernels import EXTENT, INSERT, NO_NEXT
@@ -25,7 +25,7 @@ from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator
 from whenabouts.core.coalescing.schedule import FIRST, Progress, first_slide, floor_of
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.sorted_lists import Neighbours
-from whenabouts.core.coalescing.tuples import ListTuples
+from whenabouts.core.coalescing.tuples import ListTuples, TemporalTuples
 from whenabouts.core.coalescing.waiting_rows import WaitingRows
 from whenabouts.core.coalescing.window_log import WindowLog
 from whenabouts.core.runtime.blocks import times
@@ -58,6 +58,16 @@ class _Arrived(NamedTuple):
     replaced: IntArray
     lists: IntArray
     times: IntArray
+
+
+class _Settled(NamedTuple):
+    """Tuples that a step settles: how many, the least time of those that wait; the tuples, if the state is to have all
+    of them and not only the last run of each group, and which extend another one of them."""
+
+    size: int
+    first_waiting: int | None
+    tuples: TemporalTuples | None = None
+    linked: BoolArray | None = None
 
 
 class EarlyEvaluator(ExtentEvaluator):
@@ -94,9 +104,9 @@ class EarlyEvaluator(ExtentEvaluator):
         rows, op = self._update(index, arrived, max(watermark_us, was.until), was, now, step)
         step.metrics[metrics.COMPARED] += index.runs.comparisons
         index.runs.comparisons = 0
-        settled, first_waiting = index.count_between(was.until, now.until)
-        others = self._settle(index, waiting, table, was, now, settled, step)
-        now = now._replace(counted=was.counted + settled + others)
+        settled = self._settled(index, was, now)
+        others = self._settle(index, waiting, table, was, now, settled.size, step)
+        now = now._replace(counted=was.counted + settled.size + others)
         stamp = None
         if now.until != END_OF_TIME:
             waiting.append(table, now.until)
@@ -105,7 +115,7 @@ class EarlyEvaluator(ExtentEvaluator):
             stamp = log.save(now, waiting.save())
             for held in (waiting, log):
                 metrics.held(step.gauges, self.buffer.reader.name, held.rows_held, held.bytes_held)
-            step.timer_us = self._timer(now, log.rows_held > 0, first_waiting)
+            step.timer_us = self._timer(now, log.rows_held > 0, settled.first_waiting)
         yield Changes(rows, op, index)
         if stamp is not None and not self._is_over(now):
             self._expire(index, now, step)
@@ -310,18 +320,27 @@ class EarlyEvaluator(ExtentEvaluator):
         require_room(max(last + 1 - first, 0), 2 * 8, "instants at which a window slides")
         return np.arange(first, max(first, last + 1)) * extents.slide_us
 
-    def _keep(self, log: WindowLog, index: EarlyIndex, settled: int, was: Progress, now: Progress, step: Step) -> None:
-        """Keep the tuples that are now settled in the state, as long as an open extent can contain them."""
+    def _settled(self, index: EarlyIndex, was: Progress, now: Progress) -> _Settled:
+        """The tuples of the index that a step settles."""
+        if self.spec.extents.is_history or now.until == END_OF_TIME or self._is_over(now):
+            return _Settled(*index.count_between(was.until, now.until))
+        tuples, linked, first_waiting = index.tuples_between(was.until, now.until)
+        return _Settled(len(tuples), first_waiting, tuples, linked)
+
+    def _keep(
+        self, log: WindowLog, index: EarlyIndex, settled: _Settled, was: Progress, now: Progress, step: Step
+    ) -> None:
+        """Keep settled tuples in the state, as long as an open extent can contain them."""
         extents = self.spec.extents
-        if self._is_over(now):
+        if settled.tuples is not None:
+            since = self._since(log, settled.tuples, was, step)
+            log.append(since, settled.tuples, settled.linked, floor_of(extents, now), step)
+        elif self._is_over(now):
             log.clear(step)
-        elif extents.is_history:
+        else:
             index.carry_before(now.until)
             tuples, begins, weight = index.last_runs(now.until)
             log.replace(tuples, np.arange(len(tuples)), begins, weight, step)
-        else:
-            new, linked = index.tuples_between(was.until, now.until, settled)
-            log.append(self._since(log, new, was, step), new, linked, floor_of(extents, now), step)
 
     def _expire(self, index: EarlyIndex, now: Progress, step: Step) -> None:
         """Drop what no open extent contains."""

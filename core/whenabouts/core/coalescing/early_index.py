@@ -134,15 +134,16 @@ class EarlyIndex:
         sums, later = self.runs.lists.count_between(self.groups.ids, least_us, before_us)
         return int(sums[-1]), None if later == NO_NEXT else later
 
-    def tuples_between(self, least_us: int, before_us: int, count: int) -> tuple[TemporalTuples, BoolArray]:
-        """The tuples that `count_between` counts with group and values, and which extend one of them."""
+    def tuples_between(self, least_us: int, before_us: int) -> tuple[TemporalTuples, BoolArray, int | None]:
+        """The tuples that `count_between` counts with group and values, and which extend one of them; as it, the least
+        later time. O(groups log n + these)."""
         of = self.groups.ids
-        times, rows, heads, starts = self.runs.lists.read_between(of, least_us, before_us, count)
+        times, rows, heads, starts, later = self.runs.lists.read_between(of, least_us, before_us)
         lists = np.repeat(of, np.diff(starts))
-        own = np.append(True, (np.diff(rows) != 0) | (np.diff(lists) != 0))[:count]  # the tuples of a run share values
+        own = np.append(True, (np.diff(rows) != 0) | (np.diff(lists) != 0))[: len(rows)]  # a run shares its values
         table = pa.Table.from_arrays(self._columns(lists[own], rows[own]), [*self.group, *self.values])
         found = TemporalTuples(table, (np.cumsum(own) - 1).astype(np.int32), times, starts)
-        return found, ~heads & ~found.heads
+        return found, ~heads & ~found.heads, None if later == NO_NEXT else later
 
     def is_inside(self, new: ListTuples) -> BoolArray:
         """Which times are not later than all that their lists have had."""
@@ -267,10 +268,9 @@ class EarlyIndex:
     def last_before(self, us: int, rows: int) -> int | None:
         """The time of the last but so many tuples before an instant, None if there are no more. O(tuples)."""
         of, lists = self.groups.ids, self.runs.lists
-        count = int(lists.count_between(of, FIRST, us)[0][-1])
-        if count <= rows:
-            return None
-        return int(np.partition(lists.read_between(of, FIRST, us, count)[0], count - rows)[count - rows])
+        found = lists.read_between(of, FIRST, us)[0]
+        most = len(found) - rows
+        return int(np.partition(found, most)[most]) if most > 0 else None
 
     def counts_from(self, us: int) -> IntArray:
         """How many tuples each group of `groups.ids` has at or after an instant. O(groups log n)."""

@@ -190,13 +190,14 @@ class SortedLists:
         return starts, int(found[1])
 
     def read_between(
-        self, of: IntArray, least: int, before: int, size: int
-    ) -> tuple[IntArray, IntArray, BoolArray, IntArray]:
-        """As `read`, the elements that `count_between` counts, which are `size`."""
-        times, data, heads = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, bool)
+        self, of: IntArray, least: int, before: int
+    ) -> tuple[IntArray, IntArray, BoolArray, IntArray, int]:
+        """As `read`, the elements with `least <= time < before`; and the least later time, as `count_between`."""
+        size = int(self.sizes[of].sum())
+        times, data, heads = np.empty(max(size, 1), np.int64), np.empty(size, np.int64), np.empty(size, bool)
         starts = np.empty(len(of) + 1, np.int64)
-        read_between(*self.arrays, self.heads, of, least, before, times, data, heads, starts)
-        return times, data, heads, starts
+        size, later = read_between(*self.arrays, self.heads, of, least, before, times, data, heads, starts)
+        return times[:size], data[:size], heads[:size], starts, later
 
     def read_runs(self, of: IntArray) -> tuple[IntArray, ...]:
         """List, datum of the head, start, end and length of each run, see the kernel `read_runs`."""

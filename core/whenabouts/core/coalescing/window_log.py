@@ -21,11 +21,11 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.schedule import FIRST, Progress
 from whenabouts.core.coalescing.tuple_codec import COUNTED, TupleCodec
 from whenabouts.core.coalescing.tuples import Groups, TemporalTuples, groups_of, order_of
-from whenabouts.core.coalescing.window_ranges import stream_positions
+from whenabouts.core.coalescing.window_ranges import ranges_at
 from whenabouts.core.coalescing.window_spec import Extents
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.keys import Keys
-from whenabouts.core.runtime.protocol import SegmentStore, Step
+from whenabouts.core.runtime.protocol import END_OF_TIME, SegmentStore, Step
 from whenabouts.core.state.memory_store import StampedStore
 from whenabouts.core.state.segment_codec import decode, encode, unwrap, wrap
 from whenabouts.core.state.segment_layout import DIRECTORY, Layout
@@ -153,12 +153,8 @@ class WindowLog:
     def _rewrite(self, since: TuplesSince) -> None:
         """Rewrite the log so that it has only the tuples that the row-count window contains now."""
         tuples, linked = since(FIRST)
-        assert self._window.rows is not None
-        if self._window.per_group:
-            ends = np.repeat(tuples.starts[1:], np.diff(tuples.starts))
-            at = np.flatnonzero(np.arange(len(tuples)) >= ends - self._window.rows)
-        else:
-            at = np.flatnonzero(stream_positions(tuples, self._codec.group) >= len(tuples) - self._window.rows)
+        last = ranges_at(tuples, self._window, np.array([END_OF_TIME]), self._codec.group).lows
+        at = np.flatnonzero(np.arange(len(tuples)) >= np.repeat(last, np.diff(tuples.starts)))
         self._logged = self._rewritten = len(at)
         begins = ~linked[at] | (np.diff(at, prepend=-2) != 1)
         self._state.replace_from(0, FIRST, self._codec.encode(tuples, at, begins))
