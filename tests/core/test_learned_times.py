@@ -111,7 +111,15 @@ def test_every_join_finds_the_pairs_of_the_corrected_times(drift: int) -> None:
             wa.timing_join(left, table, left_time=point, right_time=spec, condition=wa.within(400, confidence=0.3)),
             wa.asof_join(left, table, left_time=point, right_time=spec, confidence=0.5, tolerance=3_000),
             wa.window_join({"x": left, "y": table}, time={"x": point, "y": spec}, windows=window),
+            wa.join_aggregate(
+                left,
+                table,
+                left_time=point,
+                right_time=spec,
+                condition=wa.within(400, confidence=0.3),
+                aggregates={"pairs": "count", "sum": "sum:b", "nobody": "p_none", "expected": "expected_count"},
+            ),
         )
         answers.append([each.select([name for name in each.column_names if name not in "rc"]) for each in found])
-    assert [each.num_rows > 50 for each in answers[0]] == [True] * 3
+    assert [each.num_rows > 50 for each in answers[0]] == [True] * 4
     assert answers[0] == answers[1]
