@@ -297,6 +297,8 @@ def test_nulls_and_too_few_rows_are_told_of() -> None:
         (pa.table({"t": [1]}), {"group": "g"}, Code.MISSING_COLUMN),
         (pa.table({"t": [1]}), {"arrival": "seen"}, Code.MISSING_COLUMN),
         ("events.csv", {}, Code.NOT_AN_INPUT),
+        (pa.table({"t": [1], "g": [[1]]}), {"group": "g"}, Code.WRONG_TYPE),
+        (pa.table([[1], [2]], names=["t", "t"]), {}, Code.COLUMN_CLASH),
         (pa.table({"t": [1]}), {"max_rows": 0}, Code.BAD_OPTION),
         (pa.table({"t": [1]}), {"seed": -1}, Code.BAD_OPTION),
     ],
@@ -305,6 +307,55 @@ def test_bad_arguments_have_codes(table: Any, options: dict[str, Any], code: Cod
     with pytest.raises((InputError, QueryError)) as caught:
         profile(table, "t", **options)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (pa.array([0] * 50), "sentinel"),
+        (pa.array([0] * 50), "too few"),
+        (pa.array(range(19_000, 19_050), pa.int32()).cast(pa.date32()), "type"),
+        (pa.array(range(1_700_000_000, 1_700_000_050), pa.int32()), "type"),
+        (pa.array([2**64 - 1] * 5 + [NOW + n * SECOND for n in range(50)], pa.uint64()), "out of range"),
+        (pa.array([20_240_101 + n for n in range(25)]), "unit"),
+        (pa.array([float("nan"), None] + [1.7e9 + n for n in range(50)]), "float"),
+    ],
+)
+def test_columns_that_joins_cannot_read_are_told_of(column: pa.Array, kind: str) -> None:
+    found = profile(pa.table({"t": column}), "t")
+    assert kind in [each.kind for each in found.findings]
+    assert json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "group", [[None, float("nan"), 1.0], ["few", "a", None], [b"x", b"y", b"z"], [True, False, None]]
+)
+def test_groups_of_any_plain_type(group: list[Any]) -> None:
+    for column in (pa.array(group * 100), pa.array(group * 100).dictionary_encode()):
+        table = pa.table({"t": poisson(0, 300), "g": column})
+        found = profile(table, "t", group="g")
+        assert [each.rows for each in found.groups.values()] == [100, 100, 100]
+        assert json.dumps(found.to_dict(), allow_nan=False)
+        assert found.with_interval(table).num_rows == 300
+
+
+def test_a_group_on_gps_time_is_named_when_the_arrival_is_known() -> None:
+    arrival, group = poisson(0), np.arange(N) % 3
+    us = arrival - 50 * MS + np.where(group == 1, 18 * SECOND, 0)
+    (found,) = (
+        each
+        for each in profile(pa.table({"t": us, "g": group, "seen": arrival}), "t", group="g", arrival="seen").findings
+        if each.kind == "time scale"
+    )
+    assert "1 is 18 s off the others, as much as GPS less UTC" in found.sentence
+
+
+def test_frames_of_engines_are_refused_with_what_to_pass() -> None:
+    class DataFrame:
+        __module__ = "pyspark.sql.classic.dataframe"
+
+    with pytest.raises(InputError, match=r"WA-1062.*local table"):
+        profile(DataFrame(), "t")
 
 
 def test_bad_questions_have_codes() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from whenabouts.core.arrays.plain_types import plain
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.clocks.profile.findings import Finding, percent
+from whenabouts.core.clocks.profile.findings import Finding, examples, percent
 from whenabouts.core.clocks.profile.units import raw_times, settled
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.frames.kinds import GivenFrames, arrow_table, class_name
@@ -56,9 +56,7 @@ def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows
     """
     named = [time, *group, *([arrival] if arrival != ROW_ORDER else [])]
     rows, total = _rows(table, list(dict.fromkeys(named)), max_rows)
-    for name in named:
-        if name not in rows.schema.names:
-            raise InputError(Code.MISSING_COLUMN, f"the table has no column {name!r}", columns_shown(rows.schema))
+    _check(rows.schema, named, group)
     raw = raw_times(rows.column(time), time)
     valid = np.flatnonzero(raw.valid)
     times = settled(raw, valid, time)
@@ -74,6 +72,14 @@ def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows
         whole[known] = at.us
         order = np.argsort(whole[row], kind="stable")
         order = order[known[row[order]]]
+        if len(order) < len(row):
+            without = 1 - len(order) / len(row)
+            findings.append(
+                Finding(
+                    "null", "note", without, examples(row, ~known[row]),
+                    f"{percent(without)} of the rows have no time of arrival: they are left out.",
+                )
+            )  # fmt: skip
         row, us = row[order], us[order]
         arrival_us = whole[row]
     if total > rows.num_rows:
@@ -85,10 +91,23 @@ def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows
             )
         )  # fmt: skip
     codes, keys = _groups(rows.select(list(group)).take(pa.array(row)), len(row)) if group else _one(len(row))
-    others = rows.drop_columns([time, *group])
+    others = rows.drop_columns(list({time, *group}))
     ranks = (lambda numbers: ranks_of_rows(others.take(pa.array(numbers)))) if others.num_columns else None
     nulls = rows.num_rows - int(raw.valid.sum())
     return Readings(us, row, codes, keys, arrival_us, ranks, rows.num_rows, nulls, tuple(findings), times.tick_us)
+
+
+def _check(schema: pa.Schema, named: Sequence[str], group: Sequence[str]) -> None:
+    for name in named:
+        found = schema.get_all_field_indices(name)
+        if not found:
+            raise InputError(Code.MISSING_COLUMN, f"the table has no column {name!r}", columns_shown(schema))
+        if len(found) > 1:
+            raise QueryError(Code.COLUMN_CLASH, f"the table has {len(found)} columns {name!r}", "rename one")
+    for name in group:
+        type_ = schema.field(name).type
+        if pa.types.is_nested(type_):
+            raise InputError(Code.WRONG_TYPE, f"group column {name!r} is {type_}", "group by text, numbers or times")
 
 
 def _rows(table: Any, named: list[str], max_rows: int) -> tuple[pa.Table, int]:
@@ -170,9 +189,8 @@ def with_ends(
     """A frame with both ends of each row's time as columns more; `specs` by group, `other` for the remaining rows."""
     frames = GivenFrames({"profiled": table})
     (rows,) = frames.tables
-    for name in (time, *group):
-        if name not in rows.schema.names:
-            raise InputError(Code.MISSING_COLUMN, f"the table has no column {name!r}", columns_shown(rows.schema))
+    _check(rows.schema, [time, *group], group)
+    raw_times(rows.column(time), time)  # refuses a column that holds no times
     for name in names:
         if name in rows.schema.names:
             raise QueryError(Code.COLUMN_CLASH, f"the table has a column {name!r} already", "give t_min= and t_max=")

@@ -35,6 +35,7 @@ LADDER: tuple[int, ...] = tuple(
 _GAIN = 6.0
 """A further granularity must raise the log likelihood by this much, and by half the logarithm of the rows."""
 
+_LEAST_ROWS = 1.5
 _DUST_US = 2
 """Times this near to a coarse lattice, but not on it, were converted from floats."""
 
@@ -127,6 +128,8 @@ class Lattice:
             for h in sorted(np.flatnonzero(slope > gain).tolist(), key=lambda h: -slope[h])[:4]:
                 if h not in chosen:
                     tried.append((*_fit(n, p[:, [*chosen, h]]), h))
+            # One time can be a multiple of anything by chance, as 0 is.
+            tried = [each for each in tried if each[1][-1] * rows >= _LEAST_ROWS]
             likelihood, new, added = max(tried, key=lambda found: found[0], default=(-math.inf, weights, -1))
             if likelihood <= best + gain:
                 break

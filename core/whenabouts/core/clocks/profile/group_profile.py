@@ -132,7 +132,7 @@ class GroupProfile:
     def to_dict(self, time: str) -> dict[str, Any]:
         """The profile as JSON-safe values, times in microseconds."""
         return {
-            "key": [each if isinstance(each, (str, int, float, bool, type(None))) else str(each) for each in self.key],
+            "key": [each if isinstance(each, (str, int, bool, type(None))) else str(each) for each in self.key],
             "rows": self.rows,
             "span_us": list(self.span_us),
             "granules": [{"granule_us": share.granule_us, "share": share.share} for share in self.granules],

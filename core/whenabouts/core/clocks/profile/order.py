@@ -70,8 +70,10 @@ class Order:
         lags = {f"{q:g}": lag for q, lag in zip(QUANTILES, self.lags_us, strict=True)}
         return {"behind": self.behind, "inversions": self.inversions, "lags_us": lags, "sorted": self.sorted}
 
-    def sentence(self) -> str:
-        """The order in words."""
+    def sentence(self, *, arrived: bool = False) -> str:
+        """The order in words; `arrived`: times of arrival were given."""
+        if self.sorted and arrived:
+            return "The rows arrived in the order of their times."
         if self.sorted:
             return "The rows are sorted by time: on arrival, or later; which of the two cannot be told."
         shown = next(((q, lag) for q, lag in zip(QUANTILES, self.lags_us, strict=True) if lag and 0.99 <= q < 1), None)

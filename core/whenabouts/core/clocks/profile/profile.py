@@ -83,14 +83,17 @@ def profile(
     edges = np.linspace(first, max(last, first + 1), _BINS + 1)
     counts = np.histogram(read.us, edges)[0] if len(read.us) else np.zeros(_BINS, np.int64)
     groups = {key[0] if len(key) == 1 else key: each for key, each in named.items()}
-    return Profile(time, columns, read.rows, read.nulls, whole.span_us, groups, whole, findings, tuple(counts.tolist()))
+    column = None if arrival == ROW_ORDER else arrival
+    parts = tuple(counts.tolist())
+    return Profile(time, columns, read.rows, read.nulls, whole.span_us, groups, whole, findings, parts, column)
 
 
 def _members(read: Readings) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
     """The groups with the positions of their rows in the order of arrival, small ones together."""
     order = np.argsort(read.group, kind="stable")
     ends = np.searchsorted(read.group[order], np.arange(len(read.keys) + 2))
-    for number, key in enumerate((*read.keys, (FEW,))):
+    few = (FEW,) if (FEW,) not in read.keys else (f"{FEW} rows",)
+    for number, key in enumerate((*read.keys, few)):
         at = order[ends[number] : ends[number + 1]]
         if len(at):
             yield key, at

@@ -19,7 +19,7 @@ from whenabouts.core.html_tables import html_page, html_table
 from whenabouts.core.times.time_specs import TimeSpec
 
 _SHARE = 0.999
-_UNREADABLE = ("unit", "mixed units", "float", "out of range")
+_UNREADABLE = ("unit", "mixed units", "float", "type", "too few")
 """Kinds of findings after which no specification of the column as it is means anything."""
 
 _SHOWN_GROUPS = 12
@@ -31,7 +31,7 @@ class Profile:
 
     `rows`, `nulls`: of the table. `span_us`: the first and the last usable time. `groups`: a `GroupProfile` by key (a
     value, or a tuple of several), empty without `group`. `whole`: that of all rows. `findings`: the gravest first.
-    `counts`: rows in 120 equal parts of the span.
+    `counts`: rows in 120 equal parts of the span. `arrival`: the column of times of arrival, None for the rows' order.
     """
 
     time: str
@@ -43,14 +43,15 @@ class Profile:
     whole: GroupProfile
     findings: tuple[Finding, ...]
     counts: tuple[int, ...]
+    arrival: str | None = None
 
     def spec(self, group: Any = None) -> TimeSpec:
         """The time specification of the column, or of one group's rows.
 
         Without `group` it holds for all rows: where groups differ it is the widest of theirs.
 
-        Raises InputError WA-1081 where the column cannot be read as it is (a wrong unit, floats); QueryError WA-2074
-        for a group that is not there.
+        Raises InputError WA-1081 where the column cannot be read as it is (a wrong unit, floats), or has under 20
+        usable rows; QueryError WA-2074 for a group that is not there.
         """
         return self._readable(group).spec(self.time)
 
@@ -234,7 +235,8 @@ class Profile:
             ]
         if whole.polling is not None:
             table.append(("polling", f"every {format_duration(round(whole.polling.period_us, 1))}"))
-        table.append(("order", order.sentence()))
+        if whole.rows:
+            table.append(("order", order.sentence(arrived=self.arrival is not None)))
         lateness = self.lateness(share)
         if lateness:
             late = percent(order.rejected(lateness)) if order.rejected(lateness) else "none"

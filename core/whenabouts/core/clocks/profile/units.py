@@ -48,6 +48,7 @@ class RawTimes:
     """A time column as numbers: `ticks` of the declared `unit`, without nulls; `valid` says which rows have one.
 
     `floats`: the values if the column has floats (`ticks` are then empty), `narrow` if single precision holds them all.
+    `type_`: the name of a type that holds times but that joins do not read, such as dates.
     """
 
     unit: str
@@ -55,6 +56,7 @@ class RawTimes:
     valid: BoolArray
     floats: FloatArray | None = None
     narrow: bool = False
+    type_: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
     valid = np.asarray(pc.is_valid(column).to_numpy(), bool)
     present = column.drop_null() if column.null_count else column
     type_ = column.type
+    unread = None if pa.types.is_timestamp(type_) or pa.types.is_int64(type_) else str(type_)
     if pa.types.is_date(type_):
         present, type_ = present.cast(pa.timestamp("us")), pa.timestamp("us")
     if pa.types.is_floating(type_):
@@ -94,7 +97,7 @@ def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
             numbers = present.cast(pa.int64())
         except pa.ArrowInvalid:  # unsigned numbers that are no times
             numbers = pc.min_element_wise(present, pa.scalar(2**63 - 1, type_)).cast(pa.int64())
-        return RawTimes(unit, np.asarray(numbers.to_numpy(), np.int64), valid)
+        return RawTimes(unit, np.asarray(numbers.to_numpy(), np.int64), valid, type_=unread)
     if pa.types.is_null(type_):
         return RawTimes(MICROSECONDS, np.zeros(0, np.int64), valid)
     raise InputError(
@@ -123,6 +126,13 @@ def settled(raw: RawTimes, rows: IntArray, name: str) -> Settled:
         unit = declared = unit if unit in _PER_SECOND else "seconds"
         tick_us = _float_finding(raw, unit, median, findings, name)
     read_as = declared if unit is None or unit == DATES else unit
+    if raw.type_ is not None:
+        findings.append(
+            Finding(
+                "type", "wrong", 1.0, (), f"Column {name!r} is {raw.type_}, which joins do not read as a time.",
+                "Make it a timestamp, or int64 microseconds.",
+            )
+        )  # fmt: skip
     if unit is not None and unit != declared:
         inside = (numbers >= YEARS[unit][0]) & (numbers <= YEARS[unit][1])
         mend = FIXES.get(unit, f"declare the column as {unit}").replace("multiply them", "multiply the column")
