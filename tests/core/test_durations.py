@@ -88,3 +88,11 @@ def test_timedelta_is_exact(value: timedelta) -> None:
 @given(st.integers(0, 10**6), st.integers(0, 999_999))
 def test_decimal_seconds_are_exact(seconds: int, micros: int) -> None:
     assert parse_duration(f"{seconds}.{micros:06}s") == int(Fraction(f"{seconds}.{micros:06}") * 1_000_000)
+
+
+def test_nanoseconds_of_pandas_are_not_lost() -> None:
+    pd = pytest.importorskip("pandas")
+    assert parse_duration(pd.Timedelta("3000ns")) == 3
+    assert parse_duration(pd.Timedelta("-2s")) == -2_000_000
+    with pytest.raises(QueryError, match="WA-2002"):
+        parse_duration(pd.Timedelta("1500ns"))

@@ -104,7 +104,8 @@ def format_bounds(what: str, lo_us: int | None, hi_us: int | None) -> str:
 
 def _exact(value: Duration, name: str) -> Fraction:
     if isinstance(value, timedelta):
-        return Fraction((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds)
+        whole = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
+        return whole + Fraction(getattr(value, "nanoseconds", 0), 1000)  # those of pandas have them
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
     if not isinstance(value, str):
