@@ -29,7 +29,7 @@ def ranks_of_rows(rows: pa.Table) -> IntArray:
     """
     ranks = np.zeros(rows.num_rows, np.int64)
     for column in rows.columns:
-        ranks = _refined(ranks, _ranks(column.combine_chunks()))
+        ranks = _refined(ranks, ranks_of_column(column.combine_chunks()))
     return ranks
 
 
@@ -43,8 +43,12 @@ def _refined(ranks: IntArray, further: IntArray) -> IntArray:
     return dense
 
 
-def _ranks(column: pa.Array | pa.ChunkedArray) -> IntArray:
-    """Ranks of a column's values; a null has -1."""
+def ranks_of_column(column: pa.Array | pa.ChunkedArray) -> IntArray:
+    """Ranks of a column's values: equal values have equal ranks, some numbers may be left out; a null has -1.
+
+    >>> ranks_of_column(pa.array(["b", None, "a"])).tolist()
+    [1, -1, 0]
+    """
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     type_ = column.type
@@ -55,7 +59,7 @@ def _ranks(column: pa.Array | pa.ChunkedArray) -> IntArray:
     elif pa.types.is_struct(type_):
         ranks = np.zeros(len(column), np.int64)
         for child in column.flatten():
-            ranks = _refined(ranks, _ranks(child))
+            ranks = _refined(ranks, ranks_of_column(child))
     elif _is_list(type_):
         ranks = _ranks_of_lists(column)
     else:
@@ -79,7 +83,7 @@ def _ranks_of_lists(column: pa.Array) -> IntArray:
     if pa.types.is_map(column.type):
         column = column.cast(pa.list_(pa.struct([("key", column.type.key_type), ("value", column.type.item_type)])))
     parents = np.asarray(pc.list_parent_indices(column))
-    elements = _ranks(pc.list_flatten(column))
+    elements = ranks_of_column(pc.list_flatten(column))
     ends = np.searchsorted(parents, np.arange(len(column) + 1))
     lists = [tuple(elements[start:end].tolist()) for start, end in pairwise(ends)]
     ranks = {value: rank for rank, value in enumerate(sorted(set(lists)))}
@@ -89,10 +93,10 @@ def _ranks_of_lists(column: pa.Array) -> IntArray:
 def _ranks_of_values(column: pa.Array) -> IntArray:
     column = as_ticks(column)
     try:
-        return np.asarray(pc.rank(column, tiebreaker="dense"), np.int64)
+        return np.asarray(pc.rank(column, tiebreaker="dense"), np.int64) - 1
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
         texts = pa.array([repr(value) for value in column.to_pylist()], pa.string())
-        return np.asarray(pc.rank(texts, tiebreaker="dense"), np.int64)
+        return np.asarray(pc.rank(texts, tiebreaker="dense"), np.int64) - 1
 
 
 def _dense(values: IntArray) -> IntArray:

@@ -2,7 +2,7 @@
 
 The range `start[i] : stop[i]` holds the rows that match for sure. The rows beside it, `rows[offsets[i] : offsets[i +
 1]]`, are those of the probed stretches that match. Both are indices of the ordered right rows. An empty range may have
-any ends. Values enter as dense ranks, -1 for a null: equal values have equal ranks, and rows that differ in any bit
+any ends. Values enter as ranks, -1 for a null: equal values have equal ranks, and rows that differ in any bit
 differ in rank (`arrays.row_ranks`).
 """
 
@@ -24,7 +24,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
-from whenabouts.core.arrays.row_ranks import ranks_of_rows
+from whenabouts.core.arrays.row_ranks import ranks_of_column
 from whenabouts.core.arrays.typing import IntArray
 
 BLOCK = 32
@@ -38,15 +38,14 @@ Beside = tuple[IntArray, NDArray[np.int32]]
 
 
 def value_ranks(column: pa.Array | pa.ChunkedArray) -> IntArray:
-    """Dense ranks of a column's values in the order of `min`, -1 for a null. O(n log n).
+    """Ranks of a column's values in the order of `min`, below the number of rows, -1 for a null. O(n log n).
 
     Numbers compare by size, -0.0 before 0.0 and NaN last, text by its bytes.
 
     >>> value_ranks(pa.array([0.5, None, float("nan"), -0.0, 0.0])).tolist()
     [2, -1, 3, 0, 1]
     """
-    ranks = ranks_of_rows(pa.table({"value": column}))
-    return ranks - 1 if column.null_count else ranks
+    return ranks_of_column(column)
 
 
 def counts(start: IntArray, stop: IntArray, offsets: IntArray) -> IntArray:

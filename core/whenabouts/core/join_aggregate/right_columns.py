@@ -45,7 +45,7 @@ class RightColumn:
 
     @cached_property
     def ranks(self) -> IntArray:
-        """Dense ranks in the order of `min`, -1 for a null."""
+        """Ranks in the order of `min`, -1 for a null."""
         return value_ranks(self.values)
 
     @cached_property

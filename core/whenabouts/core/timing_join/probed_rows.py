@@ -29,12 +29,12 @@ def matching_beside(found: CandidateRanges, base: slice, lo: int, hi: int, confi
     `found` are ranges for this window and this confidence. Decides as `strategies.correlate` does. O(rows probed).
     """
     ranges = found.ranges[base]
-    # Two base rows for one: the stretch before the sure range, and the one after it, each without a sure range.
-    stretches = np.ascontiguousarray(ranges[:, [0, 1, 1, 1, 2, 2, 2, 3]]).reshape(-1, 4)
-    at = np.flatnonzero(stretches[:, 3] > stretches[:, 0])
-    if not len(at):
+    some = np.flatnonzero((ranges[:, 1] > ranges[:, 0]) | (ranges[:, 3] > ranges[:, 2]))
+    if not len(some):
         return Beside(np.zeros(len(ranges) + 1, np.int64), np.empty(0, np.int32)), 0
-    stretches, row = stretches[at], at >> 1
+    # Two base rows for one: the stretch before the sure range, and the one after it, each without a sure range.
+    stretches = np.ascontiguousarray(ranges[some][:, [0, 1, 1, 1, 2, 2, 2, 3]]).reshape(-1, 4)
+    row = np.repeat(some, 2)
     rows = found.base.only(row + base.start)
     capacity = int((stretches[:, 3] - stretches[:, 0]).sum())
     kinds = found.kinds.of_base(row + base.start) if found.by_kind else found.kinds
