@@ -15,7 +15,7 @@ import numpy as np
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.robust_lines import blocks_of
-from whenabouts.core.times.empirical_distributions import equal_mass
+from whenabouts.core.times.empirical_distributions import MOST_BUCKETS, equal_mass
 from whenabouts.core.times.templates import Template
 
 DKW = math.sqrt(math.log(2 / 0.05) / 2)
@@ -37,7 +37,7 @@ class Calibration:
 
     `verdict`: `calibrated`; `drifts` (the delays of some stretches lie higher than those of others); `spread changes`
     (some stretches scatter more); `heavy tail` (too many beyond the central 99 %); `other shape`. `distance`: the
-    greatest distance of the distribution function of their places to the uniform one, `allowed`: the band that 95 % of
+    greatest distance of the distribution function of their places to the uniform one, `allowed`: the bound that 95 % of
     right templates keep, for `effective` independent rows. `uneven`: how much the mean places of stretches of time
     differ, as a standard deviation beyond chance, `uneven_spread` the same for their distance from the centre.
     `coverage`: the shares inside the central 50, 90 and 99 %.
@@ -89,6 +89,16 @@ def held_out(delays: IntArray, kinds: IntArray, folds: int, seed: int, **ends: i
     return judge(places)
 
 
+def error_of(rows: float) -> float:
+    """The bound of the error of a distribution function that so many independent rows give: the band of Dvoretzky,
+    Kiefer and Wolfowitz, and no less than the mass of a bucket, inside which a template is straight.
+
+    >>> round(error_of(100), 3), error_of(10**6)
+    (0.136, 0.005)
+    """
+    return max(DKW / math.sqrt(rows), 1 / MOST_BUCKETS)
+
+
 def judge(places: FloatArray) -> Calibration:
     """The verdict about places in order of time, which should be uniform in [0, 1]."""
     n = len(places)
@@ -97,7 +107,7 @@ def judge(places: FloatArray) -> Calibration:
     distance = float(max(np.max(steps[1:] - ordered), np.max(ordered - steps[:-1])))
     uneven, effective = _unevenness(places)
     uneven_spread, _ = _unevenness(np.abs(2 * places - 1))  # uniform, too
-    allowed = DKW / math.sqrt(effective)
+    allowed = error_of(effective)
     coverage = [float(np.mean(np.abs(places - 0.5) <= share / 2)) for share in CENTRAL]
     room = 3 * math.sqrt(0.99 * 0.01 / effective) + 2.5 / n  # of n delays the next exceeds all with 1 / (n + 1)
     if uneven > UNEVEN_ABOVE:

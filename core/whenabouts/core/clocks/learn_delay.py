@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
-from whenabouts.core.clocks.calibration import DKW, Calibration, held_out
+from whenabouts.core.clocks.calibration import Calibration, error_of, held_out
 from whenabouts.core.clocks.learned_clock import LearnedClock
 from whenabouts.core.clocks.robust_lines import Line, fit_line
 from whenabouts.core.durations import Duration, format_duration, parse_duration
@@ -85,7 +85,7 @@ def learn_delay(
     >>> sent = pa.table({"id": np.arange(500), "t": np.sort(rng.integers(0, 3_600_000_000, 500))})
     >>> seen = pa.table({"id": np.arange(500), "u": sent["t"].to_numpy() + 2_000_000 + rng.integers(0, 1000, 500)})
     >>> clock = wa.learn_delay(sent, seen, on="id", left_time="t", right_time="u")
-    >>> clock.found, round(clock.offset_us, -3), clock.drift_ppb, clock.calibration.verdict
+    >>> clock.found, round(clock.offset_us, -4), clock.drift_ppb, clock.calibration.verdict
     (True, 2000000, 0, 'calibrated')
     """
     one_of("drift", drift, ("auto", "fit", "none"))
@@ -137,7 +137,7 @@ def learn_delay(
         covariance=((a, b * BILLION), (b * BILLION, d * BILLION**2)),
         kind=kind,
         delays=tuple(templates.items()),
-        delay_error=max(DKW / math.sqrt(np.sum(kept & (pairs.kinds == n))) for n in range(len(pairs.names))),
+        delay_error=max(error_of(np.sum(kept & (pairs.kinds == n))) for n in range(len(pairs.names))),
         jitter_us=float(high - low) / 2,
         gross=float(np.mean(gross)),
         span_us=(first, last),
@@ -238,5 +238,5 @@ def _sentence(clock: LearnedClock, judged: Calibration, drift: str) -> str:
         parts.append(f"with no drift beyond {KEPT_FROM} standard errors of {error:.2g} ppm.")
     parts.append(f"{clock.pairs:,} pairs; the delay's distribution is known to within {clock.delay_error:.2g}.")
     if clock.gross:
-        parts.append(f"{clock.gross:.2%} of the differences are gross errors, over {GROSS} median deviations away.")
+        parts.append(f"{clock.gross:.2g} of the differences are gross errors, over {GROSS} median deviations away.")
     return " ".join([*parts, judged.sentence])
