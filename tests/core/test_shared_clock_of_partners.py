@@ -170,6 +170,14 @@ def test_many_partners_of_one_clock(partners: int) -> None:
     assert abs(Fraction(float(found.at_least[0, 0])) - (1 - none)) <= NEAR * Fraction(1, 100)
 
 
+def test_no_rows() -> None:
+    nobody = side_of([])
+    for offsets in ([5], [5, 3]):
+        bent = with_offsets(nobody, offsets)
+        assert bent.rows.t_max.size == 0
+        assert bent.bends.size == 0
+
+
 def test_no_offset_changes_nothing() -> None:
     left = side_of([Time(0, 5)])
     assert with_offsets(left, [0, 0]).rows is left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from whenabouts.core.join_aggregate.chance_pieces import (
     SUM_VARIANCE,
     Chances,
     Partners,
+    Rows,
     chances,
     rows_of,
 )
@@ -86,14 +88,19 @@ class ChanceFunctions:
         offsets, rows = self._run.uncertain
         return Partners(offsets, rows, self._run.p, self._certain.counts, value)
 
-    def _chances(self, partners: Partners, functions: int, *, tails: bool = True) -> Chances:
+    @cached_property
+    def _times(self) -> tuple[Bent, Rows]:
+        """The times of both sides, independent of each other."""
         left, right = self._sides
         at = self._run.rows
         of_left = rows_of(left.t_min[at], left.t_max[at], left.template[at], shapes_of(left.templates))
         of_right = rows_of(right.t_min, right.t_max, right.template, shapes_of(right.templates))
-        bent = Bent(of_left, NOT_BENT)
-        if self._offsets_us is not None:
-            bent, of_right = given_offsets(of_left, of_right, self._offsets_us)
+        if self._offsets_us is None:
+            return Bent(of_left, NOT_BENT), of_right
+        return given_offsets(of_left, of_right, self._offsets_us)
+
+    def _chances(self, partners: Partners, functions: int, *, tails: bool = True) -> Chances:
+        bent, of_right = self._times
         found = chances(
             bent.rows, of_right, *self._window, partners, functions,
             at_least=self._at_least if tails else (), count_at=self._count_at if tails else (), bends=bent.bends,

@@ -44,7 +44,18 @@ from whenabouts.core.join_aggregate.chance_kernels import (
 from whenabouts.core.join_aggregate.exact_sums import digits_of_floats, sums_of_rows
 from whenabouts.core.probability.histogram_arrays import NO_SHAPES, Shapes
 
-__all__ = ["ANY", "COUNT_VARIANCE", "NONE", "SUM_VARIANCE", "Chances", "Partners", "Rows", "chances", "rows_of"]
+__all__ = [
+    "ANY",
+    "COUNT_VARIANCE",
+    "NONE",
+    "NOT_BENT",
+    "SUM_VARIANCE",
+    "Chances",
+    "Partners",
+    "Rows",
+    "chances",
+    "rows_of",
+]
 
 NOT_BENT: FloatArray = np.empty(0)
 """Densities that are constant within their buckets."""

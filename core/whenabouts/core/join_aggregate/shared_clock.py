@@ -15,14 +15,13 @@ not negative, so nothing cancels, however much the lengths differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.join_aggregate.chance_pieces import NOT_BENT, Rows, rows_of
-from whenabouts.core.probability.histogram_arrays import NO_SHAPES, Shapes
+from whenabouts.core.probability.histogram_arrays import Shapes
 
 
 class Bent(NamedTuple):
@@ -69,8 +68,7 @@ def with_offsets(left: Rows, offsets: Sequence[int]) -> Bent:
         if len(wide) == 1 and not lengths.any():
             return Bent(rows_of(left.t_min - by, left.t_max + by), NOT_BENT)
         different, which = np.unique(lengths, return_inverse=True)
-        pieces = _sums_of_uniforms(different, wide)
-        kinds = [_Pieces(*(of[kind] for of in pieces)).without_empty() for kind in range(len(different))]
+        kinds = [_sums_of_uniforms(different, wide)]
         number, end = which.reshape(-1).astype(np.int32), left.t_max + by
     shapes, bends = _catalogue(kinds)
     start = shapes.edge[shapes.start[:-1]]
@@ -78,19 +76,15 @@ def with_offsets(left: Rows, offsets: Sequence[int]) -> Bent:
 
 
 class _Pieces(NamedTuple):
-    """A density: its edges, and on each piece between them the mass and the bends."""
+    """Densities, one a row: their edges, and on each piece between them the mass and the bends; pieces may be empty."""
 
     edges: IntArray
     mass: FloatArray
     bends: FloatArray
 
-    def without_empty(self) -> _Pieces:
-        kept = np.diff(self.edges) > 0
-        return _Pieces(self.edges[np.append(kept, True)], self.mass[kept], self.bends[kept])
-
 
 def _sums_of_uniforms(lengths: IntArray, more: Sequence[int]) -> _Pieces:
-    """The densities of sums of uniform times on `[0, length]` and `[0, more]`, one row per length; pieces may be empty.
+    """The densities of sums of uniform times on `[0, length]` and `[0, more]`, one row per length.
 
     With lengths a <= b <= c, the sum of those of b and c has a trapezoid as density: it rises up to b, and falls from c
     on. The density of all is the mean of this trapezoid over `[y - a, y]`. On each of the trapezoid's three parts that
@@ -136,16 +130,16 @@ def _bent_histogram(shapes: Shapes, number: int, more: Sequence[int]) -> _Pieces
     bends = of_buckets.bends.reshape(-1, 3)
     first, last = edges[:, :-1].reshape(-1), edges[:, 1:].reshape(-1)
     cuts = np.unique(edges)
-    found = np.zeros((len(cuts) - 1, 3))
-    for piece, (start, end) in enumerate(pairwise(cuts)):
-        at = np.flatnonzero((first <= start) & (end <= last) & (first < last))
-        length = (last - first)[at].astype(float)
-        ends = [((u - first[at]) / length, (last[at] - u) / length) for u in (start, end)]
-        for n, (one, other) in enumerate(((ends[0], ends[0]), (ends[0], ends[1]), (ends[1], ends[1]))):
-            blossom = bends[at, 0] * one[1] * other[1] + bends[at, 2] * one[0] * other[0]
-            blossom += bends[at, 1] * (one[0] * other[1] + one[1] * other[0])
-            found[piece, n] = (share[at] / length * blossom).sum()
-    return _Pieces(cuts, np.diff(cuts) * found.sum(axis=1) / 3, _relative(found))
+    start, end = cuts[:-1, None], cuts[1:, None]
+    inside = (first <= start) & (end <= last) & (first < last)
+    length = np.maximum(last - first, 1).astype(float)
+    ends = [((u - first) / length, (last - u) / length) for u in (start, end)]
+    found = np.empty((len(cuts) - 1, 3))
+    for n, (one, other) in enumerate(((ends[0], ends[0]), (ends[0], ends[1]), (ends[1], ends[1]))):
+        blossom = bends[:, 0] * (one[1] * other[1]) + bends[:, 2] * (one[0] * other[0])
+        blossom += bends[:, 1] * (one[0] * other[1] + one[1] * other[0])
+        found[:, n] = np.where(inside, share / length * blossom, 0.0).sum(axis=1)
+    return _Pieces(cuts[None], (np.diff(cuts) * found.sum(axis=1) / 3)[None], _relative(found)[None])
 
 
 def _relative(bends: FloatArray) -> FloatArray:
@@ -155,14 +149,20 @@ def _relative(bends: FloatArray) -> FloatArray:
 
 
 def _catalogue(kinds: Sequence[_Pieces]) -> tuple[Shapes, FloatArray]:
-    """Densities as shapes, each anchored where it ends."""
-    if not kinds:
-        return NO_SHAPES, NOT_BENT
-    edge = np.concatenate([kind.edges - kind.edges[-1] for kind in kinds])
-    mass = np.concatenate([np.append(kind.mass, 0.0) for kind in kinds])
-    below = np.concatenate([np.append(0.0, np.cumsum(kind.mass)) for kind in kinds])
-    start = np.cumsum([0, *(len(kind.edges) for kind in kinds)], dtype=np.int64)
+    """Densities as shapes without empty pieces, each anchored where it ends."""
+    kept = [np.pad(np.diff(of.edges) > 0, ((0, 0), (0, 1)), constant_values=True) for of in kinds]
+    padded = [
+        (
+            of.edges - of.edges[:, -1:],
+            np.pad(of.mass, ((0, 0), (0, 1))),
+            np.pad(np.cumsum(of.mass, axis=1), ((0, 0), (1, 0))),
+        )
+        for of in kinds
+    ]
+    edge, mass, below = (np.concatenate([of[n][at] for of, at in zip(padded, kept, strict=True)]) for n in range(3))
+    start = np.append(0, np.cumsum(np.concatenate([at.sum(axis=1) for at in kept])))
     for column in (edge, mass, below, start):
         column.setflags(write=False)
-    bends = np.concatenate([np.append(kind.bends.reshape(-1), np.ones(3)) for kind in kinds])
-    return Shapes(edge, mass, below, start), bends
+    ends = ((0, 0), (0, 1), (0, 0))
+    bends = [np.pad(of.bends, ends, constant_values=1.0)[at] for of, at in zip(kinds, kept, strict=True)]
+    return Shapes(edge, mass, below, start), np.concatenate(bends).reshape(-1)
