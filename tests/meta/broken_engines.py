@@ -24,6 +24,7 @@ from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code
 from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
 from whenabouts.core.join_aggregate import chance_functions, partners
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.blocks import TEMPLATE
 from whenabouts.core.runtime.keys import NULL_KEY
@@ -587,6 +588,28 @@ class TakesBlocksForTheWhole(Spoilt):
 
 class LosesBuffers(LosesState):
     name = "restarts forward evaluation without its buffers"
+
+
+class TakesOffsetsOneByOne(Spoilt):
+    """As if each reading of a clock had an offset of its own."""
+
+    name = "forgets that readings share a clock"
+
+    def query(self, query: Query) -> Any:
+        def alone(spec: Any) -> Any:
+            return getattr(spec, "beyond_domain", spec)
+
+        if isinstance(query, JoinAggregate):
+            return super().query(replace(query, left_time=alone(query.left_time), right_time=alone(query.right_time)))
+        assert isinstance(query, WindowJoin)
+        times = tuple((name, alone(spec)) for name, spec in query.times)
+        return super().query(replace(query, times=times))
+
+
+class OffsetsOfStreamsOneByOne(TakesOffsetsOneByOne):
+    """The same in a window join."""
+
+    name = "forgets that streams share a clock"
 
 
 class MultipliesWindows(Spoilt):

@@ -123,13 +123,18 @@ def test_differential_clock_offset(engine: Engine, left: str) -> None:
 
 
 @pytest.mark.parametrize("left", fewer_on_slow_engines(["histograms", "another clock"], ["another clock"]))
-def test_differential_shared_clock_in_buckets(engine: Engine, left: str) -> None:
-    """The rows are those of one bucket in four of them, by key and by time, in any files."""
-    expected = multiset.rows(engine.run(query_of(left), files_of(left)).output)
+def test_differential_shared_clock_in_buckets_and_streams(engine: Engine, left: str) -> None:
+    """The rows are those of one bucket in four of them, by key and by time, in any files, and on a stream with a
+    restart."""
+    output = engine.run(query_of(left), files_of(left)).output
+    expected = multiset.rows(output)
     for width, files in ((None, 3), ("5 s", 2)):
         query = query_of(left, time_slots=width)
         found = engine.run(query, files_of(left, files), Variant(parallelism=4)).output
         multiset.assert_same(multiset.rows(found), expected, "rows", {"query": query})
+    late = query_of(left, lateness="1 hour")
+    found = engine.run(late, files_of(left, 4), Variant(streaming=True, parallelism=2, restart_after=1)).output
+    multiset.assert_same(multiset.rows(found, output.column_names), expected, "rows of a stream")
 
 
 def test_oracle_worked_numbers_of_one_clock(engine: Engine) -> None:
