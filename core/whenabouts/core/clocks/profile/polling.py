@@ -27,6 +27,9 @@ _SEARCHED = 1 << 13
 _SCREENED = 1 << 10
 """A contiguous run of so many distinct times is searched."""
 
+_SELDOM = 0.9
+"""If more polls find nothing, the period is that of a lattice of times and no poll."""
+
 _REGULAR = 0.995
 _MODES = 4
 _TICK_R = 0.99
@@ -78,9 +81,11 @@ def polling(distinct: IntArray, granules: Sequence[int]) -> Polling | None:
     gaps = np.diff(times)
     beats = np.rint(gaps / period)
     beats = beats[beats >= 1]
-    if not len(beats) or np.median(beats) > 5:  # too seldom to be a poll that finds most events
+    if not len(beats):
         return None
     skipped = 1 - len(beats) / beats.sum()
+    if skipped > _SELDOM:
+        return None
     longest = float(np.quantile(beats, _REGULAR, method="higher")) * period
     return Polling(period, local, overall, float(skipped), _up(longest))
 
