@@ -159,12 +159,12 @@ def test_99_of_100_clean_columns_give_no_doubt(shape: str, rows: int) -> None:
 
 def _settled(found: Any) -> dict[str, Any]:
     """A profile without what speaks of the order of rows."""
-    told = found.to_dict()
-    for each in (told["whole"], *told["groups"]):
+    report = found.to_dict()
+    for each in (report["whole"], *report["groups"]):
         del each["order"]
-    del told["lateness_us"], told["sentence"]
-    told["findings"] = [f["sentence"] for f in told["findings"] if f["kind"] != "order"]
-    return told
+    del report["lateness_us"], report["sentence"]
+    report["findings"] = [f["sentence"] for f in report["findings"] if f["kind"] != "order"]
+    return report
 
 
 def test_rows_in_another_order_give_the_same_profile() -> None:
@@ -211,7 +211,7 @@ def test_a_wrong_unit_is_found_and_the_times_are_read_right(per_second: float, k
     assert "No specification" in str(found)
 
 
-def test_single_precision_is_told_with_its_tick() -> None:
+def test_single_precision_is_reported_with_its_tick() -> None:
     found = profile(pa.table({"t": (poisson(0) / 1e6).astype(np.float32)}), "t")
     assert (found.whole.tick_us, "128 s" in str(found)) == (128 * SECOND, True)
 
@@ -276,12 +276,12 @@ def test_reports_are_json_and_one_file(tmp_path: Path) -> None:
     assert found.plot().axes[0].get_ylabel() == "rows"
 
 
-def test_more_rows_than_the_limit_are_told_of() -> None:
+def test_more_rows_than_the_limit_are_reported() -> None:
     found = profile(pa.table({"t": poisson(0)}), "t", max_rows=1_000)
     assert (found.rows, [each.kind for each in found.findings]) == (1_000, ["first rows only"])
 
 
-def test_nulls_and_too_few_rows_are_told_of() -> None:
+def test_nulls_and_too_few_rows_are_reported() -> None:
     found = profile(pa.table({"t": pa.array([None, NOW, None])}), "t")
     assert [each.kind for each in found.findings] == ["too few", "null"]
     assert "no usable time" in str(profile(pa.table({"t": pa.array([], pa.int64())}), "t"))
@@ -321,7 +321,7 @@ def test_bad_arguments_have_codes(table: Any, options: dict[str, Any], code: Cod
         (pa.array([float("nan"), None] + [1.7e9 + n for n in range(50)]), "float"),
     ],
 )
-def test_columns_that_joins_cannot_read_are_told_of(column: pa.Array, kind: str) -> None:
+def test_columns_that_joins_cannot_read_are_reported(column: pa.Array, kind: str) -> None:
     found = profile(pa.table({"t": column}), "t")
     assert kind in [each.kind for each in found.findings]
     assert json.dumps(found.to_dict(), allow_nan=False)

@@ -99,7 +99,7 @@ def test_a_poll_is_found_with_its_period_and_random_times_have_none() -> None:
 def test_a_coarser_lattice_of_most_times_is_no_poll() -> None:
     random = np.random.default_rng(0)
     at = np.cumsum(np.where(random.random(5_000) < 0.8, 1, random.geometric(0.005, 5_000)))  # in bursts
-    assert polling(np.unique(NOW + 20 * MS * at + 10 * MS * (random.random(5_000) < 0.2)), [10 * MS]) is None
+    assert polling(np.unique(NOW + 20 * MS * at + 10 * MS * (random.random(5_000) < 0.1)), [10 * MS]) is None
 
 
 def test_a_tick_off_the_ladder_is_found() -> None:

@@ -30,7 +30,7 @@ LADDER: tuple[int, ...] = tuple(
         ]
     )
 )
-"""The granularities that are told apart, in microseconds."""
+"""The granularities that are distinguished, in microseconds."""
 
 _GAIN = 6.0
 """A further granularity must raise the log likelihood by this much, and by half the logarithm of the rows."""

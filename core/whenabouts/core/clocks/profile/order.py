@@ -75,7 +75,7 @@ class Order:
         if self.sorted and arrived:
             return "The rows arrived in the order of their times."
         if self.sorted:
-            return "The rows are sorted by time: on arrival, or later; which of the two cannot be told."
+            return "The rows are sorted by time: on arrival, or later; which of the two, they do not show."
         shown = next(((q, lag) for q, lag in zip(QUANTILES, self.lags_us, strict=True) if lag and 0.99 <= q < 1), None)
         usual = f"{100 * shown[0]:g} % of all lag at most {format_duration(shown[1])}, " if shown else ""
         return (

@@ -146,12 +146,12 @@ def _granularities(read: Readings, whole: GroupProfile, each: dict[tuple[Any, ..
         )  # fmt: skip
     if not mixed and whole.granule_us > 1:
         several = len({found.granule_us for found in each.values()}) > 1
-        told = "" if whole.rounding == "nearest" else " Whether times were cut or rounded cannot be told from them."
+        unknown = "" if whole.rounding == "nearest" else " Whether times were cut or rounded cannot be seen from them."
         yield Finding(
             "granularity", "note", 1.0, (),
             f"Times have a granularity of {whole.granularity()}" + (", not the same in all groups." if several else ".")
-            + told,
-            'If they were rounded, say rounding="nearest".' if told else "They were rounded to the nearest.",
+            + unknown,
+            'If they were rounded, say rounding="nearest".' if unknown else "They were rounded to the nearest.",
         )  # fmt: skip
     if whole.dust:
         yield Finding(
