@@ -115,6 +115,18 @@ def test_every_kind_of_time(seed: int) -> None:
         assert check(left, right, random_rules(draw), ranks) < PROMISED
 
 
+def test_one_row_that_surely_comes_before_the_other() -> None:
+    """The probability is then that of one pair: points and intervals, touching ends, tolerances."""
+    draw = random.Random(8)
+    for _ in range(400):
+        a, s = draw.randint(4, 8), draw.randint(4, 8)
+        end = draw.randint(2, min(a, s))
+        lengths = [draw.choice([0, 1, 3, 10**8]) for _ in range(3)]
+        right = intervals([(end - lengths[0], end), (s, s + lengths[1])])
+        rules = replace(random_rules(draw), tolerance_us=draw.choice([None, 4, 6, 10**9]))
+        assert check(intervals([(a, a + lengths[2])]), right, rules) < PROMISED
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_lengths_from_a_microsecond_to_a_month(seed: int) -> None:
     """Short times within and beside long ones: an instant is an edge and an offset, so nothing is lost."""

@@ -52,6 +52,7 @@ from whenabouts.core.asof_join.plane_integral import integrate_plane
 from whenabouts.core.asof_join.workspace import workspace
 from whenabouts.core.probability.histogram_arrays import Shapes, shapes_of
 from whenabouts.core.probability.histogram_probability import SHAPES
+from whenabouts.core.probability.satisfaction_probability import pair_probability
 from whenabouts.core.times.limits import ALWAYS_US
 from whenabouts.core.times.templates import Template
 
@@ -283,6 +284,18 @@ def _fill(
                 probability[filled] = 1.0
                 none_probability[i] = 0.0
                 filled += 1
+                continue
+        if count == 2 and not nearest and left_shape[i] == UNIFORM and min(most_line, most_plane) >= 2:
+            # The next: one row that surely comes before the other. Which of the two prevails is a question of one pair.
+            row, other = found[c0], found[c0 + 1]
+            e, s = index.end[row], index.begin[other]
+            if e <= min(a, s) and b - index.begin[row] <= tolerance and index.shape[other] == UNIFORM:
+                p = pair_probability(s, index.end[other], a, b, 0, INFINITE)
+                rows[filled], rows[filled + 1] = index.position[row], index.position[other]
+                probability[filled] = 1.0 if p == 0.0 else min(1.0 - p, _UNCERTAIN)
+                probability[filled + 1] = p  # 0.0 and 1.0 are certain, as here
+                none_probability[i] = 0.0
+                filled += 2
                 continue
         if count > room:
             room = 2 * count
