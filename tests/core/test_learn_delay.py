@@ -264,3 +264,17 @@ def test_real_delays_of_mobile_clients_are_calibrated() -> None:
         assert clock.calibration.distance < 0.039
         assert 0.87 < clock.calibration.coverage[1] < 0.91
         assert abs(clock.drift_ppb) < 60_000
+
+
+def test_reports_as_page_and_figure(tmp_path: Path) -> None:
+    left, right = streams(0, 400)
+    right = right.append_column("k", pa.array(["<b>", "c"] * 200))
+    clock = wa.learn_delay(left, right, kind="k", **NAMES)
+    clock.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert (page.count("<svg"), page.count("<b>&lt;"), "&lt;b&gt;" in page) == (2, 0, True)
+    assert clock.sentence in clock._repr_html_().replace("&#x27;", "'")
+    pytest.importorskip("matplotlib")
+    assert [panel.get_title() for panel in clock.plot().axes] == ["<b>", "c"]
+    with pytest.raises(WhenaboutsError, match="WA-2221"):
+        learned(changes={"n": 5}).plot()
