@@ -302,8 +302,8 @@ def joint_probability(
     >>> a, b = (Event(0, 2, (), ()), Event(0, 2, (), ()))
     >>> joint_probability([Edge("a", "b", 0, 1, 0.1)], {"a": a, "b": b}, 1)
     Fraction(3, 8)
-    >>> a, b, c = (Event(t, t, (), ()) for t in (0, 1, 0))
-    >>> both = [Edge("c", "a", 0, 2, 0.1), Edge("c", "b", 0, 2, 0.1)]  # 0 to 1 after c: the half, not the quarter
+    >>> a = b = c = Event(0, 0, (), ())
+    >>> both = [Edge("c", "a", 0, 2, 0.1), Edge("c", "b", 0, 2, 0.1)]  # with two clocks it would be a quarter
     >>> joint_probability(both, {"a": a, "b": b, "c": c}, 1, {"a": "clock", "b": "clock"}, {"clock": 1})
     Fraction(1, 2)
     """

@@ -82,9 +82,10 @@ def joint_probabilities_of_clocks(
 
     Error as in `joint_probabilities`. Cost: that of `joint_probabilities` times `evaluations`.
 
-    Two readings of one clock, of offset 1, each 0 to 1 after an exact time: 1/2, where two clocks would give 1/4:
+    Two readings at 0 of a clock that is wrong by 1 at most, both 0 to 2 after an exact 0: 1/2, where two clocks would
+    give 1/4:
 
-    >>> at = [Densities(np.array([[t, t]], float), np.ones((1, 1))) for t in (0, 1, 0)]
+    >>> at = [Densities(np.array([[0, 0]], float), np.ones((1, 1)))] * 3
     >>> after = {(2, 0): (0.0, 2.0), (0, 2): (-2.0, 0.0), (2, 1): (0.0, 2.0), (1, 2): (-2.0, 0.0)}
     >>> joint_probabilities_of_clocks(at, after, corrections_of([("a", 1), ("a", 1), None])).tolist()
     [0.5]
