@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import whenabouts as wa
@@ -251,3 +252,22 @@ def test_names_of_another_case() -> None:
     assert isinstance(found, wa.JoinAggregate)
     assert (found.on, found.columns, found.right_time) == (("k",), {"v"}, wa.Point("T"))
     assert columns_compared(found) == [{"k"}, {"k", "v"}]
+
+
+def test_certain_partners_that_decide_what_is_asked_save_the_quadrature() -> None:
+    left = pa.table({"a": [0, 0], "b": [10, 10], "k": [1, 2]})
+    right = pa.table({"a": [20, 21, 28, 28], "b": [22, 23, 36, 36], "k": [1, 1, 1, 2]})
+    asked = {"none": "p_none", "any": "p_any", "two": "p_at_least:2"}
+
+    def found(**more: Any) -> Outcome:
+        condition = wa.between(5, 25)
+        query = wa.JoinAggregate(
+            left_time=INTERVAL, right_time=INTERVAL, condition=condition, on="k", aggregates={**asked, **more}
+        )
+        return run(query, [left, right])
+
+    alone, with_more = found(), found(variance="count_variance")
+    assert alone.output.equals(with_more.output.drop_columns("variance"))
+    first = alone.output.filter(pc.equal(alone.output["k"], 1)).to_pylist()[0]
+    assert (first["none"], first["any"], first["two"]) == (0.0, 1.0, 1.0)
+    assert alone.metrics["chance_terms"] < with_more.metrics["chance_terms"]

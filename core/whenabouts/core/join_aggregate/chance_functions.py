@@ -58,7 +58,7 @@ class ChanceFunctions:
         self._sum_variances: dict[str, FloatArray] = {}
         self.terms = 0
         self.not_finite: BoolArray = np.zeros(len(run.certain.start), bool)
-        self._found = self._chances(self._partners(), self._bits) if self._bits or self._tails else None
+        self._found = self._chances(self._undecided(), self._bits) if self._bits or self._tails else None
 
     @property
     def _tails(self) -> bool:
@@ -87,6 +87,19 @@ class ChanceFunctions:
     def _partners(self, value: FloatArray | None = None) -> Partners:
         offsets, rows = self._run.uncertain
         return Partners(offsets, rows, self._run.p, self._certain.counts, value)
+
+    def _undecided(self) -> Partners:
+        """The partners, but for the uncertain ones of left rows whose certain partners decide everything asked."""
+        partners = self._partners()
+        if self._bits & COUNT_VARIANCE or self._count_at:
+            return partners
+        decided = self._certain.counts >= max([*self._at_least, 1])
+        sizes = np.diff(partners.offsets)
+        if not sizes[decided].any():
+            return partners
+        kept = np.repeat(~decided, sizes)
+        offsets = np.concatenate([[0], np.cumsum(np.where(decided, 0, sizes))])
+        return Partners(offsets, partners.rows[kept], partners.probability[kept], partners.certain)
 
     @cached_property
     def _times(self) -> tuple[Bent, Rows]:

@@ -41,7 +41,8 @@ from whenabouts.core.join_aggregate.chance_kernels import (
     Rows,
     fill_chances,
 )
-from whenabouts.core.join_aggregate.exact_sums import digits_of_floats, sums_of_rows
+from whenabouts.core.join_aggregate.exact_sums import ExactSums, digits_of_floats, sums_of_rows
+from whenabouts.core.join_aggregate.limbs import UNIT, VALUES
 from whenabouts.core.probability.histogram_arrays import NO_SHAPES, Shapes
 
 __all__ = [
@@ -113,10 +114,8 @@ class Partners:
 
     def expected_count(self) -> FloatArray:
         """E N: the double nearest to the exact sum of the certain partners and the probabilities of the others."""
-        everything = np.concatenate([self.probability, self.certain.astype(np.float64)])
-        n, m = len(self.certain), len(self.probability)
-        at = np.insert(np.arange(m), self.offsets[1:], m + np.arange(n))
-        return sums_of_rows(digits_of_floats(everything[at]), self.offsets + np.arange(n + 1)).to_floats()
+        certain = ExactSums(np.array([VALUES, UNIT]), np.stack([np.ones_like(self.certain), self.certain], axis=1))
+        return sums_of_rows(digits_of_floats(self.probability), self.offsets).merged(certain).to_floats()
 
     def ring(self) -> Ring:
         """The arrays of the kernel."""
