@@ -21,7 +21,7 @@ _TIMES = (
         "--left-time",
         required=True,
         metavar="SPEC",
-        help="Time of the left events: t, t_min,t_max, hist:, or learned:.",
+        help="Time of the left events: t, t_min,t_max, granularity:, polling:, hist:, or learned:.",
     ),
     click.option("--right-time", required=True, metavar="SPEC", help="Time of the right events: the same."),
 )
