@@ -31,22 +31,43 @@ class Knot:
 def test_lasting_objects_are_set_aside_and_garbage_among_them_is_not_kept_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Objects are frozen in tasks 1, 2, 4, 8: a knot that was alive in task 2 and then dropped is gone after task 4."""
+    """Objects are frozen in tasks 2, 4, 8: a knot that was alive in task 4 and then dropped is gone after the first
+    such task from `_UNFREEZES` on."""
     monkeypatch.setattr(workers, "_tasks", count(1))
+    monkeypatch.setattr(workers, "_UNFREEZES", 8)
+    before = gc.get_freeze_count()
     try:
+        workers.begin_task()
+        assert gc.get_freeze_count() == before, "a process with one task has no use for it"
         workers.begin_task()
         assert gc.get_freeze_count() > 1000
         knot = Knot()
         seen = weakref.ref(knot)
-        workers.begin_task()
+        for _ in (3, 4):
+            workers.begin_task()
         del knot
         gc.collect()
-        workers.begin_task()
+        for _ in (5, 6, 7):
+            workers.begin_task()
         assert seen() is not None, "it was set aside"
         workers.begin_task()
         assert seen() is None
     finally:
         gc.unfreeze()
+
+
+def test_what_a_forked_worker_shares_is_not_touched_before_its_first_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon has frozen it: a collection in each early task would copy its pages and take as long as Spark's."""
+    monkeypatch.setattr(workers, "_tasks", count(1))
+    unfrozen: list[int] = []
+    monkeypatch.setattr(workers.gc, "unfreeze", lambda: unfrozen.append(1))
+    monkeypatch.setattr(workers.gc, "freeze", lambda: None)
+    monkeypatch.setattr(workers.gc, "collect", lambda: 0)
+    for _ in range(255):
+        workers.begin_task()
+    assert not unfrozen
+    workers.begin_task()
+    assert unfrozen
 
 
 @pytest.mark.parametrize("simplified", ["", "1"])

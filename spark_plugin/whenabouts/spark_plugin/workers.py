@@ -23,6 +23,7 @@ from whenabouts.core.errors import WhenaboutsError
 from whenabouts.core.hosting.preflight import check_worker
 
 _tasks = count(1)
+_UNFREEZES = 256
 
 
 def begin_task() -> None:
@@ -35,8 +36,9 @@ def begin_task() -> None:
     later import creates them again.
 
     After each task Spark collects garbage and traverses all long-lived objects of numba, pandas and Spark itself: some
-    80 ms. So these objects are frozen, in a worker's first task and whenever the number of its tasks has doubled; those
-    that have become garbage in the meantime are collected then.
+    80 ms. So these objects are frozen in a worker's second task, and whenever the number of its tasks has doubled. From
+    task `_UNFREEZES` on, those that have become garbage in the meantime are collected then. Earlier it would not pay:
+    a traversal of all costs as much again, and a forked worker then no longer shares their memory.
 
     >>> begin_task()
     """
@@ -45,8 +47,10 @@ def begin_task() -> None:
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter):
             del sys.path_importer_cache[path]
-    if next(_tasks).bit_count() == 1:
-        gc.unfreeze()
+    task = next(_tasks)
+    if task > 1 and task.bit_count() == 1:
+        if task >= _UNFREEZES:
+            gc.unfreeze()
         gc.collect()
         gc.freeze()
 
