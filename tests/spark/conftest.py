@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from whenabouts.spark_plugin.file_session import CHECKPOINTS
 from whenabouts.spark_plugin.sessions import local_session
 
 StreamOf = Callable[[Sequence[pa.Table]], DataFrame]
@@ -24,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = local_session("whenabouts tests")
+    session = local_session("whenabouts tests", **CHECKPOINTS)
     yield session
     session.stop()
 

@@ -9,12 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from whenabouts.core.hosting.stream_progress import StreamProgress
 from whenabouts.spark_plugin import file_session as module
-from whenabouts.spark_plugin.observing import VALUES, watched
+from whenabouts.spark_plugin.file_runs import _PLAIN, _plain_schema
+from whenabouts.spark_plugin.observing import VALUES, Watcher
 
 COMMAND = "join x.csv x.csv --left-time t --right-time t --within 1s --confidence 1 --time-unit us --engine spark"
 
@@ -49,25 +53,38 @@ def test_a_jvm_that_does_not_start_says_why_in_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_stream_is_watched_while_it_runs_and_no_longer() -> None:
-    """Spark delivers late events to listeners that were removed, and those of other queries to all."""
-    listeners: list[Any] = []
-    session: Any = SimpleNamespace(
-        streams=SimpleNamespace(addListener=listeners.append, removeListener=lambda listener: None)
-    )
+def test_each_micro_batch_of_a_stream_is_seen_once_however_many_ended_between_two_looks() -> None:
     seen: list[StreamProgress] = []
+    progress: list[Any] = []
 
-    def event(run: str, watermark: str, **counts: int) -> Any:
+    def ended(batch: int, watermark: str, **counts: int) -> None:
         row = SimpleNamespace(asDict=lambda: {VALUES: counts})
-        progress = SimpleNamespace(
-            runId=run, observedMetrics={"whenabouts 1: join": row, "other": None}, eventTime={"watermark": watermark}
-        )
-        return SimpleNamespace(progress=progress)
+        observed = {"whenabouts 1: join": row, "other": None}
+        progress.append(SimpleNamespace(batchId=batch, observedMetrics=observed, eventTime={"watermark": watermark}))
 
-    with watched(session, SimpleNamespace(runId="mine"), seen.append):  # type: ignore[arg-type]
-        (listener,) = listeners
-        listener.onQueryProgress(event("mine", "1970-01-01T00:00:00.000Z", rows_in=5, rows_stored=3))
-        listener.onQueryProgress(event("another", "1970-01-01T00:00:00.000Z", rows_in=7))
-        listener.onQueryProgress(event("mine", "2024-05-01T10:00:00.000Z", rows_in=4, matched=2, rows_evicted=1))
-    listener.onQueryProgress(event("mine", "2024-05-01T10:00:00.000Z", rows_in=1))
-    assert seen == [StreamProgress(5, 0, 0, 3, None), StreamProgress(9, 2, 0, 2, 1_714_557_600_001_000)]
+    def look() -> None:
+        last = progress[-1] if progress else None
+        watcher.look(SimpleNamespace(lastProgress=last, recentProgress=list(progress)))  # type: ignore[arg-type]
+
+    watcher = Watcher(seen.append)
+    look()
+    assert not seen
+    ended(0, "1970-01-01T00:00:00.000Z", rows_in=5, rows_stored=3)
+    look()
+    look()
+    assert seen == [StreamProgress(5, 0, 0, 3, None)]
+    ended(1, "1970-01-01T00:00:00.000Z", rows_in=1)
+    ended(2, "2024-05-01T10:00:00.000Z", rows_in=4, matched=2, rows_evicted=1)
+    look()
+    assert seen[1:] == [StreamProgress(6, 0, 0, 3, None), StreamProgress(10, 2, 0, 2, 1_714_557_600_001_000)]
+
+
+@pytest.mark.slow
+def test_schemas_of_staged_files_are_those_that_spark_infers(spark: SparkSession, tmp_path: Path) -> None:
+    """Without the job in which Spark infers one; a type that only Spark can place is left to it."""
+    types = [*_PLAIN, pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Berlin")]
+    fields = [pa.field(f"{type_}{nullable}", type_, nullable) for type_ in types for nullable in (True, False)]
+    pq.write_table(pa.schema(fields).empty_table(), tmp_path / "rows.parquet")
+    assert _plain_schema(tmp_path) == spark.read.parquet(tmp_path.as_uri()).schema
+    pq.write_table(pa.table({"d": pa.array([], pa.duration("us"))}), tmp_path / "rows.parquet")
+    assert _plain_schema(tmp_path) is None

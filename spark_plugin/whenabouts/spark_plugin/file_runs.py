@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting, read_counts
@@ -24,12 +26,12 @@ from whenabouts.core.hosting.stream_progress import Watch
 from whenabouts.core.runtime.protocol import Operator, Query
 from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.state.segment_codec import decode
-from whenabouts.spark_plugin.arrow_types import in_spark_types
+from whenabouts.spark_plugin.arrow_types import in_spark_types, spark_fields
 from whenabouts.spark_plugin.checkpoints import check_start
 from whenabouts.spark_plugin.dataflow import tagged
 from whenabouts.spark_plugin.end_of_input import EndOfInput, run_to_end
 from whenabouts.spark_plugin.file_session import file_session, start
-from whenabouts.spark_plugin.observing import watched
+from whenabouts.spark_plugin.observing import Watcher
 from whenabouts.spark_plugin.parquet_types import for_spark, from_spark
 from whenabouts.spark_plugin.results import Result
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
@@ -47,6 +49,22 @@ _FIRST_FILE_S = 1_000_000_000
 """Modification time of file 0; file n is n seconds younger. Spark's file source takes the oldest first."""
 
 _BLOBS_AT_ONCE = 4
+
+_PLAIN = frozenset(
+    {
+        pa.bool_(),
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.float32(),
+        pa.float64(),
+        pa.string(),
+        pa.binary(),
+        pa.date32(),
+    }
+)
+"""Types that Spark reads from Parquet as `spark_fields` says; timestamps in microseconds are others."""
 
 
 def run_files(
@@ -122,15 +140,25 @@ def run_stream(
     checkpoint = (work / "checkpoint").as_uri()
     result = tagged(query, [_stream(session, folder) for folder in folders], buckets=buckets, end_of_input=end.stream)
 
+    watcher = None if watch is None else Watcher(watch)
+    started: list[StreamingQuery] = []
+
     def write(batch: DataFrame, number: int) -> None:
+        look()
         sink(number, Result(batch, result.hosting))
+
+    def look() -> None:
+        if watcher is not None:
+            for query in started:
+                watcher.look(query)
 
     if restarted:
         check_start([result], checkpoint)
     running = result.tagged.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).start()
+    started.append(running)
     try:
-        with watched(session, running, watch):
-            run_to_end(running, end)
+        run_to_end(running, end)
+        look()
     except Exception:  # after Ctrl-C there may be no JVM any more to stop it in
         running.stop()
         raise
@@ -173,8 +201,16 @@ def _times_only(operator: Operator, index: int) -> set[str]:
 
 
 def _stream(session: SparkSession, folder: Path) -> DataFrame:
-    schema = session.read.parquet(folder.as_uri()).schema
-    return session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder.as_uri())
+    path = folder.as_uri()
+    schema = _plain_schema(folder) or session.read.parquet(path).schema
+    return session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)
+
+
+def _plain_schema(folder: Path) -> StructType | None:
+    """The schema of staged files as Spark would infer it by a job of its own; None where Spark has to say."""
+    schema = pq.read_schema(next(folder.iterdir()))
+    plain = all(field.type in _PLAIN or pa.types.is_timestamp(field.type) for field in schema)
+    return StructType(spark_fields(schema)) if plain else None
 
 
 def _blobs(folder: Path, tag: int) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ from whenabouts.core.runtime.protocol import Operator, Query
 from whenabouts.core.runtime.rejects import rejects_schema
 from whenabouts.core.state.segment_codec import decode
 from whenabouts.spark_plugin.file_runs import run_batch, run_stream, staged
+from whenabouts.spark_plugin.file_session import CHECKPOINTS
 from whenabouts.spark_plugin.results import Result
 from whenabouts.spark_plugin.sessions import local_session
 from whenabouts.spark_plugin.tagged_rows import BLOB, TAG
@@ -43,7 +44,7 @@ class SparkHarness:
     def start(self) -> None:
         """Start Spark, or use the running one."""
         self._own = SparkSession.getActiveSession() is None
-        self._session = local_session("whenabouts conformance")
+        self._session = local_session("whenabouts conformance", **CHECKPOINTS)
 
     def stop(self) -> None:
         """Stop what `start` started."""
