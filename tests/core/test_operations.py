@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import whenabouts
+import whenabouts as wa
 from infra.toy_operation import NUMBERED, TABLE, MyOperations
 from whenabouts.core import InputError, JsonPayload, Point, QueryError, local, operations, within
 from whenabouts.core.hosting.engine import HOMES
@@ -123,8 +124,19 @@ def test_host_options_are_checked(options: dict[str, Any], message: str) -> None
 
 
 def test_an_unknown_option_is_refused_as_python_does() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+    with pytest.raises(TypeError, match=r"^coalesce\(\) got an unexpected keyword argument 'colour'$"):
         CALLS["coalesce"](T, colour="red")
+    with pytest.raises(
+        TypeError, match=r"^asof_join\(\) got an unexpected keyword argument 'by'; did you mean 'on'\?$"
+    ):
+        wa.asof_join(T, T, left_time=wa.Point("t"), right_time=wa.Point("t"), by="k")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^coalesce\(\) got an .* 'valeus'; did you mean 'values'\?$"):
+        wa.coalesce(T, time="t", valeus="v")  # type: ignore[call-arg]
+
+
+def test_an_option_that_is_missing_is_named_as_python_does() -> None:
+    with pytest.raises(TypeError, match=r"^timing_join\(\) missing a required keyword argument: 'condition'$"):
+        wa.timing_join(T, T, left_time=wa.Point("t"), right_time=wa.Point("t"))  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

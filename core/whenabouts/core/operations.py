@@ -10,8 +10,10 @@ A new operation is a query class (`whenabouts.core.runtime.protocol.Query`) and 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field
 from typing import Any, TypeVar, Unpack
 
 from whenabouts.core.asof_join.query import AsofJoin, AsofJoinOptions
@@ -401,6 +403,7 @@ class Operations:
         """
         fields: tuple[str, ...] = tuple(kind.__dataclass_fields__)
         own, host = split_options(options, fields)
+        _check_names(kind, own)
         if "time_slots" in fields:
             own.setdefault("time_slots", "auto")
         query: Query = kind(**own)
@@ -424,6 +427,34 @@ class Operations:
         check_streams(frames, (object,), "")
         items: Iterable[tuple[str, Any]] = frames.items()
         return engine_of(items)
+
+
+def _check_names(kind: type[Any], given: Mapping[str, Any]) -> None:
+    """Raise TypeError, in Python's words, for an option that the operation lacks, and for a required one that is not
+    given."""
+    fields: Mapping[str, Field[Any]] = kind.__dataclass_fields__
+    function = f"{_name_of(kind).replace('-', '_')}()"
+    for name in given:
+        if name not in fields:
+            raise TypeError(f"{function} got an unexpected keyword argument {_unknown(name, fields)}")
+    for name, field in fields.items():
+        if field.default is MISSING and field.default_factory is MISSING and name not in given:
+            raise TypeError(f"{function} missing a required keyword argument: {name!r}")
+
+
+_MEANT = {"by": "on", "left_by": "on", "right_by": "on", "left_on": "left_time", "right_on": "right_time"}
+"""Options of pandas and Polars, and what is nearest to them here."""
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    """An unknown option and the one that may be meant.
+
+    >>> _unknown("by", ["on", "tolerance"]), _unknown("colour", ["on"])
+    ("'by'; did you mean 'on'?", "'colour'")
+    """
+    known = [*known, *HostSettings.__dataclass_fields__]
+    near = [_MEANT[name]] if _MEANT.get(name) in known else difflib.get_close_matches(name, known, 1)
+    return repr(name) + "".join(f"; did you mean {meant!r}?" for meant in near)
 
 
 def _name_of(kind: type) -> str:
