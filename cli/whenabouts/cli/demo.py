@@ -37,7 +37,7 @@ def demo(engine: str, rows: int | None, out: str, keep: bool) -> None:
     """Which departures happened within 60 minutes of a bad-weather report at their airport, with probability >= 0.8?
 
     A departure's time is known to the minute, a report's to the hour. The same query runs as a streaming query over
-    monthly files with a checkpoint, as a batch on the same engine, and locally. The three must give the same rows.
+    quarterly files with a checkpoint, as a batch on the same engine, and locally. The three must give the same rows.
     Beside them, what an ordinary join of the recorded times gives. Needs 'whenabouts[demo]' and Java 17.
     """
     check_extras(engine)
@@ -120,7 +120,7 @@ def _introduction(inputs: Sequence[Input]) -> list[str]:
     flights, weather = inputs
     gust = f"gust >= {GUST_KNOTS} kt (the table has mph: 1 kt = {MPH_PER_KNOT} mph)"
     return [
-        f"left:  {flights.rows_in:,} departures of New York's airports in {len(flights.tables)} monthly files,",
+        f"left:  {flights.rows_in:,} departures of New York's airports in {len(flights.tables)} quarterly files,",
         "       known to the minute: t_max = t_min + 60 s; cancelled flights have no actual time (rejects, WA-1003)",
         f"right: {weather.rows_in:,} bad-weather reports in {len(weather.tables)} files,",
         f"       known to the hour: t_max = t_min + 1 h; bad is a {gust} or visibility <= {VISIBILITY_MILES:g} mile",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from whenabouts.core.timing_join.query import TimingJoin
 
 LATENESS = "1 day"
-"""Files contain the flights scheduled in a month; the most delayed one left 22 hours late."""
+"""Files contain the flights scheduled in a quarter; the most delayed one left 22 hours late."""
 
 WINDOW = "60 minutes"
 CONFIDENCE = 0.8
@@ -54,7 +54,7 @@ def the_query(condition: Condition | None = None) -> TimingJoin:
 
 
 def read_inputs(rows: int | None) -> tuple[Input, Input]:
-    """The demo's two inputs, one table per monthly file."""
+    """The demo's two inputs, one table per quarterly file."""
     from whenabouts.cli.demo_tables import read_streams
 
     streams = read_streams(rows)

@@ -28,7 +28,7 @@ UTC_US = pa.timestamp("us", "UTC")
 
 
 class Streams(NamedTuple):
-    """Flights and bad-weather reports, each in monthly files by time, `t_min` and `t_max` in UTC."""
+    """Flights and bad-weather reports, each in quarterly files by time, `t_min` and `t_max` in UTC."""
 
     flights: list[pa.Table]
     weather: list[pa.Table]
@@ -43,7 +43,7 @@ def read_streams(rows: int | None = None) -> Streams:
     if rows is not None:
         flights = flights.take(pc.sort_indices(flights["scheduled"])).slice(0, rows)
         weather = weather.filter(pc.less_equal(weather["t_min"], pc.max(flights["scheduled"])))
-    return Streams(_monthly(flights, "scheduled"), _monthly(weather, "t_min"))
+    return Streams(_quarterly(flights, "scheduled"), _quarterly(weather, "t_min"))
 
 
 def _csv(name: str) -> pa.Table:
@@ -110,13 +110,12 @@ def _bad_weather(raw: pa.Table) -> pa.Table:
     return table.filter(bad)
 
 
-def _monthly(table: pa.Table, column: str) -> list[pa.Table]:
-    """Files of one month each, every file sorted by its `t_max` (cancelled flights last)."""
-    month = pc.add(pc.multiply(pc.year(table[column]), 12), pc.month(table[column]))
+def _quarterly(table: pa.Table, column: str) -> list[pa.Table]:
+    """Files of a quarter of a year each, every file sorted by its `t_max` (cancelled flights last)."""
     table = table.take(pc.sort_indices(table, [("t_max", "ascending")]))
-    month = pc.add(pc.multiply(pc.year(table[column]), 12), pc.month(table[column]))
-    months = sorted(pc.unique(month).to_pylist())
-    return [table.filter(pc.equal(month, number)) for number in months] or [table]
+    quarter = pc.add(pc.multiply(pc.year(table[column]), 4), pc.quarter(table[column]))
+    quarters = sorted(pc.unique(quarter).to_pylist())
+    return [table.filter(pc.equal(quarter, number)) for number in quarters] or [table]
 
 
 def _us(times: pa.ChunkedArray) -> IntArray:
