@@ -70,7 +70,7 @@ def test_reports_of_the_hour_that_comes_twice_are_two_hours() -> None:
 
 
 def test_the_lateness_keeps_every_row_and_without_it_rows_would_be_late() -> None:
-    inputs = read_inputs(60_000)
+    inputs = read_inputs(200_000)
     files = [source.tables for source in inputs]
     batch = run(the_query(), [pa.concat_tables(tables) for tables in files])
     stream = run_stream(the_query(), files)
