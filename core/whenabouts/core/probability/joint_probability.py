@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.probability.gauss_legendre import MOST_NODES, NODES, START, WEIGHTS
 from whenabouts.core.probability.histogram_arrays import Shapes
 
 ELEMENTS_AT_ONCE = 1 << 21
@@ -285,7 +286,11 @@ def nodes_between(
 
 
 def _rule(degree: int) -> tuple[list[float], list[float]]:
-    nodes, weights = np.polynomial.legendre.leggauss(degree // 2 + 1)
+    count = degree // 2 + 1
+    if count <= MOST_NODES:
+        of = slice(START[count], START[count + 1])
+        return NODES[of].tolist(), WEIGHTS[of].tolist()
+    nodes, weights = np.polynomial.legendre.leggauss(count)  # 48 uncertain streams or more
     return (0.5 * (nodes + 1.0)).tolist(), (0.5 * weights).tolist()
 
 
