@@ -14,6 +14,7 @@ from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.costs.choices import Workload
 from whenabouts.core.hosting.host import BlockPacker, BucketInput, Hosting
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.runtime.protocol import FlushMode
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.timing_join.query import TimingJoin
@@ -150,3 +151,32 @@ def test_as_of_joins_hold_the_forecast_rows(options: dict[str, Any], lengths_s: 
     if not options:  # every key has one, and those that overlap it
         assert carried == keys * (1 + rates[1] / keys * lengths_s[1] / 2)
         assert carried > 0.3 * found["right"].rows, "the keys' rows hardly count"
+
+
+@pytest.mark.parametrize(
+    ("window", "left_rate"),
+    [(("-20 s", "0 s"), 50), (("0 s", "20 s"), 50), (("-5 s", "30 s"), 0.05)],
+    ids=["before", "after", "few left rows"],
+)
+def test_join_aggregates_hold_the_forecast_rows(window: tuple[str, str], left_rate: float) -> None:
+    """Left rows until no partner can come, and right rows for the left row that has waited longest."""
+    rates, every_s, steps, rng = [left_rate, 100], 4, 400 if left_rate < 1 else 40, np.random.default_rng(1)
+    times = Point("t"), Interval("t", "u", max_uncertainty="1 s")
+    query = JoinAggregate(
+        left_time=times[0], right_time=times[1], condition=window, aggregates={"n": "p_none"}, lateness="2 s"
+    )
+    schema = pa.schema({"t": pa.int64(), "u": pa.int64()})
+    driver, held = OperatorDriver(query, schema), []
+    for step in range(steps):
+        batches = []
+        for rate in rates:
+            t = np.sort(
+                rng.integers(step * every_s * SECOND, (step + 1) * every_s * SECOND, rng.poisson(rate * every_s))
+            )
+            batches.append(pa.record_batch([t - SECOND // 2, t], schema=schema))
+        arrived = dict(zip(query.inputs, batches, strict=True))
+        gauges = driver.feed(arrived, step * every_s * SECOND - 2 * SECOND, FlushMode.FLUSH).gauges
+        held.append([gauges[f"state_rows_{name}"] for name in query.inputs])
+    found = forecast_state(query, [schema, schema], rates, every=f"{every_s} s")
+    for name, rows in zip(query.inputs, np.mean(held[steps // 2 :], axis=0), strict=True):
+        assert found[name].rows == pytest.approx(rows, rel=0.2)

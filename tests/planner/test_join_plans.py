@@ -13,6 +13,7 @@ import pytest
 from whenabouts.core import Interval, Lateness, Point, QueryError, delay, within
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.costs.choices import Alternative, Workload, cheapest, decided
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.planner import CoalescingQuery, Plan, Registry, Statistics, Stream, parse_query, read_plan_file
@@ -421,6 +422,56 @@ def test_an_as_of_join_whose_state_nothing_bounds_has_no_forecast() -> None:
     (plan,) = registry.plan().joins
     assert plan.state is None
     assert "state: unknown without rates, a tolerance where it looks ahead and max_uncertainty" in registry.explain()
+
+
+AGGREGATE_TEXT = (
+    "SELECT A.k, COUNT(B) AS n FROM a A, b B WHERE A.k = B.k AND WINDOW(A, B) BETWEEN '0 s' AND '2 s' "
+    "WITH THRESHOLD 0.6 GROUP BY A"
+)
+AGGREGATE_FILE = ASOF_FILE | {
+    "queries": [
+        {"name": "file", "join_aggregate": ["a", "b"], "on": "k", "between": ["0 s", "2 s"], "confidence": 0.6,
+         "aggregates": {"n": "count"}, "how": "inner"},
+        {"name": "chance", "join_aggregate": ["a", "b"], "on": "k", "within": "2 s", "aggregates": {"n": "p_none"}},
+        {"name": "text", "query": AGGREGATE_TEXT},
+    ]
+}  # fmt: skip
+
+
+def test_join_aggregates_are_planned_as_objects_texts_and_in_files() -> None:
+    registry = registry_of(AGGREGATE_FILE)
+    query = registry.query("file")
+    assert isinstance(query, JoinAggregate)
+    assert (query.how, query.lateness_us) == ("inner", (1_000_000, 2_000_000))
+    registry.register("object", query, stream=["a", "b"])
+    plan = registry.plan()
+    assert {each.kind for each in plan.joins} == {"join aggregate"}
+    assert plan.choices == {"file": "ranges", "chance": "ranges and pieces", "text": "ranges", "object": "ranges"}
+    file, chance, text, made = plan.joins
+    assert file.state is not None
+    assert chance.state is not None
+    assert file.state == text.state == made.state
+    assert file.state["right"][0] < chance.state["right"][0]
+    assert Plan.from_json(plan.to_json()) == plan
+    assert registry.replan(plan).diff(plan) == {}
+    assert "algorithm = ranges: no pairs are written" in plan.explain()
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("{name: x, join_aggregate: [a], within: 1 s}", r"WA-2075: plan: queries\[0\]: join_aggregate is \['a'\]"),
+        ("{name: x, join_aggregate: [a, b], within: 1 s}", r"WA-2006: plan: queries\[0\]: aggregates is None"),
+        ("{name: x, join_aggregate: [a, b], within: 1 s, aggregates: {n: count}}", r"WA-2064: plan: queries\[0\]"),
+        ("{name: x, join_aggregate: [a, b], best: left}", r"WA-2075: .*unknown best"),
+    ],
+)
+def test_mistakes_in_join_aggregates_are_named_with_their_place(query: str, what: str) -> None:
+    import yaml
+
+    streams = "{a: {time: t, columns: {t: timestamp}}, b: {time: t, columns: {t: timestamp}}}"
+    with pytest.raises(QueryError, match=what):
+        registry_of(yaml.safe_load(f"streams: {streams}\nqueries: [{query}]"))
 
 
 def test_the_memory_budget_counts_the_state_of_joins() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from whenabouts.cli.say import say_all
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from whenabouts.cli.run import FileRun
     from whenabouts.core.times.time_specs import TimeSpec
     from whenabouts.core.wrappers.select_project import SelectProject
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 def query(
     *, text: str, inputs: tuple[str, ...], streams: tuple[str, ...], common: CommonOptions, **arguments: Any
 ) -> None:
-    """Run QUERY, a SELECT in one of four forms, or @FILE that holds one (@-: stdin).
+    """Run QUERY, a SELECT in one of five forms, or @FILE that holds one (@-: stdin).
 
     \b
     SELECT * FROM seismic A, acoustic B
@@ -46,6 +48,8 @@ def query(
     SELECT region, MAX(DURATION(VALID(s))) FROM s [RANGE 24 HOUR SLIDE 1 HOUR]
       COALESCE ON temperature > 100 GROUP BY region
     SELECT A.id, B.bid FROM trades A ASOF LEFT JOIN quotes B ON A.symbol = B.symbol AND A.ts >= B.ts
+    SELECT o.id, SUM(p.amount), PROBABILITY(COUNT(p) = 0) FROM orders o, payments p
+      WHERE o.account = p.account AND WINDOW(o, p) BETWEEN '-5 minutes' AND '0 s' WITH THRESHOLD 0.9 GROUP BY o
 
     \b
     whenabouts query "SELECT ..." --input seismic=seismic.csv --input acoustic='acoustic/*.parquet' -o pairs.parquet
@@ -74,13 +78,23 @@ def query(
     run = FileRun(bound, [paths[source.stream] for source in asked.sources], specs, common, result="rows")
     run.prepare()
     if common.explain:
-        from whenabouts.cli.asof_state import state_lines
-        from whenabouts.core.asof_join.query import AsofJoin
-
-        inner = run.query.query
-        run.explain(state_lines(inner, run.inputs) if common.stream and isinstance(inner, AsofJoin) else ())
+        run.explain(_forecast(run, stream=common.stream))
     else:
         run.execute()
+
+
+def _forecast(run: FileRun[Any], *, stream: bool) -> Sequence[str]:
+    """What the join will meet: rows that a stream of an as-of join holds, partners of the rows of a join aggregate."""
+    from whenabouts.cli.aggregates import partner_lines
+    from whenabouts.cli.asof_state import state_lines
+    from whenabouts.core.asof_join.query import AsofJoin
+    from whenabouts.core.join_aggregate.query import JoinAggregate
+
+    asked: Any = run.query
+    if isinstance(asked.query, AsofJoin):
+        return state_lines(asked.query, run.inputs) if stream else ()
+    whole = isinstance(asked.query, JoinAggregate) and not asked.where  # else the rows that it joins are not known
+    return partner_lines(asked.query, run.inputs) if whole else ()
 
 
 def schema_of(path: str) -> pa.Schema:

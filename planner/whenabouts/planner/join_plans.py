@@ -10,6 +10,7 @@ from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.costs.choices import Choice, Value, Workload
 from whenabouts.core.durations import format_duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.window_join.query import WindowJoin
@@ -17,7 +18,7 @@ from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.byte_sizes import format_bytes
 from whenabouts.planner.state_forecast import buckets, expected_state
 
-Joining = TimingJoin | AsofJoin | WindowJoin | SelectProject
+Joining = TimingJoin | AsofJoin | JoinAggregate | WindowJoin | SelectProject
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class JoinPlan:
 
     @property
     def strategy(self) -> str:
-        """The chosen strategy; of an as-of join the algorithm."""
+        """The chosen strategy; of as-of joins and join aggregates the algorithm."""
         return str(self.choices[0].value)
 
     @property
@@ -59,7 +60,7 @@ def inner_of(query: Any) -> Any:
 
 
 def is_join(query: Any) -> bool:
-    """Whether a query is a timing, as-of or window join, perhaps with a selection around it."""
+    """Whether a query is a join or a join aggregate, perhaps with a selection around it."""
     return isinstance(inner_of(query), tuple(_KINDS))
 
 
@@ -100,6 +101,7 @@ DECISIONS = ("strategy", "block_size", "conservative", "method", "buckets")
 _KINDS: dict[type, tuple[str, tuple[str, ...]]] = {
     TimingJoin: ("timing join", ("strategy", "block_size", "buckets")),
     AsofJoin: ("as-of join", ("buckets",)),
+    JoinAggregate: ("join aggregate", ("buckets",)),
     WindowJoin: ("window join", ("strategy", "conservative", "method", "buckets")),
 }
 """Names of the kinds of joins, and the choices that can be pinned."""
@@ -138,6 +140,9 @@ def _state(query: Query, load: Workload) -> dict[str, tuple[float, float]] | Non
         elif isinstance(query, AsofJoin):
             query.require_bounded()
             bounded = True
+        elif isinstance(query, JoinAggregate):
+            query.reach.require_bounds()
+            bounded = True
         else:
             inner.graph().require_bounded()
             bounded = all(spec.max_uncertainty_us is not None for _, spec in inner.times)
@@ -164,7 +169,7 @@ def _latency_us(query: Any, load: Workload, chosen: Mapping[str, Value]) -> int:
     waits = parse_duration(load.every)
     if isinstance(query, WindowJoin):
         return waits + (max(query.lateness_us) if chosen["strategy"] == "forward" else 0)
-    if isinstance(query, AsofJoin):
+    if isinstance(query, AsofJoin | JoinAggregate):
         return waits + max(query.lateness_us) + query.kept_for_us(0)
     rows, rate = int(chosen["block_size"]), sum(load.rates.values())
     if rows > 1:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.times.condition_keywords import CONDITION_KEYWORDS, condition_of
 from whenabouts.core.times.time_specs import Interval, Point, TimeSpec
 from whenabouts.core.timing_join.query import TimingJoin
@@ -35,6 +36,9 @@ ASOF_OPTIONS = (
     "max_candidates",
 )
 ASOF_JOIN_KEYS = (OF_BOTH - {"strategy"}) | {"asof_join", *ASOF_OPTIONS}
+JOIN_AGGREGATE_KEYS = (OF_BOTH - {"strategy"}) | {
+    "join_aggregate", *CONDITION_KEYWORDS, "aggregates", "how", "most_uncertain",
+}  # fmt: skip
 WINDOW_JOIN_KEYS = OF_BOTH | {"window_join", "windows", "conservative", "method"}
 
 
@@ -123,6 +127,21 @@ def asof_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stream
     )
 
 
+def join_aggregate_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stream]) -> JoinAggregate:
+    """``join_aggregate: [orders, payments]`` with the keywords of a condition and ``aggregates: {n: count}``."""
+    names = _two_streams(query, "join_aggregate", at)
+    left, right = (_described(name, at, streams) for name in names)
+    return JoinAggregate(
+        left_time=time_in(names[0], left, at),
+        right_time=time_in(names[1], right, at),
+        condition=condition_of(query, needs_confidence=False),
+        aggregates=query.get("aggregates"),
+        on=query.get("on"),
+        lateness=lateness_of_sides(left.lateness, right.lateness),
+        **{name: query[name] for name in ("how", "most_uncertain", "time_slots") if name in query},
+    )
+
+
 def window_join_of(query: Mapping[str, Any], at: str, streams: Mapping[str, Stream]) -> WindowJoin:
     """``window_join: [a, b]`` with ``windows: {"a,b": 2 s}``, or ``[lo, hi]``, or ``{within: 2 s, confidence: 1}``."""
     names = _names(query["window_join"], f"{at}: window_join")
@@ -199,6 +218,7 @@ Reader = Callable[[Mapping[str, Any], str, Mapping[str, Stream]], Any]
 JOINS: dict[str, tuple[frozenset[str], Reader]] = {
     "join": (JOIN_KEYS, timing_join_of),
     "asof_join": (ASOF_JOIN_KEYS, asof_join_of),
+    "join_aggregate": (JOIN_AGGREGATE_KEYS, join_aggregate_of),
     "window_join": (WINDOW_JOIN_KEYS, window_join_of),
 }
 """By the key that names the streams of a join: its keys, and what reads it."""

@@ -120,7 +120,8 @@ def coalescing_entry(
     else:
         raise QueryError(
             Code.BAD_OPTION, f"a {type(query).__name__} cannot be planned",
-            "give text, a Coalesce, a TemporalAggregate, a CoalescingQuery, a TimingJoin, an AsofJoin or a WindowJoin",
+            "give text, a Coalesce, a TemporalAggregate, a CoalescingQuery, a TimingJoin, an AsofJoin, a JoinAggregate "
+            "or a WindowJoin",
         )  # fmt: skip
     known = statistics
     if known is None:

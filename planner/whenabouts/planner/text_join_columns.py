@@ -74,9 +74,9 @@ def _time_name(names: Mapping[tuple[str, str], str], alias: str, stream: Any) ->
     return names[alias, stream.time.columns[0]]
 
 
-def selected(scope: Scope, result: JoinColumns) -> Named | None:
-    """The columns of SELECT; None for ``*`` alone."""
-    chosen = scope.query.clauses.select.expressions
+def selected(scope: Scope, result: JoinColumns, items: Sequence[Any] = ()) -> Named | None:
+    """The columns of SELECT, or of `items` in their place; None for ``*`` alone."""
+    chosen = items or scope.query.clauses.select.expressions
     if len(chosen) == 1 and type(chosen[0]).__name__ == "Star":
         return None
     names, computed = result.names, result.computed

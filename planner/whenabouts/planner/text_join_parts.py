@@ -55,6 +55,11 @@ def parts_of(scope: Scope, conditions: Sequence[Any]) -> Parts:
     return parts
 
 
+def bounds_of(edge: Edge, left: str) -> tuple[int, int]:
+    """The bounds on the time of the other stream minus that of `left`, in microseconds."""
+    return (edge.lo_us, edge.hi_us) if edge.first == left else (-edge.hi_us, -edge.lo_us)
+
+
 def _edge(scope: Scope, node: Any) -> Edge:
     """``WINDOW(A, B) = w`` (or ``<=``): at most w apart; ``BETWEEN lo AND hi`` bounds second - first."""
     text, kind = scope.query.text, type(node).__name__

@@ -22,7 +22,7 @@ from whenabouts.core.window_join.query import WindowJoin
 from whenabouts.core.wrappers.select_project import SelectProject
 from whenabouts.planner.streams import lateness_of_sides, lateness_of_streams
 from whenabouts.planner.text_join_columns import join_columns, selected
-from whenabouts.planner.text_join_parts import Parts, keys_of, parts_of
+from whenabouts.planner.text_join_parts import Parts, bounds_of, keys_of, parts_of
 from whenabouts.planner.text_scope import Scope, conditions_of, is_window, of_on, of_where
 
 
@@ -105,7 +105,6 @@ def _of_where(scope: Scope, parts: Parts, aliases: Sequence[str], mode: Mode) ->
 def _timing_join(scope: Scope, parts: Parts, on: Sequence[str], options: dict[str, Any]) -> TimingJoin:
     left, right = scope.streams.values()
     (edge,) = parts.edges
-    lo, hi = (edge.lo_us, edge.hi_us) if edge.first == left.source.alias else (-edge.hi_us, -edge.lo_us)
     confidence = edge.confidence
     if confidence is None:
         if any(stream.time.max_uncertainty_us != 0 for stream in (left, right)):
@@ -117,7 +116,7 @@ def _timing_join(scope: Scope, parts: Parts, on: Sequence[str], options: dict[st
     return TimingJoin(
         left_time=left.time,
         right_time=right.time,
-        condition=Condition(lo, hi, confidence),
+        condition=Condition(*bounds_of(edge, left.source.alias), confidence),
         on=on,
         lateness=lateness_of_sides(left.lateness, right.lateness),
         suffixes=(f"_{left.source.alias}", f"_{right.source.alias}"),

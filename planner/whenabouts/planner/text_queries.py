@@ -11,6 +11,9 @@
 
     SELECT A.id, B.bid FROM trades A ASOF LEFT JOIN quotes B ON A.symbol = B.symbol AND A.ts >= B.ts
 
+    SELECT o.id, SUM(p.amount), PROBABILITY(COUNT(p) = 0) FROM orders o, payments p
+    WHERE WINDOW(o, p) BETWEEN '-5 minutes' AND '0 s' WITH THRESHOLD 0.9 GROUP BY o
+
 PTJoin (section 3), W-join (section 2) and Al-Kateb et al. (section 1, Examples 1 and 2). A text does not
 say where its streams come from and which columns have the times: that is given when it is bound to schemas.
 """
@@ -78,6 +81,7 @@ class TextQuery(ParsedQuery):
         >>> query.query.values, [name for name, _ in query.columns]
         (('lamp',), ['room', 'n'])
         """
+        from whenabouts.planner.text_aggregates import bind_aggregates
         from whenabouts.planner.text_asof import bind_asof
         from whenabouts.planner.text_coalescing import bind_coalescing
         from whenabouts.planner.text_joins import bind_join
@@ -97,16 +101,20 @@ class TextQuery(ParsedQuery):
             streams[source.alias] = BoundStream(source, schema, time, of_stream)
         scope = Scope(self, streams)
         with not_too_deep(self.text):
-            bind = {"join": bind_join, "as-of join": bind_asof}.get(self.form, bind_coalescing)
-            return bind(scope, options)
+            forms = {"join": bind_join, "join aggregate": bind_aggregates, "as-of join": bind_asof}
+            return forms.get(self.form, bind_coalescing)(scope, options)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the text may expect otherwise: how an as-of join treats left rows without a partner.
+        """What a reader of the text may expect otherwise: how a join treats left rows without a partner.
 
         >>> parse_query("SELECT * FROM a ASOF JOIN b ON a.k = b.k AND a.t >= b.t").notes
         ['ASOF JOIN drops left rows without a partner, as in DuckDB and ClickHouse; ASOF LEFT JOIN keeps them']
         """
+        if self.form == "join aggregate":
+            from whenabouts.planner.text_aggregates import notes_of
+
+            return notes_of(self.clauses, self.sources)
         if self.form != "as-of join":
             return []
         (join,) = self.clauses.select.args["joins"]
@@ -130,7 +138,7 @@ class TextQuery(ParsedQuery):
 
 
 def parse_query(text: str) -> TextQuery:
-    """Parse a query of one of the forms: a join, an as-of join, or coalescing.
+    """Parse a query of one of the forms: a join, a join grouped by its first stream, an as-of join, or coalescing.
 
     Raises: QueryError WA-2111 for syntax errors and WA-2112 for SQL of another form, both with line, column and what
     was expected; WA-2007 if sqlglot is not installed.
@@ -161,6 +169,7 @@ def _parsed(text: str) -> TextQuery:
     _refuse_the_rest(text, clauses)
     sources = _sources(text, clauses)
     if _is_asof(text, clauses):
+        _refuse_group(text, clauses)
         return TextQuery(text, clauses, sources, "as-of join")
     query = TextQuery(text, clauses, sources, "join", _mode(text, clauses))
     if clauses.emit_at is not None and (clauses.coalesce_at is None or len(sources) > 1):
@@ -182,7 +191,9 @@ def _parsed(text: str) -> TextQuery:
             "this correlates nothing", "WINDOW(A, B) = INTERVAL '2' SECOND in WHERE, or COALESCE ON columns",
             Code.UNSUPPORTED_TEXT,
         )  # fmt: skip
-    return query
+    from whenabouts.planner.text_aggregates import is_grouped
+
+    return replace(query, form="join aggregate") if is_grouped(text, clauses, sources) else query
 
 
 def time_of(stream: str, schema: pa.Schema) -> TimeSpec:
@@ -254,9 +265,15 @@ def _refuse_the_rest(text: str, clauses: Clauses) -> None:
                 f"{name.replace('_', ' ').upper()} is not available", "SELECT, FROM, WHERE, COALESCE ON and GROUP BY",
                 Code.UNSUPPORTED_TEXT,
             )  # fmt: skip
-    if select.args.get("group") and clauses.coalesce_at is None:
-        place = place_of(text, select.args["group"])
-        raise place.wrong("GROUP BY in a join", "COALESCE ON before it", Code.UNSUPPORTED_TEXT)
+
+
+def _refuse_group(text: str, clauses: Clauses) -> None:
+    """Refuse GROUP BY in an as-of join."""
+    group = clauses.select.args.get("group")
+    if group is not None:
+        raise place_of(text, group).wrong(
+            "GROUP BY in an as-of join", "it without GROUP BY, or a join with WINDOW(A, B)", Code.UNSUPPORTED_TEXT
+        )
 
 
 def _is_asof(text: str, clauses: Clauses) -> bool:

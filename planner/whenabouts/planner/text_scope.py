@@ -16,7 +16,7 @@ from whenabouts.core.expressions.tree import Expression, rewritten
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.planner.query_text import Clauses, Place, WindowClause, conjuncts, place_of
 
-Form = Literal["join", "as-of join", "coalesce", "temporal join"]
+Form = Literal["join", "join aggregate", "as-of join", "coalesce", "temporal join"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class ParsedQuery:
 
     @property
     def joins(self) -> bool:
-        """Whether it is a timing, window or as-of join, which is planned by itself."""
-        return self.form in ("join", "as-of join")
+        """Whether it is a join or a join aggregate, which is planned by itself."""
+        return self.form in ("join", "join aggregate", "as-of join")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Scope:
 
     def alias(self, node: Any) -> str:
         """An alias by itself, as in ``WINDOW(A, B)``. Raises: QueryError WA-2111."""
-        found = _match(node.name, self.streams) if type(node).__name__ == "Column" and not node.table else None
+        found = name_in(node.name, self.streams) if type(node).__name__ == "Column" and not node.table else None
         if found is None:
             place = self.place(node)
             raise place.wrong(f"found {place.words!r}", f"one of the streams {', '.join(self.streams)}")
@@ -101,7 +101,7 @@ class Scope:
     def resolved(self, node: Expression) -> Expression:
         """A column node as (alias, name). Raises: QueryError WA-2092 for an unknown or ambiguous column."""
         table, name = node.value
-        aliases = list(self.streams) if table is None else [_match(table, self.streams)]
+        aliases = list(self.streams) if table is None else [name_in(table, self.streams)]
         if None in aliases:
             raise node.error(
                 Code.SQL_COLUMN, f"there is no stream {table!r}", f"the streams are {', '.join(self.streams)}"
@@ -152,7 +152,7 @@ def is_window(node: Any) -> bool:
     return any(is_call(part, "WINDOW") or is_call(part, "OVERLAPS") for part in node.walk())
 
 
-def _match(name: str, known: Any) -> str | None:
+def name_in(name: str, known: Any) -> str | None:
     """The exact name; case is ignored if that is unambiguous."""
     if name in known:
         return name

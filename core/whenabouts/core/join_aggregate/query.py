@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Required, TypedDict
 
 import pyarrow as pa
 
+from whenabouts.core.costs.choices import Choice, Held, Value, Workload
 from whenabouts.core.durations import Duration
+from whenabouts.core.join_aggregate.cost import algorithm, held
 from whenabouts.core.join_aggregate.functions import Asked
 from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
 from whenabouts.core.runtime.key_names import On
@@ -71,6 +73,14 @@ class JoinAggregate(JoinAggregateSettings):
     ...                  aggregates={"n": "count", "total": "sum:v"}).aggregates[1]
     Aggregate(name='total', function='sum', argument='v')
     """
+
+    def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
+        """The only way to run it; see `costs.choices`. There is nothing to pin."""
+        return [algorithm(self)]
+
+    def held(self, input: int, load: Workload) -> Held:
+        """The rows that a stream holds on average; see `costs.choices.Holding`."""
+        return held(self, input, load)
 
     def operator(self, schemas: Sequence[pa.Schema], *, streaming: bool) -> JoinAggregateOperator:
         """The operator for a left and a right schema.
