@@ -95,7 +95,8 @@ class Operations:
         without a partner; `best` (`left`, `right`, `both`) keeps the most probable partner only,
         among equally probable ones the earliest, or with `ties="nearest"` the one with the nearest midpoint: see
         `whenabouts.core.timing_join.modes`. Columns of a missing partner are null; semi and anti give the left columns
-        only. `strategy` picks the algorithm, all give the same rows.
+        only. `left_anti` says that no single pair reaches the confidence; how likely it is that *nobody* came is
+        `p_none` of `join_aggregate`. `strategy` picks the algorithm, all give the same rows.
 
         Columns: the left ones, the right ones (`on` once; equal names get `suffixes`), `probability` (float64) unless
         `probability=False`, which saves one kernel call per pair, and on streams `event_time` (the larger `t_max` of
