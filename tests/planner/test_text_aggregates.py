@@ -11,7 +11,9 @@ import pytest
 
 import whenabouts as wa
 from whenabouts.conformance import multiset
+from whenabouts.conformance.engine import Engine, load
 from whenabouts.core.errors import Code
+from whenabouts.core.harness import Variant
 from whenabouts.planner import parse_query
 
 
@@ -161,15 +163,23 @@ def test_options_of_the_library_and_those_that_the_text_says() -> None:
         _run(text, tables, aggregates={"n": "count"})
 
 
-def test_a_stream_gives_the_rows_of_finite_input() -> None:
+@pytest.mark.parametrize("name", ["local", "simulated-spark", "simulated-flink"])
+def test_a_stream_gives_the_rows_of_finite_input(name: str) -> None:
+    """Spread over three buckets, with a restart, and with conditions on either stream."""
     tables = _tables(10)
-    text = f"SELECT id, COUNT(p) AS n, EXPECTED(COUNT(p)) AS e {JOIN} WITH THRESHOLD 0.6 GROUP BY o"
+    text = f"SELECT id, COUNT(p) AS n, EXPECTED(COUNT(p)) / 2 AS e {JOIN} AND p.amount > -40 AND id > 3 "
+    text = text.replace("AND p.amount", "WITH THRESHOLD 0.6 AND p.amount") + "GROUP BY o"
     times = {name: wa.from_granularity("ts", 10) for name in "op"}
     query = parse_query(text).bind({name: table.schema for name, table in tables.items()}, times, "1 s")
-    from whenabouts.core.local import run_stream
-
-    arriving = [[table.slice(at, 10) for at in range(0, 40, 10)] for table in tables.values()]
-    assert multiset.rows(run_stream(query, arriving).output) == multiset.rows(_run(text, tables, times))
+    files = {side: [table.slice(at, 10) for at in range(0, 40, 10)]
+             for side, table in zip(query.inputs, tables.values(), strict=True)}  # fmt: skip
+    harness = load(name)()
+    harness.start()
+    outcome = Engine(harness).run(query, files, Variant(streaming=True, parallelism=3, restart_after=1))
+    harness.stop()
+    expected = _run(text, tables, times)
+    assert expected.num_rows == 36
+    assert multiset.rows(outcome.output) == multiset.rows(expected)
 
 
 @pytest.mark.parametrize(
