@@ -117,11 +117,16 @@ def test_rows_of_the_grouped_stream_stay_unless_the_text_drops_them() -> None:
 
 def test_columns_are_named_as_in_sql_and_may_be_computed() -> None:
     tables = _tables(5)
-    text = f"SELECT o.*, COUNT(p), EXPECTED(COUNT(p)), COUNT(p) * 2 + id AS more, COUNT(p) > 0 AS any {JOIN} GROUP BY o"
+    text = "SELECT o.*, COUNT(p), EXPECTED(COUNT(p)), COUNT(p) * 2 + id AS more, COUNT(p) > 0 AS any "
+    text += (
+        f", COALESCE(SUM(p.amount), 0) AS s, CASE WHEN COUNT(p) > 1 THEN 'many' ELSE 'few' END AS c {JOIN} GROUP BY o"
+    )
     rows = _run(text, tables).to_pylist()
-    assert list(rows[0]) == ["id", "account", "ts", "COUNT(p)", "EXPECTED(COUNT(p))", "more", "any"]
+    assert list(rows[0]) == ["id", "account", "ts", "COUNT(p)", "EXPECTED(COUNT(p))", "more", "any", "s", "c"]
     for row in rows:
         assert row["EXPECTED(COUNT(p))"] == row["COUNT(p)"]
+        assert row["s"] is not None
+        assert row["c"] == ("many" if row["COUNT(p)"] > 1 else "few")
         assert (row["more"], row["any"]) == (row["COUNT(p)"] * 2 + row["id"], row["COUNT(p)"] > 0)
 
 

@@ -179,7 +179,7 @@ class _Replaced:
 
     def __init__(self, scope: Scope, aliases: tuple[str, str]) -> None:
         self._scope, (self._left, self._right) = scope, aliases
-        self._taken = frozenset(scope.streams[self._left].schema.names)
+        self._taken = set(scope.streams[self._left].schema.names)
         self._asked: dict[Asked, str] = {}
 
     def items(self, chosen: Sequence[Any]) -> tuple[list[Any], dict[str, Asked]]:
@@ -230,13 +230,14 @@ class _Replaced:
         asked, place = self._function(node), self._scope.place(node)
         if asked not in self._asked:
             name = node.sql()
-            while name in self._taken or name in self._asked.values():
+            while name in self._taken:
                 name += "'"
             try:
                 aggregates_of({name: asked})
             except QueryError as error:
                 raise place.wrong(error.problem, error.hint, error.code) from None
             self._asked[asked] = name
+            self._taken.add(name)
         column = exp.column(self._asked[asked])
         column.this.meta.update(next((part.meta for part in node.walk() if "start" in part.meta), {}))
         return column
