@@ -120,9 +120,21 @@ def test_nested_values(name: str) -> None:
 
 def test_a_sum_outside_its_type_stops_the_query() -> None:
     right = pa.table({"t": [9, 11], "v": [2**62, 2**62]})
-    with pytest.raises(InputError, match="WA-1024: the sum of 'v' for left row 0 exceeds int64"):
+    with pytest.raises(InputError, match="WA-1024: the sum of 'v' for left row 0, which ends at 10 us, exceeds int64"):
         columns(right, {"x": "sum:v"})
     assert columns(right, {"x": "mean:v"})["x"][0] == float(2**62)
+
+
+def test_a_sum_outside_its_type_names_its_left_row_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partners, "ROWS_AT_ONCE", 1)
+    left = pa.table({"a": [90, 5, 10], "b": [95, 12, 17]})
+    huge = pa.array([Decimal(9 * 10**36)] * 2, pa.decimal128(38, 1))
+    right = pa.table({"a": [8, 22], "b": [20, 30], "v": huge})
+    times: dict[str, Any] = {"left_time": INTERVAL, "right_time": INTERVAL}
+    for asked in {"x": "sum:v"}, {"x": "mean:v"}, {"x": "sum:v", "p": "p_none"}:
+        condition = wa.within(9, confidence=0.1)
+        with pytest.raises(InputError, match=r"'v' for left row 2, which ends at 17 us, exceeds decimal128\(38, 1\)"):
+            wa.join_aggregate(left, right, condition=condition, aggregates=asked, **times)
 
 
 def test_values_that_are_not_finite_make_chances_nan_with_a_warning() -> None:

@@ -15,17 +15,12 @@ import pytest
 from numpy.typing import NDArray
 
 from whenabouts.conformance import join_aggregate_oracle, multiset
+from whenabouts.core.arrays.row_ranks import ranks_of_column
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.join_aggregate.chance_pieces import NONE, Partners, chances, rows_of
 from whenabouts.core.join_aggregate.exact_sums import PrefixSums, digits_of
-from whenabouts.core.join_aggregate.range_queries import (
-    RangeMinimum,
-    collected,
-    counts,
-    distinct_counts,
-    greatest_ranks,
-    value_ranks,
-)
+from whenabouts.core.join_aggregate.range_queries import collected, counts, distinct_counts, reversed_keys
+from whenabouts.core.join_aggregate.value_keys import ValueKeys
 from whenabouts.core.probability.satisfaction_probability import probabilities_at
 from whenabouts.core.timing_join.candidate_ranges import CandidateRanges, ranges_of
 from whenabouts.core.timing_join.strategies import CorrelationCounters, Times, correlate
@@ -86,10 +81,10 @@ def test_decided_functions_are_those_of_the_pairs(length: int, window: tuple[int
     beside = offsets_of(row[accepted], len(left)), at[accepted]
     start, stop = found.ranges[:, 1].astype(np.int64), found.ranges[:, 2].astype(np.int64)
     column = values.take(pa.array(found.target.position))
-    ranks = value_ranks(column)
+    keys = ValueKeys.of(column)
     sums = PrefixSums.of(digits_of(column)).of_ranges(start, stop, digits_of(column).take(beside[1]), beside[0])
-    least = RangeMinimum.of(ranks).of_ranges(start, stop, beside)
-    most = greatest_ranks(ranks, start, stop, beside)
+    least = keys.minima.of_ranges(start, stop, beside)
+    most = reversed_keys(keys.maxima.of_ranges(start, stop, beside))
     order = found.target.position.astype(np.int64)  # rows came in canonical order
     axis = found.target.t_min + found.target.t_max
     order = np.argsort(np.lexsort((order, found.target.t_max, axis)))
@@ -99,9 +94,9 @@ def test_decided_functions_are_those_of_the_pairs(length: int, window: tuple[int
         "sum": sums.to_arrow(column.type, "v").to_pylist(),
         "mean": [None if value != value and not count else value
                  for value, count in zip(sums.to_means(column.type, "v").tolist(), sums.counts, strict=True)],
-        "min": value_of(column, ranks, least),
-        "max": value_of(column, ranks, most),
-        "count_distinct": distinct_counts(ranks, start, stop, beside).tolist(),
+        "min": keys.values_of(least).to_pylist(),
+        "max": keys.values_of(most).to_pylist(),
+        "count_distinct": distinct_counts(ranks_of_column(column), start, stop, beside).tolist(),
         "collect": [column.take(pa.array(rows[a:b])).to_pylist() for a, b in pairwise(offsets)],
         "any": (counts(start, stop, beside[0]) > 0).tolist(),
     }  # fmt: skip
@@ -117,12 +112,6 @@ def test_decided_functions_are_those_of_the_pairs(length: int, window: tuple[int
             targets.sort(key=lambda j: (right.t_min[j] + right.t_max[j], right.t_max[j], j))
             truth = join_aggregate_oracle.decided(name, [plain[target] for target in targets])
             assert multiset.cell(answer[base]) == multiset.cell(truth), (name, base)
-
-
-def value_of(column: pa.Array, ranks: IntArray, wanted: IntArray) -> list[object]:
-    """Values of ranks; -1 is null."""
-    row_of = {int(rank): row for row, rank in enumerate(ranks.tolist())}
-    return [None if rank < 0 else column[row_of[rank]].as_py() for rank in wanted.tolist()]
 
 
 @pytest.mark.parametrize("window", [(-300, 200), (-30, 30), (0, 2**62)])

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.core.arrays.ticks import as_ticks
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import FloatArray, IntArray
 
 _NULL = -1
 _LARGEST = np.iinfo(np.int64).max
+_NAN = np.int64(0x7FF8000000000000)
 
 
 def ranks_of_rows(rows: pa.Table) -> IntArray:
@@ -68,10 +69,39 @@ def ranks_of_column(column: pa.Array | pa.ChunkedArray) -> IntArray:
 
 
 def _ranks_of_floats(column: pa.Array) -> IntArray:
+    return _dense(float_keys(column))
+
+
+def float_keys(column: pa.Array) -> IntArray:
+    """Integers in the order of a column of floats; those of all NaN are equal, a null has that of 0.0. O(n).
+
+    `floats_of_keys` is the inverse.
+
+    >>> float_keys(pa.array([-0.0, 0.0, -5e-324])).tolist()
+    [-1, 0, -2]
+    """
     values = np.asarray(column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False))
-    bits = values.view(np.int64)
-    by_size = np.where(bits < 0, bits ^ np.int64(_LARGEST), bits)  # IEEE totalOrder
-    return _dense(np.where(np.isnan(values), _LARGEST, by_size))
+    keys, nan = _ordered(values.view(np.int64)), np.isnan(values)
+    if nan.any():
+        keys[nan] = _NAN
+    return keys
+
+
+def floats_of_keys(keys: IntArray) -> FloatArray:
+    """The doubles with these keys.
+
+    >>> floats_of_keys(float_keys(pa.array([1.5, -0.0, float("-inf")])))
+    array([ 1.5, -0. , -inf])
+    """
+    return _ordered(keys).view(np.float64)
+
+
+def _ordered(bits: IntArray) -> IntArray:
+    """IEEE totalOrder of the bits of doubles, and back: the bits of negative numbers are inverted, but for the sign."""
+    found = bits >> 63
+    found &= _LARGEST
+    found ^= bits
+    return found
 
 
 def _is_list(type_: pa.DataType) -> bool:

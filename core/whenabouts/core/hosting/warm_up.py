@@ -32,6 +32,7 @@ KERNELS = (
     "join_aggregate.limbs",
     "join_aggregate.piece_kernels",
     "join_aggregate.range_queries",
+    "join_aggregate.wide_sums",
     "probability.confidence_bounds",
     "probability.histogram_probability",
     "probability.match_thresholds",

@@ -12,6 +12,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import BoolArray
 from whenabouts.core.join_aggregate.chance_functions import ChanceFunctions
 from whenabouts.core.join_aggregate.decided_functions import DecidedFunctions
+from whenabouts.core.join_aggregate.exact_sums import Described
 from whenabouts.core.join_aggregate.partners import PartnerSearch, Run
 from whenabouts.core.join_aggregate.right_columns import RightColumns
 from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
@@ -43,7 +44,7 @@ def answers_of(
     counts[metrics.SURE] += search.sure
     for run in search.runs():
         counts[metrics.PROBED] += run.probed
-        decided = None if run.decided is None else DecidedFunctions(columns, run.decided)
+        decided = None if run.decided is None else DecidedFunctions(columns, run.decided, _describing(search, run.rows))
         chance = None
         if run.certain is not None:
             asked = [each for each in query.aggregates if not each.decided]
@@ -60,6 +61,11 @@ def answers_of(
             counts[metrics.CHANCE_TERMS] += chance.terms
             counts[metrics.NOT_FINITE] += int(np.count_nonzero(chance.not_finite & out))
     return Answers([pa.concat_arrays(part) for part in parts], np.concatenate(kept), alone)
+
+
+def _describing(search: PartnerSearch, rows: slice) -> Described:
+    """How errors name the left rows of a run."""
+    return lambda row: f"{rows.start + row}, which ends at {int(search.left.t_max[rows][row])} us,"
 
 
 def _kept(query: JoinAggregateSettings, run: Run) -> BoolArray:

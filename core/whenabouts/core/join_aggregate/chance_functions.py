@@ -125,7 +125,7 @@ class ChanceFunctions:
         """The nearest double to the exact sum of the certain values, and of the products of the others with P."""
         if name not in self._expected_sums:
             column, (offsets, rows) = self._columns[name], self._run.uncertain
-            start, stop, (beside_offsets, beside) = self._certain
+            start, stop, (beside_offsets, beside) = self._certain.ranges
             prefix = column.certain
             certain = prefix.of_ranges(start, stop, prefix.digits.take(beside), beside_offsets)
             products = digits_of_floats(column.floats[rows] * self._run.p, column.valid[rows])

@@ -8,20 +8,21 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.join_aggregate.exact_sums import ExactSums
+from whenabouts.core.join_aggregate.exact_sums import Described, ExactSums
 from whenabouts.core.join_aggregate.functions import Aggregate
 from whenabouts.core.join_aggregate.partners import Chosen
-from whenabouts.core.join_aggregate.range_queries import collected, distinct_counts, greatest_ranks
+from whenabouts.core.join_aggregate.range_queries import NO_KEY, collected, distinct_counts, reversed_keys
 from whenabouts.core.join_aggregate.right_columns import RightColumn, RightColumns
+from whenabouts.core.join_aggregate.wide_sums import WideSums
 from whenabouts.core.runtime.output_memory import bytes_per_row, require_room
 
 
 class DecidedFunctions:
-    """The functions over one run; what several of them need is computed once."""
+    """The functions over one run; what several of them need is computed once. `described`: a left row, for errors."""
 
-    def __init__(self, columns: RightColumns, chosen: Chosen) -> None:
-        self._columns, self._chosen = columns, chosen
-        self._sums: dict[str, ExactSums] = {}
+    def __init__(self, columns: RightColumns, chosen: Chosen, described: Described = str) -> None:
+        self._columns, self._chosen, self._described = columns, chosen, described
+        self._sums: dict[str, ExactSums | WideSums] = {}
 
     def of(self, aggregate: Aggregate) -> pa.Array:
         """The answers for the left rows of the run.
@@ -32,14 +33,8 @@ class DecidedFunctions:
 
     def count(self, aggregate: Aggregate) -> pa.Array:
         """Rows, or rows with a value."""
-        chosen = self._chosen
-        if aggregate.column is None:
-            return pa.array(chosen.counts)
-        column = self._columns[aggregate.column]
-        before, (offsets, rows) = column.valid_before, chosen.beside
-        beside_before = np.concatenate([[0], np.cumsum(column.valid[rows])])
-        counts = before[chosen.stop] - before[chosen.start] + np.diff(beside_before[offsets])
-        return pa.array(counts)
+        column = None if aggregate.column is None else self._columns[aggregate.column]
+        return pa.array(self._chosen.counts if column is None else self._values(column))
 
     def any(self, aggregate: Aggregate) -> pa.Array:
         """Whether there is a row."""
@@ -48,35 +43,35 @@ class DecidedFunctions:
     def sum(self, aggregate: Aggregate) -> pa.Array:
         """The exact sum, rounded once."""
         column = self._columns[aggregate.argument]
-        return self._sum_of(column).to_arrow(column.values.type, column.name)
+        return self._sum_of(column).to_arrow(column.values.type, column.name, self._described)
 
     def mean(self, aggregate: Aggregate) -> pa.Array:
         """The sum as a double, divided by the number of values."""
         column = self._columns[aggregate.argument]
         sums = self._sum_of(column)
-        return pa.array(sums.to_means(column.values.type, column.name), mask=sums.counts == 0)
+        return pa.array(sums.to_means(column.values.type, column.name, self._described), mask=sums.counts == 0)
 
     def least(self, aggregate: Aggregate) -> pa.Array:
         """The least value."""
-        column = self._columns[aggregate.argument]
-        return column.of_ranks(column.minima.of_ranges(*self._chosen))
+        keys = self._columns[aggregate.argument].keys
+        return keys.values_of(keys.minima.of_ranges(*self._chosen.ranges))
 
     def greatest(self, aggregate: Aggregate) -> pa.Array:
         """The greatest value."""
-        column = self._columns[aggregate.argument]
-        return column.of_ranks(greatest_ranks(column.ranks, *self._chosen))
+        keys = self._columns[aggregate.argument].keys
+        return keys.values_of(reversed_keys(keys.maxima.of_ranges(*self._chosen.ranges)))
 
     def first(self, aggregate: Aggregate) -> pa.Array:
         """The value of the first row, even if it is null."""
-        return self._value_at(aggregate, self._columns.earliest.of_ranges(*self._chosen))
+        return self._value_at(aggregate, self._columns.earliest.of_ranges(*self._chosen.ranges))
 
     def last(self, aggregate: Aggregate) -> pa.Array:
         """The value of the last row, even if it is null."""
-        return self._value_at(aggregate, greatest_ranks(self._columns.order, *self._chosen))
+        return self._value_at(aggregate, reversed_keys(self._columns.latest.of_ranges(*self._chosen.ranges)))
 
     def count_distinct(self, aggregate: Aggregate) -> pa.Array:
         """The number of different values."""
-        return pa.array(distinct_counts(self._columns[aggregate.argument].ranks, *self._chosen))
+        return pa.array(distinct_counts(self._columns[aggregate.argument].ranks, *self._chosen.ranges))
 
     def collect(self, aggregate: Aggregate) -> pa.Array:
         """All values, in the order of the rows."""
@@ -84,17 +79,32 @@ class DecidedFunctions:
         rows = int(self._chosen.counts.sum())
         width = bytes_per_row([pa.table({"values": values})], [["values"]])
         require_room(rows, width, f"collected values of {aggregate.argument!r}")
-        offsets, at = collected(self._columns.order, *self._chosen)
+        offsets, at = collected(self._columns.order, *self._chosen.ranges)
         return list_of(offsets, values.take(pa.array(at)))
 
-    def _sum_of(self, column: RightColumn) -> ExactSums:
+    def _values(self, column: RightColumn) -> IntArray:
+        """How many rows with a value each left row has."""
+        chosen = self._chosen
+        if not column.values.null_count:
+            return chosen.counts
+        before, (offsets, rows) = column.valid_before, chosen.beside
+        beside_before = np.concatenate([[0], np.cumsum(column.valid[rows])])
+        found: IntArray = before[chosen.stop] - before[chosen.start] + np.diff(beside_before[offsets])
+        return found
+
+    def _sum_of(self, column: RightColumn) -> ExactSums | WideSums:
         if column.name not in self._sums:
-            start, stop, (offsets, rows) = self._chosen
-            self._sums[column.name] = column.prefix.of_ranges(start, stop, column.digits.take(rows), offsets)
+            start, stop, beside = self._chosen.ranges
+            wide, (offsets, rows) = column.wide, beside
+            if wide is not None:
+                found: ExactSums | WideSums = wide.of_ranges(start, stop, beside, self._values(column))
+            else:
+                found = column.prefix.of_ranges(start, stop, column.prefix.digits.take(rows), offsets)
+            self._sums[column.name] = found
         return self._sums[column.name]
 
     def _value_at(self, aggregate: Aggregate, places: IntArray) -> pa.Array:
-        missing = places < 0
+        missing = places == NO_KEY
         at = np.zeros(len(places), np.int64)
         at[~missing] = self._columns.row_of_order[places[~missing]]
         return self._columns[aggregate.argument].take(at, missing)

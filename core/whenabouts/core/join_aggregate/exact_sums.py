@@ -16,6 +16,7 @@ it has every 32nd row only, and the rows of the blocks that a range cuts are add
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,6 +48,9 @@ BLOCK = 32
 """With more columns it has the first row of each block of this size."""
 
 _LOW = np.int64(0xFFFFFFFF)
+
+Described = Callable[[int], str]
+"""Names the left row of a sum, for errors."""
 
 
 class Digits(NamedTuple):
@@ -161,11 +165,11 @@ class ExactSums:
         fill_nearest(self.columns, self.cells, *self._extent(), out)
         return out
 
-    def to_arrow(self, type_: pa.DataType, name: str) -> pa.Array:
+    def to_arrow(self, type_: pa.DataType, name: str, described: Described = str) -> pa.Array:
         """The sums of a column of this type; null where there is no value.
 
         Integers and booleans give int64, `decimal(p, s)` gives `decimal128(38, s)`, floats give float64, durations
-        their own type. Raises InputError WA-1024 for a sum outside that type.
+        their own type. Raises InputError WA-1024 for a sum outside that type; `described`: the left row of a sum.
 
         >>> whole = pa.array([2**62, 2**62 - 1, 1])
         >>> sums = PrefixSums.of(digits_of(whole)).of_ranges(np.array([0, 1, 1]), np.array([2, 3, 1]))
@@ -185,31 +189,26 @@ class ExactSums:
         outside = digit[:, words:].any(axis=1) | (low[:, -1] >= 1 << 31) | (low[:, -1] < -(1 << 31))
         raw = (low & _LOW).astype("<u4")
         if words == 2:
-            self._refuse(outside, name, "int64", "cast the column to decimal or float64")
+            require_inside(outside, name, "int64", described)
             whole = pa.array(raw.view("<i8").reshape(-1), mask=missing)
             return whole.cast(type_) if pa.types.is_duration(type_) else whole
         target = pa.decimal128(38, type_.scale)
         values = raw.view([("low", "<u8"), ("high", "<i8")]).reshape(-1)
         outside |= _beyond_38_digits(values["low"], values["high"])
-        self._refuse(outside, name, str(target), "cast the column to float64")
+        require_inside(outside, name, str(target), described)
         mask = pa.array(~missing).buffers()[1]
         return pa.Array.from_buffers(target, len(raw), [mask, pa.py_buffer(np.ascontiguousarray(raw))])
 
-    def to_means(self, type_: pa.DataType, name: str) -> FloatArray:
+    def to_means(self, type_: pa.DataType, name: str, described: Described = str) -> FloatArray:
         """The double nearest to each sum of a column of this type, divided by the number of values; NaN without values.
 
         Raises InputError WA-1024 if a sum of decimals has more than 38 digits.
         """
         if pa.types.is_decimal(type_) and type_.scale:
-            sums = np.array([float(value or 0) for value in self.to_arrow(type_, name).to_pylist()])
+            sums = np.array([float(value or 0) for value in self.to_arrow(type_, name, described).to_pylist()])
         else:
             sums = self.to_floats()
-        return np.divide(sums, self.counts, out=np.full(len(sums), np.nan), where=self.counts > 0)
-
-    def _refuse(self, outside: BoolArray, name: str, type_: str, hint: str) -> None:
-        rows = np.flatnonzero(outside)
-        if rows.size:
-            raise InputError(Code.SUM_OUT_OF_RANGE, f"the sum of {name!r} for left row {rows[0]} exceeds {type_}", hint)
+        return means_of(sums, self.counts)
 
     def _digits(self) -> tuple[IntArray, int]:
         """Each sum's digits, all of its sign, and the limb of the first of them."""
@@ -222,6 +221,23 @@ class ExactSums:
         """The lowest limb, and the last one that carries can reach."""
         limbs = self.columns[self.columns < ROOM]
         return int(limbs[0]), min(int(limbs[-1]) + 2, ROOM - 1)
+
+
+def means_of(sums: FloatArray, counts: IntArray) -> FloatArray:
+    """Sums divided by the number of their values; NaN without values."""
+    return np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+
+
+def require_inside(outside: BoolArray, name: str, type_: str, described: Described) -> None:
+    """Raise InputError WA-1024 for the first sum that is outside its type."""
+    rows = np.flatnonzero(outside)
+    if rows.size:
+        other = "decimal or float64" if type_ == "int64" else "float64"
+        raise InputError(
+            Code.SUM_OUT_OF_RANGE,
+            f"the sum of {name!r} for left row {described(int(rows[0]))} exceeds {type_}",
+            f"cast the column to {other}",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +35,8 @@ ROWS_AT_ONCE = 1 << 22
 _NO_TEMPLATE = np.empty(0, np.int32)
 
 
-class Chosen(NamedTuple):
+@dataclass(frozen=True)
+class Chosen:
     """The right rows of each left row of a run: the range `start[i] : stop[i]`, and `beside`."""
 
     start: IntArray
@@ -41,9 +44,18 @@ class Chosen(NamedTuple):
     beside: Beside
 
     @property
+    def ranges(self) -> tuple[IntArray, IntArray, Beside]:
+        """As queries over ranges take them."""
+        return self.start, self.stop, self.beside
+
+    @cached_property
     def counts(self) -> IntArray:
         """How many each left row has."""
-        found: IntArray = self.stop - self.start + np.diff(self.beside.offsets)
+        offsets = self.beside.offsets
+        found: IntArray = self.stop - self.start
+        if offsets[-1]:
+            found += offsets[1:]
+            found -= offsets[:-1]
         return found
 
 

@@ -2,8 +2,8 @@
 
 The range `start[i] : stop[i]` holds the rows that match for sure. The rows beside it, `rows[offsets[i] : offsets[i +
 1]]`, are those of the probed stretches that match. Both are indices of the ordered right rows. An empty range may have
-any ends. Values enter as ranks, -1 for a null: equal values have equal ranks, and rows that differ in any bit
-differ in rank (`arrays.row_ranks`).
+any ends. Values enter as keys in the order of `min` (`value_keys`), or where only equality counts as ranks, -1 for a
+null.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import (
@@ -24,28 +23,16 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
-from whenabouts.core.arrays.row_ranks import ranks_of_column
 from whenabouts.core.arrays.typing import IntArray
 
 BLOCK = 32
 """Rows whose minimum is one entry of the sparse table."""
 
-NO_RANK = np.iinfo(np.int64).max
-"""The minimum of no ranks."""
+NO_KEY = np.iinfo(np.int64).max
+"""The key of a null, and the least of no keys."""
 
 Beside = tuple[IntArray, NDArray[np.int32]]
 """(offsets, rows): the rows beside the ranges."""
-
-
-def value_ranks(column: pa.Array | pa.ChunkedArray) -> IntArray:
-    """Ranks of a column's values in the order of `min`, below the number of rows, -1 for a null. O(n log n).
-
-    Numbers compare by size, -0.0 before 0.0 and NaN last, text by its bytes.
-
-    >>> value_ranks(pa.array([0.5, None, float("nan"), -0.0, 0.0])).tolist()
-    [2, -1, 3, 0, 1]
-    """
-    return ranks_of_column(column)
 
 
 def counts(start: IntArray, stop: IntArray, offsets: IntArray) -> IntArray:
@@ -60,46 +47,46 @@ def counts(start: IntArray, stop: IntArray, offsets: IntArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class RangeMinimum:
-    """The least rank of any range of rows, in O(1) with O(n) memory.
+    """The least key of any range of rows, in O(1) with O(n) memory.
 
-    `table[k, b]` is the least rank of the 2^k blocks of 32 rows from block b on. A query takes two overlapping entries
+    `table[k, b]` is the least key of the 2^k blocks of 32 rows from block b on. A query takes two overlapping entries
     and scans the rows of the blocks that it cuts. (Windows that move on cannot be used: where lengths vary, the ends of
     successive ranges are not monotone.)
     """
 
-    ranks: IntArray
+    keys: IntArray
     table: IntArray
 
     @classmethod
-    def of(cls, ranks: IntArray) -> RangeMinimum:
-        """The table over these ranks; negative ones are nulls. O(n)."""
-        ranks = np.where(ranks < 0, NO_RANK, ranks)
-        blocks = max(len(ranks) // BLOCK, 1)
-        table = np.full((blocks.bit_length(), blocks), NO_RANK)
-        _fill_table(ranks, table)
-        return cls(ranks, table)
+    def of(cls, keys: IntArray) -> RangeMinimum:
+        """The table over these keys; a row with `NO_KEY` has none. O(n)."""
+        blocks = max(len(keys) // BLOCK, 1)
+        table = np.full((blocks.bit_length(), blocks), NO_KEY)
+        _fill_table(keys, table)
+        return cls(keys, table)
 
     def of_ranges(self, start: IntArray, stop: IntArray, beside: Beside) -> IntArray:
-        """The least rank of each left row's rows, -1 if there is none. Cost: about 15 ns per left row.
+        """The least key of each left row's rows, `NO_KEY` if there is none. Cost: about 15 ns per left row.
 
-        >>> ranks = RangeMinimum.of(np.array([3, -1, 2, 5]))
-        >>> ranks.of_ranges(np.array([0, 1]), np.array([2, 2]), (np.array([0, 1, 1]), np.array([2], np.int32))).tolist()
-        [2, -1]
+        >>> keys = RangeMinimum.of(np.array([3, NO_KEY, 2, 5]))
+        >>> beside = np.array([0, 1, 1]), np.array([2], np.int32)
+        >>> (keys.of_ranges(np.array([0, 1]), np.array([2, 2]), beside) == [2, NO_KEY]).all()
+        np.True_
         """
         out = np.empty(len(start), np.int64)
-        _fill_minima(self.ranks, self.table, *_ends(start, stop), *_arrays(beside), out)
+        _fill_minima(self.keys, self.table, *_ends(start, stop), *_arrays(beside), out)
         return out
 
 
-def greatest_ranks(ranks: IntArray, start: IntArray, stop: IntArray, beside: Beside) -> IntArray:
-    """The greatest rank of each left row's rows, -1 if there is none. O(rows) for the table, O(1) per left row.
+def reversed_keys(keys: IntArray) -> IntArray:
+    """Keys in the opposite order, so that their minimum is the maximum; twice reversed they are as before.
 
-    >>> greatest_ranks(np.array([3, -1, 2]), np.array([1]), np.array([3]), (np.zeros(2, int), np.empty(0, np.int32)))
-    array([2])
+    No key may be the least int64.
+
+    >>> reversed_keys(np.array([3, -1, NO_KEY])).tolist() == [-4, 0, NO_KEY]
+    True
     """
-    top = int(ranks.max(initial=0))
-    least = RangeMinimum.of(np.where(ranks < 0, -1, top - ranks)).of_ranges(start, stop, beside)
-    return np.where(least < 0, -1, top - least)
+    return np.where(keys == NO_KEY, NO_KEY, ~keys)
 
 
 def distinct_counts(ranks: IntArray, start: IntArray, stop: IntArray, beside: Beside) -> IntArray:
@@ -147,12 +134,12 @@ def _arrays(beside: Beside) -> Beside:
 
 
 @compiled((READ_INT64, WRITE_INT64_2D))
-def _fill_table(ranks: IntArray, table: IntArray) -> None:
+def _fill_table(keys: IntArray, table: IntArray) -> None:
     blocks = table.shape[1]
-    for block in range(ranks.size // BLOCK):
-        least = NO_RANK
+    for block in range(keys.size // BLOCK):
+        least = NO_KEY
         for row in range(block * BLOCK, (block + 1) * BLOCK):
-            least = min(least, ranks[row])
+            least = min(least, keys[row])
         table[0, block] = least
     for k in range(1, table.shape[0]):
         half = 1 << (k - 1)
@@ -162,7 +149,7 @@ def _fill_table(ranks: IntArray, table: IntArray) -> None:
 
 @compiled((READ_INT64, READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, READ_INT32, WRITE_INT64))
 def _fill_minima(
-    ranks: IntArray,
+    keys: IntArray,
     table: IntArray,
     start: IntArray,
     stop: IntArray,
@@ -171,25 +158,25 @@ def _fill_minima(
     out: IntArray,
 ) -> None:
     for i in range(out.size):
-        least = NO_RANK
+        least = NO_KEY
         first, last = start[i], stop[i]
         if first < last:
             low, high = (first + BLOCK - 1) // BLOCK, last // BLOCK
             if low >= high:
                 for row in range(first, last):
-                    least = min(least, ranks[row])
+                    least = min(least, keys[row])
             else:
                 k = 0
                 while (2 << k) <= high - low:
                     k += 1
                 least = min(table[k, low], table[k, high - (1 << k)])
                 for row in range(first, low * BLOCK):
-                    least = min(least, ranks[row])
+                    least = min(least, keys[row])
                 for row in range(high * BLOCK, last):
-                    least = min(least, ranks[row])
+                    least = min(least, keys[row])
         for r in range(offsets[i], offsets[i + 1]):
-            least = min(least, ranks[rows[r]])
-        out[i] = -1 if least == NO_RANK else least
+            least = min(least, keys[rows[r]])
+        out[i] = least
 
 
 @compiled(INT64(READ_INT64, INT64), inline=True)

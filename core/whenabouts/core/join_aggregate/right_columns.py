@@ -9,10 +9,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.record_batches import one_chunk, take_rows
+from whenabouts.core.arrays.row_ranks import ranks_of_column
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.asof_join.right_order import ties_of
-from whenabouts.core.join_aggregate.exact_sums import Digits, PrefixSums, digits_of, digits_of_floats
-from whenabouts.core.join_aggregate.range_queries import RangeMinimum, value_ranks
+from whenabouts.core.join_aggregate.exact_sums import PrefixSums, digits_of, digits_of_floats
+from whenabouts.core.join_aggregate.range_queries import RangeMinimum, reversed_keys
+from whenabouts.core.join_aggregate.value_keys import ValueKeys
+from whenabouts.core.join_aggregate.wide_sums import WidePrefix
 from whenabouts.core.runtime.blocks import times
 
 
@@ -34,34 +37,24 @@ class RightColumn:
         return np.concatenate([[0], np.cumsum(self.valid)])
 
     @cached_property
-    def digits(self) -> Digits:
-        """The values as digits."""
-        return digits_of(self.values)
+    def wide(self) -> WidePrefix | None:
+        """Prefix sums of 128 bits, if they are enough."""
+        return WidePrefix.of(self.values)
 
     @cached_property
     def prefix(self) -> PrefixSums:
-        """Prefix sums of the values."""
-        return PrefixSums.of(self.digits)
+        """Prefix sums of digits, for any values."""
+        return PrefixSums.of(digits_of(self.values))
+
+    @cached_property
+    def keys(self) -> ValueKeys:
+        """Keys in the order of `min`."""
+        return ValueKeys.of(self.values)
 
     @cached_property
     def ranks(self) -> IntArray:
-        """Ranks in the order of `min`, -1 for a null."""
-        return value_ranks(self.values)
-
-    @cached_property
-    def minima(self) -> RangeMinimum:
-        """The least ranks of ranges."""
-        return RangeMinimum.of(self.ranks)
-
-    def of_ranks(self, ranks: IntArray) -> pa.Array:
-        """The values with these ranks, null for -1."""
-        row = np.zeros(int(self.ranks.max(initial=-1)) + 1, np.int64)
-        valid = self.ranks >= 0
-        row[self.ranks[valid]] = np.flatnonzero(valid)
-        missing = ranks < 0
-        at = np.zeros(len(ranks), np.int64)
-        at[~missing] = row[ranks[~missing]]
-        return self.take(at, missing)
+        """Ranks of equal values, -1 for a null."""
+        return ranks_of_column(self.values)
 
     def take(self, at: IntArray, missing: BoolArray) -> pa.Array:
         """The values of rows, null where one is missing."""
@@ -116,6 +109,11 @@ class RightColumns:
     def earliest(self) -> RangeMinimum:
         """The first rows of ranges."""
         return RangeMinimum.of(self.order)
+
+    @cached_property
+    def latest(self) -> RangeMinimum:
+        """The last rows of ranges, reversed."""
+        return RangeMinimum.of(reversed_keys(self.order))
 
     @cached_property
     def row_of_order(self) -> IntArray:
