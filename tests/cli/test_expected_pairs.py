@@ -43,7 +43,8 @@ def brute(left: Input, right: Input, condition: Condition, keyed: bool) -> AtMos
                 pairs += 1
                 for row in ((0, i), (1, j)):
                     partners[row] = partners.get(row, 0) + 1
-    return AtMost(pairs, max(partners.values(), default=0))
+    left_most = max((count for (side, _), count in partners.items() if side == 0), default=0)
+    return AtMost(pairs, max(partners.values(), default=0), left_most)
 
 
 @pytest.mark.parametrize("keyed", [True, False])
@@ -68,12 +69,12 @@ def test_the_count_is_that_of_trying_every_pair(condition: Condition, keyed: boo
 
 
 def test_limits_stop_only_what_passes_them() -> None:
-    refuse_over(AtMost(10, 3), 10, 3)
-    refuse_over(AtMost(10, 3), None, None)
+    refuse_over(AtMost(10, 3, 2), 10, 3)
+    refuse_over(AtMost(10, 3, 2), None, None)
     with pytest.raises(QueryError, match="at most 10 pairs are expected, over --max-pairs 9"):
-        refuse_over(AtMost(10, 3), 9, None)
+        refuse_over(AtMost(10, 3, 2), 9, None)
     with pytest.raises(QueryError, match="one row can have 3 partners, over --max-pairs-per-row 2"):
-        refuse_over(AtMost(10, 3), None, 2)
+        refuse_over(AtMost(10, 3, 2), None, 2)
 
 
 def test_more_pairs_than_memory_holds_end_a_command_with_their_number(

@@ -25,7 +25,7 @@ ASKED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"e": "expected_count", "two": ("p_at_least", 2)},
         {"condition": "1500 ms", "most_uncertain": 99},
     ),
-    "--confidence 0.9 --how inner --aggregate all=collect:v --max-pairs 1000": (
+    "--confidence 0.9 --how inner --aggregate all=collect:v --max-pairs 1000 --max-pairs-per-row 30": (
         {"all": "collect:v"},
         {"condition": wa.within("1500 ms", confidence=0.9), "how": "inner"},
     ),
@@ -67,6 +67,17 @@ def files(tmp_path: Path) -> Path:
 
 
 TIMES = "--left-time t --right-time lo,hi --within 2s"
+SWAPPED = "--left-time lo,hi --right-time t --within 2s"
+
+
+@pytest.mark.usefixtures("files")
+def test_the_limit_of_a_row_counts_what_a_left_row_collects(cli: Cli) -> None:
+    """Three left rows share each right row, which does not matter."""
+    options = "--aggregate n=collect:t --confidence 1 --max-pairs-per-row 1 -o out.parquet"
+    done = cli(f"join b.csv a.csv --on k {SWAPPED} {options}")
+    assert done.exit_code == 0, done.stderr
+    assert [len(values) for values in pq.read_table("out.parquet")["n"].to_pylist()] == [1, 0, 0]
+    assert cli(f"join b.csv a.csv --on k {SWAPPED} --confidence 1 --max-pairs-per-row 1 -o out.csv").exit_code == 2
 
 
 @pytest.mark.usefixtures("files")
@@ -89,6 +100,11 @@ def test_explain_counts_sure_rows_and_rows_that_cost_a_probability(cli: Cli) -> 
         ("--aggregate n=p_none --why 0,0", "WA-2006: --why is given with --aggregate"),
         ("--aggregate n=p_none --how left_anti", "WA-2006: how is 'left_anti'"),
         ("--aggregate n=p_none --max-pairs 9", "WA-2006: --max-pairs is given, and no pair is written"),
+        ("--aggregate n=p_none --max-pairs-per-row 9", "WA-2006: --max-pairs-per-row is given, and no pair is written"),
+        (
+            "--aggregate n=collect:lo --confidence 1 --max-pairs-per-row 2",
+            "WA-2006: one row can have 3 partners, over --max-pairs-per-row 2",
+        ),
         ("--aggregate n=p_none --aggregate n=p_any", "WA-2009: --aggregate names 'n' twice"),
         ("--aggregate n=p_nine", "WA-2006: aggregate 'n' has the unknown function 'p_nine'"),
         ("--aggregate n=sum:v --confidence 1", "WA-1001: "),

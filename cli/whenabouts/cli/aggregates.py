@@ -20,7 +20,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 OF_PAIRS = {
     "best": None, "ties": "earliest", "where": None, "why": None, "picture": None, "strategy": "auto",
-    "suffixes": "_left,_right", "no_probability": False, "max_pairs_per_row": None,
+    "suffixes": "_left,_right", "no_probability": False,
 }  # fmt: skip
 """Options that say how pairs are chosen or shown, and their defaults: there are no pairs."""
 
@@ -75,10 +75,13 @@ def aggregate_query(common: CommonOptions, arguments: dict[str, Any]) -> JoinAgg
         time_slots=arguments["time_slots"],
         most_uncertain=arguments["max_uncertain_per_row"],
     )
-    if arguments["max_pairs"] is not None and not any(each.function == "collect" for each in query.aggregates):
-        raise QueryError(
-            Code.BAD_OPTION, "--max-pairs is given, and no pair is written", "only collect writes them: leave it out"
-        )
+    for option in ("max_pairs", "max_pairs_per_row"):
+        if arguments[option] is not None and not any(each.function == "collect" for each in query.aggregates):
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"--{option.replace('_', '-')} is given, and no pair is written",
+                "only collect writes them: leave it out",
+            )
     return query
 
 

@@ -20,10 +20,11 @@ from whenabouts.core.times.time_specs import TimeSpec
 
 
 class AtMost(NamedTuple):
-    """Upper bounds: all pairs, and the pairs of the row that has most."""
+    """Upper bounds: all pairs, the pairs of the row that has most, and of the left row that has most."""
 
     pairs: int
     per_row: int
+    per_left_row: int
 
 
 class KeyedTimes(NamedTuple):
@@ -46,8 +47,8 @@ def at_most(inputs: Sequence[Input], specs: Sequence[TimeSpec], condition: Condi
     right_rows -= _count(right.t_max, right.code, left.t_min + condition.lo_us, left.code, "left")
     left_rows = _count(left.t_min, left.code, right.t_max - condition.lo_us, right.code, "right")
     left_rows -= _count(left.t_max, left.code, right.t_min - condition.hi_us, right.code, "left")
-    per_row = max(int(right_rows.max(initial=0)), int(left_rows.max(initial=0)))
-    return AtMost(int(right_rows.sum()), per_row)
+    per_left_row = int(right_rows.max(initial=0))
+    return AtMost(int(right_rows.sum()), max(per_left_row, int(left_rows.max(initial=0))), per_left_row)
 
 
 def refuse_over(bound: AtMost, max_pairs: int | None, max_pairs_per_row: int | None) -> None:

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     "--max-pairs-per-row",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Refuse to run if a row can have more partners.",
+    help="Refuse to run if a row can have more partners; with --aggregate, if a left row can collect more.",
 )
 @time_slots_option
 @common_options
@@ -105,6 +105,8 @@ def join(*, left: str, right: str, common: CommonOptions, **arguments: Any) -> N
     limits = arguments["max_pairs"], arguments["max_pairs_per_row"]
     if common.explain or limits != (None, None):
         bound = at_most(run.inputs, specs, query.condition, query.key_columns)
+        if arguments["aggregate"]:  # right rows collect nothing
+            bound = bound._replace(per_row=bound.per_left_row)
         say(f"at most {bound.pairs:,} pairs, at most {bound.per_row:,} for one row", err=True)
         refuse_over(bound, *limits)
     if common.explain:
