@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 
 from whenabouts.conformance import multiset
 from whenabouts.core import local
-from whenabouts.core.asof_join import choosing
+from whenabouts.core.asof_join import choosing, prevailing
+from whenabouts.core.asof_join.open_rows import OpenRows
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code
 from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
@@ -716,3 +717,66 @@ class CopiesTooFew(Spoilt):
     def spoil(self, operator: Any) -> None:
         if operator.keys.slots is not None:
             operator.keys.slots = replace(operator.keys.slots, before_us=0, after_us=0)
+
+
+class RoundsEqualChances(RoundsWhatPrevails):
+    name = "rounds the probability of rows that are alike"
+
+
+class NudgesWhatPrevails(Spoilt):
+    """Changes the last bits of the probabilities of some left rows."""
+
+    name = "nudges no probability"
+
+    def nudged(self, left: Any, right: Any, direction: str) -> Any:
+        """Which left rows."""
+        return np.zeros(len(left.t_min), bool)
+
+    def step(self, step: Any, *args: Any) -> Step:
+        honest = prevailing.prevailing
+
+        def spoilt(left: Any, right: Any, **more: Any) -> Any:
+            found = honest(left, right, **more)
+            of = np.repeat(self.nudged(left, right, more["direction"]), np.diff(found.offsets))
+            found.probability[of] *= 1 - 2.0**-51
+            return found
+
+        with mock.patch.object(prevailing, "prevailing", spoilt):
+            return super().step(step, *args)
+
+
+class NudgesForward(NudgesWhatPrevails):
+    name = "looks forward with other bits"
+
+    def nudged(self, left: Any, right: Any, direction: str) -> Any:
+        return np.full(len(left.t_min), direction == "forward")
+
+
+class NudgesOddTimes(NudgesWhatPrevails):
+    name = "has other bits at other times"
+
+    def nudged(self, left: Any, right: Any, direction: str) -> Any:
+        return left.t_max % 2 == 1
+
+
+class NudgesByFarRows(NudgesWhatPrevails):
+    name = "lets rows that cannot prevail change bits"
+
+    def nudged(self, left: Any, right: Any, direction: str) -> Any:
+        return np.bincount(right.key, minlength=left.key.max() + 1)[left.key] % 2 == 1
+
+
+class AnswersLate(Spoilt):
+    name = "lets settled rows wait for later steps"
+
+    def step(self, step: Any, store: Any, arrivals: Any, watermark: int, demand: FlushMode, *more: int) -> Step:
+        late = max(watermark - 250 * SECOND, NO_WATERMARK)
+        return step(store, arrivals, late, demand, *more)  # type: ignore[no-any-return]
+
+
+class KeepsRightRows(Spoilt):
+    name = "never drops right rows"
+
+    def step(self, step: Any, *args: Any) -> Step:
+        with mock.patch.object(OpenRows, "drop_unneeded", return_value=None):
+            return super().step(step, *args)

@@ -253,6 +253,7 @@ PROFILES: dict[str, Profile] = {
     "one-sided histograms": Profile(
         delay("3 s", confidence=0.5671432904), left=MIXED, right=(0, 5), declared=False
     ),
+    "learned clock": Profile(between("-7 s", "12 s", confidence=0.5671432904), left=templates.LEARNED, right=(0, 6)),
     "few lengths": Profile(within("9 s", confidence=0.6180339887), left=(2, 9), right=(0, 9), few=(2, 5, 9)),
 }  # fmt: skip
 

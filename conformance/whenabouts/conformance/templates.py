@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.times.time_specs import Histogram
+from whenabouts.core.times.learned import Learned
+from whenabouts.core.times.time_specs import Histogram, TimeSpec
 
 DAY = 86_400_000_000
 
@@ -24,17 +25,24 @@ Definition = tuple[tuple[int, int, float | str], ...]
 
 @dataclass(frozen=True)
 class TemplateSet:
-    """Templates by name, and the type of the column that names them; without a column there is one template."""
+    """Templates by name, and the type of the column that names them; without a column there is one template.
+
+    `clock`: rows are readings of a learned clock with this offset (microseconds), drift (ppb) and reference instant.
+    """
 
     definitions: tuple[tuple[str, Definition], ...]
     column: pa.DataType | None = None
+    clock: tuple[int, int, int] | None = None
 
-    def spec(self, unit: int) -> Histogram:
+    def spec(self, unit: int) -> TimeSpec:
         """The specification of a side whose offsets are in `unit` microseconds."""
         templates = {
             name: [(lo * unit, hi * unit, p) for lo, hi, p in definition] for name, definition in self.definitions
         }
-        return Histogram("t_max", template=None if self.column is None else "kind", templates=templates)
+        named_by = None if self.column is None else "kind"
+        if self.clock is not None:
+            return Learned("t_max", *self.clock, templates, named_by)
+        return Histogram("t_max", template=named_by, templates=templates)
 
     def columns(
         self, random: np.random.Generator, t_max: Any, bad: float, time_type: pa.DataType
@@ -115,6 +123,14 @@ DAYS = TemplateSet(
         ("hours", tuple((3600 * 10**6 * n, 3600 * 10**6 * (n + 1), "1/24") for n in range(24))),
     ),
     pa.large_string(),
+)
+LEARNED = TemplateSet(
+    (
+        ("steady", ((-3, -1, "0.25"), (-1, 2, "0.75"))),
+        ("late", ((-5, -4, "0.5"), (-4, -1, 0.0), (-1, 0, "0.5"))),
+    ),
+    pa.string(),
+    clock=(1_300_000, -40_000_007, 1_704_067_260_000_000),
 )
 BINARY_SECOND = 2**20
 """A unit near a second in which dyadic buckets have lengths that are powers of two: then no kernel rounds."""

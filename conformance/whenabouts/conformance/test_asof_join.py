@@ -81,6 +81,7 @@ EVERYWHERE = [(POINTS, options) for options in OPTIONS] + [
     for dataset, turn in (("ties", 0), ("point and interval", 1), ("histograms", 2), ("histogram and interval", 3))
     for options in [name for name in OPTIONS if "strict tolerance" not in name][turn % 3 :: 3]
 ]
+EVERYWHERE.append(("learned clock", "nearest tolerance"))
 UNCERTAIN = [(dataset, options) for dataset, options in EVERYWHERE if dataset != POINTS]
 
 

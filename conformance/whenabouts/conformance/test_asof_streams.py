@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -16,7 +18,7 @@ from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.conformance.test_asof_join import OPTIONS, POINTS, UNCERTAIN, any_query, query_of, tables
-from whenabouts.core import Interval, Lateness, Point
+from whenabouts.core import Interval, Lateness, Point, local
 from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.asof_join.settings import HOWS
 from whenabouts.core.errors import Code, QueryError
@@ -190,3 +192,102 @@ def test_oracle_asof_streams_without_a_bound_are_refused(engine: Engine, directi
     with pytest.raises(QueryError) as raised:
         engine.run(query, case_tables.stream(POINTS), STREAM)
     assert raised.value.code is Code.UNBOUNDED_STATE
+
+
+FILES, ROWS, CHANGED_AT = 8, 20, 5
+"""Files of 100 s each, their left rows, and the step at which a run continues as another query."""
+
+
+def _separate_files() -> dict[str, case_tables.Files]:
+    """Left rows each with a key of its own, and the one right row of that key, which overlaps it."""
+    files: dict[str, list[pa.Table]] = {"left": [], "right": []}
+    for number in range(FILES):
+        begins = [YEAR_2024 + (100 * number + 4 * row) * SECOND for row in range(ROWS)]
+        key = range(ROWS * number, ROWS * (number + 1))
+        files["left"].append(pa.table({"k": key, "a": begins, "b": [t + 2 * SECOND for t in begins]}))
+        after = {"a": [t + SECOND for t in begins], "b": [t + 3 * SECOND for t in begins]}
+        files["right"].append(pa.table({"k": key, **after, "v": key}))
+    return {side: tuple(tables) for side, tables in files.items()}
+
+
+@pytest.mark.parametrize("direction", fewer_on_slow_engines(["backward", "forward", "nearest"], ["nearest"]))
+def test_oracle_asof_settled_in_the_first_step(engine: Engine, direction: str) -> None:
+    """A row comes out in the first step whose watermark has reached its `event_time`, not before and not later.
+
+    What shows it: at a restart the query changes its confidence from one that every row reaches to one that none
+    does. Rows that come out in steps before it have a partner, rows of later steps have none. An engine's watermark
+    may follow the files one step later than the files allow; rows settled in that step may have either form.
+    """
+    interval = Interval("a", "b", max_uncertainty="2 s")
+    given: dict[str, Any] = {"tolerance": "1 s"} if direction == "nearest" else {"tolerance": "5 s"}
+    query = AsofJoin(
+        left_time=interval, right_time=interval, on="k", direction=direction, confidence=0.1, lateness="1 s", **given
+    )
+    variant = Variant(
+        streaming=True, parallelism=2, restart_after=CHANGED_AT, restarted_as=replace(query, confidence=1.0)
+    )
+    files = _separate_files()
+    outcome = engine.run(query, files, variant, remember=False)
+    events, _ = asof_join_oracle.read(query, expectations.whole(files))
+    by_key = oracle.by_key(events["right"])
+    known = [(row.key, row) for row in events["left"] if row.key is not None]
+    expected = {key: asof_join_oracle.settled_us(query, row, by_key[key]) for key, row in known}
+    output = outcome.output.select(["k", "v", "event_time"])
+    settled = output.column("event_time").cast(pa.int64()).to_pylist()
+    assert Counter(zip(((key,) for key in output.column("k").to_pylist()), settled, strict=True)) == Counter(
+        expected.items()
+    )
+
+    def watermark_us(file: int) -> int:
+        """By all files up to one: the least over both sides."""
+        latest: list[int] = [max(tables[file].column("b").to_pylist()) for tables in files.values()]
+        return min(latest) - SECOND
+
+    surely_before, perhaps_before = watermark_us(CHANGED_AT - 3), watermark_us(CHANGED_AT - 1)
+    partners = output.column("v").to_pylist()
+    assert all(v is not None for v, at in zip(partners, settled, strict=True) if at <= surely_before)
+    assert all(v is None for v, at in zip(partners, settled, strict=True) if at > perhaps_before)
+    assert sum(at <= surely_before for at in settled) > ROWS
+    assert sum(at > perhaps_before for at in settled) > ROWS
+
+
+KEYS, BLOCK, BLOCKS = 20, 150, 14
+
+
+def _many_rows() -> dict[str, case_tables.Files]:
+    """Right rows of twenty keys, which fall silent in the second half; rows of another key, and a left row a file."""
+    random = case_tables.rng("many rows")
+    files: dict[str, list[pa.Table]] = {"left": [], "right": []}
+    for number in range(BLOCKS):
+        times = YEAR_2024 + 60 * number * SECOND + np.sort(random.integers(0, 60 * SECOND, BLOCK))
+        keys = random.integers(0, KEYS, BLOCK) if number < BLOCKS // 2 else np.full(BLOCK, KEYS)
+        lengths = random.choice(np.array([0, SECOND // 10]), BLOCK)
+        files["right"].append(pa.table({"k": keys, "a": times - lengths, "b": times, "v": range(BLOCK)}))
+        files["left"].append(pa.table({"k": [3], "t": [int(times[-1])]}))
+    return {side: tuple(tables) for side, tables in files.items()}
+
+
+@pytest.mark.parametrize("tolerance", [None, "5 s"])
+def test_oracle_asof_bounded_state(engine: Engine, tolerance: str | None) -> None:
+    """State holds open left rows, the last files' right rows, and of older ones a key's last with those that overlap
+    it; with a tolerance none older.
+
+    What shows it is the count of rows stored and evicted at the end.
+    """
+    query = AsofJoin(
+        left_time=Point("t"), right_time=Interval("a", "b", max_uncertainty="100 ms"), on="k", confidence=0.5,
+        tolerance=tolerance, lateness="1 s",
+    )  # fmt: skip
+    files = _many_rows()
+    outcome = engine.run(query, files, STREAM)
+    whole = expectations.whole(files)
+    finite = local.run(query, [whole["left"], whole["right"]])
+    multiset.assert_same(
+        multiset.rows(outcome.output, finite.output.column_names), multiset.rows(finite.output), "rows of a long stream"
+    )
+    held = outcome.metrics["rows_stored"] - outcome.metrics["rows_evicted"]
+    carried = 2 * (KEYS + 1) if tolerance is None else 0
+    assert 0 <= held <= carried + 3 * (BLOCK + 1), f"{held} rows are held at the end"
+    assert outcome.metrics["rows_stored"] == BLOCKS * (BLOCK + 1)
+    if tolerance is None:
+        assert held >= KEYS
