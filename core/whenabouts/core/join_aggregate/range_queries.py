@@ -25,7 +25,7 @@ from whenabouts.core.arrays.jit import (
 )
 from whenabouts.core.arrays.typing import IntArray
 
-BLOCK = 32
+BLOCK = 16
 """Rows whose minimum is one entry of the sparse table."""
 
 NO_KEY = np.iinfo(np.int64).max
@@ -49,7 +49,7 @@ def counts(start: IntArray, stop: IntArray, offsets: IntArray) -> IntArray:
 class RangeMinimum:
     """The least key of any range of rows, in O(1) with O(n) memory.
 
-    `table[k, b]` is the least key of the 2^k blocks of 32 rows from block b on. A query takes two overlapping entries
+    `table[k, b]` is the least key of the 2^k blocks of 16 rows from block b on. A query takes two overlapping entries
     and scans the rows of the blocks that it cuts. (Windows that move on cannot be used: where lengths vary, the ends of
     successive ranges are not monotone.)
     """

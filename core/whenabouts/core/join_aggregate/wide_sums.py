@@ -207,8 +207,8 @@ def _nearest(low: int, high: int, exponent: int, scale: float) -> float:
     head, tail = np.uint64(high), np.uint64(low)
     width = 0
     if high:
-        while width < 64 and head >> np.uint64(width):
-            width += 1
+        # The bits of the high word, or one more if the conversion rounds it up; then the 64 bits begin with a zero.
+        width = int(np.float64(high).view(np.int64) >> 52) - 1022
         shift = np.uint64(width)
         rest = tail & ((_ONE_BIT << shift) - _ONE_BIT)
         tail = (head << (_WORD - shift)) | (tail >> shift)

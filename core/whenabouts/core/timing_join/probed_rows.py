@@ -33,16 +33,19 @@ def matching_beside(found: CandidateRanges, base: slice, lo: int, hi: int, confi
     if not len(some):
         return Beside(np.zeros(len(ranges) + 1, np.int64), np.empty(0, np.int32)), 0
     # Two base rows for one: the stretch before the sure range, and the one after it, each without a sure range.
-    stretches = np.ascontiguousarray(ranges[some][:, [0, 1, 1, 1, 2, 2, 2, 3]]).reshape(-1, 4)
+    stretches = np.empty((len(some), 2, 4), np.int32)
+    stretches[:, 0, 0], stretches[:, 1, 3] = ranges[some, 0], ranges[some, 3]
+    stretches[:, 0, 1:], stretches[:, 1, :3] = ranges[some, 1, None], ranges[some, 2, None]
+    stretches = stretches.reshape(-1, 4)
     row = np.repeat(some, 2)
-    rows = found.base.only(row + base.start)
+    t_min, t_max = found.base.t_min[row + base.start], found.base.t_max[row + base.start]
     capacity = int((stretches[:, 3] - stretches[:, 0]).sum())
     kinds = found.kinds.of_base(row + base.start) if found.by_kind else found.kinds
     state = np.zeros(STATE_SLOTS, np.int64)
     out_row, out_target = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
     target = found.target
     count = fill_pairs(
-        EVERYTHING, lo, hi, confidence, rows.t_min, rows.t_max, row.astype(np.int32), target.t_min, target.t_max,
+        EVERYTHING, lo, hi, confidence, t_min, t_max, row.astype(np.int32), target.t_min, target.t_max,
         np.arange(len(target.axis), dtype=np.int32), stretches, kinds, _NO_TABLE, 0, state, out_row, out_target,
     )  # fmt: skip
     return Beside(offsets_of(out_row[:count], len(ranges)), out_target[:count]), int(state[PROBED])
