@@ -337,6 +337,19 @@ def test_differential_asof_anti(engine: Engine, dataset: str, options: str) -> N
     )
 
 
+@pytest.mark.parametrize(("dataset", "options"), fewer_on_slow_engines(EVERYWHERE, [("ties", "nearest")]))
+def test_differential_asof_without_probability(engine: Engine, dataset: str, options: str) -> None:
+    """`probability=False` gives the same rows, without the columns of probabilities."""
+    for how in ("left_outer", "left_anti"):
+        query = any_query(dataset, options, how=how)
+        usual = engine.run(query, numbered(dataset))
+        plain = engine.run(replace(query, probability=False), numbered(dataset))
+        names = [name for name in usual.output.column_names if name not in ("probability", "none_probability")]
+        assert plain.output.column_names == names
+        multiset.assert_same(multiset.rows(plain.output), multiset.rows(usual.output, names), how, {"query": query})
+        assert plain.metrics["unmatched"] == usual.metrics["unmatched"]
+
+
 @pytest.mark.parametrize("how", fewer_on_slow_engines(HOWS, ("left_outer",)))
 def test_oracle_asof_accounting(engine: Engine, how: str) -> None:
     """Malformed rows of both sides are rejected with their code; rows in = rows processed + rows rejected."""
