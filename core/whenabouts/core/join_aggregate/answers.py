@@ -39,7 +39,7 @@ def answers_of(
     search = PartnerSearch(query, keys, left, right)
     names = [name for name in right.column_names if name.startswith(PREFIX) or name in query.columns]
     columns = RightColumns(right.select(names), search.position, search.right_codes)
-    parts: list[list[pa.Array]] = [[pa.array([], field.type)] for field in types]
+    parts: list[list[pa.Array]] = [[] for _ in types]
     kept, alone = [np.ones(0, bool)], 0
     counts[metrics.SURE] += search.sure
     for run in search.runs():
@@ -60,7 +60,12 @@ def answers_of(
         if chance is not None:
             counts[metrics.CHANCE_TERMS] += chance.terms
             counts[metrics.NOT_FINITE] += int(np.count_nonzero(chance.not_finite & out))
-    return Answers([pa.concat_arrays(part) for part in parts], np.concatenate(kept), alone)
+    found = [_joined(part, field.type) for part, field in zip(parts, types, strict=True)]
+    return Answers(found, np.concatenate(kept), alone)
+
+
+def _joined(parts: list[pa.Array], type_: pa.DataType) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays([pa.array([], type_), *parts])
 
 
 def _describing(search: PartnerSearch, rows: slice) -> Described:

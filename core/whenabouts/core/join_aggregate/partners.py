@@ -113,13 +113,14 @@ class PartnerSearch:
     @property
     def sure(self) -> int:
         """How many pairs are taken from sure ranges."""
-        return int((self._found.ranges[:, 2].astype(np.int64) - self._found.ranges[:, 1]).sum())
+        ranges = self._found.ranges
+        return int((ranges[:, 2] - ranges[:, 1]).sum(dtype=np.int64))
 
     @property
     def beside(self) -> IntArray:
         """How many right rows lie beside the sure range of each left row: each of them costs a probability."""
-        ranges = self._found.ranges.astype(np.int64)
-        return np.asarray(ranges[:, 1] - ranges[:, 0] + ranges[:, 3] - ranges[:, 2], np.int64)
+        ranges = self._found.ranges  # int32, and so is each difference
+        return np.asarray(ranges[:, 1] - ranges[:, 0] + (ranges[:, 3] - ranges[:, 2]), np.int64)
 
     @property
     def _mixed(self) -> bool:

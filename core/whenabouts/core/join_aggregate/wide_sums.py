@@ -56,7 +56,8 @@ class WidePrefix:
         O(n), 16 bytes per row.
         """
         type_ = column.type
-        prefix = np.zeros((len(column) + 1, 2), np.int64)
+        prefix = np.empty((len(column) + 1, 2), np.int64)
+        prefix[0] = 0
         if pa.types.is_floating(type_):
             bits = np.asarray(column.cast(pa.float64()).fill_null(0.0)).view(np.int64)
             least, greatest = _exponents(bits)

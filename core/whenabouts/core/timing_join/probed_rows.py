@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.jit import READ_INT32_2D, READ_INT64, WRITE_INT32, compiled
+from whenabouts.core.arrays.jit import READ_INT32, READ_INT32_2D, READ_INT64, WRITE_INT32, WRITE_INT64, compiled
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.timing_join.candidate_ranges import CandidateRanges
 from whenabouts.core.timing_join.pair_fill import EVERYTHING, PROBED, STATE_SLOTS, fill_pairs
@@ -71,7 +71,19 @@ def offsets_of(row: NDArray[np.int32], rows: int) -> IntArray:
     >>> offsets_of(np.array([0, 0, 2], np.int32), 4).tolist()
     [0, 2, 2, 3, 3]
     """
-    return np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows))])
+    offsets = np.empty(rows + 1, np.int64)
+    _fill_offsets(np.ascontiguousarray(row), offsets)
+    return offsets
+
+
+@compiled((READ_INT32, WRITE_INT64))
+def _fill_offsets(row: NDArray[np.int32], offsets: IntArray) -> None:
+    at = 0
+    for i in range(offsets.size - 1):
+        offsets[i] = at
+        while at < row.size and row[at] == i:
+            at += 1
+    offsets[offsets.size - 1] = at
 
 
 @compiled((READ_INT32_2D, READ_INT64, WRITE_INT32, WRITE_INT32))
