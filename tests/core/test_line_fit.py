@@ -37,7 +37,7 @@ def fitted(left: IntArray, right: IntArray, offset: float, drift: float, seed: i
     """From a start that is off by as much as a search may be."""
     rng = np.random.default_rng(seed)
     start = offset + rng.uniform(-1, 1) * CELL, drift + rng.uniform(-1, 1) * CELL / DAY
-    return fit(left, right, DAY, *start, CELL)
+    return fit([(left, right)], DAY, *start, CELL)
 
 
 def errors(found: FittedLine) -> tuple[float, float]:
@@ -107,7 +107,7 @@ def test_a_constant_moves_the_offset_by_it() -> None:
 def test_swapping_the_sides_turns_the_line_round() -> None:
     left, right, offset, drift = linked(3, 5_000, 0.3, 200_000)
     forth = fitted(left, right, offset, drift)
-    back = fit(right, left, DAY, -offset + offset * drift, -drift / (1 + drift), CELL)
+    back = fit([(right, left)], DAY, -offset + offset * drift, -drift / (1 + drift), CELL)
     of_offset, of_drift = errors(forth)
     assert abs(back.drift + forth.drift / (1 + forth.drift)) < 2 * of_drift
     # `back` is at the middle of right times, which left ones reach `offset` earlier
@@ -134,4 +134,4 @@ def test_a_dense_background_hides_neither_line_nor_jitter() -> None:
 
 def test_an_empty_window_is_refused() -> None:
     with pytest.raises(ValueError, match="no pair"):
-        fit(np.array([0, DAY - 1]), np.array([DAY // 2]), DAY, 0.0, 0.0, CELL)
+        fit([(np.array([0, DAY - 1]), np.array([DAY // 2]))], DAY, 0.0, 0.0, CELL)

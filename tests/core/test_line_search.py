@@ -186,7 +186,7 @@ def test_true_lines_are_found(trials: int, stream: Stream, n: int, share: float,
     good = 0
     for seed in range(trials):
         left, right, offset, drift = linked(np.random.default_rng(seed), stream, n, share, jitter)
-        found = search(left, right, COARSE, 1e-4)
+        found = search([(left, right)], COARSE, 1e-4)
         near = abs(found.offset_us - offset) < 2 * found.cell_us and abs(found.drift - drift) < 3 * found.cell_us / DAY
         good += near and found.accepted(1e-4)
     assert good >= 0.95 * trials
@@ -209,7 +209,7 @@ def test_unrelated_streams_have_no_line(trials: int, kind: str) -> None:
     for seed in range(trials):
         rng = np.random.default_rng(seed)
         levels = COARSE if trials > 2 else COARSE[:1]
-        found.append(search(streams[0](rng, 4_000), streams[1](rng, 4_000), levels, 1e-4))
+        found.append(search([(streams[0](rng, 4_000), streams[1](rng, 4_000))], levels, 1e-4))
     assert sum(each.accepted(1e-4) for each in found) <= trials // 200
     assert sum(each.fap <= 0.1 for each in found) <= max(2, 0.15 * trials)
 
@@ -219,13 +219,13 @@ def test_a_single_common_burst_is_no_line() -> None:
     rng = np.random.default_rng(4)
     burst = DAY // 3 + rng.integers(0, 2_000_000, 300)
     left, right = (np.sort(np.concatenate([poisson(rng, 3_000), burst + shift])) for shift in (0, 500_000_000))
-    found = search_level(left, right, COARSE[0])
+    found = search_level([(left, right)], COARSE[0])
     assert not found.accepted(1e-4)
 
 
 def test_adding_a_constant_moves_the_offset_by_it() -> None:
     left, right, _, _ = linked(np.random.default_rng(1), poisson, 5_000, 0.3, 200_000)
-    one, two = (search_level(left, right + shift, COARSE[0]) for shift in (0, 10 * COARSE[0].cell_us))
+    one, two = (search_level([(left, right + shift)], COARSE[0]) for shift in (0, 10 * COARSE[0].cell_us))
     assert two.offset_us - one.offset_us == 10 * COARSE[0].cell_us
     assert (two.drift, two.fap < 1e-10) == (one.drift, True)
 

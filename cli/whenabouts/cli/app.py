@@ -24,6 +24,7 @@ _COMMANDS = {
     "query": "whenabouts.cli.query:query",
     "plan": "whenabouts.cli.plan:plan",
     "profile": "whenabouts.cli.profile:profile",
+    "learn-clock": "whenabouts.cli.learn_clock:learn_clock",
     "learn-delay": "whenabouts.cli.learn_delay:learn_delay",
     "calibrate": "whenabouts.cli.calibrate:calibrate",
     "doctor": "whenabouts.cli.doctor:doctor",

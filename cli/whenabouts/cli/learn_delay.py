@@ -6,11 +6,7 @@ from typing import Any
 
 import click
 
-from whenabouts.cli.failures import REJECTED_AND_STRICT
-from whenabouts.cli.given_files import check_not_read, input_path
 from whenabouts.cli.options import TIME_UNITS, key_columns
-from whenabouts.cli.say import say, say_all
-from whenabouts.cli.two_sides import SIDES
 
 
 @click.command("learn-delay", short_help="Learn offset, drift and delay of two clocks from paired rows.")
@@ -53,39 +49,10 @@ def learn_delay(
     \b
     whenabouts learn-delay sent.csv received.csv --on id --left-time sent --right-time received -o clock.json
     """
-    import pyarrow as pa
-
-    from whenabouts.cli.tables import read_input
-    from whenabouts.core.clocks.clock_files import write_clock
+    from whenabouts.cli.two_clocks import tell, two_tables
     from whenabouts.core.clocks.learn_delay import learn_delay as learn
-    from whenabouts.core.sources.files import find_files
     from whenabouts.core.sources.time_parsing import ClockRules
 
-    rules = ClockRules(time_zone, time_unit)
-    paths = [input_path(path, f"the {side} input") for path, side in zip((left, right), SIDES, strict=True)]
-    check_not_read([(output, "--output"), (html, "--html")], (file for path in paths for file in find_files(path)[0]))
-    tables = []
-    for side, path in zip(SIDES, paths, strict=True):
-        kind = asked["kind"] if side == "right" else None
-        source = read_input(side, path, (asked[f"{side}_time"],), rules, kind)
-        say_all(source.notes, "note: ")
-        if source.unparsable.num_rows:
-            say(f"note: {side}: {source.unparsable.num_rows:,} rows whose time cannot be used are left out", err=True)
-        tables.append(pa.concat_tables(source.tables))
-    clock = learn(*tables, on=key_columns(on), **asked)
-    if output is not None:
-        write_clock(clock, output)
-    if html is not None:
-        clock.to_html(html)
-    say(str(clock))
-    if not clock.found:
-        click.get_current_context().exit(REJECTED_AND_STRICT)
-    if clock.calibration is not None and clock.calibration.verdict != "calibrated":
-        say("note: joins refuse this clock (WA-2222), since its delay did not hold for held-out rows", err=True)
-        return
-    near = clock.condition(0.99)
-    say(
-        f"\nwhenabouts join {left} {right} --left-time {clock.left_time} "
-        f"--right-time learned:{output or 'CLOCK.json'}:{clock.right_time} "
-        f"--between {near.lo_us}us,{near.hi_us}us --confidence {near.confidence}"
-    )
+    times = asked["left_time"], asked["right_time"]
+    tables = two_tables((left, right), times, ClockRules(time_zone, time_unit), (output, html), asked["kind"])
+    tell(learn(*tables, on=key_columns(on), **asked), left, right, output, html)

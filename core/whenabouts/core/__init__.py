@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from whenabouts.core.clocks.learn_clock import learn_clock
     from whenabouts.core.clocks.learn_delay import learn_delay
     from whenabouts.core.clocks.learned_clock import LearnedClock
     from whenabouts.core.clocks.profile.findings import Finding
@@ -91,6 +92,7 @@ __all__ = [
     "from_granularity",
     "from_latency",
     "from_polling",
+    "learn_clock",
     "learn_delay",
     "normal",
     "overlaps",
@@ -153,6 +155,7 @@ _HOMES = {
     "from_granularity": "times.spec_builders",
     "from_latency": "times.spec_builders",
     "from_polling": "times.spec_builders",
+    "learn_clock": "clocks.learn_clock",
     "learn_delay": "clocks.learn_delay",
     "RejectsSummary": "explain.rejects_summary",
     "summarise_rejects": "explain.rejects_summary",

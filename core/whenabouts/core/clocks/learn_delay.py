@@ -11,19 +11,19 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.calibration import Calibration, error_of, held_out
-from whenabouts.core.clocks.learned_clock import LearnedClock
+from whenabouts.core.clocks.clock_inputs import SIDES, read_sides
+from whenabouts.core.clocks.learned_clock import LearnedClock, ahead
 from whenabouts.core.clocks.robust_lines import Line, fit_line
-from whenabouts.core.durations import Duration, format_duration, parse_duration
+from whenabouts.core.durations import Duration, parse_duration
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.runtime.blocks import times
-from whenabouts.core.runtime.event_reader import EventReader, check_template_column
+from whenabouts.core.runtime.event_reader import check_template_column
 from whenabouts.core.runtime.key_names import key_names
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
-from whenabouts.core.runtime.option_checks import one_of, text, whole_number
+from whenabouts.core.runtime.option_checks import one_of, whole_number
 from whenabouts.core.times.empirical_distributions import equal_mass
 from whenabouts.core.times.learned import BILLION, MOST_DRIFT_PPB, corrected
-from whenabouts.core.times.time_specs import Point
 
 FEWEST_PAIRS = 20
 MOST_REPEATED = 0.05
@@ -31,8 +31,6 @@ GROSS = 20
 """Median absolute deviations from the line beyond which a difference is called a gross error."""
 KEPT_FROM = 3
 """Standard errors that a drift must exceed to be kept by `drift="auto"`."""
-
-SIDES = ("left", "right")
 
 
 class _Pairs(NamedTuple):
@@ -151,12 +149,7 @@ def _pairs(tables: list[pa.Table], on: Any, columns: tuple[str, str], kind: str 
     names = key_names(on, SIDES)
     if not names:
         raise QueryError(Code.BAD_OPTION, "on names no column", "give the id that pairs the rows, or use learn_clock")
-    blocks = []
-    for number, (table, column) in enumerate(zip(tables, columns, strict=True)):
-        text(f"{SIDES[number]}_time", column)
-        reader = EventReader(number, SIDES[number], table.schema, Point(column))
-        read = [reader.read(batch).block for batch in table.to_batches()]
-        blocks.append(pa.Table.from_batches(read, reader.block_schema).combine_chunks())
+    blocks = read_sides(tables, columns)
     codes = Keys(names, [block.schema for block in blocks], SIDES).codes(blocks)
     chosen, repeated, ids = [], [], []
     for block, code in zip(blocks, codes, strict=True):
@@ -223,11 +216,7 @@ def _line(pairs: _Pairs, t_ref: int, drift: str) -> Line:
 
 
 def _sentence(clock: LearnedClock, judged: Calibration, drift: str) -> str:
-    ahead = "behind" if clock.offset_us < 0 else "ahead of"
-    parts = [
-        f"The right clock is {format_duration(abs(clock.offset_us))} {ahead} the left one"
-        f" (+- {format_duration(round(clock.offset_error_us))}), median delay included,"
-    ]
+    parts = [ahead(clock)]
     error = clock.drift_error_ppb / 1000
     if clock.drift_ppb:
         gains = "gains" if clock.drift_ppb > 0 else "loses"

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.clocks.calibration import Calibration, quantiles
-from whenabouts.core.durations import format_duration
+from whenabouts.core.clocks.calibration import Calibration, distribution_function, quantiles
+from whenabouts.core.clocks.evidence import Evidence
+from whenabouts.core.durations import Duration, format_duration, parse_duration
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.html_tables import html_table
 from whenabouts.core.runtime.event_reader import EventReader
-from whenabouts.core.runtime.option_checks import one_of
+from whenabouts.core.runtime.option_checks import one_of, refused
 from whenabouts.core.times.conditions import Condition, between
 from whenabouts.core.times.learned import BILLION, Learned
 from whenabouts.core.times.templates import Template
@@ -35,13 +36,16 @@ LEAST_SHARE = 0.8
 class LearnedClock:
     """The right clock against the left one: `right - left = offset + drift (left - t_ref) + D`, with D's distribution.
 
-    `found`: whether there is an answer; otherwise `reason` (`too_few`, `ambiguous`, `no_resolution`, `at_bound`) and
-    `sentence` say why not. `offset_us`: the median of right - left at `t_ref_us`, the middle of the left span; it holds
-    the offset of the clocks and the median delay, which only a third clock can tell apart. `drift_ppb`: how much the
-    right clock gains, in parts per billion. `covariance`: of both, ((us^2, us ppb), (us ppb, ppb^2)). `delays`: D's
-    distribution by kind, templates about offset 0, `delay_error` the bound of their distribution functions' errors.
+    `found`: whether there is an answer; otherwise `reason` (`too_few`, `ambiguous`, `no_resolution`, `at_bound`, of
+    `learn_clock` also `not_significant` and `wanders`) and `sentence` say why not. `offset_us`: the median of
+    right - left at `t_ref_us`, the middle of the left span; it holds the offset of the clocks and the median delay,
+    which only a third clock can tell apart. `drift_ppb`: how much the right clock gains, in parts per billion.
+    `covariance`: of both, ((us^2, us ppb), (us ppb, ppb^2)). `delays`: D's distribution by kind,
+    templates about offset 0, `delay_error` the bound of their distribution functions' errors.
     `jitter_us`: half the central 68 % of D. `pairs`: the pairs used, `repeated` the ids left out because a side has
     them twice, `gross` the share of pairs beyond 20 median deviations. `span_us`: the left times of the pairs.
+    `calibration`: how held-out pairs lie within the distribution (`learn_delay`). `evidence`: what speaks for the clock
+    where nothing pairs rows (`learn_clock`).
     """
 
     found: bool
@@ -62,6 +66,7 @@ class LearnedClock:
     gross: float = 0.0
     span_us: tuple[int, int] = (0, 0)
     calibration: Calibration | None = None
+    evidence: Evidence | None = None
 
     @property
     def offset_error_us(self) -> float:
@@ -90,7 +95,8 @@ class LearnedClock:
         `t`: its time column, if it has another name than in the data learned from. `accept="uncalibrated"`: also if the
         delay did not hold for held-out rows.
 
-        Raises QueryError WA-2221 if no clock was found, WA-2222 if the delay is not calibrated.
+        Raises QueryError WA-2221 if no clock was found, WA-2222 if the delay is not calibrated, or not known well
+        enough.
         """
         one_of("side", side, ("left", "right"))
         one_of("accept", accept, (None, "uncalibrated"))
@@ -101,6 +107,7 @@ class LearnedClock:
                 self.calibration.sentence,
                 'learn from another stretch of time or by kind=, or give accept="uncalibrated"',
             )
+        self._check_delay()
         kind = self.kind
         if side == "right":
             mirrored = {name: _image(delay, Fraction(-1)) for name, delay in self.delays}
@@ -119,16 +126,35 @@ class LearnedClock:
         the median, as long as D hardly ever exceeds the whole window. So `share` is at least 0.8 and below 1. By kinds
         it is the widest window.
 
-        Raises QueryError WA-2006 for another share, WA-2221 if no clock was found.
+        Raises QueryError WA-2006 for another share, WA-2221 if no clock was found, WA-2222 if its delay is not known
+        well enough.
         """
         given: object = share  # users may pass any type
         if not isinstance(given, int | float) or not LEAST_SHARE <= given < 1:
             raise QueryError(Code.BAD_OPTION, f"share is {share!r}", f"give a number from {LEAST_SHARE} to below 1")
         self._check_found()
+        self._check_delay()
         shares = [(1 - share) / 2, 0.5, (1 + share) / 2]
         parts = np.array([quantiles(delay, shares) for _, delay in self.delays])
         lo, hi = parts[:, 0] - parts[:, 1], parts[:, 2] - parts[:, 1]
         return between(math.floor(lo.min()), math.ceil(hi.max()), confidence=0.5)
+
+    def purity(self, width: Duration) -> float:
+        """The share of true pairs among all pairs whose corrected times differ by at most half of `width`.
+
+        Raises QueryError WA-2006 for a clock of `learn_delay`, whose pairs are all true, or for a width of 0 or less;
+        WA-2221 if no clock was found, WA-2222 if its delay is not known well enough.
+        """
+        self._check_found()
+        if self.evidence is None:
+            raise refused("purity", "asked of paired rows", "all pairs of learn_delay are true")
+        self._check_delay()
+        wide = parse_duration(width, name="width")
+        if wide <= 0:
+            raise refused("width", width, "give a duration above 0")
+        below, above = distribution_function(self.delays[0][1], np.array([-wide / 2, wide / 2]))
+        true = self.pairs * float(above - below)
+        return true / max(true + self.evidence.chance_pairs_per_s * wide / 1e6, 1e-300)
 
     def correct(self, frame: Any, t: str | None = None, *, name: str | None = None) -> Any:
         """A frame of right rows with one more column: their times on the left clock, before the delay.
@@ -170,7 +196,10 @@ class LearnedClock:
                     f"it is {values['format']!r} of version {values['version']!r}",
                     f"this release reads {FORMAT!r} of version {VERSION}",
                 )
-            own = {name: values[name] for name in LearnedClock.__dataclass_fields__}
+            # Files of learn_delay had no evidence at first.
+            own = {name: values[name] for name in LearnedClock.__dataclass_fields__ if name != "evidence"}
+            found = values.get("evidence")
+            own["evidence"] = None if found is None else Evidence.from_dict(found)
             (a, b), (c, d) = own["covariance"]
             own["covariance"] = ((float(a), float(b)), (float(c), float(d)))
             own["delays"] = tuple((str(name), _template(phi)) for name, phi in own["delays"])
@@ -196,11 +225,13 @@ class LearnedClock:
     def plot(self) -> Any:
         """A `matplotlib.figure.Figure` of the distribution of each kind's delays.
 
-        Raises QueryError WA-2007 where matplotlib is not installed, WA-2221 if no clock was found.
+        Raises QueryError WA-2007 where matplotlib is not installed, WA-2221 if no clock was found, WA-2222 if its delay
+        is not known well enough.
         """
         from whenabouts.core.clocks.clock_report import figure
 
         self._check_found()
+        self._check_delay()
         return figure(self)
 
     def _repr_html_(self) -> str:
@@ -210,6 +241,14 @@ class LearnedClock:
         if not self.found:
             raise QueryError(Code.CLOCK_NOT_IDENTIFIABLE, f"{self.reason}: {self.sentence}", "there is no clock to use")
 
+    def _check_delay(self) -> None:
+        if not self.delays:
+            raise QueryError(
+                Code.DELAY_NOT_CALIBRATED,
+                f"the delay's distribution is known to within {self.delay_error:.2g} only",
+                "learn from more rows, raise max_error=, or use correct() and a width of your own",
+            )
+
     def __str__(self) -> str:
         """The sentence, then a table."""
         rows = self.table()
@@ -218,7 +257,8 @@ class LearnedClock:
 
     def table(self) -> list[tuple[str, str]]:
         """What was found, as names and values."""
-        rows = [("pairs", f"{self.pairs:,}"), ("ids left out", f"{self.repeated:,}")]
+        rows = [("pairs", f"{self.pairs:,}")]
+        rows += [("ids left out", f"{self.repeated:,}")] if self.evidence is None else self.evidence.table()
         if not self.found:
             return rows
         rows += [
@@ -226,8 +266,9 @@ class LearnedClock:
             ("at", f"{self.t_ref_us} us = {np.datetime64(self.t_ref_us, 'us')} UTC"),
             ("drift", f"{self.drift_ppb / 1000:g} ppm +- {self.drift_error_ppb / 1000:.3g} ppm"),
             ("jitter", format_duration(round(self.jitter_us))),
-            ("gross errors", f"{self.gross:.2%}"),
         ]
+        if self.evidence is None:
+            rows.append(("gross errors", f"{self.gross:.2%}"))
         for name, delay in self.delays:
             low, high = (format_duration(round(float(value))) for value in quantiles(delay, [0.05, 0.95]))
             label = f"90 % of delays of {name}" if self.kind else "90 % of delays"
@@ -236,6 +277,15 @@ class LearnedClock:
         if self.calibration is not None:
             rows.append(("held out", self.calibration.verdict))
         return rows
+
+
+def ahead(clock: LearnedClock) -> str:
+    """The offset in words, the beginning of a sentence."""
+    side = "behind" if clock.offset_us < 0 else "ahead of"
+    return (
+        f"The right clock is {format_duration(abs(clock.offset_us))} {side} the left one"
+        f" (+- {format_duration(round(clock.offset_error_us))}), median delay included,"
+    )
 
 
 def _template(buckets: Any) -> Template:

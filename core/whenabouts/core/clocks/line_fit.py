@@ -19,6 +19,7 @@ import numpy as np
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.line_sums import line_sums
+from whenabouts.core.clocks.pair_images import Streams
 
 ROWS = 64
 ZOOM_CELLS, FIT_CELLS = 512, 768
@@ -30,6 +31,12 @@ WINDOW_BOXES = 4
 WINDOW_DEVIATIONS = 12.0
 BOX_DEVIATIONS = 2.8
 """The width of the box that stands out most from an even background, in standard deviations."""
+MOST_PEAKS = 4
+PEAK_GAIN = 20.0
+PEAK_NARROWER = 5.0
+PEAK_SHARE = 0.2
+"""A peak on a hill must raise the log likelihood by 20, be five times narrower, and hold a fifth of both."""
+
 ROUNDS = 500
 STILL = 1e-5
 """Rounds end when nothing moves by more than this share of the deviation."""
@@ -67,23 +74,81 @@ class _Image:
     distance: FloatArray
 
 
-def fit(left: IntArray, right: IntArray, span_us: int, offset_us: float, drift: float, cell_us: float) -> FittedLine:
-    """Refine a line of the search; `left` and `right` are sorted microseconds since the first left row.
+def fit(streams: Streams, span_us: int, offset_us: float, drift: float, cell_us: float) -> FittedLine:
+    """Refine a line of the search; times are sorted microseconds since the first left row.
 
     Raises ValueError where no weight is left in the window, which a line of the search never leaves empty. Cost: the
     pairs within 8 cells of the line, three to eight times.
     """
-    strip = zoom(left, right, span_us, Strip(offset_us, drift, HALF_WINDOW_CELLS * cell_us, cell_us))
-    first = _expectation_maximisation(_image(left, right, span_us, strip, FIT_CELLS), strip, span_us)
-    half = min(WINDOW_DEVIATIONS * first.jitter_us, strip.half_us * 2)
-    strip = Strip(first.offset_us, first.drift, max(half, FIT_CELLS / 16), first.jitter_us)
-    return _expectation_maximisation(_image(left, right, span_us, strip, FIT_CELLS), strip, span_us)
+    strip = zoom(streams, span_us, Strip(offset_us, drift, HALF_WINDOW_CELLS * cell_us, cell_us))
+    for _ in range(MOST_PEAKS):
+        first = _expectation_maximisation(_image(streams, span_us, strip, FIT_CELLS), strip, span_us)
+        half = min(WINDOW_DEVIATIONS * first.jitter_us, strip.half_us * 2)
+        strip = Strip(first.offset_us, first.drift, max(half, FIT_CELLS / 16), first.jitter_us)
+        image = _image(streams, span_us, strip, FIT_CELLS)
+        peak = narrow_peak(image.weights.sum(axis=0), image.distance, first.jitter_us)
+        if peak is None:
+            break
+        middle, deviation = peak
+        half = max(WINDOW_DEVIATIONS * deviation, FIT_CELLS / 16)
+        strip = Strip(strip.offset_us + middle, strip.drift, half, deviation)
+    return _expectation_maximisation(_image(streams, span_us, strip, FIT_CELLS), strip, span_us)
 
 
-def zoom(left: IntArray, right: IntArray, span_us: int, strip: Strip) -> Strip:
+def narrow_peak(weights: FloatArray, distance: FloatArray, deviation: float) -> tuple[float, float] | None:
+    """The middle and the deviation of a peak on a broad hill, None if one normal distribution fits as well.
+
+    Neighbours of partners in bursts, or a second kind of partners some time later, make such hills: the clock is the
+    peak. Two normal distributions and what is even are fitted by expectation maximisation and compared with one.
+
+    >>> x = np.arange(-500.0, 500.0)
+    >>> hill = np.exp(-0.5 * ((x - 80) / 100) ** 2)
+    >>> peak = narrow_peak(5 * hill + 20 * np.exp(-0.5 * (x / 8) ** 2), x, 100.0)
+    >>> [round(value) for value in peak], narrow_peak(5 * hill, x, 100.0)
+    ([0, 8], None)
+    """
+    cell = float(distance[1] - distance[0])
+    width = max(round(deviation / (2 * PEAK_NARROWER) / cell), 1)
+    top = float(distance[int(np.argmax(np.convolve(weights, np.ones(2 * width + 1), "same")))])
+    one, _ = _normals(weights, distance, [(0.0, deviation)])
+    two, parts = _normals(weights, distance, [(top, deviation / (2 * PEAK_NARROWER)), (0.0, deviation)])
+    (middle, narrow, mass), (_, broad, hill) = parts
+    if two - one < PEAK_GAIN or narrow * PEAK_NARROWER > min(deviation, broad) or mass < PEAK_SHARE * (mass + hill):
+        return None
+    return middle, max(narrow, cell / 2)
+
+
+def _normals(
+    weights: FloatArray, distance: FloatArray, starts: list[tuple[float, float]]
+) -> tuple[float, list[tuple[float, float, float]]]:
+    """The log likelihood of normal distributions upon what is even, and middle, deviation and mass of each."""
+    cell = float(distance[1] - distance[0])
+    width = cell * len(distance)
+    total = float(weights.sum())
+    middles, deviations = (np.array(part, float)[:, None] for part in zip(*starts, strict=True))
+    shares = np.full((len(starts), 1), 0.6 / len(starts))
+    likelihood = -math.inf
+    for _ in range(ROUNDS):
+        rest = (distance - middles) / deviations
+        density = shares * np.exp(-0.5 * rest**2) / (deviations * math.sqrt(2 * math.pi))
+        whole = density.sum(axis=0) + (1 - float(shares.sum())) / width
+        before, likelihood = likelihood, float((weights * np.log(whole)).sum())
+        if likelihood - before < STILL:
+            break
+        own = weights * density / whole
+        mass = np.maximum(own.sum(axis=1, keepdims=True), 1e-12)
+        middles = (own * distance).sum(axis=1, keepdims=True) / mass
+        spread = (own * (distance - middles) ** 2).sum(axis=1, keepdims=True) / mass - cell**2 / 12
+        deviations = np.sqrt(np.maximum(spread, (cell / 4) ** 2))
+        shares = mass / total * (1 - 1e-6)
+    found = np.concatenate([middles, deviations, shares * total], axis=1)
+    return likelihood, [(float(a), float(b), float(c)) for a, b, c in found]
+
+
+def zoom(streams: Streams, span_us: int, strip: Strip) -> Strip:
     """A window about the best line whose box is a good part of it."""
     while True:
-        image = _image(left, right, span_us, strip, ZOOM_CELLS)
+        image = _image(streams, span_us, strip, ZOOM_CELLS)
         first, last, box = _best_box(image.weights)
         cell = 2 * strip.half_us / ZOOM_CELLS
         middle = (first + last) / 2 + 0.5 - ZOOM_CELLS / 2
@@ -116,12 +181,13 @@ def weighted_pairs(
     return rows, right[partner] - expected[rows], weight
 
 
-def _image(left: IntArray, right: IntArray, span_us: int, strip: Strip, cells: int) -> _Image:
-    rows, distance, weight = weighted_pairs(left, right, span_us, strip)
-    row = np.clip((left[rows] * ROWS // max(span_us, 1)).astype(np.int64), 0, ROWS - 1)
-    column = np.clip(((distance / strip.half_us + 1) / 2 * cells).astype(np.int64), 0, cells - 1)
-    sums = np.bincount(row * cells + column, weight, minlength=ROWS * cells)
-    weights = np.asarray(sums, float).reshape(ROWS, cells)  # integers where there is no pair
+def _image(streams: Streams, span_us: int, strip: Strip, cells: int) -> _Image:
+    weights = np.zeros((ROWS, cells))
+    for left, right in streams:
+        rows, distance, weight = weighted_pairs(left, right, span_us, strip)
+        row = np.clip((left[rows] * ROWS // max(span_us, 1)).astype(np.int64), 0, ROWS - 1)
+        column = np.clip(((distance / strip.half_us + 1) / 2 * cells).astype(np.int64), 0, cells - 1)
+        np.add.at(weights.reshape(-1), row * cells + column, weight)
     at = (np.arange(ROWS) + 0.5) / ROWS - 0.5
     middles = ((np.arange(cells) + 0.5) / cells * 2 - 1) * strip.half_us
     return _Image(weights, at, middles)

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.clocks.line_significance import chance_of, scores, without_best
 from whenabouts.core.clocks.line_sums import best_line
-from whenabouts.core.clocks.pair_images import Window, pair_image
+from whenabouts.core.clocks.pair_images import Streams, Window, image_of
 
 CELLS_OF_RANGE = 900
 """Cells of the coarsest level to the greatest offset."""
@@ -79,14 +78,14 @@ def plan_levels(span_us: int, max_offset_us: int, max_drift: float, tick_us: int
         cell //= FINER
 
 
-def search(left: IntArray, right: IntArray, levels: list[Level], alpha: float) -> FoundLine:
-    """The best line over the levels, at least one; `left` and `right` are sorted microseconds since the first left row.
+def search(streams: Streams, levels: list[Level], alpha: float) -> FoundLine:
+    """The best line over the levels, at least one; times are sorted microseconds since the first left row.
 
     Levels after one with chance under `alpha / 1000` are not searched.
     """
     best = None
     for number, level in enumerate(levels, start=1):
-        found = search_level(left, right, level, len(levels), number)
+        found = search_level(streams, level, len(levels), number)
         if best is None or found.fap < best.fap:
             best = found
         if best.accepted(SURE * alpha):
@@ -95,13 +94,16 @@ def search(left: IntArray, right: IntArray, levels: list[Level], alpha: float) -
     return replace(best, searched=number)
 
 
-def search_level(left: IntArray, right: IntArray, level: Level, levels: int = 1, number: int = 1) -> FoundLine:
+def search_level(streams: Streams, level: Level, levels: int = 1, number: int = 1) -> FoundLine:
     """The best line at one level."""
-    cells = left // level.cell_us, right // level.cell_us
+    # Cells of the right times have their own origin, so that a constant added to these moves the answer by it.
+    phase = min(int(right[0]) for _, right in streams) % level.cell_us
+    cells = [(left // level.cell_us, (right - phase) // level.cell_us) for left, right in streams]
     window = level.window
-    counts = pair_image(*cells, window)
+    counts = image_of(cells, window)
     counts = counts[:, :-1] + counts[:, 1:]  # cells of double width that overlap, so that no line is cut by a border
-    rows = np.bincount(np.clip(cells[0] // window.cells, 0, window.segments - 1), minlength=window.segments)
+    segment = np.concatenate([left for left, _ in cells]) // window.cells
+    rows = np.bincount(np.clip(segment, 0, window.segments - 1), minlength=window.segments)
     votes = scores(counts, rows)
     line = best_line(votes, level.most)
     trials = float(line.lines * line.columns * levels)
@@ -110,7 +112,7 @@ def search_level(left: IntArray, right: IntArray, level: Level, levels: int = 1,
     rest, kept = without_best(float(own.sum()), own)
     middle = (line.first + line.last) / 2 + window.lo + 0.5
     return FoundLine(
-        offset_us=middle * level.cell_us,
+        offset_us=middle * level.cell_us + phase,
         drift=(line.last - line.first) / max((window.segments - 1) * window.cells, 1),
         fap=chance_of(float(own.sum()), votes, trials),
         fap_without_best=chance_of(rest, votes[kept], trials),

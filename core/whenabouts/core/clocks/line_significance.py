@@ -36,9 +36,7 @@ def scores(image: NDArray[Any], left_rows: IntArray) -> NDArray[np.float32]:
     """The score of each cell of an image (segments x differences), given the left rows of each segment."""
     result = np.empty(image.shape, np.float32)
     for row, (counts, rows) in enumerate(zip(image.astype(float), left_rows, strict=True)):
-        whole, whole_cells = _around(counts, OUTER)
-        core, core_cells = _around(counts, INNER)
-        background = (whole - core) / np.maximum(whole_cells - core_cells, 1)
+        background = hollow_background(counts)
         rest = counts - background
         bound = CUT * np.sqrt(np.maximum(background, 1 / (2 * OUTER)))
         square, cells = _around(np.clip(rest, -np.maximum(bound, 1), np.maximum(bound, 1)) ** 2, NOISE_REACH)
@@ -46,6 +44,17 @@ def scores(image: NDArray[Any], left_rows: IntArray) -> NDArray[np.float32]:
         most = np.maximum(CUT * np.sqrt(variance), 1)
         result[row] = np.clip(rest, -most, most) * np.log1p(SHARE * rows / variance)
     return result
+
+
+def hollow_background(counts: FloatArray) -> FloatArray:
+    """What the neighbourhood of each cell of a row has in a cell on average, without the cell's own surroundings.
+
+    >>> float(hollow_background(np.array([2.0] * 50 + [9.0] + [2.0] * 50))[50])
+    2.0
+    """
+    whole, whole_cells = _around(counts, OUTER)
+    core, core_cells = _around(counts, INNER)
+    return np.asarray((whole - core) / np.maximum(whole_cells - core_cells, 1))
 
 
 def chance_of(total: float, rows: NDArray[Any], trials: float) -> float:

@@ -8,12 +8,16 @@ many, a product of Fourier transforms for each segment (Perkel, Gerstein and Moo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
+
+Streams = Sequence[tuple[IntArray, IntArray]]
+"""Sorted left and right times by key: only rows of one key are pairs."""
 
 PAIRS_AT_ONCE = 1 << 22
 CELLS_AT_ONCE = 1 << 22
@@ -39,20 +43,62 @@ def pair_image(left: IntArray, right: IntArray, window: Window) -> NDArray[np.fl
     >>> pair_image(np.array([0, 1, 5]), np.array([1, 6]), Window(2, 4, 0, 3)).tolist()
     [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
     """
-    left = left[np.searchsorted(left, 0) : np.searchsorted(left, window.segments * window.cells)]
+    left = inside(left, window)
+    way = by_pairs if _enumerated(left, right, window) else by_transforms
+    return way(left, right, window)
+
+
+def _enumerated(left: IntArray, right: IntArray, window: Window) -> bool:
+    """Whether it is cheaper to enumerate the pairs."""
     first = np.searchsorted(right, left + window.lo)
-    last = np.searchsorted(right, left + window.lo + window.width)
-    pairs = int(np.sum(last - first))
+    pairs = int(np.sum(np.searchsorted(right, left + window.lo + window.width) - first))
     length = _length(window)
-    transformed = window.segments * length * math.log2(length) * CELL_COST
-    if pairs * PAIR_COST <= transformed:
-        return by_pairs(left, right, window)
-    return by_transforms(left, right, window)
+    return pairs * PAIR_COST <= window.segments * length * math.log2(length) * CELL_COST
+
+
+def image_of(streams: Streams, window: Window) -> NDArray[np.float32]:
+    """The images of all keys added; cells as `pair_image` takes them.
+
+    >>> image_of([(np.array([0]), np.array([1])), (np.array([3]), np.array([4]))], Window(2, 2, 0, 2)).tolist()
+    [[0.0, 1.0], [0.0, 1.0]]
+    """
+    if len(streams) == 1:
+        return pair_image(*streams[0], window)
+    image = np.zeros((window.segments, window.width), np.float32)
+    held: list[IntArray] = []
+    for left, right in streams:
+        left = inside(left, window)
+        if _enumerated(left, right, window):
+            held += _cells_of_pairs(left, right, window)
+            if sum(map(len, held)) > PAIRS_AT_ONCE:
+                _add(image, held)
+                held = []
+        else:
+            image += by_transforms(left, right, window)
+    _add(image, held)
+    return image
+
+
+def inside(left: IntArray, window: Window) -> IntArray:
+    """The left cells that lie in the segments."""
+    return left[np.searchsorted(left, 0) : np.searchsorted(left, window.segments * window.cells)]
+
+
+def _add(image: NDArray[np.float32], cells: list[IntArray]) -> None:
+    if cells:
+        image += np.bincount(np.concatenate(cells), minlength=image.size).reshape(image.shape).astype(np.float32)
 
 
 def by_pairs(left: IntArray, right: IntArray, window: Window) -> NDArray[np.float32]:
     """The image by enumeration; left cells lie in the segments."""
     counts = np.zeros(window.segments * window.width, np.int64)
+    for at in _cells_of_pairs(left, right, window):
+        counts += np.bincount(at, minlength=len(counts))
+    return counts.reshape(window.segments, window.width).astype(np.float32)
+
+
+def _cells_of_pairs(left: IntArray, right: IntArray, window: Window) -> Iterator[IntArray]:
+    """The cell of the image of each pair, some millions of pairs at once."""
     first = np.searchsorted(right, left + window.lo)
     many = np.searchsorted(right, left + window.lo + window.width) - first
     ends = np.cumsum(many)
@@ -64,9 +110,8 @@ def by_pairs(left: IntArray, right: IntArray, window: Window) -> NDArray[np.floa
         base = np.repeat(first[of] - (ends[of] - many[of]) + done, many[of])
         partner = right[base + np.arange(len(base))]
         at = np.repeat(left[of] // window.cells * window.width - left[of] - window.lo, many[of]) + partner
-        counts += np.bincount(at, minlength=len(counts))
+        yield at
         start = stop
-    return counts.reshape(window.segments, window.width).astype(np.float32)
 
 
 def by_transforms(left: IntArray, right: IntArray, window: Window) -> NDArray[np.float32]:

@@ -1,0 +1,67 @@
+"""What the commands that learn clocks share: reading both sides, and saying what was found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whenabouts.cli.failures import REJECTED_AND_STRICT
+from whenabouts.cli.given_files import check_not_read, input_path
+from whenabouts.cli.say import say, say_all
+from whenabouts.cli.two_sides import SIDES
+
+if TYPE_CHECKING:
+    from whenabouts.core.clocks.learned_clock import LearnedClock
+    from whenabouts.core.sources.time_parsing import ClockRules
+
+
+def two_tables(
+    paths: tuple[str, str],
+    times: tuple[str, str],
+    rules: ClockRules,
+    written: tuple[str | None, str | None],
+    kind: str | None = None,
+) -> list[Any]:
+    """Both inputs as tables; `written` are the files of --output and --html, which must not be among them."""
+    import pyarrow as pa
+
+    from whenabouts.cli.tables import read_input
+    from whenabouts.core.sources.files import find_files
+
+    found = [input_path(path, f"the {side} input") for path, side in zip(paths, SIDES, strict=True)]
+    outputs = list(zip(written, ("--output", "--html"), strict=True))
+    check_not_read(outputs, (file for path in found for file in find_files(path)[0]))
+    tables = []
+    for side, path, time in zip(SIDES, found, times, strict=True):
+        source = read_input(side, path, (time,), rules, kind if side == "right" else None)
+        say_all(source.notes, "note: ")
+        if source.unparsable.num_rows:
+            say(f"note: {side}: {source.unparsable.num_rows:,} rows whose time cannot be used are left out", err=True)
+        tables.append(pa.concat_tables(source.tables))
+    return tables
+
+
+def tell(clock: LearnedClock, left: str, right: str, output: str | None, html: str | None) -> None:
+    """Write and print the report, then the join that uses the clock; exit with 1 if none was found."""
+    from whenabouts.core.clocks.clock_files import write_clock
+
+    if output is not None:
+        write_clock(clock, output)
+    if html is not None:
+        clock.to_html(html)
+    say(str(clock))
+    if not clock.found:
+        click.get_current_context().exit(REJECTED_AND_STRICT)
+    if clock.calibration is not None and clock.calibration.verdict != "calibrated":
+        say("note: joins refuse this clock (WA-2222), since its delay did not hold for held-out rows", err=True)
+        return
+    if not clock.delays:
+        say("note: joins refuse this clock (WA-2222), since its delay is not known well enough", err=True)
+        return
+    near = clock.condition(0.99)
+    say(
+        f"\nwhenabouts join {left} {right} --left-time {clock.left_time} "
+        f"--right-time learned:{output or 'CLOCK.json'}:{clock.right_time} "
+        f"--between {near.lo_us}us,{near.hi_us}us --confidence {near.confidence}"
+    )

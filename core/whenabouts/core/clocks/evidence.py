@@ -1,0 +1,54 @@
+"""What speaks for a clock that was learned from rows that nothing pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from whenabouts.core.durations import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the search for a common clock found, whether it was accepted or not.
+
+    `fap`: the probability that unrelated streams have a line as good anywhere in the search (the false alarm
+    probability), `fap_without_best` the same without its three best of the segments of time. `cell_us`: the width of
+    the cells of the search. `least_share`: a share of left rows with a partner below this would not be seen, if the
+    jitter is half a cell. `share`: of the left rows, with a partner, and its standard error. `chance_pairs_per_s`:
+    pairs by chance for each second of difference at the line. `aliases`: other offsets as good, as distances in
+    microseconds (ten at most); `modulo_us`: the period if the offset is known but for multiples of one. `wander_us`: by
+    how much the clock leaves its line. `ticks_us`: the granularities of both sides that were taken into account.
+    """
+
+    fap: float
+    fap_without_best: float
+    cell_us: int
+    least_share: float
+    share: float = 0.0
+    share_error: float = 0.0
+    chance_pairs_per_s: float = 0.0
+    aliases: tuple[int, ...] = ()
+    modulo_us: float | None = None
+    wander_us: float = 0.0
+    ticks_us: tuple[int, int] = (1, 1)
+
+    def table(self) -> list[tuple[str, str]]:
+        """What is shown of it, as names and values."""
+        rows = [
+            ("chance", f"{self.fap:.2g}, {self.fap_without_best:.2g} without the three best segments"),
+            ("cells", format_duration(self.cell_us)),
+            ("least share seen", f"{self.least_share:.2g}"),
+            ("granularities", " and ".join(map(format_duration, self.ticks_us))),
+        ]
+        if self.share:
+            rows.append(("share with a partner", f"{self.share:.3g} +- {self.share_error:.1g}"))
+            rows.append(("pairs by chance", f"{self.chance_pairs_per_s:.3g} for each second of difference"))
+        return rows
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> Evidence:
+        """The evidence that `dataclasses.asdict` gave, JSON in between."""
+        own = {name: values[name] for name in Evidence.__dataclass_fields__}
+        first, second = own["ticks_us"]
+        return Evidence(**{**own, "aliases": tuple(own["aliases"]), "ticks_us": (int(first), int(second))})

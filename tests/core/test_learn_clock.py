@@ -1,0 +1,424 @@
+"""Clocks of streams that nothing pairs: found within their errors, refused where the data cannot tell."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import whenabouts as wa
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.clocks.delay_shape import delay_shape, differences
+from whenabouts.core.clocks.learned_clock import LearnedClock
+from whenabouts.core.clocks.line_checks import aliases, wander
+from whenabouts.core.clocks.line_fit import FittedLine, fit
+from whenabouts.core.clocks.pair_images import Window, image_of, pair_image
+from whenabouts.core.clocks.ticks import tick_of
+from whenabouts.core.errors import WhenaboutsError
+
+START, DAY = 1_700_000_000_000_000, 86_400_000_000
+REAL = Path(os.environ.get("WHENABOUTS_DATA", "")) / "italy_20161014_picks.parquet"
+Stream = Callable[[np.random.Generator, int], IntArray]
+
+
+def poisson(rng: np.random.Generator, n: int) -> IntArray:
+    return np.sort(rng.integers(0, DAY, n))
+
+
+def bursts(rng: np.random.Generator, n: int) -> IntArray:
+    centres = np.repeat(rng.integers(0, DAY, n // 10 + 1), 10)[:n]
+    return np.sort(np.clip(centres + rng.exponential(3e7, n).astype(np.int64), 0, DAY - 1))
+
+
+def daily(rng: np.random.Generator, n: int) -> IntArray:
+    t = rng.integers(0, DAY, 4 * n)
+    return np.sort(t[rng.random(4 * n) < 0.5 * (1 + np.sin(2 * np.pi * t / DAY))][:n])
+
+
+def every_minute(rng: np.random.Generator, n: int) -> IntArray:
+    ticks = np.arange(0, DAY, 60_000_000)
+    return np.sort(ticks + rng.integers(0, 200_000, len(ticks)))
+
+
+def whole_seconds(rng: np.random.Generator, n: int) -> IntArray:
+    return poisson(rng, n) // 1_000_000 * 1_000_000
+
+
+def linked(
+    seed: int, stream: Stream = poisson, n: int = 2_000, share: float = 0.3, jitter: float = 200_000
+) -> tuple[IntArray, IntArray, float, float]:
+    """Left and right times since START; offset in the middle of the day, and drift."""
+    rng = np.random.default_rng(seed)
+    offset, drift = rng.uniform(-3e9, 3e9), rng.uniform(-1.5e-4, 1.5e-4)
+    left = stream(rng, n)
+    partners = left[rng.random(n) < share]
+    moved = partners + offset + drift * (partners - DAY / 2) + rng.normal(0, jitter, len(partners))
+    return left, np.sort(np.concatenate([moved.astype(np.int64), stream(rng, n - len(partners))])), offset, drift
+
+
+def learned(left: IntArray, right: IntArray, **asked: Any) -> LearnedClock:
+    tables = pa.table({"t": START + left}), pa.table({"u": START + right})
+    return wa.learn_clock(*tables, left_time="t", right_time="u", **{"max_cells": 2**22, **asked})
+
+
+def pulls(clock: LearnedClock, offset: float, drift: float) -> tuple[float, float]:
+    """The errors of offset and drift, in standard errors."""
+    true = offset + drift * (clock.t_ref_us - START - DAY / 2)
+    return (clock.offset_us - true) / clock.offset_error_us, (clock.drift_ppb - drift * 1e9) / clock.drift_error_ppb
+
+
+# --- Found --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trials", [1, pytest.param(60, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    ("stream", "n", "share", "jitter"),
+    [(poisson, 2_000, 0.3, 5e5), (bursts, 3_000, 0.3, 2e5), (daily, 3_000, 0.3, 2e5), (poisson, 1_000, 0.06, 5e4)],
+)
+def test_clocks_are_found_within_their_errors(trials: int, stream: Stream, n: int, share: float, jitter: float) -> None:
+    found = []
+    for seed in range(trials):
+        left, right, offset, drift = linked(seed, stream, n, share, jitter)
+        clock = learned(left, right)
+        if clock.found:
+            assert clock.evidence is not None
+            found.append(pulls(clock, offset, drift))
+            assert abs(clock.evidence.share - share) < 0.05 + 3 * clock.evidence.share_error
+            assert 0.7 < clock.jitter_us / jitter < 1.6
+    assert len(found) >= 0.95 * trials
+    if trials > 1:
+        assert all(0.7 <= deviation <= 1.35 for deviation in np.std(found, axis=0))
+        assert all(part >= 0.88 for part in np.mean(np.abs(found) < 1.96, axis=0))
+    else:
+        assert np.abs(found).max() < 4
+
+
+@pytest.mark.parametrize("delay", ["normal", "exponential"])
+def test_the_specification_finds_true_pairs(delay: str) -> None:
+    rng = np.random.default_rng(3)
+    left = poisson(rng, 20_000)
+    ids = np.flatnonzero(rng.random(20_000) < 0.3)
+    late = rng.normal(0, 2e5, len(ids)) if delay == "normal" else rng.exponential(2e5, len(ids))
+    right = np.concatenate([(left[ids] + 5e8 + late).astype(np.int64), poisson(rng, 14_000)])
+    clock = learned(left, right)
+    assert clock.delay is not None
+    assert abs(clock.offset_us - 5e8 - np.median(late)) < 4 * clock.offset_error_us < 1e5
+    places = np.searchsorted(np.sort(late) + 5e8 - clock.offset_us, np.array(clock.delay.edges) + clock.delay.end_us)
+    learned_places = np.concatenate([[0.0], np.cumsum(clock.delay.masses)])
+    assert np.abs(places / len(late) - learned_places).max() < clock.delay_error < 0.1
+    pairs = wa.timing_join(
+        pa.table({"t": START + left, "id": np.arange(20_000)}),
+        pa.table({"u": START + right, "id": np.concatenate([ids, -1 - np.arange(14_000)])}),
+        on="id", left_time=wa.Point("t"), right_time=clock.spec(), condition=clock.condition(0.9),
+    )  # fmt: skip
+    assert abs(pairs.num_rows / len(ids) - 0.9) < clock.delay_error
+    near, far = clock.purity("100 ms"), clock.purity("1 s")
+    between = np.searchsorted(np.sort(right), left + clock.offset_us + 50_000)
+    between -= np.searchsorted(np.sort(right), left + clock.offset_us - 50_000)
+    true = np.sum(np.abs(late + 5e8 - clock.offset_us) < 50_000)
+    assert abs(near - true / between.sum()) < 0.1
+    assert near > far
+
+
+def test_a_narrow_peak_on_a_hill_is_the_clock() -> None:
+    """A third of the right rows follow their partner a second later, by much less exactly."""
+    rng = np.random.default_rng(5)
+    left = poisson(rng, 3_000)
+    right = np.concatenate([left[::3] + rng.normal(5e9, 2e4, 1_000), left[1::3] + rng.normal(5.001e9, 7e5, 1_000)])
+    found = fit([(left, np.sort(right).astype(np.int64))], DAY, 5e9 + 1e6, 0.0, 4_000_000)
+    assert abs(found.offset_us - 5e9) < 4 * found.covariance[0][0] ** 0.5 < 1e4
+    assert 15_000 < found.jitter_us < 30_000
+
+
+def test_keys_restrict_pairs_and_share_one_clock() -> None:
+    """Without keys there would be thirty times as many pairs by chance."""
+    rng = np.random.default_rng(6)
+    left, right = [], []
+    for key in range(30):
+        t = poisson(rng, 100)
+        left.append(pa.table({"t": START + t, "k": [key] * 100}))
+        moved = t[rng.random(100) < 0.5] + 90_000_000
+        right.append(pa.table({"u": START + np.append(moved, poisson(rng, 50)), "station": [key] * (len(moved) + 50)}))
+    sides = pa.concat_tables(left), pa.concat_tables(right)
+    clock = wa.learn_clock(*sides, left_time="t", right_time="u", on=[("k", "station")])
+    assert clock.found
+    assert clock.evidence is not None
+    assert abs(clock.offset_us - 90_000_000) < 1_000
+    assert abs(clock.evidence.share - 0.5) < 0.1
+    assert clock.evidence.chance_pairs_per_s < 10
+
+
+def test_images_of_keys_are_added() -> None:
+    rng = np.random.default_rng(7)
+    window = Window(4, 25, -30, 61)
+    streams = [(np.sort(rng.integers(-5, 110, n)), np.sort(rng.integers(-50, 150, n))) for n in (40, 0, 3_000, 7)]
+    expected = np.sum([pair_image(left, right, window) for left, right in streams], axis=0)
+    assert (image_of(streams, window) == expected).all()
+
+
+def test_granularities_are_taken_into_account() -> None:
+    left, right, offset, drift = linked(8, n=4_000, share=0.5)
+    seconds, tenths = left // 1_000_000 * 1_000_000, right // 100_000 * 100_000
+    clock = learned(seconds, tenths)
+    assert clock.evidence is not None
+    assert clock.evidence.ticks_us == (1_000_000, 100_000)
+    # Right readings are late by 50 ms less on average, left ones do not count: they are known to be within a second.
+    assert abs(clock.offset_us - offset - drift * (clock.t_ref_us - START - DAY / 2) + 50_000) < 60_000
+    assert learned(seconds, tenths, tick="1 us").evidence != clock.evidence
+
+
+# --- Laws ---------------------------------------------------------------------------------------------------------
+
+
+def test_swapping_the_sides_turns_the_answer_round() -> None:
+    left, right, _, _ = linked(10)
+    forth, back = learned(left, right), learned(right, left)
+    assert abs(forth.drift_ppb / (1 + forth.drift_ppb / 1e9) + back.drift_ppb) < forth.drift_error_ppb
+    shift = (back.t_ref_us - forth.t_ref_us - forth.offset_us) * forth.drift_ppb / 1e9
+    assert abs(forth.offset_us + back.offset_us + shift) < 2 * forth.offset_error_us
+
+
+def test_a_constant_moves_the_offset_by_it_and_the_order_of_rows_changes_nothing() -> None:
+    left, right, _, _ = linked(11)
+    one = learned(left, right)
+    rng = np.random.default_rng(0)
+    assert learned(rng.permutation(left), rng.permutation(right)) == one
+    moved = learned(left, right + 123_456_789)
+    assert moved.offset_us == one.offset_us + 123_456_789
+    assert moved == replace(
+        one, offset_us=one.offset_us + 123_456_789, sentence=moved.sentence, evidence=moved.evidence
+    )
+
+
+def test_thinning_keeps_the_offset() -> None:
+    left, right, _, _ = linked(12, n=6_000, share=0.5)
+    whole = learned(left, right)
+    rng = np.random.default_rng(1)
+    thin = learned(left[rng.random(len(left)) < 0.5], right[rng.random(len(right)) < 0.5])
+    assert whole.evidence is not None
+    assert thin.evidence is not None
+    assert abs(thin.offset_us - whole.offset_us) < 4 * (thin.offset_error_us + whole.offset_error_us)
+    assert abs(thin.evidence.share - whole.evidence.share / 2) < 3 * thin.evidence.share_error + 0.02
+
+
+def test_time_reversed_is_refused() -> None:
+    left, right, _, _ = linked(13)
+    assert learned(left, np.sort(DAY - right)).reason == "not_significant"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
+def test_copies_of_rows_are_no_evidence(share: float) -> None:
+    left, right, _, _ = linked(14, share=share)
+    once, twice = learned(left, right), learned(np.repeat(left, 2), np.repeat(right, 2))
+    assert once.evidence is not None
+    assert twice.evidence is not None
+    assert once.found == twice.found == (share == 0.3)
+    assert twice.evidence.fap >= once.evidence.fap / 2 or once.found
+
+
+# --- Refused ------------------------------------------------------------------------------------------------------
+
+UNRELATED: dict[str, tuple[Stream, Stream]] = {
+    "poisson": (poisson, poisson), "bursts": (bursts, bursts), "daily": (daily, daily), "mixed": (daily, bursts),
+    "one cron": (every_minute, poisson), "crons": (every_minute, every_minute),
+    "seconds": (whole_seconds, whole_seconds),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trials", [1, pytest.param(300, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kind", UNRELATED)
+def test_unrelated_streams_are_refused(trials: int, kind: str) -> None:
+    reasons: Counter[str | None] = Counter()
+    for seed in range(trials):
+        rng = np.random.default_rng(100 + seed)
+        reasons[learned(*(stream(rng, 2_000) for stream in UNRELATED[kind]), max_offset="30 min").reason] += 1
+    assert reasons[None] <= trials // 200
+    assert reasons["ambiguous" if kind == "crons" else "not_significant"] >= 0.9 * trials
+
+
+def test_periodic_streams_are_known_modulo_their_period() -> None:
+    rng = np.random.default_rng(20)
+    left = every_minute(rng, 0)
+    right = np.arange(7_000_000, DAY, 30_000_000) + rng.integers(0, 200_000, 2880)
+    clock = learned(left, right)
+    assert (clock.found, clock.reason) == (False, "ambiguous")
+    assert clock.evidence is not None
+    assert clock.evidence.modulo_us == pytest.approx(30_000_000, abs=20_000)
+    assert "modulo 30 s" in clock.sentence.replace("30.0", "30")
+
+
+@pytest.mark.parametrize(
+    ("bend", "knot"),
+    [
+        (lambda t: (t > DAY * 0.6) * 3e5, True),
+        (lambda t: np.maximum(t - DAY / 2, 0) * 2e-5, True),
+        (lambda t: 2e5 * np.sin(t / DAY * 20), False),
+        (lambda t: t * 0, None),
+    ],
+)
+def test_clocks_that_wander_are_refused(bend: Callable[[IntArray], Any], knot: bool | None) -> None:
+    rng = np.random.default_rng(21)
+    left = poisson(rng, 8_000)
+    partners = left[::2]
+    moved = (partners + 9e6 + bend(partners) + rng.normal(0, 1e5, len(partners))).astype(np.int64)
+    right = np.sort(np.concatenate([moved, poisson(rng, 4_000)]))
+    line = fit([(left, right)], DAY, 9e6, 0.0, 4_000_000)
+    bent = wander([(left, right)], DAY, line)
+    assert (bent.deviation_us > 0) == (knot is not None)
+    assert (bent.knot is not None) == bool(knot)
+    clock = learned(left, right)
+    assert clock.reason == (None if knot is None else "wanders")
+    assert ("a step or kink at 2023" in clock.sentence) == bool(knot)
+
+
+def test_two_offsets_that_are_as_good_are_ambiguous() -> None:
+    rng = np.random.default_rng(22)
+    left = poisson(rng, 3_000)
+    right = np.sort(np.concatenate([left[::3] + 40_000_000, left[1::3] + 80_000_000]))
+    clock = learned(left, right)
+    assert clock.reason == "ambiguous"
+    assert clock.evidence is not None
+    assert len(clock.evidence.aliases) == 1
+    assert abs(clock.evidence.aliases[0]) == pytest.approx(40_000_000, abs=100_000)
+    line = FittedLine(40_000_000.0, 0.0, 1_000.0, 1_000.0, ((1.0, 0.0), (0.0, 0.0)))
+    assert aliases([(left, np.delete(right, np.isin(right, left + 80_000_000)))], DAY, line, 1e3, 10**9).distances == ()
+
+
+def refusal(left: IntArray, right: IntArray, **asked: Any) -> str | None:
+    clock = learned(left, right, **asked)
+    assert not clock.found
+    for use in (clock.spec, clock.condition, lambda: clock.purity("1 s"), clock.plot):
+        with pytest.raises(WhenaboutsError, match=f"WA-2221: {clock.reason}"):
+            use()
+    return clock.reason
+
+
+def test_what_cannot_be_known_is_refused() -> None:
+    left, right, _, _ = linked(23)
+    assert refusal(left[:19], right) == "too_few"
+    assert refusal(left, right + 20 * DAY) == "too_few"
+    assert refusal(left, right, max_offset="13 h") == "too_few"
+    assert refusal(left, left) == "no_resolution"
+    assert refusal(left, right, max_cells=1000) == "no_resolution"
+    assert refusal(left, right, tick="30 min") == "no_resolution"
+    drifting = left + 9_000_000 + np.floor((left - DAY / 2) * 1e-4).astype(np.int64)
+    assert refusal(left, drifting, max_drift="50 ppm") == "at_bound"
+    assert refusal(left, np.sort(left[::2] + 599_999_999), max_offset="10 min") == "at_bound"
+
+
+def test_a_delay_that_is_not_known_well_enough_gives_no_specification() -> None:
+    left, right, _, _ = linked(24, n=1_000, share=0.06, jitter=5e4)
+    clock = learned(left, right)
+    assert (clock.found, clock.delays) == (True, ())
+    for use in (clock.spec, clock.condition, clock.plot):
+        with pytest.raises(WhenaboutsError, match="WA-2222"):
+            use()
+    assert clock.correct(pa.table({"u": START + right})).num_rows == len(right)
+    assert learned(left, right, max_error=1.0).spec().drift_ppb == clock.drift_ppb
+
+
+def test_columns_that_are_wrong_are_refused() -> None:
+    left, right, _, _ = linked(25)
+    with pytest.raises(WhenaboutsError, match="WA-1081: right column 'u'"):
+        learned(left, np.append(right, [-START] * 100))
+    assert learned(left, np.append(right, [-START] * 100), unchecked=True).reason in (None, "no_resolution")
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"max_offset": "soon"}, "WA-2002"), ({"max_offset": 0}, "WA-2006"), ({"max_drift": "1 s"}, "WA-2006"),
+        ({"max_drift": 0.1}, "WA-2006"), ({"alpha": 0}, "WA-2006"), ({"max_error": 2}, "WA-2006"),
+        ({"max_cells": 0}, "WA-2006"), ({"tick": "x"}, "WA-2002"), ({"unchecked": 1}, "WA-2006"),
+        ({"seed": -1}, "WA-2006"), ({"on": "no"}, "WA-1001"),
+    ],
+)  # fmt: skip
+def test_bad_options_have_codes(asked: dict[str, Any], code: str) -> None:
+    left, right, _, _ = linked(26, n=100)
+    with pytest.raises(WhenaboutsError, match=code):
+        learned(left, right, **asked)
+
+
+# --- Parts and reports --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_differences_equal_brute_force(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    left, right = (np.sort(rng.integers(0, 1_000, n)) for n in (50, 70))
+    rows, found = differences(left, right, -30, 40)
+    expected = [(i, b - a) for (i, a), b in itertools.product(enumerate(left), right) if -30 <= b - a < 40]
+    assert list(zip(rows.tolist(), found.tolist(), strict=True)) == expected
+
+
+def test_bursts_do_not_count_pairs_twice() -> None:
+    """Each left row has nine neighbours within seconds, whose partners make pairs with it."""
+    left, right, offset, drift = linked(30, bursts, 6_000, 0.3, 2e6)
+    near = np.searchsorted(right, left + offset + 1e7) - np.searchsorted(right, left + offset - 1e7)
+    assert near.sum() > 1.5 * 0.3 * 6_000
+    shape = delay_shape([(left, right)], DAY, offset, drift, 2e6)
+    assert abs(shape.share - 0.3) < 0.03 + 3 * shape.share_error
+    assert shape.masses.sum() == pytest.approx(1)
+    assert shape.masses.min() >= 0
+    assert abs(shape.quantile(np.array([0.5]))[0]) < 3e5
+
+
+@pytest.mark.parametrize("tick", [1, 1_000, 500_000, 60_000_000])
+def test_ticks_are_found_wherever_their_lattice_begins(tick: int) -> None:
+    t = poisson(np.random.default_rng(31), 500) // tick * tick
+    mixed = np.where(np.arange(500) % 10 == 0, t + np.arange(500), t)
+    assert {tick_of(t), tick_of(t + 12_345), tick_of(mixed)} == {tick}
+
+
+def test_a_clock_is_a_value_that_json_keeps() -> None:
+    left, right, _, _ = linked(32)
+    for clock in (learned(left, right), learned(left, DAY - right)):
+        again = LearnedClock.from_dict(json.loads(json.dumps(clock.to_dict(), allow_nan=False)))
+        assert again == clock
+        assert str(again) == str(clock)
+    old = {name: value for name, value in clock.to_dict().items() if name != "evidence"}
+    assert LearnedClock.from_dict(old) == replace(clock, evidence=None)
+    with pytest.raises(WhenaboutsError, match="WA-1012"):
+        LearnedClock.from_dict({**clock.to_dict(), "evidence": {"fap": 1}})
+
+
+def test_reports(tmp_path: Path) -> None:
+    left, right, _, _ = linked(33)
+    for number, clock in enumerate((learned(left, right), learned(left, DAY - right))):
+        clock.to_html(tmp_path / f"{number}.html")
+        page = (tmp_path / f"{number}.html").read_text()
+        assert page.count("<svg") == int(clock.found)
+        assert "least share seen" in page
+        assert str(clock).startswith(clock.sentence)
+
+
+@pytest.mark.skipif(not REAL.is_file(), reason="WHENABOUTS_DATA names no folder with the Italian picks")
+@pytest.mark.parametrize("station", ["IV.NRCA", "YR.ED04"])
+def test_an_offset_put_into_real_picks_is_found(station: str) -> None:
+    """Two pickers of one station; one's clock is made 217.3 s ahead, gaining 50 ppm."""
+    picks = pq.read_table(REAL, columns=["t", "picker", "station", "phase"])
+    own = picks.filter((pc.field("station") == station) & (pc.field("phase") == "P"))
+    left, right = (
+        own.filter(pc.field("picker") == picker)["t"].cast("int64").to_numpy() for picker in ("PhaseNet", "STA_LTA")
+    )
+    middle = (int(left.min()) + int(left.max())) // 2
+    moved = right + 217_300_000 + ((right - middle) * 50 // 1_000_000)
+    names: dict[str, Any] = {"left_time": "t", "right_time": "u", "max_cells": 2**22}
+    clock = wa.learn_clock(pa.table({"t": left}), pa.table({"u": moved}), **names)
+    assert clock.found
+    assert abs(clock.offset_us - 217_300_000) < 40_000
+    assert abs(clock.drift_ppb - 50_000) < 1_000
+    assert clock.jitter_us < 50_000
+    back = wa.learn_clock(pa.table({"t": left}), pa.table({"u": left.min() + left.max() - moved}), **names)
+    assert not back.found
