@@ -15,7 +15,6 @@ from whenabouts.core.runtime.key_names import Key, On, described_keys
 from whenabouts.core.runtime.time_slots import TimeSlots
 from whenabouts.core.times.clock_errors import Clock
 from whenabouts.core.times.conditions import UNSAID, Condition, confidence_of
-from whenabouts.core.times.lateness import Lateness
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 from whenabouts.core.window_join.graph import edge_of
@@ -151,17 +150,17 @@ class JoinAggregateSettings:
     @property
     def lateness_us(self) -> tuple[int, ...]:
         """Lateness of left and right in microseconds."""
-        return (self.lateness or Lateness()).per_input_us
+        return self.reach.lateness_us
 
     @property
     def says_lateness(self) -> bool:
         """Whether `lateness` was given."""
-        return self.lateness is not None
+        return self.reach.says_lateness
 
     @property
     def idle_after_us(self) -> int | None:
         """How far behind the other side an idle side is, in microseconds; None: no side is idle."""
-        return (self.lateness or Lateness()).idle_after_us
+        return self.reach.idle_after_us
 
     @property
     def slots(self) -> TimeSlots | None:
