@@ -26,8 +26,10 @@ from whenabouts.core.hosting.host_options import HostSettings, renamed
 from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query
 from whenabouts.core.hosting.results_kept import ResultsKept
 from whenabouts.core.hosting.stream_progress import Watch, progress_of
+from whenabouts.core.join_aggregate.pair_ranges import PairRanges, SearchedPairs
 from whenabouts.core.operations import Operations
 from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.runtime.protocol import (
     END_OF_TIME,
     NO_WATERMARK,
@@ -43,6 +45,7 @@ from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
 from whenabouts.core.runtime.time_columns import times_cut, warn_of_digits
 from whenabouts.core.runtime.watermarks import began, watermark_of, watermark_past_idle
 from whenabouts.core.state.memory_store import DictStore
+from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.wrappers.state_limit import StateLimit, limited
 
 _TABLES = (pa.Table,)
@@ -75,17 +78,32 @@ def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
     if empty:
         message = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence {needed[empty[0]]}"
         warnings.warn(message, EmptyInputWarning, stacklevel=users_level())
-    if outcome.rejects.num_rows:
-        counts = Counter(outcome.rejects.column("code").to_pylist())
-        by_code = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()))
-        warnings.warn(
-            f"{outcome.rejects.num_rows} rows were rejected ({by_code}); see rejects(result)",
-            RejectedRowsWarning,
-            stacklevel=users_level(),
-        )
+    _warn_of_rejects(outcome.rejects, "rejects(result)")
     result = given.like_first(outcome.output)
     _rejects.keep(result, given.like_first(outcome.rejects))
     return result
+
+
+def _warn_of_rejects(rejects: pa.Table, where: str) -> None:
+    if rejects.num_rows:
+        counts = Counter(rejects.column("code").to_pylist())
+        by_code = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()))
+        warnings.warn(
+            f"{rejects.num_rows} rows were rejected ({by_code}); see {where}",
+            RejectedRowsWarning,
+            stacklevel=users_level(),
+        )
+
+
+def _pair_ranges(query: TimingJoin, frames: Sequence[Any], settings: HostSettings) -> PairRanges[Any]:
+    """What `timing_join(pairs="ranges")` gives. Buckets and threads would change nothing."""
+    for name in ("deduplicate_by", "payloads"):
+        if getattr(settings, name) is not None:
+            raise refused(name, getattr(settings, name), "pairs='ranges' reads tables as they are: leave it out")
+    given = GivenFrames(dict(zip(query.inputs, frames, strict=True)))
+    searched = SearchedPairs(query, given.tables)
+    _warn_of_rejects(searched.rejects, "its rejects")
+    return PairRanges(searched, given.like_first)
 
 
 _rejects: ResultsKept[Any] = ResultsKept()
@@ -102,6 +120,7 @@ ENGINE = Engine(
         "watermarks": "tables are finite and carry no watermarks: leave it out",
     },
     parallel=False,
+    pair_ranges=_pair_ranges,
 )
 
 _operations = Operations(ENGINE)

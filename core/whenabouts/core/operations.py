@@ -14,7 +14,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field
-from typing import Any, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from whenabouts.core.asof_join.query import AsofJoin, AsofJoinOptions
 from whenabouts.core.coalescing.query import Coalesce, EarlyCoalesceOptions
@@ -29,8 +29,9 @@ from whenabouts.core.hosting.host_options import (
 )
 from whenabouts.core.hosting.input_checks import check_query, check_streams
 from whenabouts.core.hosting.signatures import takes_options_of
+from whenabouts.core.join_aggregate.pair_ranges import PairRanges
 from whenabouts.core.join_aggregate.query import JoinAggregate, JoinAggregateOptions
-from whenabouts.core.runtime.option_checks import refused
+from whenabouts.core.runtime.option_checks import one_of, refused
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate, TemporalAggregateOptions
 from whenabouts.core.temporal_queries.join_query import TemporalJoin, TemporalJoinOptions
@@ -87,8 +88,20 @@ class Operations:
     def __init__(self, engine: Engine | None = None) -> None:
         self._engine = engine
 
+    @overload
+    def timing_join(
+        self, left: Frame, right: Frame, *, pairs: Literal["rows"] = "rows", **options: Unpack[_TimingJoin]
+    ) -> Frame: ...
+
+    @overload
+    def timing_join(
+        self, left: Frame, right: Frame, *, pairs: Literal["ranges"], **options: Unpack[_TimingJoin]
+    ) -> PairRanges[Frame]: ...
+
     @takes_options_of(TimingJoin, HostSettings, time_slots="auto")
-    def timing_join(self, left: Frame, right: Frame, **options: Unpack[_TimingJoin]) -> Frame:
+    def timing_join(
+        self, left: Frame, right: Frame, *, pairs: str = "rows", **options: Unpack[_TimingJoin]
+    ) -> Frame | PairRanges[Frame]:
         """Pairs of a left and a right row for which `P(condition) >= confidence`.
 
         `how` (`inner`, `left_outer`, `right_outer`, `full_outer`, `left_semi`, `left_anti`) says what becomes of rows
@@ -113,6 +126,11 @@ class Operations:
         copied `reach / width + 1` times, where `reach` is the time range in which partners lie. Modes that decide
         about the rows of both sides (`full_outer`, `best="both"`) refuse a width (WA-2041).
 
+        `pairs="ranges"` (experimental, in process only) writes no pairs: it gives for each left row a range of right
+        rows in order of time, and the few beside it, as `whenabouts.core.join_aggregate.pair_ranges.PairRanges`. Worth
+        while from some hundred pairs a row on; `join_aggregate` needs none of them. Engines refuse it (WA-2007), and it
+        goes with the inner join only (WA-2006).
+
         The last options are the host's, see `whenabouts.core.hosting.host_options.HostSettings`.
 
         Raises: InputError (WA-1xxx) for columns, QueryError (WA-2xxx) for options, among them WA-2051 for streams
@@ -131,7 +149,12 @@ class Operations:
         >>> pairs.select(["id", "name", "probability"]).to_pylist()
         [{'id': 1, 'name': 'a', 'probability': 0.84375}]
         """
-        return self.call(TimingJoin, [left, right], options)
+        one_of("pairs", pairs, ("rows", "ranges"))
+        if pairs == "rows":
+            return self.call(TimingJoin, [left, right], options)
+        engine, query, settings = self._asked(TimingJoin, [left, right], options)
+        found: PairRanges[Frame] = engine.ranges(query, [left, right], settings)
+        return found
 
     @takes_options_of(AsofJoin, HostSettings, time_slots="auto")
     def asof_join(self, left: Frame, right: Frame, **options: Unpack[_AsofJoin]) -> Frame:
@@ -402,6 +425,13 @@ class Operations:
         `time_slots` is "auto" by default. A host option that is also an option of the query goes to both, unless the
         engine lacks it. In an engine's job the query is named after its class.
         """
+        engine, query, settings = self._asked(kind, frames, options)
+        rows: Frame = engine.result(query, frames, settings)
+        return rows
+
+    def _asked(
+        self, kind: type[Any], frames: Sequence[Frame], options: Mapping[str, Any]
+    ) -> tuple[Engine, Query, HostSettings]:
         fields: tuple[str, ...] = tuple(kind.__dataclass_fields__)
         own, host = split_options(options, fields)
         _check_names(kind, own)
@@ -412,8 +442,7 @@ class Operations:
         kept = {name: value for name, value in host.items() if name not in own or name not in engine.lacks}
         if "name" not in engine.lacks and kept.get("name") is None:
             kept["name"] = _name_of(kind)
-        rows: Frame = engine.result(query, frames, HostSettings(**kept))
-        return rows
+        return engine, query, HostSettings(**kept)
 
     def _engine_for(self, query: Query, frames: Any) -> Engine:
         if self._engine is not None:

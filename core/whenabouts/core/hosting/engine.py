@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from whenabouts.core.callers import users_level
-from whenabouts.core.errors import Code, InputError, SingleBucketWarning
+from whenabouts.core.errors import Code, InputError, QueryError, SingleBucketWarning
 from whenabouts.core.frames.kinds import Frame
 from whenabouts.core.hosting.host_options import HostSettings
 from whenabouts.core.hosting.input_checks import check_inputs, check_query, not_an_input
@@ -39,7 +39,8 @@ class Engine:
     `home`: that module. `frames`: the classes of its inputs; `hint` says how to make one. `run`: the rows that a query
     gives over one frame for each of its inputs, in the form of the first. `rejects`: the rows that the query giving a
     result did not process. `lacks`: the host options that it has no meaning for, and why. `parallel`: whether it
-    spreads buckets over cores.
+    spreads buckets over cores. `pair_ranges`: the pairs of a timing join as ranges, in an engine that has all rows in
+    one place.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Engine:
     rejects: Callable[[Any], Any]
     lacks: Mapping[str, str]
     parallel: bool = True
+    pair_ranges: Callable[[Any, Sequence[Any], HostSettings], Any] | None = None
 
     def __reduce__(self) -> tuple[Callable[[str], Engine], tuple[str]]:
         """By its home: functions that users call in workers travel there, and the results kept here do not."""
@@ -70,6 +72,18 @@ class Engine:
         """The output of a query over one frame for each of its inputs; errors as `check`, and those of the query."""
         self.check(query, inputs, settings)
         return self.run(decoded(deduplicated(query, settings.deduplicate_by), settings.payloads), inputs, settings)
+
+    def ranges(self, query: Query, inputs: Sequence[Any], settings: HostSettings) -> Any:
+        """The pairs of a timing join of finite rows as ranges. Raises QueryError WA-2007 on an engine that spreads rows
+        over workers."""
+        if self.pair_ranges is None:
+            raise QueryError(
+                Code.NOT_AVAILABLE,
+                f"{self.name} does not support pairs='ranges', which point into one table of all right rows",
+                "ask join_aggregate for the numbers, which runs on every engine, or give tables of this process",
+            )
+        self.check(query, inputs, settings)
+        return self.pair_ranges(query, inputs, settings)
 
 
 def engine_of(frames: Iterable[tuple[str, Any]]) -> Engine:

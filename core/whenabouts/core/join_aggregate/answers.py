@@ -7,16 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.typing import BoolArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.join_aggregate.chance_functions import ChanceFunctions
 from whenabouts.core.join_aggregate.decided_functions import DecidedFunctions
 from whenabouts.core.join_aggregate.exact_sums import Described
-from whenabouts.core.join_aggregate.partners import PartnerSearch, Run
+from whenabouts.core.join_aggregate.partners import Chosen, PartnerSearch, Run
 from whenabouts.core.join_aggregate.right_columns import RightColumns
 from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
-from whenabouts.core.runtime.blocks import PREFIX
+from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.keys import Keys
 
 
@@ -37,14 +38,15 @@ def answers_of(
     that is neither certain nor impossible, whatever the number of pairs; chance functions: see `chance_pieces`.
     """
     search = PartnerSearch(query, keys, left, right)
-    names = [name for name in right.column_names if name.startswith(PREFIX) or name in query.columns]
-    columns = RightColumns(right.select(names), search.position, search.right_codes)
+    columns = columns_of(query, right, search.position, search.right_codes)
     parts: list[list[pa.Array]] = [[] for _ in types]
     kept, alone = [np.ones(0, bool)], 0
     counts[metrics.SURE] += search.sure
     for run in search.runs():
         counts[metrics.PROBED] += run.probed
-        decided = None if run.decided is None else DecidedFunctions(columns, run.decided, _describing(search, run.rows))
+        decided = (
+            None if run.decided is None else DecidedFunctions(columns, run.decided, _describing(left, run.rows.start))
+        )
         chance = None
         if run.certain is not None:
             asked = [each for each in query.aggregates if not each.decided]
@@ -64,13 +66,30 @@ def answers_of(
     return Answers(found, np.concatenate(kept), alone)
 
 
+def columns_of(
+    query: JoinAggregateSettings, right: pa.Table, position: NDArray[np.int32], codes: IntArray | None
+) -> RightColumns:
+    """The columns that the functions read, and the times; `position`, `codes`: see `PartnerSearch`."""
+    names = [name for name in right.column_names if name.startswith(PREFIX) or name in query.columns]
+    return RightColumns(right.select(names), position, codes)
+
+
+def decided_answers(query: JoinAggregateSettings, left: pa.Table, columns: RightColumns, chosen: Chosen) -> Answers:
+    """The answers of decided functions over these right rows of each left row."""
+    functions = DecidedFunctions(columns, chosen, _describing(left, 0))
+    kept = chosen.counts > 0 if query.how == "inner" else np.ones(left.num_rows, bool)
+    return Answers(
+        [functions.of(each) for each in query.aggregates], kept, int(np.count_nonzero(kept & (chosen.counts == 0)))
+    )
+
+
 def _joined(parts: list[pa.Array], type_: pa.DataType) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays([pa.array([], type_), *parts])
 
 
-def _describing(search: PartnerSearch, rows: slice) -> Described:
-    """How errors name the left rows of a run."""
-    return lambda row: f"{rows.start + row}, which ends at {int(search.left.t_max[rows][row])} us,"
+def _describing(left: pa.Table, first: int) -> Described:
+    """How errors name the left rows of a run that begins with row `first`."""
+    return lambda row: f"{first + row}, which ends at {int(times(left)[1][first + row])} us,"
 
 
 def _kept(query: JoinAggregateSettings, run: Run) -> BoolArray:

@@ -108,7 +108,7 @@ class Matching:
         """What checks that the pairs fit into memory; of those that `where` leaves nothing is known beforehand."""
         if not self.emits_pairs or self.where is not None:
             return None
-        return lambda least, most: self._require_room(rows, least, most)
+        return lambda least, most: self.require_room([side.table for side in rows], least, most)
 
     def _accepting(self, rows: Sequence[SideRows], work: _Correlation) -> Accepts | None:
         """What decides about the pairs of a correlation besides their times, by their positions among its rows."""
@@ -174,11 +174,10 @@ class Matching:
         shortest, longest = self._declared[input]
         return shortest, int((side.t_max - side.t_min).max(initial=0)) if longest is None else longest
 
-    def _require_room(self, rows: Sequence[SideRows], at_least: int, at_most: int) -> None:
+    def require_room(self, tables: Sequence[pa.Table], at_least: int, at_most: int) -> None:
         """Refuse a result whose certain pairs do not fit into memory (QueryError WA-2201)."""
         if at_least < FEW_ROWS:
             return
-        tables = [side.table for side in rows]
         sizes = " x ".join(f"{table.num_rows:,}" for table in tables)
         require_room(
             at_least, bytes_per_row(tables, self._columns, computed=2), f"pairs of {sizes} rows", at_most=at_most

@@ -129,6 +129,11 @@ class TimingJoinOperator:
             step.rows_waiting = state.rows_waiting
         return step
 
+    def rows_of_pairs(self, left: pa.Table, right: pa.Table, pairs: Pairs, step: Step) -> Iterator[pa.RecordBatch]:
+        """The output rows of pairs of finite input, given by their positions in tables of block columns."""
+        probability = self.matching.probabilities(left, right, *pairs) if self._needs_probability else None
+        return self._columns.pairs(left, right, pairs, probability, None, step)
+
     def rows_held(self, store: SegmentStore) -> int:
         """Rows of both inputs in a bucket's state, waiting ones included (for `wrappers.state_limit`). One `get`."""
         return rows_in_state(store, len(self.readers))
