@@ -312,7 +312,7 @@ def test_types_are_checked(tmp_path: Path) -> None:
     found = [line for line in told.stdout.splitlines() if "good.py" in line or "bad.py" in line]
     expected = [
         (6, "colour"), (7, 'Missing named argument "values"'), (8, '"buckets"'), (9, '"state_limit"'),
-        (10, "Too few arguments"), (11, "colour"), (12, 'expected "int"'),
+        (10, "No overload variant"), (11, "colour"), (12, 'expected "int"'),
     ]  # fmt: skip
     errors = [line for line in found if "error:" in line]
     for error, (line, what) in zip(errors, expected, strict=True):
