@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.clocks import line_fit
 from whenabouts.core.clocks.line_fit import FittedLine, Strip, fit, weighted_pairs
 
 DAY = 86_400_000_000
@@ -44,11 +45,14 @@ def errors(found: FittedLine) -> tuple[float, float]:
     return found.covariance[0][0] ** 0.5, found.covariance[1][1] ** 0.5
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_pairs_of_a_strip_equal_brute_force(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "at_once"), [(0, 1 << 17), (1, 7), (2, 1)])
+def test_pairs_of_a_strip_equal_brute_force(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_fit, "PAIRS_AT_ONCE", at_once)
     left, right, offset, drift = linked(seed, 300, 0.5, 5e6)
     strip = Strip(offset, drift, 3e8, 1e6)
-    rows, distance, weight = weighted_pairs(left, right, DAY, strip)
+    parts = list(weighted_pairs(left, right, DAY, strip))
+    assert (len(parts) == 1) == (at_once > len(left))
+    rows, distance, weight = map(np.concatenate, zip(*parts, strict=True))
     near = {}
     for (i, a), (j, b) in itertools.product(enumerate(left.tolist()), enumerate(right.tolist())):
         expected = a + strip.offset_us + strip.drift * (a - DAY / 2)

@@ -15,12 +15,15 @@ other stretches of time clearly better. It ends at the step where these, which w
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
-from whenabouts.core.clocks.pair_images import Streams
+from whenabouts.core.clocks.line_fit import PAIRS_AT_ONCE
+from whenabouts.core.clocks.pair_images import Streams, in_pieces
 
 CELLS = 161
 REACH = 15.0
@@ -69,17 +72,21 @@ class DelayShape:
         return np.asarray(np.interp(np.asarray(shares) * below[-1], below, self.edges))
 
 
-def differences(left: IntArray, right: IntArray, low: float, high: float) -> tuple[IntArray, FloatArray]:
-    """All differences right - left from `low` to below `high` of two sorted arrays, with the number of the left row.
+def differences(
+    left: FloatArray | IntArray, right: FloatArray | IntArray, low: float, high: float
+) -> Iterator[tuple[IntArray, Any]]:
+    """All differences right - left from `low` to below `high` of two sorted arrays, with the number of the left row,
+    some hundred thousand at once.
 
-    >>> [part.tolist() for part in differences(np.array([0, 10]), np.array([3, 11]), 0, 10)]
-    [[0, 1], [3, 1]]
+    >>> near = differences(np.array([0, 10]), np.array([3, 11]), 0, 10)
+    >>> [[part.tolist() for part in each] for each in near]
+    [[[0, 1], [3, 1]]]
     """
     first = np.searchsorted(right, left + low)
     many = np.searchsorted(right, left + high) - first
-    rows = np.repeat(np.arange(len(left)), many)
-    partner = np.arange(len(rows)) + np.repeat(first - (np.cumsum(many) - many), many)
-    return rows, right[partner] - left[rows]
+    for some, partner in in_pieces(first, many, PAIRS_AT_ONCE):
+        rows = np.repeat(np.arange(some.start, some.stop), many[some])
+        yield rows, right[partner] - left[rows]
 
 
 def delay_shape(
@@ -98,13 +105,13 @@ def delay_shape(
     own = np.zeros(2 * CELLS + 1)
     rows = 0
     for (moved, right), (left, _) in zip(straight, streams, strict=True):
-        at, distance = differences(moved, right, -half, half)
-        stretch = np.clip(left[at] * STRETCHES // max(span_us, 1), 0, STRETCHES - 1).astype(np.int64)
-        column = np.clip(((distance + half) / cell).astype(np.int64), 0, CELLS - 1)
-        counts += np.bincount(stretch * CELLS + column, minlength=counts.size).reshape(counts.shape)
-        _, near = differences(moved, moved, -(CELLS + 0.5) * cell, (CELLS + 0.5) * cell)
-        lag = np.clip(np.floor(near / cell + CELLS + 0.5).astype(np.int64), 0, 2 * CELLS)
-        own += np.bincount(lag, minlength=len(own))
+        stretch = np.clip(left * STRETCHES // max(span_us, 1), 0, STRETCHES - 1).astype(np.int64)
+        for at, distance in differences(moved, right, -half, half):
+            column = np.clip(((distance + half) / cell).astype(np.int64), 0, CELLS - 1)
+            counts += np.bincount(stretch[at] * CELLS + column, minlength=counts.size).reshape(counts.shape)
+        for _, near in differences(moved, moved, -(CELLS + 0.5) * cell, (CELLS + 0.5) * cell):
+            lag = np.clip(np.floor(near / cell + CELLS + 0.5).astype(np.int64), 0, 2 * CELLS)
+            own += np.bincount(lag, minlength=len(own))
         rows += len(left)
     own[CELLS] = max(own[CELLS] - rows, 0.0)
     around = (own + own[::-1]) / 2 / max(rows, 1)

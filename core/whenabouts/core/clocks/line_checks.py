@@ -135,10 +135,10 @@ def wander(streams: Streams, span_us: int, line: FittedLine) -> Wander:
     strip = Strip(line.offset_us, line.drift, NEAR * line.jitter_us, line.jitter_us)
     blocks = np.zeros((2, ROWS * BLOCKS))  # sums of weights, and of weighted distances
     for left, right in streams:
-        rows, distance, weight = weighted_pairs(left, right, span_us, strip)
-        block = np.clip((left[rows] * blocks.shape[1] // max(span_us, 1)).astype(np.int64), 0, blocks.shape[1] - 1)
-        for number, values in enumerate((weight, weight * distance)):
-            blocks[number] += np.bincount(block, values, minlength=blocks.shape[1])
+        block = np.clip((left * blocks.shape[1] // max(span_us, 1)).astype(np.int64), 0, blocks.shape[1] - 1)
+        for rows, distance, weight in weighted_pairs(left, right, span_us, strip):
+            for number, values in enumerate((weight, weight * distance)):
+                blocks[number] += np.bincount(block[rows], values, minlength=blocks.shape[1])
     blocks = blocks.reshape(2, ROWS, BLOCKS)
     sums = blocks.sum(axis=2)
     enough = sums[0] >= LEAST_WEIGHT

@@ -13,13 +13,14 @@ those of the sandwich over rows of time.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.line_sums import line_sums
-from whenabouts.core.clocks.pair_images import Streams
+from whenabouts.core.clocks.pair_images import Streams, in_pieces
 
 ROWS = 64
 ZOOM_CELLS, FIT_CELLS = 512, 768
@@ -36,6 +37,9 @@ PEAK_GAIN = 20.0
 PEAK_NARROWER = 5.0
 PEAK_SHARE = 0.2
 """A peak on a hill must raise the log likelihood by 20, be five times narrower, and hold a fifth of both."""
+
+PAIRS_AT_ONCE = 1 << 17
+"""So many pairs stay in the cache of a core while they are weighed."""
 
 ROUNDS = 500
 STILL = 1e-5
@@ -163,34 +167,37 @@ def zoom(streams: Streams, span_us: int, strip: Strip) -> Strip:
 
 def weighted_pairs(
     left: IntArray, right: IntArray, span_us: int, strip: Strip
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """The pairs in a strip: the number of the left row, the distance from the line, and the weight.
+) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+    """The pairs in a strip, some hundred thousand at once: the number of the left row, the distance from the line, and
+    the weight.
 
     >>> near = Strip(0.0, 0.0, 10.0, 1.0)
-    >>> rows, distance, weight = weighted_pairs(np.array([100, 200]), np.array([95, 105, 203]), 1000, near)
-    >>> rows.tolist(), distance.tolist(), weight.tolist()
-    ([0, 0, 1], [-5.0, 5.0, 3.0], [0.5, 0.5, 1.0])
+    >>> pairs = weighted_pairs(np.array([100, 200]), np.array([95, 105, 203]), 1000, near)
+    >>> [(rows.tolist(), distance.tolist(), weight.tolist()) for rows, distance, weight in pairs]
+    [([0, 0, 1], [-5.0, 5.0, 3.0], [0.5, 0.5, 1.0])]
     """
     expected = left + strip.offset_us + strip.drift * (left - span_us / 2)
     first = np.searchsorted(right, expected - strip.half_us)
     many = np.searchsorted(right, expected + strip.half_us) - first
-    rows = np.repeat(np.arange(len(left)), many)
-    partner = np.arange(len(rows)) + np.repeat(first - (np.cumsum(many) - many), many)
-    of_partner = np.bincount(partner, minlength=len(right))
-    weight = 1 / np.maximum(many[rows], of_partner[partner])
-    return rows, right[partner] - expected[rows], weight
+    # Each left row is a candidate of the right rows from its first to its last.
+    ends = np.bincount(first + many, minlength=len(right) + 1)
+    of_partner = np.cumsum(np.bincount(first, minlength=len(right) + 1) - ends)
+    for some, partner in in_pieces(first, many, PAIRS_AT_ONCE):
+        rows = np.repeat(np.arange(some.start, some.stop), many[some])
+        weight = 1 / np.maximum(many[rows], of_partner[partner])
+        yield rows, right[partner] - expected[rows], weight
 
 
 def _image(streams: Streams, span_us: int, strip: Strip, cells: int) -> _Image:
-    weights = np.zeros((ROWS, cells))
+    weights = np.zeros(ROWS * cells)
     for left, right in streams:
-        rows, distance, weight = weighted_pairs(left, right, span_us, strip)
-        row = np.clip((left[rows] * ROWS // max(span_us, 1)).astype(np.int64), 0, ROWS - 1)
-        column = np.clip(((distance / strip.half_us + 1) / 2 * cells).astype(np.int64), 0, cells - 1)
-        np.add.at(weights.reshape(-1), row * cells + column, weight)
+        base = np.clip(left * ROWS // max(span_us, 1), 0, ROWS - 1).astype(np.int64) * cells
+        for rows, distance, weight in weighted_pairs(left, right, span_us, strip):
+            column = np.clip(((distance / strip.half_us + 1) / 2 * cells).astype(np.int64), 0, cells - 1)
+            weights += np.bincount(base[rows] + column, weight, minlength=len(weights))
     at = (np.arange(ROWS) + 0.5) / ROWS - 0.5
     middles = ((np.arange(cells) + 0.5) / cells * 2 - 1) * strip.half_us
-    return _Image(weights, at, middles)
+    return _Image(weights.reshape(ROWS, cells), at, middles)
 
 
 def _best_box(weights: FloatArray) -> tuple[int, int, int]:

@@ -101,16 +101,30 @@ def _cells_of_pairs(left: IntArray, right: IntArray, window: Window) -> Iterator
     """The cell of the image of each pair, some millions of pairs at once."""
     first = np.searchsorted(right, left + window.lo)
     many = np.searchsorted(right, left + window.lo + window.width) - first
+    base = left // window.cells * window.width - left - window.lo
+    for some, partner in in_pieces(first, many, PAIRS_AT_ONCE):
+        yield np.repeat(base[some], many[some]) + right[partner]
+
+
+def in_pieces(first: IntArray, many: IntArray, at_once: int) -> Iterator[tuple[slice, IntArray]]:
+    """The partners of rows that have `many` in succession, from `first` on: rows with about `at_once` partners
+    together, and these, row after row.
+
+    A row with more is a piece of its own. Memory: one piece.
+
+    >>> pieces = in_pieces(np.array([0, 1, 5]), np.array([2, 0, 3]), 3)
+    >>> [(some.start, some.stop, partners.tolist()) for some, partners in pieces]
+    [(0, 2, [0, 1]), (2, 3, [5, 6, 7])]
+    """
     ends = np.cumsum(many)
     start = 0
-    while start < len(left):
+    while start < len(many):
         done = int(ends[start - 1]) if start else 0
-        stop = max(int(np.searchsorted(ends, done + PAIRS_AT_ONCE, side="right")), start + 1)
-        of = slice(start, stop)
-        base = np.repeat(first[of] - (ends[of] - many[of]) + done, many[of])
-        partner = right[base + np.arange(len(base))]
-        at = np.repeat(left[of] // window.cells * window.width - left[of] - window.lo, many[of]) + partner
-        yield at
+        stop = max(int(np.searchsorted(ends, done + at_once, side="right")), start + 1)
+        some = slice(start, stop)
+        partners = np.repeat(first[some] - (ends[some] - many[some]) + done, many[some])
+        partners += np.arange(len(partners))
+        yield some, partners
         start = stop
 
 
