@@ -1,4 +1,4 @@
-"""Trials of `learn_clock`: how often unrelated streams are given a clock, and how well clocks of related ones are known.
+"""Trials of `learn_clock`: how often unrelated streams get a clock, and how well clocks of related ones are known.
 
     nice python benchmarks/clock_trials.py run null [--trials 200] [--cells 4194304]
     nice python benchmarks/clock_trials.py run power [--trials 100]
@@ -145,16 +145,17 @@ def main() -> None:
 @main.command()
 @click.argument("part", type=click.Choice(["null", "power"]))
 @click.option("--trials", default=100, show_default=True)
+@click.option("--first", default=0, show_default=True, help="The first seed.")
 @click.option("--cells", default=SMALL, show_default=True, help="The budget of null trials.")
 @click.option("--only", multiple=True, help="These kinds alone.")
 @click.option("--log", type=click.Path(path_type=Path), default=LOG, show_default=True)
-def run(part: str, trials: int, cells: int, only: tuple[str, ...], log: Path) -> None:
+def run(part: str, trials: int, first: int, cells: int, only: tuple[str, ...], log: Path) -> None:
     """Make the trials that the log does not have."""
     log.parent.mkdir(parents=True, exist_ok=True)
     cells = cells if part == "null" else 0
     earlier = {(each["part"], each["kind"], each["seed"], each["cells"]) for each in done(log)}
     kinds = [kind for kind in (NULL if part == "null" else POWER) if not only or kind in only]
-    for seed in range(trials):
+    for seed in range(first, first + trials):
         for kind in kinds:
             if (part, kind, seed, cells) in earlier:
                 continue
@@ -201,9 +202,8 @@ def null_sentence(trials: list[dict[str, Any]]) -> str:
     for kind, each in by_kind(trials).items():
         reasons = [one["reason"] for one in each]
         low = [np.mean([one["fap"] is not None and one["fap"] <= bound for one in each]) for bound in (0.1, 0.01)]
-        rows.append(
-            f"| {kind} | {len(each)} | {reasons.count(None)} | {reasons.count('ambiguous')} | {low[0]:.1%} | {low[1]:.1%} |"
-        )
+        told = [kind, len(each), reasons.count(None), reasons.count("ambiguous"), f"{low[0]:.1%}", f"{low[1]:.1%}"]
+        rows.append("| " + " | ".join(map(str, told)) + " |")
     fine = sum(each["cells"] > SMALL for each in trials)
     return (
         f"`learn_clock` gave {accepted} of {len(trials):,} pairs of unrelated streams a clock (a day, 1,440 to 20,000 "
