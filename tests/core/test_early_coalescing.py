@@ -168,6 +168,26 @@ def test_a_longer_stream_can_be_read_at_any_time(name: str, seed: int) -> None:
     assert not stream.take(files[0].slice(0, 0), ends=True).num_rows, "the end changes nothing"
 
 
+@pytest.mark.parametrize("name", ["last rows", "rows at an instant"])
+def test_of_tuples_at_one_time_the_last_groups_are_in_a_window_of_rows(name: str) -> None:
+    """The window begins between groups, and moves on from there; the groups come in no order."""
+    files = [
+        pa.table(
+            {
+                "g": ["c", "a", "d", "b"][: 4 - step % 3],
+                "t": [step * 10] * (4 - step % 3),
+                "v": [step // 2] * (4 - step % 3),
+            }
+        )
+        for step in (0, 1, 2, 3, 4, 6, 5, 7, 8, 10, 9, 11)
+    ]
+    query = query_of(name, emit="early", **{"rows": 6, **({"at": 90} if "at" in OPTIONS[name] else {})})
+    stream, table = Stream(query, files[0].schema), ChangedRows(query.coalescing.group)
+    for number, file in enumerate(files):
+        table.apply(stream.take(file))
+        multiset.assert_same(table.counted, final_so_far(query, files[: number + 1]), f"rows after step {number}")
+
+
 class ScalarExtent:
     """Algorithm 2 of Al-Kateb 2010 for a time-based window, tuple by tuple, with its slips corrected.
 

@@ -30,6 +30,7 @@ class GroupIds:
         self._rows = RowPool(schema)
         self._ids: dict[tuple[object, ...], int] = {}
         self._keys: dict[int, tuple[object, ...]] = {}
+        self._in_use: IntArray | None = None
         self._ranks: IntArray | None = None
 
     def __len__(self) -> int:
@@ -38,7 +39,9 @@ class GroupIds:
     @property
     def ids(self) -> IntArray:
         """The ids in use."""
-        return np.fromiter(self._keys, np.int64, len(self._keys))
+        if self._in_use is None:
+            self._in_use = np.fromiter(self._keys, np.int64, len(self._keys))
+        return self._in_use
 
     @property
     def ranks(self) -> IntArray:
@@ -56,7 +59,7 @@ class GroupIds:
         new = ids < 0
         added = np.flatnonzero(new)
         if len(added):
-            self._ranks = None
+            self._ranks = self._in_use = None
             slots = self._rows.put(groups.take(pa.array(added))) if len(self.schema) else np.zeros(1, np.int64)
             ids[added] = slots
             for i, id_ in zip(added.tolist(), slots.tolist(), strict=True):
@@ -66,6 +69,8 @@ class GroupIds:
 
     def drop(self, ids: IntArray) -> None:
         """Drop groups; their ids become free."""
+        if len(ids):
+            self._in_use = None
         for id_ in ids.tolist():
             del self._ids[self._keys.pop(id_)]
         if len(self.schema):

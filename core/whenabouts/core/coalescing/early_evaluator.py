@@ -18,9 +18,10 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import table_of
 from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.coalescing.early_beginnings import NewTuples, lows_of, moves_of
 from whenabouts.core.coalescing.early_changes import net_changes, range_changes_of
 from whenabouts.core.coalescing.early_index import EarlyIndex, Links, Reach
-from whenabouts.core.coalescing.early_kernels import EXTENT, INSERT, NO_NEXT
+from whenabouts.core.coalescing.early_kernels import INSERT, NO_NEXT
 from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator
 from whenabouts.core.coalescing.schedule import FIRST, Progress, first_slide, floor_of
 from whenabouts.core.coalescing.settings import CoalescingSpec
@@ -76,9 +77,6 @@ class EarlyEvaluator(ExtentEvaluator):
     def __init__(self, reader: EventReader, spec: CoalescingSpec) -> None:
         super().__init__(reader, spec)
         self._early = self._definition + " early"
-        extents = spec.extents
-        self._single = extents.slide_us is None and (extents.is_history or extents.at_us is not None)
-        self._follows = extents.slide_us is None and not self._single  # the window ends at the latest row
 
     @contextmanager
     def changes(
@@ -232,52 +230,47 @@ class EarlyEvaluator(ExtentEvaluator):
         self, index: EarlyIndex, arrived: _Arrived, from_us: int, was: Progress, now: Progress, step: Step
     ) -> tuple[IntArray, IntArray]:
         """Put the tuples that arrived, all at or after `from_us`, into the index; what changes in open extents."""
+        if self.spec.extents.slide_us is None:
+            return self._update_only(index, arrived, was, now, step)
         if self.spec.extents.window.rows is not None:
             return self._update_rows(index, arrived, from_us, was, now, step)
-        if self._follows:
-            return self._update_last(index, arrived, was, now, step)
         open_before = self._open(from_us, was)
         old = index.within(index.touched(arrived.lists, arrived.times), open_before)
         self._take_in(index, arrived, step)
         new = index.within(index.touched(arrived.lists, arrived.times), open_before)
         rows, op = net_changes(old, new, index.runs.equal_rows)
-        if not self._single and self._last_open(was, now) > open_before.high:
+        if self._last_open(was, now) > open_before.high:
             opened = open_before._replace(low=open_before.high + 1, high=self._last_open(was, now))
             first_us = max(opened.low * opened.slide - opened.reach, FIRST)
             inserted = index.within(index.runs_from(first_us), opened)
             rows, op = np.concatenate([rows, inserted]), np.append(op, np.full(len(inserted), INSERT))
         return rows, op
 
-    def _update_last(
+    def _update_only(
         self, index: EarlyIndex, arrived: _Arrived, was: Progress, now: Progress, step: Step
     ) -> tuple[IntArray, IntArray]:
-        """As `_update`, if the window ends at the latest row: runs change where rows arrive, and where it begins."""
-        reach_us = self.spec.extents.window.reach_us
-        before, after = (Reach(0, 0, max(each.latest - reach_us, FIRST), each.latest) for each in (was, now))
-        changing = index.beginning_before(after.low, arrived.lists, arrived.times)
-        old = index.within(index.touched(*changing, after.low), before)
+        """As `_update`, if there is one extent: runs change where rows arrive, and where it begins if that moves."""
+        extents, where = self.spec.extents, (arrived.lists, arrived.times)
+        new = NewTuples(*map(np.concatenate, zip(arrived.appended[:2], arrived.inserted[:2], strict=True)))
+        moves = moves_of(index, extents, new, was, now)
+        had = index.in_window(moves.since, moves, *where)
         self._take_in(index, arrived, step)
-        new = index.within(index.touched(*changing, after.low), after)
-        old[:, EXTENT] = new[:, EXTENT] = 0  # one extent, whose end moves
-        return net_changes(old, new, index.runs.equal_rows)
+        return net_changes(had, index.in_window(lows_of(index, extents, moves), moves, *where), index.runs.equal_rows)
 
     def _update_rows(
         self, index: EarlyIndex, arrived: _Arrived, from_us: int, was: Progress, now: Progress, step: Step
     ) -> tuple[IntArray, IntArray]:
         """As `_update`, if the window counts rows: those that arrive take others out of each later extent."""
         extents, window = self.spec.extents, self.spec.extents.window
-        opens = extents.slide_us is not None and self._last_open(was, now) > self._last_open(was, was)
+        opens = self._last_open(was, now) > self._last_open(was, was)
         # Over all groups, rows of one group take out those of another.
         some = None if opens or window.over_all_groups else np.unique(arrived.lists)
         old = index.held(some)
         self._take_in(index, arrived, step)
         new = index.held(some)
         ends = self._instants_open(index, from_us, was, now)
-        had = ends
-        if extents.slide_us is not None:
-            had = ends[ends <= self._last_open(was, was) * extents.slide_us]
-        elif extents.at_us is None:
-            had = np.array([was.latest] if was.latest != NO_WATERMARK else [], np.int64)
+        assert extents.slide_us is not None
+        had = ends[ends <= self._last_open(was, was) * extents.slide_us]
         before, after = index.ranges(old, window, had, len(ends)), index.ranges(new, window, ends, len(ends))
         return range_changes_of(old, before, new, after, ends, index.runs.equal_rows)
 
@@ -295,11 +288,9 @@ class EarlyEvaluator(ExtentEvaluator):
     def _open(self, from_us: int, progress: Progress) -> Reach:
         """The extents that can be read at this progress, and that rows from a time on can change."""
         extents = self.spec.extents
-        if extents.slide_us is not None:
-            first, last = first_slide(from_us, extents.slide_us), self._last_open(progress, progress)
-            return Reach(extents.slide_us, extents.window.reach_us, first, last)
-        at_us = END_OF_TIME if extents.at_us is None else extents.at_us
-        return Reach(0, 0, FIRST if extents.is_history else at_us - extents.window.reach_us, at_us)
+        assert extents.slide_us is not None
+        first, last = first_slide(from_us, extents.slide_us), self._last_open(progress, progress)
+        return Reach(extents.slide_us, extents.window.reach_us, first, last)
 
     def _last_open(self, was: Progress, now: Progress) -> int:
         """The number of the last slide whose extent can be read: the first one at or after the greatest time."""
@@ -311,9 +302,7 @@ class EarlyEvaluator(ExtentEvaluator):
     def _instants_open(self, index: EarlyIndex, from_us: int, was: Progress, now: Progress) -> IntArray:
         """As `_open`, as times; with those extents that open between two states of progress."""
         extents = self.spec.extents
-        if extents.slide_us is None:
-            at_us = now.latest if extents.at_us is None else extents.at_us
-            return np.array([at_us] if now.latest != NO_WATERMARK else [], np.int64)
+        assert extents.slide_us is not None
         last = self._last_open(was, now)
         first = min(first_slide(from_us, extents.slide_us), self._last_open(was, was) + 1)
         first = max(first, first_slide(index.first_us, extents.slide_us))
@@ -352,6 +341,8 @@ class EarlyEvaluator(ExtentEvaluator):
             step.metrics[metrics.DETACHED] += index.drop_before(min(floor_of(extents, now), now.until))
         elif extents.window.per_group:
             step.metrics[metrics.DETACHED] += index.drop_all_but(extents.window.rows + index.counts_from(now.until))
+        elif index.beginning is not None:
+            step.metrics[metrics.DETACHED] += index.drop_before(min(index.beginning.us, now.until))
         else:
             first_us = index.last_before(now.until, extents.window.rows)
             step.metrics[metrics.DETACHED] += 0 if first_us is None else index.drop_before(first_us)

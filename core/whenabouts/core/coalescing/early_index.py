@@ -28,9 +28,11 @@ from whenabouts.core.coalescing.early_kernels import (
     runs_in_extents,
     touched_runs,
 )
+from whenabouts.core.coalescing.early_window_kernels import runs_in_window, times_from_the_end
 from whenabouts.core.coalescing.run_lists import RunLists
 from whenabouts.core.coalescing.schedule import FIRST
 from whenabouts.core.coalescing.settings import CoalescingSpec
+from whenabouts.core.coalescing.sorted_list_kernels import HEADS
 from whenabouts.core.coalescing.sorted_lists import Neighbours
 from whenabouts.core.coalescing.tuples import ListTuples, TemporalTuples
 from whenabouts.core.coalescing.window_ranges import Window, ranges_at
@@ -53,7 +55,7 @@ class Links(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Extents `[k * slide - reach, k * slide]` for `low <= k <= high`, or `[low, high]` if slide is 0."""
+    """Extents `[k * slide - reach, k * slide]` for `low <= k <= high`."""
 
     slide: int
     reach: int
@@ -65,11 +67,30 @@ class _Runs(NamedTuple):
     """Runs as the kernels take them, see `touched_runs`."""
 
     list: IntArray
-    is_first: BoolArray
     next: IntArray
     starts: IntArray
     times: IntArray
     data: IntArray
+
+
+class Moves(NamedTuple):
+    """Lists, which ascend, and for each the time from which a window has its tuples: before a step at `since`, after it
+    at `up_to` or earlier."""
+
+    lists: IntArray
+    since: IntArray
+    up_to: IntArray
+
+
+class Beginning(NamedTuple):
+    """From when on a window has the tuples of all lists; of some lists, not the tuple at this very time."""
+
+    us: int
+    without: IntArray
+
+    def of_lists(self, of: IntArray) -> IntArray:
+        """From when on it has the tuples of these lists."""
+        return self.us + np.isin(of, self.without)
 
 
 class Held(NamedTuple):
@@ -86,7 +107,10 @@ class Held(NamedTuple):
 
 
 class EarlyIndex:
-    """Tuples by group, in sorted lists; `carry`: by list, what of its first run came before, and is not kept."""
+    """Tuples by group, in sorted lists; `carry`: by list, what of its first run came before, and is not kept.
+
+    `beginning`: where a window of the last rows of all groups begins, if that is known.
+    """
 
     def __init__(self, schema: pa.Schema, spec: CoalescingSpec) -> None:
         self.group, self.values = spec.group, spec.values
@@ -97,7 +121,13 @@ class EarlyIndex:
         self.stored = [*self._shown, *spec.values]
         self.runs = RunLists(pa.schema([plain[name] for name in self.stored]), spec.values, spec.equivalence)
         self.carry = np.zeros((0, 3), np.int64)
+        self.beginning: Beginning | None = None
         self._shared = np.zeros(0, np.int64)
+
+    @property
+    def lists_in_order(self) -> IntArray:
+        """The lists of all groups, ascending."""
+        return np.sort(self.groups.ids)
 
     @property
     def nbytes(self) -> int:
@@ -171,27 +201,34 @@ class EarlyIndex:
             np.where(at.after >= 0, lists.heads[at.after], -1),
         )
 
-    def touched(self, of: IntArray, when: IntArray, up_to: int | None = None) -> _Runs:
-        """The runs that contain a tuple at, right before or right after one of these times, which ascend by list.
+    def touched(self, of: IntArray, when: IntArray) -> _Runs:
+        """The runs that contain a tuple at, right before or right after one of these times, which ascend by list."""
+        return self._runs(of[np.append(True, np.diff(of) != 0)[: len(of)]], of, when, 3 * len(when), FIRST - 1)
 
-        `up_to`: of the later runs of these lists, also those that begin at or before this time.
-        """
-        held = of[np.append(True, np.diff(of) != 0)[: len(of)]]
-        if up_to is None:
-            return self._runs(held, of, when, 3 * len(when), FIRST - 1)
-        return self._runs(held, of, when, _ALL, up_to)
-
-    def beginning_before(self, us: int, of: IntArray, when: IntArray) -> tuple[IntArray, IntArray]:
-        """Times by list, which ascend, with one before all others for each list that has a tuple before an instant."""
-        first = np.sort(self.groups.ids)
-        first = first[self.runs.lists.sizes[first] > 0]
-        first = first[self.runs.lists.firsts(first)[0] < us]
-        at = np.searchsorted(of, first)
-        return np.insert(of, at, first), np.insert(when, at, FIRST)
+    def in_window(self, lows: IntArray, moves: Moves, of_wanted: IntArray, wanted: IntArray) -> IntArray:
+        """The coalesced tuples, as `within`, in a window that begins at `lows` in the lists of `moves`: those that
+        change where it moves, and those that contain a tuple at, right before or right after one of the wanted times,
+        which ascend by list."""
+        lists = self.runs.lists
+        out = np.empty((int(lists.lists[moves.lists, HEADS].sum()), len(COLUMNS)), np.int64)
+        return out[
+            : runs_in_window(
+                *lists.arrays,
+                lists.heads,
+                moves.lists,
+                lows,
+                moves.since,
+                moves.up_to,
+                of_wanted,
+                wanted,
+                self.carry,
+                out,
+            )
+        ]
 
     def runs_from(self, us: int) -> _Runs:
         """All runs from the one before a time on, by list. O(groups log n + their tuples)."""
-        of = np.sort(self.groups.ids)
+        of = self.lists_in_order
         return self._runs(of, of, np.full(len(of), us), _ALL, NO_NEXT)
 
     def _runs(self, held: IntArray, of: IntArray, when: IntArray, most: int, up_to: int) -> _Runs:
@@ -199,25 +236,23 @@ class EarlyIndex:
         size = int(lists.sizes[held].sum())
         most = min(size, most)
         run_list, following, starts = (np.empty(length, np.int64) for length in (most, most, most + 1))
-        times, data, is_first = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(most, bool)
+        times, data = np.empty(size, np.int64), np.empty(size, np.int64)
         runs, count = touched_runs(
-            *lists.arrays, lists.heads, of, when, up_to, run_list, is_first, following, starts, times, data
+            *lists.arrays, lists.heads, of, when, up_to, run_list, following, starts, times, data
         )
-        return _Runs(
-            run_list[:runs], is_first[:runs], following[:runs], starts[: runs + 1], times[:count], data[:count]
-        )
+        return _Runs(run_list[:runs], following[:runs], starts[: runs + 1], times[:count], data[:count])
 
     def within(self, runs: _Runs, reach: Reach) -> IntArray:
         """Coalesced tuples: runs cut to extents. One row each, with the columns `LIST` to `LATEST`, in their order."""
-        most = len(runs.list)
-        if most and reach.slide:
+        most = 0
+        if len(runs.list):
             first, last = runs.times[runs.starts[:-1]], runs.times[runs.starts[1:] - 1]
             latest = np.minimum(reach.high, (last + reach.reach) // reach.slide)
             earliest = np.maximum(reach.low, -(-first // reach.slide))
             some = latest >= earliest  # before the first watermark no extent is open: their difference would overflow
             most = int((latest[some] - earliest[some] + 1).sum())
         rows = np.empty((min(most, _AT_ONCE), len(COLUMNS)), np.int64)
-        given = *runs, self.carry, *reach
+        given = *runs, *reach
         size = runs_in_extents(*given, rows)
         if size > len(rows):
             require_room(size, len(COLUMNS) * 8, "coalesced rows of all extents")
@@ -264,6 +299,12 @@ class EarlyIndex:
         of = self.groups.ids
         of = of[self.runs.lists.sizes[of] > 0]
         return int(self.runs.lists.firsts(of)[0].min(initial=_ALL))
+
+    def times_from_the_end(self, of: IntArray, most: IntArray) -> IntArray:
+        """The times of the tuples of lists with `most - 1` later ones, see the kernel `times_from_the_end`."""
+        found = np.empty(len(of), np.int64)
+        times_from_the_end(*self.runs.lists.arrays, of, most, found)
+        return found
 
     def last_before(self, us: int, rows: int) -> int | None:
         """The time of the last but so many tuples before an instant, None if there are no more. O(tuples)."""

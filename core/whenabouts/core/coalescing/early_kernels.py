@@ -44,8 +44,8 @@ START, ROW, COUNT = range(3)
 
 @compiled(
     TWO_INT64(
-        *ARRAYS, WRITE_BOOL, READ_INT64, READ_INT64, INT64, WRITE_INT64, WRITE_BOOL, WRITE_INT64, WRITE_INT64,
-        WRITE_INT64, WRITE_INT64,
+        *ARRAYS, WRITE_BOOL, READ_INT64, READ_INT64, INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64,
+        WRITE_INT64,
     )
 )  # fmt: skip
 def touched_runs(
@@ -59,7 +59,6 @@ def touched_runs(
     wanted: IntArray,
     up_to: int,
     run_list: IntArray,
-    run_is_first: BoolArray,
     run_next: IntArray,
     run_starts: IntArray,
     run_times: IntArray,
@@ -94,7 +93,7 @@ def touched_runs(
             end = chunks[chunk, AT] + chunks[chunk, END]
             is_wanted = True
             while is_wanted:
-                run_list[runs], run_is_first[runs], run_starts[runs] = of, here == first, count
+                run_list[runs], run_starts[runs] = of, count
                 run_next[runs] = NO_NEXT
                 head = True
                 while head or not heads[here]:
@@ -126,29 +125,26 @@ def touched_runs(
 
 @compiled(
     INT64(
-        READ_INT64, WRITE_BOOL, READ_INT64, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64_2D, INT64, INT64, INT64,
-        INT64, WRITE_INT64_2D,
+        READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, WRITE_INT64_2D,
     )
 )  # fmt: skip
 def runs_in_extents(
     run_list: IntArray,
-    run_is_first: BoolArray,
     run_next: IntArray,
     run_starts: IntArray,
     run_times: IntArray,
     run_data: IntArray,
-    carry: IntArray,
     slide: int,
     reach: int,
     low: int,
     high: int,
     out: IntArray,
 ) -> Any:
-    """Runs cut to the extents `[k * slide - reach, k * slide]`, `low <= k <= high`, or to `[low, high]` if slide is 0.
+    """Runs cut to the extents `[k * slide - reach, k * slide]`, `low <= k <= high`.
 
     Runs come list by list, in time order. Writes rows of `out`, with the columns `LIST` to `LATEST`, ordered by the
-    first three; the row of values is that of the first tuple. `carry`: by list, what precedes the first tuple of its
-    first run. Returns the number of rows, of which `out` has as many as it has room for. O(elements + rows).
+    first three; the row of values is that of the first tuple. Returns the number of rows, of which `out` has as many
+    as it has room for. O(elements + rows).
     """
     found = 0
     stop_run = 0
@@ -158,20 +154,16 @@ def runs_in_extents(
             stop_run += 1
         first = after = run_starts[first_run]
         stop = run_starts[stop_run]
-        k = last = 0
-        if slide != 0:
-            k = max(low, -(-run_times[first] // slide))
-            last = min(high, (run_times[stop - 1] + reach) // slide)
+        k = max(low, -(-run_times[first] // slide))
+        last = min(high, (run_times[stop - 1] + reach) // slide)
         while k <= last:
-            at, least = high, low
-            if slide != 0:
-                at, least = k * slide, k * slide - reach
+            at, least = k * slide, k * slide - reach
             while after < stop and run_times[after] <= at:
                 after += 1
             while first < after and run_times[first] < least:
                 first += 1
             if first == after:  # an extent without a tuple of these runs
-                if slide == 0 or after == stop:
+                if after == stop:
                     break
                 k = max(k + 1, -(-run_times[after] // slide))
                 continue
@@ -181,14 +173,11 @@ def runs_in_extents(
             while run < stop_run and run_starts[run] < after:
                 if found < len(out):
                     begin, end = max(run_starts[run], first), min(run_starts[run + 1], after)
-                    begins, row, n = run_times[begin], run_data[begin], end - begin
-                    if begin == run_starts[run] and run_is_first[run] and carry[of, COUNT] > 0:
-                        begins, row, n = carry[of, START], carry[of, ROW], n + carry[of, COUNT]
                     ends = run_times[end - 1]
                     if end == run_starts[run + 1] and run_next[run] <= at and run_next[run] != NO_NEXT:
                         ends = run_next[run]
-                    out[found, LIST], out[found, EXTENT], out[found, FROM] = of, at, begins
-                    out[found, TO], out[found, N], out[found, VALUES] = ends, n, row
+                    out[found, LIST], out[found, EXTENT], out[found, FROM] = of, at, run_times[begin]
+                    out[found, TO], out[found, N], out[found, VALUES] = ends, end - begin, run_data[begin]
                     out[found, LATEST] = run_times[end - 1]
                 found += 1
                 run += 1

@@ -23,6 +23,7 @@ KERNELS = (
     "asof_join.quadrature",
     "asof_join.workspace",
     "coalescing.early_kernels",
+    "coalescing.early_window_kernels",
     "coalescing.kernels",
     "coalescing.sliding_aggregates",
     "coalescing.sliding_kernels",
