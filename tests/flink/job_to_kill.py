@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyflink.common import Encoder, Types
 from pyflink.datastream.connectors.file_system import FileSink, RollingPolicy
 
+import whenabouts as wa
 from whenabouts.core import Interval, Lateness, within
 from whenabouts.flink_plugin import asof_join, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
@@ -34,7 +36,20 @@ JOIN = {
 }
 
 ASOF = {name: JOIN[name] for name in ("on", "left_time", "right_time", "how", "lateness")} | {"confidence": 0.4}
-CALLS = {"timing_join": (timing_join, JOIN), "asof_join": (asof_join, ASOF)}
+
+
+def documented(orders: Any, payments: Any, **options: Any) -> Any:
+    """The call of docs/join-aggregate.md, with further options."""
+    page = Path(__file__).parents[2] / "docs" / "join-aggregate.md"
+    program = page.read_text(encoding="utf-8").partition("On Spark and Flink it is the same call:")[2]
+    call = program.partition("per_order = wa.")[2].partition("\n)\n")[0]
+    names = {"wa": wa, "orders": orders, "payments": payments, "options": options}
+    return eval(f"wa.{call} **options)", names)
+
+
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "timing_join": (timing_join, JOIN), "asof_join": (asof_join, ASOF), "join_aggregate": (documented, {})
+}  # fmt: skip
 
 PATIENCE_S = 600
 
