@@ -8,11 +8,13 @@ for certain. Beside the chances, the time that merely computing the partners' ow
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 
 import click
 import numpy as np
+from measuring import SEPARATOR, Suite
 
 from whenabouts.core.join_aggregate.chance_pieces import ANY, COUNT_VARIANCE, NONE, Partners, chances, rows_of
 from whenabouts.core.probability.satisfaction_probability import probabilities_at
@@ -20,23 +22,25 @@ from whenabouts.core.probability.satisfaction_probability import probabilities_a
 LENGTH_US, WINDOW_US = 20_000_000, 10_000_000
 
 
-def microseconds(work: Callable[[], object], rows: int, rounds: int) -> float:
-    """The median CPU time per left row."""
+FUNCTIONS = "P of each partner", "P(none)", "P(any)", "Var N", "P(N >= 3)"
+
+
+def seconds(work: Callable[[], object], rows: int, rounds: int) -> list[float]:
+    """The CPU times per left row."""
     work()
     taken = []
     for _ in range(rounds):
         start = time.process_time()
         work()
-        taken.append(time.process_time() - start)
-    return sorted(taken)[rounds // 2] / rows * 1e6
+        taken.append((time.process_time() - start) / rows)
+    return taken
 
 
 @click.command(help=__doc__)
 @click.option("--rounds", default=5, show_default=True)
 def main(rounds: int) -> None:
-    click.echo(
-        f"{'partners':>8} {'P of each':>10} {'P(none)':>8} {'P(any)':>8} {'Var N':>8} {'P(N >= 3)':>10}   us a row"
-    )
+    suite = Suite("chance_pieces", rounds)
+    click.echo(f"{'partners':>8} {' '.join(f'{name:>17}' for name in FUNCTIONS)}   us a row")
     for partners in (1, 3, 5, 10, 22, 71, 191, 658):
         rows = max(20_000 // partners, 20)
         random = np.random.default_rng(partners)
@@ -56,10 +60,11 @@ def main(rounds: int) -> None:
             return lambda: chances(*given, functions, at_least=at_least)
 
         works = each, asked(NONE), asked(ANY), asked(COUNT_VARIANCE), asked(0, 3)
-        figures = [microseconds(work, rows, rounds) for work in works]
-        click.echo(
-            f"{partners:8d} {figures[0]:10.2f} {figures[1]:8.2f} {figures[2]:8.2f} {figures[3]:8.2f} {figures[4]:10.2f}"
-        )
+        costs = [seconds(work, rows, rounds) for work in works]
+        click.echo(f"{partners:8d} {' '.join(f'{statistics.median(cost) * 1e6:17.2f}' for cost in costs)}")
+        for name, cost in zip(FUNCTIONS, costs, strict=True):
+            suite.record(f"a left row with {partners} uncertain partners{SEPARATOR}{name}", cost)
+    suite.save()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "asof_keys": ("--most 10000", ""),
     "join_aggregate": ("--rounds 1 --most 10", ""),
     "learn_clock": ("--rounds 1", "--large"),
+    "chance_pieces": ("--rounds 1", ""),
     "histogram_join": ("--rounds 3", ""),
     "lookup_hits": ("--seconds 10", ""),
     "itc_figures": ("--seconds 4 --rounds 1", ""),
