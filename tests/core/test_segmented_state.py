@@ -15,7 +15,7 @@ from whenabouts.core.runtime.blocks import T_MAX, T_MIN
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import FORMAT_VERSION, decode, encode
-from whenabouts.core.state.segment_layout import DIRECTORY
+from whenabouts.core.state.segment_layout import DIRECTORY, Layout
 from whenabouts.core.state.segmented_state import SegmentedState
 
 SCHEMA = pa.schema({T_MIN: pa.int64(), T_MAX: pa.int64(), "v": pa.string()})
@@ -193,3 +193,51 @@ def test_a_lost_segment_is_told() -> None:
 def test_segments_of_a_slice_hold_the_slice_only() -> None:
     rows = block(np.arange(10_000).tolist())
     assert len(encode(rows.slice(0, 10))) < 1_000
+
+
+MARKS_SCHEMA = pa.schema({"mark": pa.int64()})
+
+
+def marked(store: DictStore) -> SegmentedState:
+    layout = Layout([SCHEMA], marks={0: MARKS_SCHEMA}, marked_later=frozenset({0}))
+    return SegmentedState(store, layout, slot_us=10)
+
+
+def test_a_segment_that_is_marked_later_has_null_marks_for_rows_that_come_afterwards() -> None:
+    store = DictStore()
+    plain, state = SegmentedState(DictStore(), [SCHEMA], slot_us=10), marked(store)
+    for each in (plain, state):
+        each.append(0, block([3, 4, 25]))
+        each.save()
+    assert state.bytes_held == plain.bytes_held
+    (held, other) = marked(store).load_marked(0, 0, 99)
+    assert held.rows.schema.names == other.rows.schema.names == SCHEMA.names
+    state = marked(store)
+    (held, other) = state.load_marked(0, 0, 99)
+    state.mark(held, pa.record_batch({"mark": pa.array([7, 8])}))
+    state.save()
+    state = marked(store)
+    state.append(0, block([5]))
+    state.save()
+    first, second = marked(store).load(0, 0, 99)
+    assert first.column("mark").to_pylist() == [7, 8, None]
+    assert second.schema.names == SCHEMA.names
+    state = marked(store)
+    state.forget_marks(0)
+    state.save()
+    assert [batch.schema.names for batch in marked(store).load(0, 0, 99)] == [SCHEMA.names] * 2
+    state.append(0, block([6]))
+    assert state.evict(0, 99) == 5
+    state.save()
+    assert list(store._segments) == [(DIRECTORY, 0)]
+
+
+def test_segments_of_which_half_was_dropped_are_rewritten() -> None:
+    store = CountingStore()
+    state = SegmentedState(store, [SCHEMA], slot_us=100)
+    state.append(0, block([1, 2, 3, 4]))
+    assert (state.evict(0, 2), state.trim(0), state.rows_held) == (0, 0, 4)
+    assert (state.evict(0, 3), state.trim(0), state.rows_held, ends(state.load(0, 0, 99))) == (0, 2, 2, [3, 4])
+    assert (state.evict(0, 5), state.trim(0), state.rows_held) == (0, 2, 0)
+    state.save()
+    assert list(store._segments) == [(DIRECTORY, 0)]

@@ -154,16 +154,21 @@ def test_as_of_joins_hold_the_forecast_rows(options: dict[str, Any], lengths_s: 
 
 
 @pytest.mark.parametrize(
-    ("window", "left_rate"),
-    [(("-20 s", "0 s"), 50), (("0 s", "20 s"), 50), (("-5 s", "30 s"), 0.05)],
-    ids=["before", "after", "few left rows"],
+    ("window", "left_rate", "function"),
+    [
+        (("-20 s", "0 s"), 50, "p_none"),
+        (("0 s", "20 s"), 50, "expected_count"),
+        (("-5 s", "30 s"), 0.05, "p_none"),
+        (("-5 s", "60 s"), 0.05, "expected_count"),
+    ],
+    ids=["before", "after", "few left rows", "folded"],
 )
-def test_join_aggregates_hold_the_forecast_rows(window: tuple[str, str], left_rate: float) -> None:
-    """Left rows until no partner can come, and right rows for the left row that has waited longest."""
+def test_join_aggregates_hold_the_forecast_rows(window: tuple[str, str], left_rate: float, function: str) -> None:
+    """Left rows until no partner can come, and right rows for the left row that has waited longest, or until folded."""
     rates, every_s, steps, rng = [left_rate, 100], 4, 400 if left_rate < 1 else 40, np.random.default_rng(1)
     times = Point("t"), Interval("t", "u", max_uncertainty="1 s")
     query = JoinAggregate(
-        left_time=times[0], right_time=times[1], condition=window, aggregates={"n": "p_none"}, lateness="2 s"
+        left_time=times[0], right_time=times[1], condition=window, aggregates={"n": function}, lateness="2 s"
     )
     schema = pa.schema({"t": pa.int64(), "u": pa.int64()})
     driver, held = OperatorDriver(query, schema), []

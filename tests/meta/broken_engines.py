@@ -25,6 +25,7 @@ from whenabouts.core.asof_join.query import AsofJoin
 from whenabouts.core.errors import Code
 from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
 from whenabouts.core.join_aggregate import chance_functions, partners
+from whenabouts.core.join_aggregate.operator import JoinAggregateOperator
 from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.local import Outcome
 from whenabouts.core.runtime.blocks import TEMPLATE
@@ -589,6 +590,26 @@ class TakesBlocksForTheWhole(Spoilt):
 
 class LosesBuffers(LosesState):
     name = "restarts forward evaluation without its buffers"
+
+
+class ForgetsFoldedRows(Spoilt):
+    name = "forgets the partners of left rows that it folds"
+
+    def spoil(self, operator: Any) -> None:
+        if isinstance(operator, JoinAggregateOperator):
+            marks = operator._marks
+
+            def forgotten(left: Any, right: Any, step: Any) -> Any:
+                return marks(left, [batch.slice(0, 0) for batch in right], step)
+
+            operator._marks = forgotten  # type: ignore[method-assign]
+
+
+class NeverFolds(Spoilt):
+    name = "keeps right rows that can be folded"
+
+    def query(self, query: Query) -> Any:
+        return super().query(replace(query, folding="never") if isinstance(query, JoinAggregate) else query)
 
 
 class TakesOffsetsOneByOne(Spoilt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
@@ -137,6 +138,49 @@ def test_oracle_aggregate_state_is_bounded(engine: Engine) -> None:
     counts = outcome.metrics
     assert counts["rows_stored"] - counts["rows_evicted"] <= 60  # of 480: the last steps, and slots that are cut
     assert Counter(outcome.output["n"].to_pylist()) == Counter({9: 232, 5: 2, 6: 2, 7: 2, 8: 2})
+
+
+FOLDED = {
+    name: asked for name, asked in DECIDED.items() if not str(asked).startswith(("collect", "count_distinct"))
+} | {"expected": "expected_count", "expected_amount": "expected_sum:amount"}  # fmt: skip
+"""Every function whose partners can be folded."""
+
+
+@pytest.mark.parametrize(
+    "dataset", fewer_on_slow_engines(["ties", "points", "histograms", "point and interval"], ["ties"])
+)
+def test_differential_folding(engine: Engine, dataset: str) -> None:
+    """Folding on and off: the same bits at the same instants, however streams are cut and where they restart."""
+    lo_us = case_tables.dataset(dataset).query.condition.lo_us
+    condition = replace(case_tables.dataset(dataset).query.condition, hi_us=lo_us + 8 * SECOND)
+    query = query_of(dataset, FOLDED, condition=condition, folding="always")
+    variant = Variant(streaming=True, parallelism=2, restart_after=2)
+    folded = engine.run(query, stream(dataset, (5, 5), 4), variant)
+    usual = engine.run(replace(query, folding="never"), stream(dataset, (3, 4)), STREAM)
+    multiset.assert_same(multiset.rows(folded.output), multiset.rows(usual.output), "rows", {"query": query})
+
+
+def test_oracle_folded_state_is_bounded(engine: Engine) -> None:
+    """Dense right rows beside sparse left ones are held for the join's own bound, not until a left row is final."""
+    steps, per_step = 24, 10
+    starts = [YEAR_2024 + per_step * step * SECOND for step in range(steps)]
+    value = [0.1 * n for n in range(per_step)]
+    files = {
+        "left": tuple(pa.table({"t": [start]}) for start in starts),
+        "right": tuple(
+            pa.table({"t": [start + n * SECOND + 1 for n in range(per_step)], "v": value}) for start in starts
+        ),
+    }
+    query = JoinAggregate(
+        left_time=Point("t"), right_time=Point("t"), condition=between(0, "1000 s", confidence=1), lateness="1 s",
+        aggregates={"n": "count", "total": "sum:v", "first": "first:v", "greatest": "max:v"}, folding="always",
+    )  # fmt: skip
+    outcome = engine.run(query, files, Variant(streaming=True, restart_after=12))
+    counts = outcome.metrics
+    assert counts["rows_stored"] - counts["rows_evicted"] <= steps + 50  # of 264: all left rows are open to the end
+    expected = [(n, math.fsum(value * (n // per_step)), value[0], value[-1]) for n in range(240, 0, -per_step)]
+    found = outcome.output.sort_by("t").select(["n", "total", "first", "greatest"]).to_pylist()
+    assert [tuple(row.values()) for row in found] == expected
 
 
 def test_oracle_aggregate_streams_without_a_bound_are_refused(engine: Engine) -> None:

@@ -37,7 +37,7 @@ ASOF_OPTIONS = (
 )
 ASOF_JOIN_KEYS = (OF_BOTH - {"strategy"}) | {"asof_join", *ASOF_OPTIONS}
 JOIN_AGGREGATE_KEYS = (OF_BOTH - {"strategy"}) | {
-    "join_aggregate", *CONDITION_KEYWORDS, "aggregates", "how", "most_uncertain",
+    "join_aggregate", *CONDITION_KEYWORDS, "aggregates", "how", "most_uncertain", "folding",
 }  # fmt: skip
 WINDOW_JOIN_KEYS = OF_BOTH | {"window_join", "windows", "conservative", "method"}
 
@@ -138,7 +138,7 @@ def join_aggregate_of(query: Mapping[str, Any], at: str, streams: Mapping[str, S
         aggregates=query.get("aggregates"),
         on=query.get("on"),
         lateness=lateness_of_sides(left.lateness, right.lateness),
-        **{name: query[name] for name in ("how", "most_uncertain", "time_slots") if name in query},
+        **{name: query[name] for name in ("how", "most_uncertain", "folding", "time_slots") if name in query},
     )
 
 

@@ -45,6 +45,19 @@ def with_columns_of(rows: pa.RecordBatch, more: pa.RecordBatch) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays([*rows.columns, *more.columns], schema=schema)
 
 
+def with_null_columns(rows: pa.RecordBatch, schema: pa.Schema, count: int | None = None) -> pa.RecordBatch:
+    """The rows in a schema that begins with theirs, further columns null. `count`: how many, if there is no column.
+
+    >>> with_null_columns(pa.record_batch({"a": [1]}), pa.schema({"a": pa.int64(), "b": pa.string()})).to_pylist()
+    [{'a': 1, 'b': None}]
+    """
+    if len(rows.schema) == len(schema):
+        return rows
+    count = rows.num_rows if count is None else count
+    more = [pa.nulls(count, schema.field(i).type) for i in range(len(rows.schema), len(schema))]
+    return pa.RecordBatch.from_arrays([*rows.columns, *more], schema=schema)
+
+
 def select_columns(rows: pa.RecordBatch, chosen: Sequence[int]) -> pa.RecordBatch:
     """The columns at these indices, with their fields."""
     schema = pa.schema([rows.schema.field(i) for i in chosen])

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.arrays.typing import BoolArray, FloatArray
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.join_aggregate.chance_pieces import (
     ANY,
     COUNT_VARIANCE,
@@ -21,8 +21,10 @@ from whenabouts.core.join_aggregate.chance_pieces import (
     chances,
     rows_of,
 )
-from whenabouts.core.join_aggregate.exact_sums import digits_of_floats, sums_of_rows
+from whenabouts.core.join_aggregate.exact_sums import ExactSums, digits_of_floats, sums_of_rows
+from whenabouts.core.join_aggregate.folded import Folded
 from whenabouts.core.join_aggregate.functions import Aggregate
+from whenabouts.core.join_aggregate.mark_columns import POSSIBLE
 from whenabouts.core.join_aggregate.partners import Chosen, Run, Side
 from whenabouts.core.join_aggregate.right_columns import RightColumns
 from whenabouts.core.join_aggregate.shared_clock import Bent, given_offsets
@@ -34,7 +36,8 @@ _BITS = {"p_none": NONE, "p_any": ANY, "count_variance": COUNT_VARIANCE}
 class ChanceFunctions:
     """The functions over one run.
 
-    `offsets_us`: of the left and the right clock, if right rows share one (`shared_clock`). `terms`: the work of the
+    `offsets_us`: of the left and the right clock, if right rows share one (`shared_clock`). `folded`: what other right
+    rows, that are not there any more, have added to expected counts and sums; None: nothing. `terms`: the work of the
     quadrature; `not_finite`: left rows with a NaN or infinite value among their partners.
     """
 
@@ -46,10 +49,11 @@ class ChanceFunctions:
         window: tuple[int, int],
         run: Run,
         offsets_us: tuple[int, int] | None = None,
+        folded: Folded | None = None,
     ) -> None:
         assert run.certain is not None, "chance functions are asked"
         self._columns, self._sides, self._window, self._run = columns, sides, window, run
-        self._offsets_us = offsets_us
+        self._offsets_us, self._folded = offsets_us, folded
         self._certain: Chosen = run.certain
         self._at_least = tuple(dict.fromkeys(each.argument for each in asked if each.function == "p_at_least"))
         self._count_at = tuple(dict.fromkeys(each.argument for each in asked if each.function == "count_at"))
@@ -68,7 +72,7 @@ class ChanceFunctions:
         """The answers for the left rows of the run."""
         name, argument, found = aggregate.function, aggregate.argument, self._found
         if name == "expected_count":
-            return pa.array(self._partners().expected_count())
+            return pa.array(self._expected_counts().to_floats())
         if name == "expected_sum":
             return pa.array(self._expected_sum(argument))
         if name == "sum_variance":
@@ -83,6 +87,24 @@ class ChanceFunctions:
         if name == "p_at_least":
             return pa.array(found.at_least[:, self._at_least.index(argument)])
         return pa.array(found.count_at[:, self._count_at.index(argument)])
+
+    @property
+    def possible(self) -> IntArray:
+        """How many possible partners each left row has."""
+        found: IntArray = self._certain.counts + np.diff(self._run.uncertain.offsets)
+        return found if self._folded is None else found + self._folded.number(POSSIBLE)
+
+    def part(self, name: str) -> pa.Array:
+        """A part of the marks that fold these rows, and all that were folded before (`folded`)."""
+        if name == POSSIBLE:
+            return pa.array(self.possible)
+        kind, _, column = name.partition(":")
+        sums = self._exact_sum(column) if kind == "expected_sum" else self._expected_counts()
+        return sums.to_lists()
+
+    def _expected_counts(self) -> ExactSums:
+        found = self._partners().expected_counts()
+        return found if self._folded is None else found.merged(self._folded.sums("expected_count"))
 
     def _partners(self, value: FloatArray | None = None) -> Partners:
         offsets, rows = self._run.uncertain
@@ -122,17 +144,22 @@ class ChanceFunctions:
         return found
 
     def _expected_sum(self, name: str) -> FloatArray:
-        """The nearest double to the exact sum of the certain values, and of the products of the others with P."""
+        """The nearest double to the exact sum."""
         if name not in self._expected_sums:
-            column, (offsets, rows) = self._columns[name], self._run.uncertain
-            start, stop, (beside_offsets, beside) = self._certain.ranges
-            prefix = column.certain
-            certain = prefix.of_ranges(start, stop, prefix.digits.take(beside), beside_offsets)
-            products = digits_of_floats(column.floats[rows] * self._run.p, column.valid[rows])
-            found = certain.merged(sums_of_rows(products, offsets)).to_floats()
+            found = self._exact_sum(name).to_floats()
             self.not_finite |= np.isnan(found)
             self._expected_sums[name] = found
         return self._expected_sums[name]
+
+    def _exact_sum(self, name: str) -> ExactSums:
+        """The exact sum of the certain values, and of the products of the others with P."""
+        column, (offsets, rows) = self._columns[name], self._run.uncertain
+        start, stop, (beside_offsets, beside) = self._certain.ranges
+        prefix = column.certain
+        certain = prefix.of_ranges(start, stop, prefix.digits.take(beside), beside_offsets)
+        products = digits_of_floats(column.floats[rows] * self._run.p, column.valid[rows])
+        found = certain.merged(sums_of_rows(products, offsets))
+        return found if self._folded is None else found.merged(self._folded.sums(f"expected_sum:{name}"))
 
     def _sum_variance(self, name: str) -> FloatArray:
         if name not in self._sum_variances:

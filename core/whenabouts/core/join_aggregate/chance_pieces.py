@@ -114,8 +114,12 @@ class Partners:
 
     def expected_count(self) -> FloatArray:
         """E N: the double nearest to the exact sum of the certain partners and the probabilities of the others."""
+        return self.expected_counts().to_floats()
+
+    def expected_counts(self) -> ExactSums:
+        """That sum itself."""
         certain = ExactSums(np.array([VALUES, UNIT]), np.stack([np.ones_like(self.certain), self.certain], axis=1))
-        return sums_of_rows(digits_of_floats(self.probability), self.offsets).merged(certain).to_floats()
+        return sums_of_rows(digits_of_floats(self.probability), self.offsets).merged(certain)
 
     def ring(self) -> Ring:
         """The arrays of the kernel."""

@@ -5,7 +5,7 @@ exactly, as digits on the limbs of one global grid (`limbs`), and rounded at the
 even: the result of Python's `math.fsum`. Sums of integers and decimals use the same limbs, and are refused where their
 type does not hold them.
 
-Sums can be merged, and have no order: partial sums may be formed anywhere.
+Sums can be merged, and have no order: partial sums may be formed anywhere. As lists of integers they are kept in state.
 
 Values that are no finite number are counted. Any NaN, or infinities of both signs, make a sum NaN. A sum whose
 rounding exceeds the greatest double is infinite. It is -0.0 only if all summands are; an exact zero is 0.0 otherwise.
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
@@ -48,6 +49,9 @@ BLOCK = 32
 """With more columns it has the first row of each block of this size."""
 
 _LOW = np.int64(0xFFFFFFFF)
+
+_KINDS_OF_ITEMS = 128
+"""A power of two above `KINDS`."""
 
 Described = Callable[[int], str]
 """Names the left row of a sum, for errors."""
@@ -155,6 +159,30 @@ class ExactSums:
         occurs = cells.any(axis=0)
         occurs[[0, -1]] = True  # the counts, and at least one limb
         return ExactSums(columns[occurs], np.ascontiguousarray(cells[:, occurs]))
+
+    def to_lists(self) -> pa.Array:
+        """The sums as Arrow lists of integers, `128 * digit + kind` for each digit that is not 0 (see `limbs`)."""
+        settled = self.settled()
+        row, column = np.nonzero(settled.cells)
+        items = settled.cells[row, column] * _KINDS_OF_ITEMS + settled.columns[column]
+        offsets = np.searchsorted(row, np.arange(len(self.cells) + 1))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(items, pa.int64()))
+
+    @classmethod
+    def from_lists(cls, lists: pa.Array) -> ExactSums:
+        """The sums of `to_lists`; a null is a sum of no values.
+
+        >>> sums = sums_of_rows(digits_of_floats(np.array([0.1, 0.2, -5e-324])), np.array([0, 2, 3, 3]))
+        >>> ExactSums.from_lists(sums.to_lists()).to_floats().tolist()
+        [0.30000000000000004, -5e-324, 0.0]
+        """
+        items = np.asarray(lists.flatten())
+        kinds = items & (_KINDS_OF_ITEMS - 1)
+        columns = _union(np.unique(kinds), np.array([VALUES, UNIT]))
+        cells = np.zeros((len(lists), len(columns)), np.int64)
+        sizes = np.asarray(pc.list_value_length(lists).fill_null(0))
+        cells[np.repeat(np.arange(len(lists)), sizes), _slots(columns)[kinds]] = items // _KINDS_OF_ITEMS
+        return cls(columns, cells)
 
     def to_floats(self) -> FloatArray:
         """The double nearest to each sum, ties to even (see the module's text); 0.0 for a sum of no values.

@@ -29,6 +29,10 @@ _SUMS = frozenset({"sum", "mean", "expected_sum", "sum_variance"})
 _OF_VALUES = frozenset({"min", "max", "first", "last"})
 _WHOLE = frozenset({"count", "count_distinct", "count_at"})
 
+_NEED_ROWS = frozenset({
+    "count_distinct", "collect", "count_variance", "sum_variance", "p_none", "p_any", "p_at_least", "count_at",
+})  # fmt: skip
+
 _NO_EXPECTED_MEAN = (
     "the expected mean is not the expected sum over the expected count: give expected_sum and expected_count, or mean "
     "at a confidence"
@@ -57,6 +61,11 @@ class Aggregate:
     def column(self) -> str | None:
         """The column of the right input that it reads."""
         return self.argument if _TAKES[self.function] in (_MAYBE_COLUMN, _COLUMN) else None
+
+    @property
+    def can_fold(self) -> bool:
+        """Whether partners can be replaced by a number or a row of a fixed size, whatever partners come later."""
+        return self.function not in _NEED_ROWS
 
     @property
     def described(self) -> str:

@@ -1,7 +1,8 @@
 """Runs a `JoinAggregate` over the blocks and the state of one bucket.
 
 On finite input all left rows get their answers at once. On a stream a left row waits in `join_aggregate.open_rows`
-until no right row to come can be one of its partners; then it is computed from all of them.
+until no right row to come can be one of its partners; then it is computed from all of them. Some of these may have been
+folded into its marks (`join_aggregate.folded`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import table_of
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.join_aggregate.open_rows import OpenRows, Reach, layout_of, rows_held
+from whenabouts.core.join_aggregate.cost import FEW, RIGHT_PER_LEFT
+from whenabouts.core.join_aggregate.mark_columns import marks_of
+from whenabouts.core.join_aggregate.open_rows import (
+    Folding,
+    OpenRows,
+    Reach,
+    layout_of,
+    rows_held,
+)
 from whenabouts.core.join_aggregate.output import AggregateOutput
 from whenabouts.core.join_aggregate.settings import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import PREFIX, times
@@ -24,6 +33,7 @@ from whenabouts.core.runtime.key_names import of_input
 from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late
+from whenabouts.core.state.segment_codec import fingerprint
 
 if TYPE_CHECKING:
     from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
@@ -54,7 +64,8 @@ class JoinAggregateOperator:
         self._blocks[RIGHT] = pa.schema(own)
         self._reach = Reach(query.reach)
         templates = json.dumps([[name for name, _ in spec.templates] for spec in specs])
-        self._layout = layout_of(self._blocks, f"join aggregate {query.slots} {templates}")
+        self._folding = folding_of(query, self._blocks[RIGHT])
+        self._layout = layout_of(self._blocks, self._folding.marks, f"join aggregate {query.slots} {templates}")
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -79,15 +90,15 @@ class JoinAggregateOperator:
         if not self._streaming:
             self._answer(self._rows(LEFT, fresh), self._rows(RIGHT, fresh), step)
             return step
-        rows = OpenRows(store, self._layout, self._reach)
+        rows = OpenRows(store, self._layout, self._reach, self._folding)
         if demand is FlushMode.END:
-            left = self._rows(LEFT, fresh, rows.all_left())
+            left = rows.left_table([*rows.all_left(), *(block for of, block in fresh if of == LEFT)])
             self._answer(left, self._rows(RIGHT, fresh, rows.right_of(left)), step)
             return step
-        settled = self._rows(LEFT, [], rows.take_in(fresh, watermark_us))
+        settled = rows.left_table(rows.take_in(fresh, watermark_us))
         if settled.num_rows:
             self._answer(settled, self._rows(RIGHT, [], rows.right_of(settled)), step)
-        rows.drop_unneeded(watermark_us, step)
+        rows.drop_unneeded(watermark_us, lambda left, right: self._marks(left, right, step), step)
         rows.save(watermark_us, self.query.inputs, step)
         return step
 
@@ -102,6 +113,16 @@ class JoinAggregateOperator:
         step.metrics[metrics.CORRELATIONS] += 1
         answers = answers_of(self.query, self.keys, self._columns.types, left, right, step.metrics)
         step.output += self._columns.rows(left, answers, event_us, step)
+
+    def _marks(self, left: pa.Table, right: Sequence[pa.RecordBatch], step: Step) -> pa.RecordBatch:
+        """The marks of left rows once right rows are folded."""
+        from whenabouts.core.join_aggregate.answers import marks_with  # numba: imported when first needed
+
+        step.metrics[metrics.CORRELATIONS] += 1
+        assert self._folding.marks is not None, "something can be folded"
+        return marks_with(
+            self.query, self.keys, self._folding.marks, left, table_of(right, self._blocks[RIGHT]), step.metrics
+        )
 
     def _rows(self, input: int, arrivals: Sequence[Arrival], held: Sequence[pa.RecordBatch] = ()) -> pa.Table:
         schema = self._blocks[input]
@@ -121,3 +142,20 @@ class JoinAggregateOperator:
             if block.num_rows:
                 kept.append(Arrival(input, block.select(self._blocks[input].names)))
         return kept
+
+
+def folding_of(query: JoinAggregateSettings, right: pa.Schema) -> Folding:
+    """How a stream of this query folds right rows, whose block columns are `right`."""
+    if not query.can_fold:
+        return Folding()
+    marks = marks_of(query.aggregates, right, decided=query.asks_decided, chance=query.asks_chance)
+    judged = query.condition.lo_us, query.condition.hi_us, float(query.condition.confidence), query.condition.possible
+    templates = [
+        (name, template.edges, template.masses)
+        for spec in (query.left_time, query.right_time)
+        for name, template in spec.templates
+    ]
+    settings = int(fingerprint(marks.names, judged, query.reach.instants, templates), 16)
+    if query.folding == "always":
+        return Folding(marks, settings, least=1)
+    return Folding(marks, settings, FEW, RIGHT_PER_LEFT) if query.folding == "auto" else Folding(marks, settings)

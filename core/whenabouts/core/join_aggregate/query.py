@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from whenabouts.core.costs.choices import Choice, Held, Value, Workload
 from whenabouts.core.durations import Duration
-from whenabouts.core.join_aggregate.cost import algorithm, held
+from whenabouts.core.join_aggregate.cost import algorithm, folding, held
 from whenabouts.core.join_aggregate.functions import Asked
 from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
 from whenabouts.core.runtime.key_names import On
@@ -39,6 +39,7 @@ class JoinAggregateOptions(TypedDict, total=False):
     rates: Mapping[str, float]
     min_confidence: float | None
     most_uncertain: int | None
+    folding: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +64,15 @@ class JoinAggregate(JoinAggregateSettings):
     `most_uncertain`: a left row with more uncertain right rows (those of equal times count once) stops the query with
     WA-2182.
 
+    `folding`, on streams: whether right rows that only waiting left rows can meet are *folded* into these: what they
+    add to each answer is kept in their place, so that a few left rows do not keep many right rows. `auto`: where there
+    are at least 1,000 of them, and 4 for each waiting left row; `always`: in each step; `never`. `count_distinct`,
+    `collect`, variances and probabilities need the rows themselves. The results have the same bits.
+
     Raises QueryError: WA-2001 for a bad confidence, WA-2006 for no aggregates, an unknown function, a missing, spare
-    or invalid argument, or an unknown option value, WA-2009 for a name that is taken, WA-2011 for a clock whose offset
-    matters but is not declared, WA-2041 for impossible time slots, WA-2064 for a decided function or `inner` without a
-    confidence.
+    or invalid argument, an unknown option value, or `folding="always"` with a function that needs the rows, WA-2009 for
+    a name that is taken, WA-2011 for a clock whose offset matters but is not declared, WA-2041 for impossible time
+    slots, WA-2064 for a decided function or `inner` without a confidence.
 
     >>> import whenabouts as wa
     >>> wa.JoinAggregate(left_time=wa.Point("t"), right_time=wa.Point("t"), condition=wa.within("1 s", confidence=1),
@@ -75,8 +81,8 @@ class JoinAggregate(JoinAggregateSettings):
     """
 
     def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
-        """The only way to run it; see `costs.choices`. There is nothing to pin."""
-        return [algorithm(self)]
+        """The only way to run it, and whether streams fold; see `costs.choices`. There is nothing to pin."""
+        return [algorithm(self), folding(self)]
 
     def held(self, input: int, load: Workload) -> Held:
         """The rows that a stream holds on average; see `costs.choices.Holding`."""

@@ -98,12 +98,16 @@ class RightColumns:
     @cached_property
     def order(self) -> IntArray:
         """The place of each row in the order of `first`: by the middle of its times, their end, then the columns."""
-        right = self._right
-        t_min, t_max = times(right)
-        rank = ties_of(right, self._codes, []).ranks(right.num_rows)
-        places = np.empty(right.num_rows, np.int64)
-        places[np.lexsort((rank, t_max, t_min + t_max))] = np.arange(right.num_rows)
-        return places[self._position]
+        return places_of(self._right, self._codes)[self._position]
+
+    def rows(self, at: IntArray, missing: BoolArray, type_: pa.StructType) -> pa.Array:
+        """Times and columns of rows, null where one is missing."""
+        if not self._right.num_rows:
+            return pa.nulls(len(at), type_)
+        index = pa.array(self._position[at], mask=missing)
+        columns = [one_chunk(self._right.column(field.name)).take(index) for field in type_]
+        plain = [column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in columns]
+        return pa.StructArray.from_arrays(plain, fields=list(type_), mask=pa.array(missing))
 
     @cached_property
     def earliest(self) -> RangeMinimum:
@@ -121,3 +125,12 @@ class RightColumns:
         rows = np.empty(len(self.order), np.int64)
         rows[self.order] = np.arange(len(self.order))
         return rows
+
+
+def places_of(right: pa.Table, codes: IntArray | None) -> IntArray:
+    """The place of each right row in the order of `first`. `codes`: their keys, None if all are compared."""
+    t_min, t_max = times(right)
+    rank = ties_of(right, codes, []).ranks(right.num_rows)
+    places = np.empty(right.num_rows, np.int64)
+    places[np.lexsort((rank, t_max, t_min + t_max))] = np.arange(right.num_rows)
+    return places

@@ -21,13 +21,14 @@ from whenabouts.core.window_join.graph import edge_of
 
 LEFT, RIGHT = 0, 1
 HOWS = ("left_outer", "inner")
+FOLDINGS = ("auto", "always", "never")
 
 LEAST_CONFIDENCE = 5e-324
 """As a confidence: every pair that is possible at all."""
 
 _CHANGEABLE = frozenset({
     "left_time", "right_time", "condition", "aggregates", "how", "lateness", "rates", "min_confidence",
-    "most_uncertain",
+    "most_uncertain", "folding",
 })  # fmt: skip
 
 
@@ -49,6 +50,7 @@ class JoinAggregateSettings:
     rates: Any = ()
     min_confidence: float | None = None
     most_uncertain: int | None = None
+    folding: str = "auto"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "aggregates", aggregates_of(self.aggregates))
@@ -57,6 +59,7 @@ class JoinAggregateSettings:
         if self.most_uncertain is not None:
             checks.whole_number("most_uncertain", self.most_uncertain)
         self._require_confidence()
+        self._require_folding()
         reach, times = self.reach, () if self._shares_offset else ("left_time", "right_time")
         for name in ("on", "lateness", "time_slots", "rates", *times):
             object.__setattr__(self, name, getattr(reach, name))
@@ -81,6 +84,18 @@ class JoinAggregateSettings:
                     f"min_confidence is {least}, above the confidence {self.decided.confidence}",
                     "it is the least confidence that the query may be changed to",
                 )
+
+    def _require_folding(self) -> None:
+        """Raise QueryError WA-2006 for an unknown `folding`, and for rows that must be folded but cannot."""
+        checks.one_of("folding", self.folding, FOLDINGS)
+        needs = next((each for each in self.aggregates if not each.can_fold), None)
+        if self.folding == "always" and needs is not None:
+            raise checks.refused("folding", "always", f"{needs.described} needs all rows: leave it out, or folding=")
+
+    @property
+    def can_fold(self) -> bool:
+        """Whether what right rows add to the answers can be kept in their place."""
+        return all(each.can_fold for each in self.aggregates)
 
     @property
     def _shares_offset(self) -> bool:

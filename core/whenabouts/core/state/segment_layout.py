@@ -6,10 +6,11 @@ because every segment costs its host a round trip. A directory segment lists the
 store, and eviction needs no read. The keys of the store are (input, slot):
 
     (i, first slot)          rows of input i whose t_max is in the slots of the segment
-    (MARKS - i, first slot)  marks of these rows, row by row: small, and rewritten when they change
+    (MARKS - i, first slot)  marks of these rows, row by row: small, and rewritten when they change. Of an input in
+                             `Layout.marked_later` only the segments that the directory lists have them
     (WAITING - i, number)    a block of input i that waits to be correlated
     (DIRECTORY, 0)           JSON: fingerprint, slot width, segments (end, rows, first open row), waiting blocks,
-                             floors, how long rows are kept, rows numbered
+                             floors, how long rows are kept, rows numbered, segments that were marked later
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ class Layout:
     """What an operator keeps.
 
     `schemas`: of the rows of every input; the operator's own inputs follow those of the query. `marks`: by input, the
-    schema of the marks of its rows. `axes`: by input, the column by which its rows are ordered, by default `T_MAX`.
-    `opens`: by input, which rows (with marks) are open, that is, the operator has to emit something when they expire;
-    other inputs have none. `needed`: by input, which rows (with marks) are still needed; of other inputs all are.
-    `purpose`: further text that the state depends on.
+    schema of the marks of its rows. `marked_later`: inputs whose rows come without marks; a segment has them once
+    `SegmentedState.mark` gave them, null for rows that come afterwards. `axes`: by input, the column by which its rows
+    are ordered, by default `T_MAX`. `opens`: by input, which rows (with marks) are open, that is, the operator has to
+    emit something when they expire; other inputs have none. `needed`: by input, which rows (with marks) are still
+    needed; of other inputs all are. `purpose`: further text that the state depends on.
     """
 
     schemas: Sequence[pa.Schema]
@@ -55,6 +57,7 @@ class Layout:
     opens: dict[int, Callable[[pa.RecordBatch], BoolArray]] = field(default_factory=dict)
     purpose: str = ""
     needed: dict[int, Callable[[pa.RecordBatch], BoolArray]] = field(default_factory=dict)
+    marked_later: frozenset[int] = frozenset()
 
 
 class SegmentRows(NamedTuple):

@@ -13,11 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.record_batches import one_batch, rows_at, select_columns, table_of, with_columns_of
+from whenabouts.core.arrays.record_batches import (
+    one_batch,
+    rows_at,
+    select_columns,
+    table_of,
+    with_columns_of,
+    with_null_columns,
+)
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.blocks import T_MAX, times
-from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, SegmentStore
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore
 from whenabouts.core.state.segment_codec import decode, encode, fingerprint, unwrap, wrap
 from whenabouts.core.state.segment_layout import (
     DIRECTORY,
@@ -55,6 +62,7 @@ class SegmentedState:
         self._changed = False
         self._loaded: dict[tuple[int, int], pa.RecordBatch] = {}  # segments with marks, so a step reads each only once
         self._unsaved_marks: set[tuple[int, int]] = set()
+        self._marked_later: set[tuple[int, int]] = set()  # segments of `Layout.marked_later` that have marks
         self.rows_numbered = 0
         self._progress_us = NO_WATERMARK
         self._notes: list[int] = []
@@ -134,6 +142,10 @@ class SegmentedState:
         """The end (exclusive) of the input's earliest segment, which eviction must reach to free anything."""
         return min((segment.stop * self.slot_us for segment in self._segments[input].values()), default=None)
 
+    def rows_of(self, input: int, before_us: int = END_OF_TIME) -> int:
+        """Rows in the input's segments that begin before a time, from the directory alone: more than are needed."""
+        return sum(s.rows for s in self._segments[input].values() if s.first * self.slot_us < before_us)
+
     def first_from_us(self, input: int, from_us: int) -> int | None:
         """A lower bound of the times of the input's rows from `from_us` on, from the directory alone; None if there are
         none."""
@@ -145,7 +157,10 @@ class SegmentedState:
         return [held.rows for held in self.load_marked(input, first_us, last_us)]
 
     def load_marked(self, input: int, first_us: int, last_us: int) -> list[SegmentRows]:
-        """As `load`, with the rows' marks as further columns, and their indices for `mark`."""
+        """As `load`, with the rows' marks as further columns, and their indices for `mark`.
+
+        A segment that was not marked yet (`Layout.marked_later`) has no further columns.
+        """
         from_us = max(first_us, self._floors[input])
         loaded = [
             self._alive(input, segment.first)
@@ -160,11 +175,13 @@ class SegmentedState:
         source = np.arange(whole.num_rows)
         source[held.at] = whole.num_rows + np.arange(len(held.at))
         width = len(self._schemas[held.input])
-        old = select_columns(whole, range(width, len(whole.schema)))
-        new = one_batch(table_of([old, marks], old.schema)).take(pa.array(source))
-        columns = [*whole.columns[:width], *new.columns]
-        self._loaded[held.input, held.first] = pa.RecordBatch.from_arrays(columns, schema=whole.schema)
+        rows, schema = select_columns(whole, range(width)), self._layout.marks[held.input]
+        old = with_null_columns(select_columns(whole, range(width, len(whole.schema))), schema, whole.num_rows)
+        new = one_batch(table_of([old, marks], schema)).take(pa.array(source))
+        self._loaded[held.input, held.first] = with_columns_of(rows, new)
         self._unsaved_marks.add((held.input, held.first))
+        if held.input in self._layout.marked_later:
+            self._marked_later.add((held.input, held.first))
         self._changed = True
         self._note_open(held.input, held.first)
 
@@ -207,7 +224,7 @@ class SegmentedState:
             if first in self._segments[input]:
                 stop = self._segments[input][first].stop
                 before = self._read(input, first)
-                rows = one_batch(table_of([before, rows], before.schema))
+                rows = one_batch(table_of([before, with_null_columns(rows, before.schema)], before.schema))
             self._write(input, first, stop, rows)
 
     def take_before(self, input: int, before_us: int) -> list[pa.RecordBatch]:
@@ -280,6 +297,36 @@ class SegmentedState:
                 self._note_open(input, segment.first)
         return dropped
 
+    def trim(self, input: int) -> int:
+        """Rewrite the segments half of whose rows were dropped by `evict`; returns how many rows left the store.
+
+        No more rows are written than dropped. Segments that end far ahead need it, as whole ones leave by themselves.
+        """
+        dropped = 0
+        for first, segment in list(self._segments[input].items()):
+            if segment.first * self.slot_us >= self._floors[input]:
+                continue
+            rows = self._alive(input, first).rows
+            if 2 * rows.num_rows > segment.rows:
+                continue
+            dropped += segment.rows - rows.num_rows
+            if rows.num_rows:
+                self._write(input, first, segment.stop, rows)
+            else:
+                self._drop(input, first)
+                del self._segments[input][first]
+            self._changed = True
+        return dropped
+
+    def forget_marks(self, input: int) -> None:
+        """Drop all marks of an input in `Layout.marked_later`."""
+        for segment in [segment for segment in self._marked_later if segment[0] == input]:
+            self._store.delete(MARKS - input, segment[1])
+            self._marked_later.discard(segment)
+            self._unsaved_marks.discard(segment)
+            self._loaded.pop(segment, None)
+            self._changed = True
+
     def wait(self, input: int, block: pa.RecordBatch) -> None:
         """Keep a block until `take_waiting`, in arrival order."""
         number = self._waiting[-1][1] + 1 if self._waiting else 0
@@ -313,7 +360,9 @@ class SegmentedState:
             "kept": self._kept,
             "rows_numbered": self.rows_numbered,
             "progress_us": self._progress_us,
-        } | ({"notes": self._notes} if self._notes else {})
+        }
+        directory |= {"notes": self._notes} if self._notes else {}
+        directory |= {"marked_later": sorted(self._marked_later)} if self._marked_later else {}
         self._store.put(DIRECTORY, 0, wrap(json.dumps(directory).encode()))
         self._changed = False
 
@@ -335,14 +384,18 @@ class SegmentedState:
         self.rows_numbered = directory.get("rows_numbered", 0)
         self._progress_us = directory.get("progress_us", NO_WATERMARK)
         self._notes = directory.get("notes", [])
+        self._marked_later = {(input, first) for input, first in directory.get("marked_later", [])}
+
+    def _has_marks(self, input: int, first: int) -> bool:
+        later = input in self._layout.marked_later and (input, first) not in self._marked_later
+        return input in self._layout.marks and not later
 
     def _read(self, input: int, first: int) -> pa.RecordBatch:
         if (input, first) not in self._loaded:
             rows = decode(_present(self._store.get(input, first), input, first), self._schemas[input])
-            marks = self._layout.marks.get(input)
-            if marks is not None:
+            if self._has_marks(input, first):
                 data = _present(self._store.get(MARKS - input, first), MARKS - input, first)
-                rows = with_columns_of(rows, decode(data, marks))
+                rows = with_columns_of(rows, decode(data, self._layout.marks[input]))
             self._loaded[input, first] = rows
         return self._loaded[input, first]
 
@@ -351,7 +404,7 @@ class SegmentedState:
         data = encode(select_columns(rows, range(len(schema))), schema)
         self._store.put(input, first, data)
         self._loaded[input, first] = rows
-        if input in self._layout.marks:
+        if self._has_marks(input, first):
             self._put_marks(input, first)
         self._unsaved_marks.discard((input, first))
         self._segments[input][first] = Segment(first, stop, rows.num_rows, size=len(data))
@@ -365,8 +418,9 @@ class SegmentedState:
 
     def _drop(self, input: int, first: int) -> None:
         self._store.delete(input, first)
-        if input in self._layout.marks:
+        if self._has_marks(input, first):
             self._store.delete(MARKS - input, first)
+        self._marked_later.discard((input, first))
         self._loaded.pop((input, first), None)
         self._unsaved_marks.discard((input, first))
 
