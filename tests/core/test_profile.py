@@ -276,9 +276,81 @@ def test_reports_are_json_and_one_file(tmp_path: Path) -> None:
     assert found.plot().axes[0].get_ylabel() == "rows"
 
 
-def test_more_rows_than_the_limit_are_reported() -> None:
-    found = profile(pa.table({"t": poisson(0)}), "t", max_rows=1_000)
+def test_of_a_reader_the_first_rows_are_read() -> None:
+    found = profile(pa.table({"t": poisson(0)}).to_reader(), "t", max_rows=1_000)
     assert (found.rows, [each.kind for each in found.findings]) == (1_000, ["first rows only"])
+
+
+def _much() -> pa.Table:
+    """Whole seconds, polled rows, milliseconds, late rows, sentinels, another unit, nulls."""
+    rows = 10 * N
+    us = poisson(0, rows, SECOND)
+    group = np.arange(rows) % 3
+    us = np.where(group == 0, us // SECOND * SECOND, us // MS * MS)
+    us = np.where(group == 1, us // (8 * SECOND) * 8 * SECOND + 7 * MS, us)
+    arrival = us + np.random.default_rng(3).exponential(SECOND, rows).astype(np.int64)
+    us[some(0.01, 1, rows)] = 0
+    us[some(0.02, 2, rows)] //= 1_000
+    us[[5, 9]] = 1_000
+    mask = np.zeros(rows, bool)
+    mask[some(0.005, 3, rows)] = True
+    return pa.table({"t": pa.array(us, mask=mask), "g": group, "seen": arrival})
+
+
+def _counted(found: Any) -> dict[str, Any]:
+    """What of a profile is exact if it is of a sample."""
+    kinds = ("unit", "mixed units", "sentinel", "out of range", "null", "granularity", "type", "float")
+    wholes = (found.whole, *found.groups.values())
+    return {
+        "rows": (found.rows, found.nulls, found.span_us),
+        "groups": {key: (each.rows, each.span_us) for key, each in found.groups.items()},
+        "granules": [each.granules for each in wholes],
+        "specs": {key: each.spec_text("t") for key, each in found.groups.items()},
+        "findings": {each.sentence for each in found.findings if each.kind in kinds},
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"group": "g"}, {"group": "g", "arrival": "seen"}])
+def test_a_sample_of_many_rows_counts_all_of_them(options: dict[str, str]) -> None:
+    table = _much()
+    whole, sampled = (profile(table, "t", max_rows=limit, **options) for limit in (10 * N, 3 * N))
+    assert _counted(sampled) == _counted(whole)
+    assert {each.kind for each in sampled.findings} == {each.kind for each in whole.findings} | {"sample"}
+    assert sampled.sampled is not None
+    assert abs(sampled.sampled - 3 * N) < 0.2 * N
+    assert sum(sampled.counts) == pytest.approx(whole.whole.rows, rel=0.01)
+
+
+def test_the_batches_of_a_dataset_do_not_change_what_is_counted() -> None:
+    table, options = _much(), {"group": "g", "arrival": "seen", "max_rows": N}
+    parts = pa.Table.from_batches(table.to_batches(max_chunksize=997))
+    found = [profile(ds.dataset(each), "t", **options) for each in (table, parts)]
+    assert _counted(found[0]) == _counted(found[1])
+
+
+def test_only_outages_of_the_rows_are_outages_of_a_sample() -> None:
+    us = poisson(4, 10 * N)
+    clean = profile(pa.table({"t": us}), "t", max_rows=N)
+    assert [each.kind for each in clean.findings] == ["sample"]
+    us[5 * N :] += DAY
+    silent = profile(pa.table({"t": us}), "t", max_rows=N)
+    assert [each.kind for each in silent.findings] == ["sample", "outage"]
+
+
+def test_a_sample_of_a_coarse_column_is_not_all_of_it() -> None:
+    days = pa.table({"t": np.repeat(NOW // DAY * DAY + np.arange(40) * DAY, 500)})
+    found = profile(days, "t", max_rows=1_000)
+    assert found.spec() == wa.from_granularity("t", "1 d")
+    assert found.sampled is not None
+    assert found.sampled < 5_000
+
+
+@pytest.mark.parametrize("values", [[0] * 100, [None] * 100, [NOW] * 100])
+def test_many_rows_without_times_are_reported(values: list[Any]) -> None:
+    whole, sampled = (profile(pa.table({"t": pa.array(values, pa.int64())}), "t", max_rows=n) for n in (100, 50))
+    kinds = [{each.kind for each in found.findings} - {"sample"} for found in (whole, sampled)]
+    assert kinds[0] == kinds[1]
+    assert str(sampled)
 
 
 def test_nulls_and_too_few_rows_are_reported() -> None:
@@ -354,7 +426,7 @@ def test_frames_of_engines_are_refused_with_what_to_pass() -> None:
     class DataFrame:
         __module__ = "pyspark.sql.classic.dataframe"
 
-    with pytest.raises(InputError, match=r"WA-1062.*local table"):
+    with pytest.raises(InputError, match=r"WA-1062: the profiled input is .*give a DataFrame of Spark"):
         profile(DataFrame(), "t")
 
 

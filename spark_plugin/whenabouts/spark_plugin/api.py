@@ -24,6 +24,7 @@ from whenabouts.core.operations import Operations
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.spark_plugin.checkpoints import check_start
 from whenabouts.spark_plugin.dataflow import tagged
+from whenabouts.spark_plugin.parts import scattered
 from whenabouts.spark_plugin.pipelines import refused_in_pipelines
 from whenabouts.spark_plugin.results import Result, result_of, results_in
 from whenabouts.spark_plugin.workers import code_of_worker_first
@@ -61,6 +62,7 @@ ENGINE = Engine(
         "threads": "a task works with one core: set buckets and the executors' cores",
         "watermarks": "Spark has one watermark for all inputs of a query, which follows from lateness: leave it out",
     },
+    scattered=scattered,
 )
 
 OPERATIONS = Operations(ENGINE)

@@ -15,6 +15,7 @@ from typing import Any
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, InputError, QueryError, SingleBucketWarning
 from whenabouts.core.frames.kinds import Frame
+from whenabouts.core.frames.scattered import Scattered
 from whenabouts.core.hosting.host_options import HostSettings
 from whenabouts.core.hosting.input_checks import check_inputs, check_query, not_an_input
 from whenabouts.core.runtime.protocol import Query
@@ -40,7 +41,7 @@ class Engine:
     gives over one frame for each of its inputs, in the form of the first. `rejects`: the rows that the query giving a
     result did not process. `lacks`: the host options that it has no meaning for, and why. `parallel`: whether it
     spreads buckets over cores. `pair_ranges`: the pairs of a timing join as ranges, in an engine that has all rows in
-    one place.
+    one place. `scattered`: the rows of a frame in parts, None if they cannot be read so.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Engine:
     lacks: Mapping[str, str]
     parallel: bool = True
     pair_ranges: Callable[[Any, Sequence[Any], HostSettings], Any] | None = None
+    scattered: Callable[[Any], Scattered] | None = None
 
     def __reduce__(self) -> tuple[Callable[[str], Engine], tuple[str]]:
         """By its home: functions that users call in workers travel there, and the results kept here do not."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +13,24 @@ from whenabouts.core.arrays.plain_types import plain
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.clocks.profile.findings import Finding, examples, percent
-from whenabouts.core.clocks.profile.units import raw_times, settled
+from whenabouts.core.clocks.profile.scattered_columns import (
+    Counted,
+    Known,
+    Look,
+    Looked,
+    Tally,
+    read_bytes,
+    rows_of,
+    stretches_of,
+    total_of,
+    verdict_of,
+)
+from whenabouts.core.clocks.profile.units import Verdict, raw_times, settled
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.frames.kinds import GivenFrames, arrow_table, class_name
+from whenabouts.core.frames.kinds import Frame, GivenFrames, arrow_table, class_name
+from whenabouts.core.frames.scattered import Scattered
+from whenabouts.core.hosting.engine import engine_of
+from whenabouts.core.hosting.input_checks import check_input
 from whenabouts.core.runtime.option_checks import columns_shown
 from whenabouts.core.runtime.time_columns import microseconds
 from whenabouts.core.times.time_specs import TimeSpec
@@ -29,12 +45,14 @@ FEW = "few"
 Key = tuple[Any, ...]
 
 
-class Readings(NamedTuple):
+@dataclass(frozen=True)
+class Readings:
     """The usable rows of a column: times in microseconds, row numbers, group numbers, in the order of arrival.
 
     `keys`: the groups by number; group number `len(keys)`, if any row has it, holds the small groups together.
-    `arrival_us`: None if the order of arrival is that of the rows. `ranks` ranks
-    rows, given by their numbers, by their other columns.
+    `arrival_us`: None if the order of arrival is that of the rows, or (`ordered` is False) unknown. `ranks` ranks
+    rows, given by their numbers, by their other columns. `numbered`: whether users know these numbers. `sample`: what
+    is known of all rows if these are a sample.
     """
 
     us: IntArray
@@ -47,16 +65,50 @@ class Readings(NamedTuple):
     nulls: int
     findings: tuple[Finding, ...]
     tick_us: float
+    ordered: bool = True
+    numbered: bool = True
+    sample: Sample | None = None
 
 
-def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows: int) -> Readings:
-    """The usable rows of a frame. A Dataset or a reader is read by chunks, and only the columns that are named.
+class Sample(NamedTuple):
+    """What is known of all rows of which some stretches of time were read, and of those of each group number."""
+
+    whole: Known
+    groups: tuple[Known, ...]
+
+
+def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows: int, seed: int) -> Readings:
+    """The usable rows of a frame, or of more than `max_rows` a sample. A Dataset, a reader and a frame of an engine are
+    read by parts, and only the columns that are named.
 
     Raises InputError WA-1001 for a missing column, WA-1002 for one that is no time, WA-1062 for what is no frame.
     """
-    named = [time, *group, *([arrival] if arrival != ROW_ORDER else [])]
-    rows, total = _rows(table, list(dict.fromkeys(named)), max_rows)
-    _check(rows.schema, named, group)
+    named = tuple(dict.fromkeys([time, *([arrival] if arrival != ROW_ORDER else []), *group]))
+    if isinstance(table, pa.RecordBatchReader):
+        return _read(*_first_rows(table, named, max_rows), time, group, arrival)
+    here = arrow_table("profiled", table) if isinstance(table, Frame) and not _is_dataset(table) else None
+    if here is not None and here.num_rows <= max_rows:
+        return _read(here, here.num_rows, time, group, arrival)  # with all columns, to find equal rows
+    source = _source(table if here is None else here)
+    _check(source.columns, named, group)
+    times = (time,) if arrival == ROW_ORDER else tuple(dict.fromkeys((time, arrival)))
+    empty = {name: raw_times(source.columns.empty_table().column(name), name) for name in times}
+    if source.count() > max_rows:
+        look = Look(times, seed)
+        looked = look.merged(source.apply(times, look))
+        if all(each.valid for each in looked.values()):
+            how = {name: verdict_of(looked[name], empty[name], name) for name in times}
+            return _sampled(source, looked[time], how, time, group, max_rows)
+    schema = pa.schema([source.columns.field(name) for name in named])
+    parts = [read_bytes(data).rename_columns(list(named)).cast(schema) for data in source.apply(named, rows_of)]
+    rows = pa.concat_tables([schema.empty_table(), *parts])
+    ordered = source.ordered or arrival != ROW_ORDER
+    rows = rows if ordered else rows.sort_by(time)
+    return replace(_read(rows, rows.num_rows, time, group, arrival), ordered=ordered, numbered=source.ordered)
+
+
+def _read(rows: pa.Table, total: int, time: str, group: Sequence[str], arrival: str) -> Readings:
+    _check(rows.schema, [time, *group, *([arrival] if arrival != ROW_ORDER else [])], group)
     raw = raw_times(rows.column(time), time)
     valid = np.flatnonzero(raw.valid)
     times = settled(raw, valid, time)
@@ -73,13 +125,7 @@ def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows
         order = np.argsort(whole[row], kind="stable")
         order = order[known[row[order]]]
         if len(order) < len(row):
-            without = 1 - len(order) / len(row)
-            findings.append(
-                Finding(
-                    "null", "note", without, examples(row, ~known[row]),
-                    f"{percent(without)} of the rows have no time of arrival: they are left out.",
-                )
-            )  # fmt: skip
+            findings.append(_without_arrival(1 - len(order) / len(row), examples(row, ~known[row])))
         row, us = row[order], us[order]
         arrival_us = whole[row]
     if total > rows.num_rows:
@@ -97,6 +143,74 @@ def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows
     return Readings(us, row, codes, keys, arrival_us, ranks, rows.num_rows, nulls, tuple(findings), times.tick_us)
 
 
+def _without_arrival(share: float, where: tuple[int, ...]) -> Finding:
+    sentence = f"{percent(share)} of the rows have no time of arrival: they are left out."
+    return Finding("null", "note", share, where, sentence)
+
+
+def _sampled(
+    source: Scattered, looked: Looked, verdicts: dict[str, Verdict], time: str, group: Sequence[str], max_rows: int
+) -> Readings:
+    """Rows of stretches of time, with what is known of all."""
+    how, *arrived = verdicts.values()
+    uniform, kept, _ = how.read(looked.numbers)
+    uniform = uniform[kept]
+    stretches = stretches_of(uniform, min(1.0, max_rows / looked.rows)) if len(uniform) else ((0, 0),)
+    tally = Tally(tuple(verdicts.items()), stretches)
+    tallied = tally.merged(source.apply([*verdicts, *group], tally))
+    findings = [*how.findings]
+    _, _, odd = how.read(looked.numbers[:0])
+    for at, each in enumerate(odd):
+        if tallied.odd[at]:
+            findings.append(how.finding(each.kind, each.what, tallied.odd[at] / looked.valid))
+    groups = dict(tallied.by_group())
+    whole = total_of(groups.values())
+    if tallied.unknown:
+        findings.append(_without_arrival(tallied.unknown / (tallied.unknown + whole.rows), ()))
+    rows = tallied.sample
+    us = np.asarray(rows.column("us").to_numpy())
+    arrival_us = None if not arrived else np.asarray(rows.column("arrival").to_numpy())
+    ordered = source.ordered or bool(arrived)
+    order = np.arange(len(us))
+    if arrival_us is not None or not ordered:
+        order = np.argsort(us if arrival_us is None else arrival_us, kind="stable")
+    numbers, keys, counted = _counted_groups(rows, groups) if group else (*_one(len(us)), (whole,))
+    findings.append(_of_a_sample(len(us), whole.rows, len(stretches), max_rows))
+    return Readings(
+        us[order], order, numbers[order], keys, None if arrival_us is None else arrival_us[order], None,
+        looked.rows, looked.rows - looked.valid, tuple(findings), how.tick_us, ordered,
+        False,
+        Sample(Known(whole, stretches, uniform), tuple(Known(each, stretches, uniform[:0]) for each in counted)),
+    )  # fmt: skip
+
+
+def _of_a_sample(rows: int, of: int, stretches: int, max_rows: int) -> Finding:
+    return Finding(
+        "sample", "note", rows / max(1, of), (),
+        "All rows were counted (units, sentinels, granularities, groups, the span), but polls, duplicates, short "
+        f"outages, order and steps were looked for in {rows:,} of {of:,} rows, those of {stretches} stretches of time, "
+        "and zones not at all.",
+        f"Raise max_rows (it is {max_rows:,}) to have more of them.",
+    )  # fmt: skip
+
+
+def _counted_groups(
+    rows: pa.Table, groups: dict[Key, Counted]
+) -> tuple[IntArray, tuple[Key, ...], tuple[Counted, ...]]:
+    """The group number of each sampled row, the keys, and the counts of each number; the small groups have the last."""
+    there = list(groups)
+    columns = [name for name in rows.column_names if name.startswith("g")]
+    rank = ranks_of_rows(pa.table({name: pa.array([key[at] for key in there]) for at, name in enumerate(columns)}))
+    counts = np.array([groups[key].rows for key in there], np.int64)
+    chosen = _largest(counts, rank)
+    numbers = {there[at]: number for number, at in enumerate(chosen.tolist())}
+    few = [groups[key] for key in there if key not in numbers]
+    codes, keys = _coded(rows.select(columns), rows.num_rows)
+    of_code = np.array([numbers.get(key, len(chosen)) for key in _keys(keys)], np.int64)
+    counted = tuple(groups[there[at]] for at in chosen.tolist()) + ((total_of(few),) if few else ())
+    return of_code[codes], tuple(there[at] for at in chosen.tolist()), counted
+
+
 def _check(schema: pa.Schema, named: Sequence[str], group: Sequence[str]) -> None:
     for name in named:
         found = schema.get_all_field_indices(name)
@@ -110,38 +224,37 @@ def _check(schema: pa.Schema, named: Sequence[str], group: Sequence[str]) -> Non
             raise InputError(Code.WRONG_TYPE, f"group column {name!r} is {type_}", "group by text, numbers or times")
 
 
-def _rows(table: Any, named: list[str], max_rows: int) -> tuple[pa.Table, int]:
-    """At most `max_rows` rows, and how many there are in all."""
-    class_ = class_name(table)
-    if class_.startswith(("pyspark.", "pyflink.")):
+def _source(table: Any) -> Scattered:
+    """A frame as rows that are read in parts."""
+    if isinstance(table, pa.Table) or _is_dataset(table):
+        return Scattered.of(table)
+    engine = engine_of([("profiled", table)])
+    check_input("profiled", table, engine.frames, engine.hint)
+    if engine.scattered is None:
         raise InputError(
             Code.NOT_AN_INPUT,
-            f"the table is a {class_}, whose rows are not in this process",
-            "pass rows of it as a local table, for instance frame.limit(1_000_000).toPandas(), or the files themselves",
+            f"the table is a {class_name(table)}, whose rows are not in this process",
+            "pass rows of it as a local table, for instance table.fetch(1_000_000).to_pandas(), or its files",
         )
-    chunks: Iterator[pa.RecordBatch] | None = None
-    if class_.startswith("pyarrow._dataset.") and hasattr(table, "scanner"):
-        known = [name for name in named if name in table.schema.names]
-        if len(known) < len(named):
-            return table.schema.empty_table(), 0  # the caller names the missing column
-        chunks, schema = iter(table.scanner(columns=known).to_batches()), table.schema
-        schema = pa.schema([schema.field(name) for name in known])
-    elif isinstance(table, pa.RecordBatchReader):
-        known = [name for name in named if name in table.schema.names]
-        if len(known) < len(named):
-            return table.schema.empty_table(), 0
-        schema = pa.schema([table.schema.field(name) for name in known])
-        chunks = (batch.select(known) for batch in table)
-    if chunks is None:
-        whole = arrow_table("profiled", table)
-        return whole.slice(0, max_rows), whole.num_rows
+    return engine.scattered(table)
+
+
+def _is_dataset(table: Any) -> bool:
+    return class_name(table).startswith("pyarrow._dataset.") and hasattr(table, "scanner")
+
+
+def _first_rows(table: pa.RecordBatchReader, named: Sequence[str], max_rows: int) -> tuple[pa.Table, int]:
+    """At most `max_rows` rows of a reader, and how many there are in all."""
+    known = [name for name in named if name in table.schema.names]
+    if len(known) < len(named):
+        return table.schema.empty_table(), 0  # the caller names the missing column
     kept, held, total = [], 0, 0
-    for batch in chunks:
+    for batch in table:
         total += batch.num_rows
         if held < max_rows:
-            kept.append(batch.slice(0, max_rows - held))
+            kept.append(batch.select(known).slice(0, max_rows - held))
             held += kept[-1].num_rows
-    return pa.Table.from_batches(kept, schema), total
+    return pa.Table.from_batches(kept, pa.schema([table.schema.field(name) for name in known])), total
 
 
 def _one(rows: int) -> tuple[IntArray, tuple[Key, ...]]:
@@ -153,12 +266,17 @@ def _groups(columns: pa.Table, rows: int) -> tuple[IntArray, tuple[Key, ...]]:
     codes, there = _coded(columns, rows)
     counts = np.bincount(codes, minlength=there.num_rows)
     rank = ranks_of_rows(there)
-    enough = np.flatnonzero(counts >= LEAST_ROWS)
-    largest = enough[np.lexsort((rank[enough], -counts[enough]))][:GROUPS]
-    chosen = largest[np.argsort(rank[largest])]
+    chosen = _largest(counts, rank)
     number = np.full(len(counts), len(chosen), np.int64)
     number[chosen] = np.arange(len(chosen))
     return number[codes], _keys(there.take(pa.array(chosen)))
+
+
+def _largest(counts: IntArray, rank: IntArray) -> IntArray:
+    """The groups that are profiled each, in their order."""
+    enough = np.flatnonzero(counts >= LEAST_ROWS)
+    largest = enough[np.lexsort((rank[enough], -counts[enough]))][:GROUPS]
+    return np.asarray(largest[np.argsort(rank[largest])], np.int64)
 
 
 def _coded(columns: pa.Table, rows: int) -> tuple[IntArray, pa.Table]:

@@ -14,6 +14,7 @@ from whenabouts.core.clocks.profile.gaps import Outage, outages
 from whenabouts.core.clocks.profile.granules import MS, Share, dust, the_lattice
 from whenabouts.core.clocks.profile.order import Order
 from whenabouts.core.clocks.profile.polling import Polling, polling, tick
+from whenabouts.core.clocks.profile.scattered_columns import Counted, Known
 from whenabouts.core.durations import format_duration, parse_duration
 from whenabouts.core.times.spec_builders import from_granularity, from_polling
 from whenabouts.core.times.time_specs import Point, TimeSpec
@@ -47,30 +48,49 @@ class GroupProfile:
     order: Order
 
     @classmethod
-    def of(cls, key: tuple[Any, ...], us: IntArray, arrival_us: IntArray | None, tick_us: float) -> GroupProfile:
-        """The profile of times in the order of arrival; `tick_us`: what the type of the column can tell apart."""
+    def of(
+        cls,
+        key: tuple[Any, ...],
+        us: IntArray,
+        arrival_us: IntArray | None,
+        tick_us: float,
+        known: Known | None = None,
+    ) -> GroupProfile:
+        """The profile of times in the order of arrival; `tick_us`: what the type of the column can tell apart.
+
+        `known`: what is known of all times if these are those of some stretches only.
+        """
         lattice = the_lattice()
         ordered = np.sort(us)
         distinct = ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(us) else ordered
-        shares = lattice.mixture(np.bincount(lattice.classes(us), minlength=len(lattice.multiples)))
+        span_us = (int(ordered[0]), int(ordered[-1])) if len(us) else (0, 0)
+        if known is None:
+            counted = Counted(len(us), span_us, np.bincount(lattice.classes(us), minlength=len(lattice.multiples)))
+            silences = outages(distinct, len(us))
+            unbroken = distinct
+        else:
+            counted = known.counted
+            silences = known.outages(distinct)
+            unbroken = known.fullest(distinct)
+        shares = lattice.mixture(counted.classes)
         near = dust(us, shares)
         if near is not None:
             coarse = min(s.granule_us for s in shares if s.granule_us >= MS and s.share > _SEEN)
             snapped = np.where(near, (us + 2) // coarse * coarse, us)
             shares = lattice.mixture(np.bincount(lattice.classes(snapped), minlength=len(lattice.multiples)))
         fine = bool(shares) and shares[-1].granule_us == 1 and shares[-1].share > _ALMOST_ALL
-        found_tick = tick_us or (tick(distinct) if fine else None) or None
+        found_tick = tick_us or (tick(unbroken) if fine else None) or None
         granules = [share.granule_us for share in shares if share.share > _SEEN]
         return cls(
             key,
-            len(us),
-            (int(ordered[0]), int(ordered[-1])) if len(us) else (0, 0),
+            counted.rows,
+            counted.span_us if counted.rows else (0, 0),
             tuple(shares),
             found_tick,
             _rounding(us, arrival_us, max(granules, default=1)),
-            None if found_tick else polling(distinct, granules),
+            None if found_tick else polling(unbroken, granules),
             0.0 if near is None else float(near.mean()),
-            tuple(outages(distinct, len(us))),
+            tuple(silences),
             Order.of(us),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,17 +47,23 @@ def profile(
     - **Clock steps**: jumps of the clock in the order of arrival, with the time zones that an hour fits.
     - **Zones**: groups whose days look alike but shifted.
 
-    `table`: any dataframe, a pyarrow Dataset or RecordBatchReader (read by chunks, only the named columns). `time`: a
-    timestamp column, or integers. `group`: columns; each group of 20 rows or more is profiled by itself (the 200
-    greatest), the others together as "few". `arrival`: a column of times of arrival; default: rows arrived in their
-    order. With more than `max_rows` rows, the first ones are profiled. `seed`: of the resampled days of zones.
+    `table`: any dataframe, a pyarrow Dataset or RecordBatchReader (read by chunks, only the named columns), or a
+    DataFrame of Spark. `time`: a timestamp column, or integers. `group`: columns; each group of 20 rows or more is
+    profiled by itself (the 200 greatest), the others together as "few". `arrival`: a column of times of arrival;
+    default: rows arrived in their order (those of Spark have none). `seed`: of resampled days and drawn rows.
+
+    Of more than `max_rows` rows all are counted, for units, sentinels, granularities, groups and the span; polls,
+    duplicates, short outages, order and steps are looked for in about `max_rows` of them, the rows of up to 16
+    stretches of time, and zones not at all. A finding, `sample`, says so. Of a reader, which is read once, they are the
+    first rows.
 
     The same rows in another order give the same profile, but for order, steps, and examples. `str()` of a profile, its
     `to_dict()`, `to_html()` and `plot()` are reports; `spec()`, `specs()` and `lateness()` what joins take.
 
-    Raises: InputError WA-1001 for a missing column, WA-1002 for one that holds no times, WA-1062 for what is no frame
-    of this process (pass rows of a Spark or Flink frame); QueryError WA-2006 for other arguments. Cost: O(n log n), one
-    to three seconds for a million rows.
+    Raises: InputError WA-1001 for a missing column, WA-1002 for one that holds no times, WA-1062 for what is no frame,
+    a frame of Flink, or a stream; QueryError WA-2006 for other arguments. Cost: O(n log n), half a second to three
+    seconds for a million rows. On Spark about `max_rows` rows at most come into this process; of more there are two
+    passes over the named columns.
 
     >>> import pyarrow as pa
     >>> seconds = np.random.default_rng(0).integers(0, 86_400, 1000)
@@ -71,21 +78,41 @@ def profile(
     whole_number("max_rows", max_rows)
     whole_number("seed", seed, 0)
     columns = () if group is None else columns_of("group", group)
-    read = readings(table, time, columns, arrival, max_rows)
-    whole = GroupProfile.of((), read.us, read.arrival_us, read.tick_us)
+    read = readings(table, time, columns, arrival, max_rows, seed)
+    sample = read.sample
+    whole = GroupProfile.of((), read.us, read.arrival_us, read.tick_us, None if sample is None else sample.whole)
     named = {}
     if columns:
-        for key, at in _members(read):
+        for number, (key, at) in enumerate(_members(read)):
             arrived = None if read.arrival_us is None else read.arrival_us[at]
-            named[key] = GroupProfile.of(key, read.us[at], arrived, read.tick_us)
+            known = None if sample is None else sample.groups[number]
+            named[key] = GroupProfile.of(key, read.us[at], arrived, read.tick_us, known)
     findings = gravest_first([*read.findings, *_found(read, whole, named, seed)])
+    if not read.numbered:
+        findings = tuple(replace(found, where=()) for found in findings)
     first, last = whole.span_us
     edges = np.linspace(first, max(last, first + 1), _BINS + 1)
-    counts = np.histogram(read.us, edges)[0] if len(read.us) else np.zeros(_BINS, np.int64)
+    drawn = read.us if sample is None else sample.whole.uniform
+    counts = np.histogram(drawn, edges)[0] if len(drawn) else np.zeros(_BINS, np.int64)
+    counts = np.rint(counts * (whole.rows / max(1, len(drawn)))).astype(np.int64)
     groups = {key[0] if len(key) == 1 else key: each for key, each in named.items()}
     column = None if arrival == ROW_ORDER else arrival
     parts = tuple(counts.tolist())
-    return Profile(time, columns, read.rows, read.nulls, whole.span_us, groups, whole, findings, parts, column)
+    sampled = None if sample is None else len(read.us)
+    return Profile(
+        time,
+        columns,
+        read.rows,
+        read.nulls,
+        whole.span_us,
+        groups,
+        whole,
+        findings,
+        parts,
+        column,
+        read.ordered,
+        sampled,
+    )
 
 
 def _members(read: Readings) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
@@ -95,7 +122,7 @@ def _members(read: Readings) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
     few = (FEW,) if (FEW,) not in read.keys else (f"{FEW} rows",)
     for number, key in enumerate((*read.keys, few)):
         at = order[ends[number] : ends[number + 1]]
-        if len(at):
+        if len(at) or (read.sample is not None and number < len(read.sample.groups)):
             yield key, at
 
 
@@ -107,9 +134,9 @@ def _found(
             "null", "note", read.nulls / read.rows, (), f"{percent(read.nulls / read.rows)} of the rows have no time.",
             "They are rejected (WA-1003).",
         )  # fmt: skip
-    if len(read.us) < LEAST_ROWS:
+    if whole.rows < LEAST_ROWS:
         yield Finding(
-            "too few", "doubt", 1.0, (), f"{len(read.us)} usable rows are too few to judge their times.",
+            "too few", "doubt", 1.0, (), f"{whole.rows} usable rows are too few to judge their times.",
             f"Give {LEAST_ROWS} or more.",
         )  # fmt: skip
         return
@@ -122,11 +149,13 @@ def _found(
         read.us[order], read.group[order], read.row[order], whole.granule_us, ranks, grouped=bool(groups)
     )
     yield from _silences(read, whole, groups)
+    if len(groups) > 1 and read.sample is None:
+        yield from _zones(read, seed)
+    if not read.ordered:
+        return
     yield from _order(whole)
     if whole.order.sorted or whole.order.lags_us[0] <= _NO_ORDER * (whole.span_us[1] - whole.span_us[0]):
         yield from _steps(read, each)
-    if len(groups) > 1:
-        yield from _zones(read, seed)
 
 
 def _name(key: tuple[Any, ...]) -> str:

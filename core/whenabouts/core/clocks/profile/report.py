@@ -31,7 +31,9 @@ class Profile:
 
     `rows`, `nulls`: of the table. `span_us`: the first and the last usable time. `groups`: a `GroupProfile` by key (a
     value, or a tuple of several), empty without `group`. `whole`: that of all rows. `findings`: the gravest first.
-    `counts`: rows in 120 equal parts of the span. `arrival`: the column of times of arrival, None for the rows' order.
+    `counts`: rows in 120 equal parts of the span. `arrival`: the column of times of arrival, None for the rows' order;
+    `ordered`: whether rows have one. `sampled`: in how many rows polls, duplicates, outages, order and steps were
+    looked for, None if in all; all else is counted exactly (but `counts`, in proportion to a uniform sample).
     """
 
     time: str
@@ -44,6 +46,8 @@ class Profile:
     findings: tuple[Finding, ...]
     counts: tuple[int, ...]
     arrival: str | None = None
+    ordered: bool = True
+    sampled: int | None = None
 
     def spec(self, group: Any = None) -> TimeSpec:
         """The time specification of the column, or of one group's rows.
@@ -155,6 +159,8 @@ class Profile:
             "nulls": self.nulls,
             "span_us": list(self.span_us),
             "sentence": self.sentence,
+            "ordered": self.ordered,
+            "sampled": self.sampled,
             "findings": [found.to_dict() for found in self.findings],
             "lateness_us": self.lateness(),
             "spec": self._widest.spec_text(self.time) if readable else None,
@@ -236,7 +242,9 @@ class Profile:
         if whole.polling is not None:
             table.append(("polling", f"every {format_duration(round(whole.polling.period_us, 1))}"))
         if whole.rows:
-            table.append(("order", order.sentence(arrived=self.arrival is not None)))
+            unknown = "Rows of this frame have none: give arrival= for a lateness and steps."
+            known = order.sentence(arrived=self.arrival is not None)
+            table.append(("order", known if self.ordered else unknown))
         lateness = self.lateness(share)
         if lateness:
             late = percent(order.rejected(lateness)) if order.rejected(lateness) else "none"

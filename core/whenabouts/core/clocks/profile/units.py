@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +60,11 @@ class RawTimes:
     narrow: bool = False
     type_: str | None = None
 
+    @property
+    def numbers(self) -> IntArray | FloatArray:
+        """The ticks or the floats."""
+        return self.ticks if self.floats is None else self.floats
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -70,6 +77,89 @@ class Settled:
     kept: BoolArray
     findings: list[Finding]
     tick_us: float = 0.0
+
+
+class Sentinel(NamedTuple):
+    """A value that stands for "no time": a raw number, or else a time in microseconds."""
+
+    name: str
+    number: int | None
+    us: int | None
+
+
+class Odd(NamedTuple):
+    """Which numbers of a column are odd in one way."""
+
+    kind: str
+    what: str
+    mask: BoolArray
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the numbers of a column are read as times, and which of them are no times.
+
+    `unit`: what the numbers look like, None if unknown; `median`: theirs. `others`: units of rows that are left out;
+    `sentinels`: values that are. `findings`: on the column's type.
+    """
+
+    declared: str
+    unit: str | None
+    median: float
+    tick_us: float
+    others: tuple[str, ...]
+    sentinels: tuple[Sentinel, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def read_as(self) -> str:
+        """The unit in which the numbers are read."""
+        return self.declared if self.unit is None or self.unit == DATES else self.unit
+
+    def read(self, numbers: IntArray | FloatArray) -> tuple[IntArray, BoolArray, list[Odd]]:
+        """Times in microseconds, which of the numbers are times, and the odd ones; the latter always in one order."""
+        us, outside = _microseconds(numbers, _PER_SECOND[self.read_as])
+        kept = ~outside
+        odd = []
+        if self.unit is not None and self.unit != self.declared:
+            odd.append(Odd("unit", self.unit, _inside(numbers, self.unit)))
+        for other in self.others:
+            mask = _inside(numbers, other)
+            kept &= ~mask
+            outside &= ~mask
+            odd.append(Odd("mixed units", other, mask))
+        odd.append(Odd("out of range", "", outside))
+        for sentinel in self.sentinels:
+            mask = (us == sentinel.us if sentinel.number is None else numbers == sentinel.number) & kept
+            kept &= ~mask
+            odd.append(Odd("sentinel", sentinel.name, mask))
+        return us, kept, odd
+
+    def finding(self, kind: str, what: str, share: float, where: tuple[int, ...] = ()) -> Finding:
+        """What is said of odd numbers of this share."""
+        if kind == "unit":
+            mend = FIXES.get(what, f"declare the column as {what}").replace("multiply them", "multiply the column")
+            return Finding(
+                kind, "wrong", share, where,
+                f"The column is declared in {self.declared}, but its numbers look like {what} "
+                f"(the median, {self.median:.0f}, is then a time of {_year(self.median, what)}).",
+                f"{mend[0].upper()}{mend[1:]}.",
+            )  # fmt: skip
+        if kind == "mixed units":
+            return Finding(
+                kind, "wrong", share, where,
+                f"{percent(share)} of the rows look like {what}, the others like {self.read_as}.",
+                "Convert them where they are written.",
+            )  # fmt: skip
+        if kind == "out of range":
+            return Finding(
+                kind, "wrong", share, where, f"{percent(share)} of the rows lie outside the years 1 to 9999.",
+                "Make them null.",
+            )  # fmt: skip
+        return Finding(
+            kind, "wrong", share, where, f"{percent(share)} of the rows have the time {what}, which stands for none.",
+            "Make them null, so that they are rejected and not joined.",
+        )  # fmt: skip
 
 
 def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
@@ -108,15 +198,33 @@ def raw_times(column: pa.ChunkedArray, name: str) -> RawTimes:
 
 
 def settled(raw: RawTimes, rows: IntArray, name: str) -> Settled:
-    """Times in microseconds, and findings on the column's type, unit, and sentinels. `rows`: numbers of the valid rows.
+    """Times in microseconds, and findings on the column's type, unit, and sentinels; `rows`: which rows are valid."""
+    numbers = raw.numbers
+    if not len(numbers):
+        return Settled(np.zeros(0, np.int64), np.zeros(0, bool), [])
+    found = verdict(raw, unit_counts(numbers), len(numbers), name)
+    us, kept, odd = found.read(numbers)
+    findings = list(found.findings)
+    for kind, what, mask in odd:
+        if mask.any():
+            findings.append(found.finding(kind, what, float(mask.mean()), examples(rows, mask)))
+    return Settled(us[kept], kept, findings, found.tick_us)
+
+
+def unit_counts(numbers: IntArray | FloatArray) -> dict[str, int]:
+    """How many numbers look like each unit."""
+    return {unit: int(np.count_nonzero(_inside(numbers, unit))) for unit in YEARS}
+
+
+def verdict(raw: RawTimes, counts: Mapping[str, int], rows: int, name: str) -> Verdict:
+    """How `rows` numbers are to be read, of which `raw` has all or a random sample, one at least; `counts` of all are
+    those of `unit_counts`.
 
     The unit is the one in which the median lies in the years 1990 to 2100; the ranges of the units are disjoint. If it
     lies in none, the times are taken as declared.
     """
     findings: list[Finding] = []
-    numbers = raw.ticks if raw.floats is None else raw.floats
-    if not len(numbers):
-        return Settled(np.zeros(0, np.int64), np.zeros(0, bool), findings)
+    numbers = raw.numbers
     certain = (numbers != 0) & (numbers != -1)
     median = float(np.median(numbers[certain] if certain.any() else numbers))
     unit = next((each for each, (low, high) in YEARS.items() if low <= median <= high), None)
@@ -125,7 +233,6 @@ def settled(raw: RawTimes, rows: IntArray, name: str) -> Settled:
     if raw.floats is not None:
         unit = declared = unit if unit in _PER_SECOND else "seconds"
         tick_us = _float_finding(raw, unit, median, findings, name)
-    read_as = declared if unit is None or unit == DATES else unit
     if raw.type_ is not None:
         findings.append(
             Finding(
@@ -133,22 +240,16 @@ def settled(raw: RawTimes, rows: IntArray, name: str) -> Settled:
                 "Make it a timestamp, or int64 microseconds.",
             )
         )  # fmt: skip
-    if unit is not None and unit != declared:
-        inside = (numbers >= YEARS[unit][0]) & (numbers <= YEARS[unit][1])
-        mend = FIXES.get(unit, f"declare the column as {unit}").replace("multiply them", "multiply the column")
-        findings.append(
-            Finding(
-                "unit", "wrong", float(inside.mean()), examples(rows, inside),
-                f"The column is declared in {declared}, but its numbers look like {unit} "
-                f"(the median, {median:.0f}, is then a time of {_year(median, unit)}).",
-                f"{mend[0].upper()}{mend[1:]}.",
-            )
-        )  # fmt: skip
-    us, outside = _microseconds(numbers, _PER_SECOND[read_as])
-    kept = ~outside
-    _others(numbers, read_as, rows, kept, findings)
-    _sentinels(numbers, us, rows, kept, findings)
-    return Settled(us[kept], kept, findings, tick_us)
+    found = Verdict(declared, unit, median, tick_us, (), (), tuple(findings))
+    if 2 * counts[found.read_as] > rows:
+        found = replace(found, others=tuple(each for each in YEARS if each != found.read_as and counts[each] >= _MIXED))
+    us, kept, _ = found.read(numbers)
+    return replace(found, sentinels=_sentinels(numbers, us, kept, 1e6 / _PER_SECOND[found.read_as]))
+
+
+def _inside(numbers: IntArray | FloatArray, unit: str) -> BoolArray:
+    low, high = YEARS[unit]
+    return (numbers >= low) & (numbers <= high)
 
 
 def _year(median: float, unit: str) -> str:
@@ -185,71 +286,26 @@ def _microseconds(numbers: IntArray | FloatArray, per_second: int) -> tuple[IntA
     return (whole * (1_000_000 // per_second) if per_second < 1_000_000 else whole), outside
 
 
-def _others(
-    numbers: IntArray | FloatArray, read_as: str, rows: IntArray, kept: BoolArray, found: list[Finding]
-) -> None:
-    """Rows of another unit, and rows outside the calendar, are left out of everything else."""
-    outside = ~kept
-    low, high = YEARS[read_as]
-    if np.count_nonzero((numbers >= low) & (numbers <= high)) * 2 > len(numbers):
-        for unit, (first, last) in YEARS.items():
-            if unit == read_as:
-                continue
-            other = (numbers >= first) & (numbers <= last)
-            if np.count_nonzero(other) >= _MIXED:
-                kept &= ~other
-                outside &= ~other
-                found.append(
-                    Finding(
-                        "mixed units", "wrong", float(other.mean()), examples(rows, other),
-                        f"{percent(float(other.mean()))} of the rows look like {unit}, the others like {read_as}.",
-                        "Convert them where they are written.",
-                    )
-                )  # fmt: skip
-    if outside.any():
-        found.append(
-            Finding(
-                "out of range", "wrong", float(outside.mean()), examples(rows, outside),
-                f"{percent(float(outside.mean()))} of the rows lie outside the years 1 to 9999.",
-                "Make them null.",
-            )
-        )  # fmt: skip
-
-
-def _sentinels(
-    numbers: IntArray | FloatArray, us: IntArray, rows: IntArray, kept: BoolArray, found: list[Finding]
-) -> None:
-    """Take sentinels out of `kept`: named values, and frequent single values, that lie far from all other times."""
-    named = {"0": (numbers == 0) & kept, "-1": (numbers == -1) & kept}
-    named |= {name: (us == value) & kept for value, name in _SENTINELS_US.items() if value}
-    named = {name: mask for name, mask in named.items() if mask.any()}
+def _sentinels(numbers: IntArray | FloatArray, us: IntArray, kept: BoolArray, us_each: float) -> tuple[Sentinel, ...]:
+    """Named values, and frequent single values, that lie far from all other times; there need not be rows of the
+    former. `us_each`: the unit in microseconds."""
+    named = [Sentinel("0", 0, None), Sentinel("-1", -1, None)]
+    named += [Sentinel(name, None, value) for value, name in _SENTINELS_US.items() if value]
     others = kept.copy()
-    for mask in named.values():
-        others &= ~mask
-    frequent = _frequent(us[others], np.count_nonzero(kept))
-    for value in frequent:
-        mask = (us == value) & others
-        named[str(_EPOCH + timedelta(microseconds=value)).removesuffix("+00:00")] = mask
-        others &= ~mask
-    if not named:
-        return
+    for each in named:
+        others &= us != each.us if each.number is None else numbers != each.number
+    for value in _frequent(us[others], np.count_nonzero(kept)):
+        label = str(_EPOCH + timedelta(microseconds=value)).removesuffix("+00:00")
+        named.append(Sentinel(label, None, value))
+        others &= us != value
     rest = us[others]
-    if len(rest):
-        low, high = (int(q) for q in np.quantile(rest, (0.01, 0.99), method="nearest"))
-        low, high = low - (high - low), high + (high - low)
-    for name, mask in named.items():
-        value = int(us[np.argmax(mask)])
-        if len(rest) and low <= value <= high:
-            continue
-        kept &= ~mask
-        share = float(mask.mean())
-        found.append(
-            Finding(
-                "sentinel", "wrong", share, examples(rows, mask),
-                f"{percent(share)} of the rows have the time {name}, which stands for none.",
-                "Make them null, so that they are rejected and not joined.",
-            )
-        )  # fmt: skip
+    if not len(rest):
+        return tuple(named)
+    low, high = (int(q) for q in np.quantile(rest, (0.01, 0.99), method="nearest"))
+    low, high = low - (high - low), high + (high - low)
+    return tuple(
+        each for each in named if not low <= (each.us if each.us is not None else (each.number or 0) * us_each) <= high
+    )
 
 
 def _frequent(us: IntArray, rows: int) -> list[int]:
