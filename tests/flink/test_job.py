@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,14 +20,17 @@ from pyflink.java_gateway import get_gateway
 from infra.processes import free_port
 from whenabouts.core import Point, within
 from whenabouts.core.metrics import shown
-from whenabouts.flink_plugin import metrics, rejects, timing_join
+from whenabouts.flink_plugin import coalesce, metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
+from whenabouts.flink_plugin.counting import FLINK_NAMES
 from whenabouts.flink_plugin.file_source import read_files
 from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
 from whenabouts.flink_plugin.row_streams import rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
+STEPS = ("blocks", "watermarks", "packed")
+"""The operators of an input, from its source to the operator of the query."""
 FILES, READ = 6, 4
 """Files of a side, and how many the job reads before its first checkpoint."""
 
@@ -39,32 +44,46 @@ def _files(folder: Path, name: str) -> Path:
     return folder / name
 
 
+def _readings(folder: Path) -> Path:
+    """Forty files, in each of which but the first a row that is late once the watermark has seen the file before."""
+    (folder / "readings").mkdir()
+    for number in range(40):
+        pq.write_table(
+            pa.table({"t": [1_000_000 * number, 0], "k": [0, 1], "v": [0, 0]}),
+            folder / "readings" / f"{number:02}.parquet",
+        )
+    return folder / "readings"
+
+
 def _rest(port: int, path: str) -> Any:
     """The answer of Flink's REST interface."""
     with urllib.request.urlopen(f"http://localhost:{port}/jobs{path}", timeout=10) as answer:
         return json.load(answer)
 
 
-def _metrics(port: int, job: str) -> dict[str, int]:
-    """The counts of the running operator, summed over its subtasks, without Flink's prefix of the names."""
+def _metrics(port: int, job: str, operator: str = "timing-join") -> dict[str, int]:
+    """What the running operator shows, summed over its subtasks, without Flink's prefix of the names."""
     found: dict[str, int] = {}
+    names = (*shown(("left", "right", "events")), *FLINK_NAMES.values(), "numRecordsIn", "currentInputWatermark")
     for vertex in _rest(port, f"/{job}")["vertices"]:
         where = f"/{job}/vertices/{vertex['id']}/subtasks/metrics"
-        names = {metric["id"]: metric["id"].rpartition(".")[2] for metric in _rest(port, where)}
-        ours = [name for name in names if names[name] in shown(("left", "right"))]
+        shown_here = {metric["id"]: metric["id"].rpartition(".")[::2] for metric in _rest(port, where)}
+        # PyFlink makes one operator of the Python functions of a task, and joins their names: the first is the query's.
+        ours = [id for id, (group, name) in shown_here.items() if group.split("__")[0] == operator and name in names]
         if ours:
-            found |= {names[told["id"]]: int(told["sum"]) for told in _rest(port, f"{where}?get={','.join(ours)}")}
+            asked = _rest(port, f"{where}?get={quote(','.join(ours))}")
+            found |= {shown_here[told["id"]][1]: int(told["sum"]) for told in asked}
     return found
 
 
-def _wait_for(port: int, job: str, expected: dict[str, int]) -> dict[str, int]:
+def _wait_for(port: int, job: str, expected: dict[str, int], operator: str = "timing-join") -> dict[str, int]:
     """The operator's counts, once they are at least the expected ones."""
     deadline = time.monotonic() + 60
     found: dict[str, int] = {}
     while any(found.get(name, 0) < count for name, count in expected.items()):
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
-        found = _metrics(port, job)
+        found = _metrics(port, job, operator)
     return found
 
 
@@ -84,14 +103,24 @@ def _join(folder: Path, parallelism: int, **conf: object) -> tuple[StreamExecuti
     return env, pairs
 
 
+def _names(port: int, job: str) -> set[str]:
+    """The operators of a job as Flink's screens show them, those of one task joined by arrows."""
+    vertices = [vertex["name"] for vertex in _rest(port, f"/{job}")["vertices"]]
+    return {name.removeprefix("Source: ") for vertex in vertices for name in re.split(" -> |, ", vertex)}
+
+
 def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_parallelism(tmp_path: Path) -> None:
     for name in ("left", "right"):
         _files(tmp_path, name)
     port = free_port()
     often = {"execution__checkpointing__interval": "1 h", "metrics__fetcher__update_interval": "50 ms"}
+    often["pipeline__auto_watermark_interval"] = "1 ms"
     env, pairs = _join(tmp_path, 1, rest__port=port, **often)
     assert rows_of(pairs) is rows_of(pairs)
-    for rows in (rows_of(pairs), rows_of(rejects(pairs)), metrics(pairs)):
+    readings = read_files(env, _readings(tmp_path), name="readings")
+    runs = coalesce(readings, time="t", group="k", values="v", window="1h", lateness=0)
+    assert isinstance(runs, Blocks)
+    for rows in (rows_of(pairs), rows_of(rejects(pairs)), metrics(pairs), rows_of(runs)):
         rows.print()
     job = env.execute_async("counts")
     expected = {"rows_in": 24, "rows_rejected": 8, "rows_processed": 16, "matched": 20, "rows_rejected_WA-1003": 8}
@@ -99,11 +128,23 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     assert {name: found[name] for name in expected} == expected
     assert found["rows_stored"] - found["rows_evicted"] == found["state_rows_left"] + found["state_rows_right"] > 0
     assert found["state_bytes_left"] > 0
+    assert found["numRecordsIn"] > 0
+    assert found["currentInputWatermark"] in (2_999, 3_000)  # milliseconds; the last rows of both sides are at 3 s
+    late = _wait_for(port, str(job.get_job_id()), {"rows_in": 80, "numLateRecordsDropped": 1}, "coalesce")
+    assert 0 < late["numLateRecordsDropped"] == late["rows_late"] == late["rows_rejected_WA-1010"]
+    documented = [*(f"timing-join-{side}-{step}" for side in ("left", "right") for step in STEPS), "timing-join"]
+    assert {*documented, "left", "right", "timing-join-output", "timing-join-rejects"} <= _names(
+        port, str(job.get_job_id())
+    )
     savepoint = _savepoint(job, tmp_path / "savepoints")
     job.cancel().result()
 
     _, pairs = _join(
-        tmp_path, 2, execution__checkpointing__interval="100 ms", execution__state_recovery__path=savepoint
+        tmp_path,
+        2,
+        execution__checkpointing__interval="100 ms",
+        execution__state_recovery__path=savepoint,
+        execution__state_recovery__ignore_unclaimed_state="true",  # that of coalesce
     )
     seconds = Types.TUPLE([Types.LONG(), Types.LONG()])
     times = rows_of(pairs).map(lambda row: (row["t_left"] // 1_000_000, row["t_right"] // 1_000_000), seconds)

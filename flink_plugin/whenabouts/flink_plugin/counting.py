@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from whenabouts.core.metrics import shown, state_bytes, state_rows
+from whenabouts.core.metrics import LATE, shown, state_bytes, state_rows
+
+FLINK_NAMES = {LATE: "numLateRecordsDropped"}
+"""Counts that Flink's own operators have, too, by their names there: dashboards and alerts look for them."""
 
 
 class GroupCounts:
@@ -18,6 +21,7 @@ class GroupCounts:
 
     def __init__(self, group: Any, inputs: tuple[str, ...]) -> None:
         self._counters = {name: group.counter(name) for name in shown(inputs)}
+        self._same = {name: group.counter(of_flink) for name, of_flink in FLINK_NAMES.items()}
         self._held_names = [name(input) for input in inputs for name in (state_rows, state_bytes)]
         self._held: dict[int, Mapping[str, int]] = {}
 
@@ -36,3 +40,5 @@ class GroupCounts:
         for name, n in change.items():
             if n and name in self._counters:
                 self._counters[name].inc(n)
+                if name in self._same:
+                    self._same[name].inc(n)

@@ -176,7 +176,11 @@ def _under_watermark(clocked: DataStream, lateness_us: int, label: str) -> DataS
     marked = clocked._j_data_stream.assignTimestampsAndWatermarks(
         strategy.withTimestampAssigner(jvm.CustomTimestampAssigner())
     )
-    marked = marked.uid(f"{label}-watermarks").setParallelism(clocked._j_data_stream.getParallelism())
+    marked = (
+        marked.name(f"{label}-watermarks")
+        .uid(f"{label}-watermarks")
+        .setParallelism(clocked._j_data_stream.getParallelism())
+    )
     packed = marked.map(jvm.RemoveTimestampMapFunction(), packed_type().get_java_type_info())
     return named(DataStream(packed), f"{label}-packed", like=clocked)
 
