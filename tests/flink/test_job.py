@@ -114,7 +114,7 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
         _files(tmp_path, name)
     port = free_port()
     often = {"execution__checkpointing__interval": "1 h", "metrics__fetcher__update_interval": "50 ms"}
-    often["pipeline__auto_watermark_interval"] = "1 ms"
+    often |= {"pipeline__auto_watermark_interval": "1 ms", "state__backend__type": "forst"}
     env, pairs = _join(tmp_path, 1, rest__port=port, **often)
     assert rows_of(pairs) is rows_of(pairs)
     readings = read_files(env, _readings(tmp_path), name="readings")
@@ -136,7 +136,8 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     assert {*documented, "left", "right", "timing-join-output", "timing-join-rejects"} <= _names(
         port, str(job.get_job_id())
     )
-    savepoint = _savepoint(job, tmp_path / "savepoints")
+    assert _rest(port, f"/{job.get_job_id()}/checkpoints/config")["state_backend"] == "ForStStateBackend"
+    savepoint = _savepoint(job, tmp_path / "savepoints")  # from which a job on another backend continues
     job.cancel().result()
 
     _, pairs = _join(

@@ -111,7 +111,7 @@ def _finished_lines(folder: Path) -> Counter[str]:
     [
         pytest.param("thread", "hashmap", 2, 6, "join_aggregate", marks=pytest.mark.full),
         pytest.param("thread", "hashmap", 2, 5, "asof_join", marks=pytest.mark.full),
-        pytest.param("thread", "hashmap", 2, 4, "timing_join", marks=pytest.mark.full),
+        pytest.param("thread", "forst", 2, 4, "timing_join", marks=pytest.mark.full),
         pytest.param("thread", "hashmap", 3, 0, "timing_join", marks=pytest.mark.full),
         pytest.param("process", "rocksdb", 5, 1, "timing_join", marks=pytest.mark.full),
         pytest.param("thread", "rocksdb", 5, 2, "timing_join", marks=pytest.mark.exhaustive),

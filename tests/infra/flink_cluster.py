@@ -48,6 +48,19 @@ class FlinkCluster:
         command = [str(self._machine.packages / "pyflink" / "bin" / f"{script}.sh"), "start-foreground"]
         return self._machine.launch(command, self.folder, name=name, env=self._environment)
 
+    def sql_gateway(self, jar: Path, port: int) -> Part:
+        """Flink's SQL gateway in front of this cluster, not started yet. Its script finds the JAR in a folder that also
+        has what the pip package brings."""
+        folder = self.folder / "opt"
+        folder.mkdir()
+        for archive in (*(HOME / "opt").iterdir(), jar):
+            (folder / archive.name).symlink_to(archive)
+        rest = [f"-Dsql-gateway.endpoint.rest.{name}={port}" for name in ("port", "bind-port")]
+        command = [str(self._machine.packages / "pyflink" / "bin" / "sql-gateway.sh"), "start-foreground"]
+        environment = self._environment | {"FLINK_OPT_DIR": str(folder)}
+        command += ["-Dsql-gateway.endpoint.rest.address=localhost", *rest]
+        return self._machine.launch(command, self.folder, name="sql-gateway", env=environment)
+
     @property
     def _environment(self) -> dict[str, str]:
         """The environment of Flink's scripts. Only jobs define where whenabouts is."""

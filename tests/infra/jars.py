@@ -64,6 +64,16 @@ def of_flink() -> list[Path]:
     return _found("flink-sql-connector-kafka-*.jar")
 
 
+def of_sql_gateway() -> Path:
+    """Flink's SQL gateway."""
+    return _found("flink-sql-gateway-*.jar")[0]
+
+
+def of_kubernetes_operator() -> Path:
+    """The Kubernetes operator's API, with the schemas of its resources."""
+    return _found("flink-kubernetes-operator-api-*.jar")[0]
+
+
 def of_delta() -> list[Path]:
     """Delta tables, without what Spark brings."""
     return _found("delta-*.jar")
