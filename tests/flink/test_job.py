@@ -87,10 +87,10 @@ def _wait_for(port: int, job: str, expected: dict[str, int], operator: str = "ti
     return found
 
 
-def _savepoint(job: JobClient, folder: Path) -> str:
+def _savepoint(job: JobClient, folder: Path, form: str) -> str:
     """The place of a savepoint. (PyFlink's own method asks Java for a form that Flink 2 does not have.)"""
-    canonical = get_gateway().jvm.org.apache.flink.core.execution.SavepointFormatType.CANONICAL
-    return str(job._j_job_client.triggerSavepoint(str(folder), canonical).get())
+    forms = get_gateway().jvm.org.apache.flink.core.execution.SavepointFormatType
+    return str(job._j_job_client.triggerSavepoint(str(folder), getattr(forms, form)).get())
 
 
 def _join(folder: Path, parallelism: int, **conf: object) -> tuple[StreamExecutionEnvironment, Blocks]:
@@ -109,13 +109,19 @@ def _names(port: int, job: str) -> set[str]:
     return {name.removeprefix("Source: ") for vertex in vertices for name in re.split(" -> |, ", vertex)}
 
 
-def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_parallelism(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "form"), [("HashMap", "CANONICAL"), pytest.param("ForSt", "NATIVE", marks=pytest.mark.full)]
+)
+def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_parallelism(
+    tmp_path: Path, backend: str, form: str
+) -> None:
     for name in ("left", "right"):
         _files(tmp_path, name)
     port = free_port()
     often = {"execution__checkpointing__interval": "1 h", "metrics__fetcher__update_interval": "50 ms"}
-    often |= {"pipeline__auto_watermark_interval": "1 ms", "state__backend__type": "forst"}
-    env, pairs = _join(tmp_path, 1, rest__port=port, **often)
+    often["pipeline__auto_watermark_interval"] = "1 ms"
+    kept = {"state__backend__type": backend.lower()}
+    env, pairs = _join(tmp_path, 1, rest__port=port, **often, **kept)
     assert rows_of(pairs) is rows_of(pairs)
     readings = read_files(env, _readings(tmp_path), name="readings")
     runs = coalesce(readings, time="t", group="k", values="v", window="1h", lateness=0)
@@ -136,13 +142,14 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     assert {*documented, "left", "right", "timing-join-output", "timing-join-rejects"} <= _names(
         port, str(job.get_job_id())
     )
-    assert _rest(port, f"/{job.get_job_id()}/checkpoints/config")["state_backend"] == "ForStStateBackend"
-    savepoint = _savepoint(job, tmp_path / "savepoints")  # from which a job on another backend continues
+    assert _rest(port, f"/{job.get_job_id()}/checkpoints/config")["state_backend"] == f"{backend}StateBackend"
+    savepoint = _savepoint(job, tmp_path / "savepoints", form)
     job.cancel().result()
 
     _, pairs = _join(
         tmp_path,
         2,
+        **kept,
         execution__checkpointing__interval="100 ms",
         execution__state_recovery__path=savepoint,
         execution__state_recovery__ignore_unclaimed_state="true",  # that of coalesce
