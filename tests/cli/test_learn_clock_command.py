@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.clocks.clock_files import read_clock
 
 Cli = Callable[..., Result]
@@ -60,6 +61,51 @@ def test_a_refusal_exits_with_one_and_writes_its_report(cli: Cli, tmp_path: Path
     assert read_clock(tmp_path / "clock.json").reason == "not_significant"
     used = cli("join l.csv r.parquet --left-time t --right-time learned:clock.json:u --within 1s -o out.parquet")
     assert (used.exit_code, "WA-2221" in used.stderr) == (2, True)
+
+
+def minutes(rng: np.random.Generator) -> IntArray:
+    return np.asarray(np.arange(0, 24 * HOUR, 60_000_000) + rng.integers(0, 200_000, 24 * 60), np.int64)
+
+
+def bent(left: IntArray) -> IntArray:
+    return np.asarray(left + 9_000_000 + (left > 12 * HOUR) * 2_000_000, np.int64)
+
+
+REFUSED: dict[str, tuple[Callable[[np.random.Generator, IntArray], IntArray], str, str, str]] = {
+    "one table twice": (lambda rng, t: t, "", "no_resolution", "All 2,000 left times are among the right ones"),
+    "hardly any overlap": (lambda rng, t: t + 24 * HOUR - 60_000_000, "", "too_few", "in common, and max_offset is 10"),
+    "few rows": (lambda rng, t: t[:19], "", "too_few", "19 right ones; 20 are needed"),
+    "unrelated": (lambda rng, t: np.sort(rng.integers(0, 24 * HOUR, 2_000)), "", "not_significant", "A share of partn"),
+    "periodic": (lambda rng, t: minutes(rng) + 7_000_000, "", "ambiguous", "The offset is known modulo 1"),
+    "a step": (lambda rng, t: bent(t), "", "wanders", "a step or kink at 2023-11-15T"),
+    "offset at its bound": (lambda rng, t: t + 600_000_000, "", "at_bound", "max_offset is 10 min: widen"),
+    "drift at its bound": (
+        lambda rng, t: t + 9_000_000 + (t - 12 * HOUR) // 40_000, " --max-drift 20ppm", "at_bound", "max_drift is 20",
+    ),
+    "a coarse tick": (lambda rng, t: t + 1, " --tick 30min", "no_resolution", "narrow max_offset or max_drift"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_each_refusal_has_its_reason_and_number(cli: Cli, tmp_path: Path, what: str) -> None:
+    make, more, reason, says = REFUSED[what]
+    rng = np.random.default_rng(1)
+    left = minutes(rng) if what == "periodic" else np.sort(rng.integers(0, 24 * HOUR, 2_000))
+    jitter = 0 if reason in ("no_resolution", "ambiguous") else rng.integers(0, 50_000)
+    right = make(rng, left) + jitter
+    pa.csv.write_csv(pa.table({"t": START + left}), tmp_path / "l.csv")
+    pq.write_table(pa.table({"u": START + right}), tmp_path / "r.parquet")
+    done = cli(f"{LEARN} -o clock.json{more}")
+    assert (done.exit_code, says in done.stdout) == (1, True), done.stdout + done.stderr
+    assert read_clock(tmp_path / "clock.json").reason == reason
+
+
+def test_a_column_with_a_sentinel_is_refused(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path, share=0.5)
+    t = pa.csv.read_csv(tmp_path / "l.csv")["t"].to_pylist()
+    pa.csv.write_csv(pa.table({"t": t + [0] * 100}), tmp_path / "l.csv")
+    done = cli(LEARN)
+    assert (done.exit_code, "WA-1081: left column 't'" in done.stderr) == (3, True), done.stderr
 
 
 def test_bad_options(cli: Cli, tmp_path: Path) -> None:

@@ -79,6 +79,9 @@ def test_a_clock_that_does_not_hold_is_reported_and_no_join_takes_it(cli: Cli, t
     assert "WA-2222" in done.stderr
     used = cli(f"{JOIN} --left-time t --right-time learned:clock.json:u")
     assert (used.exit_code, "WA-2222" in used.stderr) == (2, True)
+    assert "learned:uncalibrated:clock.json:u" in done.stderr
+    forced = cli(f"{JOIN} --left-time t --right-time learned:uncalibrated:clock.json:u")
+    assert forced.exit_code == 0, forced.stderr
 
 
 def test_a_refusal_is_reported_and_exits_with_1(cli: Cli, tmp_path: Path) -> None:

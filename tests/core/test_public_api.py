@@ -39,7 +39,7 @@ PUBLIC = {
     "read_plan_file",
     "rejects",
     "relative_tolerance", "run", "spark_plugin", "temporal_aggregate", "temporal_join", "timing_join", "triangular",
-    "LearnedClock", "learn_clock", "learn_delay",
+    "LearnedClock", "LearnedClocks", "learn_clock", "learn_delay",
     "summarise_rejects", "timeline", "uniform", "why_not", "window_join", "within",
 }  # fmt: skip
 """What `import whenabouts as wa` offers: a name that leaves this list breaks users' programs."""

@@ -1,4 +1,7 @@
-"""`learned:CLOCK.json:t`: times of a clock that was learned before, with a note about its age."""
+"""`learned:CLOCK.json:t`: times of a clock that was learned before, with a note about its age.
+
+`learned:uncalibrated:CLOCK.json:t` takes a clock whose delay did not hold for held-out rows, too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whenabouts.cli.given_files import note_read
-from whenabouts.cli.options import LEARNED
+from whenabouts.cli.options import LEARNED, UNCALIBRATED
 
 if TYPE_CHECKING:
     from whenabouts.cli.inputs import Input
@@ -28,12 +31,14 @@ def learned_spec(text: str, option: str) -> Learned:
     """
     from whenabouts.core.clocks.clock_files import read_clock
 
-    path, _, column = text.removeprefix(LEARNED).rpartition(":")
+    given = text.removeprefix(LEARNED)
+    accept = "uncalibrated" if given.startswith(UNCALIBRATED) else None
+    path, _, column = given.removeprefix(UNCALIBRATED).rpartition(":")
     if not path or not column.strip() or "," in column:
         raise click.BadParameter(f"{text!r} is not 'learned:CLOCK.json:t'", param_hint=option)
     note_read(path)
     clock = read_clock(path)
-    spec = clock.spec("left" if option.startswith("--left") else "right", t=column.strip())
+    spec = clock.spec("left" if option.startswith("--left") else "right", t=column.strip(), accept=accept)
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta.setdefault(_CLOCKS, []).append((spec, path, clock))

@@ -18,7 +18,7 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 HISTOGRAM = "hist:"
 GRANULARITY = "granularity:"
 POLLING = "polling:"
-LEARNED = "learned:"
+LEARNED, UNCALIBRATED = "learned:", "uncalibrated:"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -122,7 +122,8 @@ def key_columns(text: str | None) -> tuple[str | tuple[str, ...], ...]:
 
 def time_spec(text: str, option: str, longest: str | None = None, shortest: str | None = None) -> TimeSpec:
     """A time specification: `t`, `t_min,t_max` with the declared lengths, `hist:TEMPLATES.json:template,t_max`,
-    `granularity:D:t`, `granularity:nearest:D:t`, `polling:D:t`, or `learned:CLOCK.json:t`.
+    `granularity:D:t`, `granularity:nearest:D:t`, `polling:D:t`, `learned:CLOCK.json:t`, or
+    `learned:uncalibrated:CLOCK.json:t`.
 
     Raises: click's usage error for any other form; what `Histogram` raises for a file of templates (InputError WA-1008,
     WA-1012; QueryError WA-2006 for several templates without a column), and `learned_spec` for a clock.

@@ -54,7 +54,11 @@ def tell(clock: LearnedClock, left: str, right: str, output: str | None, html: s
     if not clock.found:
         click.get_current_context().exit(REJECTED_AND_STRICT)
     if clock.calibration is not None and clock.calibration.verdict != "calibrated":
-        say("note: joins refuse this clock (WA-2222), since its delay did not hold for held-out rows", err=True)
+        say(
+            "note: joins refuse this clock (WA-2222), since its delay did not hold for held-out rows, unless they are "
+            f"given learned:uncalibrated:{output or 'CLOCK.json'}:{clock.right_time}",
+            err=True,
+        )
         return
     if not clock.delays:
         say("note: joins refuse this clock (WA-2222), since its delay is not known well enough", err=True)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from whenabouts.core.clocks.learn_clock import learn_clock
     from whenabouts.core.clocks.learn_delay import learn_delay
     from whenabouts.core.clocks.learned_clock import LearnedClock
+    from whenabouts.core.clocks.learned_clocks import LearnedClocks
     from whenabouts.core.clocks.profile.findings import Finding
     from whenabouts.core.clocks.profile.group_profile import GroupProfile
     from whenabouts.core.clocks.profile.profile import profile
@@ -67,6 +68,7 @@ __all__ = [
     "Lateness",
     "Learned",
     "LearnedClock",
+    "LearnedClocks",
     "LossyQueryWarning",
     "PairAnswer",
     "Point",
@@ -144,6 +146,7 @@ _HOMES = {
     "Lateness": "times.lateness",
     "Learned": "times.learned",
     "LearnedClock": "clocks.learned_clock",
+    "LearnedClocks": "clocks.learned_clocks",
     "PairAnswer": "explain.pair_answer",
     "Point": "times.time_specs",
     "Reason": "explain.pair_answer",

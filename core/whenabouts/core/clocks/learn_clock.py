@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from whenabouts.core.arrays.typing import FloatArray
 from whenabouts.core.clocks.clock_inputs import SIDES, read_sides
+from whenabouts.core.clocks.clock_options import Asked, asked_of
 from whenabouts.core.clocks.delay_shape import DelayShape, delay_shape
-from whenabouts.core.clocks.evidence import Evidence
+from whenabouts.core.clocks.evidence import Evidence, signed
 from whenabouts.core.clocks.learned_clock import LearnedClock, ahead
+from whenabouts.core.clocks.learned_clocks import LearnedClocks
 from whenabouts.core.clocks.line_checks import Aliases, aliases, wander
 from whenabouts.core.clocks.line_fit import FittedLine, fit
 from whenabouts.core.clocks.line_search import FoundLine, plan_levels, search
 from whenabouts.core.clocks.pair_images import Streams
 from whenabouts.core.clocks.profile.profile import profile
-from whenabouts.core.clocks.unpaired_streams import Sides, by_key, dithered_sides, unfit
+from whenabouts.core.clocks.unpaired_streams import Sides, by_key, copied, dithered_sides, named, unfit
 from whenabouts.core.durations import Duration, format_duration, parse_duration
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames.kinds import GivenFrames
-from whenabouts.core.runtime.option_checks import flag, refused, text, whole_number
+from whenabouts.core.runtime.key_names import key_names
+from whenabouts.core.runtime.option_checks import flag, refused, text
 from whenabouts.core.times.empirical_distributions import MOST_BUCKETS, through_quantiles
 from whenabouts.core.times.learned import BILLION
 from whenabouts.core.times.templates import Template
 
-MOST_DRIFT = 3e-3
 VISIBLE = 7.0
 FEWEST_PAIRS = 10
 """A share f of n rows is seen from f = 7 sqrt(cell / span) on, and from ten pairs on."""
@@ -45,16 +47,44 @@ TAIL = Fraction(1, 1000)
 SHOWN_ALIASES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Options, parsed."""
+@overload
+def learn_clock(
+    left: Any,
+    right: Any,
+    *,
+    left_time: str,
+    right_time: str,
+    on: Any = None,
+    per_key: Literal[False] = False,
+    max_offset: Duration = "1 h",
+    max_drift: float | str = "200 ppm",
+    alpha: float = 1e-4,
+    max_cells: int = 2**26,
+    max_error: float = 0.2,
+    tick: Duration | None = None,
+    unchecked: bool = False,
+    seed: int = 0,
+) -> LearnedClock: ...
 
-    max_offset_us: int
-    max_drift: float
-    alpha: float
-    max_cells: int
-    max_error: float
-    seed: int
+
+@overload
+def learn_clock(
+    left: Any,
+    right: Any,
+    *,
+    left_time: str,
+    right_time: str,
+    on: Any = None,
+    per_key: Literal[True],
+    max_offset: Duration = "1 h",
+    max_drift: float | str = "200 ppm",
+    alpha: float = 1e-4,
+    max_cells: int = 2**26,
+    max_error: float = 0.2,
+    tick: Duration | None = None,
+    unchecked: bool = False,
+    seed: int = 0,
+) -> LearnedClocks: ...
 
 
 def learn_clock(
@@ -64,6 +94,7 @@ def learn_clock(
     left_time: str,
     right_time: str,
     on: Any = None,
+    per_key: bool = False,
     max_offset: Duration = "1 h",
     max_drift: float | str = "200 ppm",
     alpha: float = 1e-4,
@@ -72,12 +103,13 @@ def learn_clock(
     tick: Duration | None = None,
     unchecked: bool = False,
     seed: int = 0,
-) -> LearnedClock:
+) -> LearnedClock | LearnedClocks:
     """Offset, drift and delay of the right clock against the left one, from events that nothing pairs.
 
     Some unknown share of the left events was recorded on the right, too. All pairs of rows within `max_offset` are
     searched for a straight line, `right - left = offset + drift (left - t_ref)`, along which there are more pairs than
-    chance has. `on`: columns that must be equal in a pair, such as a station; one clock is learned for all of them.
+    chance has. `on`: columns that must be equal in a pair, such as a station; one clock is learned for all of them,
+    with `per_key=True` one for each, as a mapping from keys to clocks; `alpha` is then divided by the number of keys.
     `max_offset`: at most half of the time that both streams have in common. `max_drift`: "200 ppm", "50 ppb" or a plain
     number, at most 3000 ppm. `alpha`: the greatest probability that unrelated streams are given a clock. `max_cells`:
     the budget of the search; a cell takes some 20 bytes. `max_error`: the greatest error of the delay's distribution
@@ -89,7 +121,8 @@ def learn_clock(
     `found=False` (with a `reason`): fewer than 20 rows, or too short a common time (`too_few`); no line beyond chance
     (`not_significant`); several offsets as good, as between periodic streams (`ambiguous`, with `evidence.modulo_us`);
     a clock that is no straight line (`wanders`); an offset or a drift at its bound (`at_bound`); a budget or
-    granularities with which no share could be seen, or the same times on both sides (`no_resolution`). Only a third
+    granularities with which no share could be seen, or times of one side that are all among those of the other
+    (`no_resolution`). Only a third
     clock can tell an offset from a delay. The probabilities of a join are those of the times, not of a pair being true.
 
     Cost: the pairs within `max_offset`, or their Fourier transforms, whichever is cheaper; 10^5 rows a side take a few
@@ -107,8 +140,11 @@ def learn_clock(
     >>> clock.found, round(clock.offset_us, -5), round(clock.evidence.share, 1)
     (True, 42000000, 0.5)
     """
-    asked = _asked(max_offset, max_drift, alpha, max_cells, max_error, seed)
+    asked = asked_of(max_offset, max_drift, alpha, max_cells, max_error, seed)
     flag("unchecked", unchecked)
+    flag("per_key", per_key)
+    if per_key and on is None:
+        raise refused("per_key", per_key, "give the key columns as on=")
     given_tick = None if tick is None else max(parse_duration(tick, name="tick"), 1)
     text("left_time", left_time)
     text("right_time", right_time)
@@ -118,48 +154,13 @@ def learn_clock(
     if not unchecked:
         for side, table, column in zip(SIDES, frames.tables, columns, strict=True):
             _check(side, table, column)
-    base: dict[str, Any] = {
-        "found": False, "left_time": left_time, "right_time": right_time, "pairs": 0, "repeated": 0,
-    }  # fmt: skip
-    pairs = by_key(blocks, on)
-    refusal = unfit(pairs, asked.max_offset_us)
-    if refusal:
-        return LearnedClock(reason=refusal[0], sentence=refusal[1], **base)
-    return _learned(dithered_sides(pairs, given_tick, asked.seed), pairs, asked, base)
-
-
-def _asked(max_offset: Any, max_drift: Any, alpha: Any, max_cells: Any, max_error: Any, seed: Any) -> _Asked:
-    offset = parse_duration(max_offset, name="max_offset")
-    if offset <= 0:
-        raise refused("max_offset", max_offset, 'give a duration above 0, such as "10 min"')
-    drift = _drift(max_drift)
-    for name, value in (("alpha", alpha), ("max_error", max_error)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-            raise refused(name, value, "give a number above 0, 1 at most")
-    whole_number("max_cells", max_cells)
-    whole_number("seed", seed, 0)
-    return _Asked(offset, drift, float(alpha), max_cells, float(max_error), seed)
-
-
-def _drift(value: Any) -> float:
-    """A drift without a dimension, of "200 ppm", "50 ppb" or a number.
-
-    >>> _drift("200 ppm"), _drift(1e-5), _drift("50ppb")
-    (0.0002, 1e-05, 5e-08)
-    """
-    units = {"ppm": 6, "ppb": 9}
-    found = math.nan
-    if isinstance(value, str) and value.strip()[-3:] in units:
-        digits, unit = value.strip()[:-3], value.strip()[-3:]
-        try:
-            found = float(Fraction(digits.strip()) / 10 ** units[unit])
-        except (ValueError, ZeroDivisionError):
-            found = math.nan
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        found = float(value)
-    if not 0 <= found <= MOST_DRIFT:
-        raise refused("max_drift", value, 'give "200 ppm", "50 ppb" or a number, at most 3000 ppm; it is no duration')
-    return found
+    if not per_key:
+        return _of_pairs(by_key(blocks, on), given_tick, asked, columns)
+    keys = named(blocks, on)
+    shared = sum(len(pair[0]) > 0 < len(pair[1]) for _, pair in keys)
+    own = replace(asked, alpha=asked.alpha / max(shared, 1))
+    clocks = ((key, _of_pairs([pair], given_tick, own, columns)) for key, pair in keys)
+    return LearnedClocks(key_names(on, SIDES), tuple(clocks))
 
 
 def _check(side: str, table: Any, column: str) -> None:
@@ -171,7 +172,22 @@ def _check(side: str, table: Any, column: str) -> None:
         )
 
 
-def _learned(sides: Sides, pairs: Streams, asked: _Asked, base: dict[str, Any]) -> LearnedClock:
+def _of_pairs(pairs: Streams, tick: int | None, asked: Asked, columns: tuple[str, str]) -> LearnedClock:
+    """One clock of sorted times by key."""
+    base: dict[str, Any] = {
+        "found": False, "left_time": columns[0], "right_time": columns[1], "pairs": 0, "repeated": 0,
+    }  # fmt: skip
+    refusal = unfit(pairs, asked.max_offset_us)
+    if refusal:
+        return LearnedClock(reason=refusal[0], sentence=refusal[1], **base)
+    sides = dithered_sides(pairs, tick, asked.seed)
+    copy = copied(pairs, sides.ticks_us)
+    if copy is not None:
+        return LearnedClock(reason="no_resolution", sentence=copy, **base)
+    return _learned(sides, pairs, asked, base)
+
+
+def _learned(sides: Sides, pairs: Streams, asked: Asked, base: dict[str, Any]) -> LearnedClock:
     levels = plan_levels(sides.span_us, asked.max_offset_us, asked.max_drift, max(sides.ticks_us), asked.max_cells)
     widest = max(asked.max_offset_us // 900, 4 * max(sides.ticks_us), 1)
     least = VISIBLE * math.sqrt((levels[-1].cell_us if levels else widest) / sides.span_us)
@@ -205,7 +221,7 @@ def _learned(sides: Sides, pairs: Streams, asked: _Asked, base: dict[str, Any]) 
 
 
 def _measured(
-    sides: Sides, pairs: Streams, asked: _Asked, base: dict[str, Any], line: FoundLine,
+    sides: Sides, pairs: Streams, asked: Asked, base: dict[str, Any], line: FoundLine,
     evidence: Evidence,
 ) -> LearnedClock:  # fmt: skip
     """The clock of an accepted line, unless it is ambiguous, wanders, or lies at a bound."""
@@ -217,10 +233,9 @@ def _measured(
     if others.higher is not None:
         fitted = fit(streams, sides.span_us, fitted.offset_us + others.higher, fitted.drift, 2 * fitted.jitter_us)
         others = aliases(streams, sides.span_us, fitted, fitted.jitter_us, asked.max_offset_us)
-    own = replace(
-        evidence, aliases=others.distances[:SHOWN_ALIASES],
-        modulo_us=others.modulo_us,
-    )  # fmt: skip
+    own = replace(evidence, aliases=others.distances[:SHOWN_ALIASES], modulo_us=others.modulo_us)
+    if others.second is not None and others.second[1] < asked.alpha:
+        own = replace(own, second_us=others.second[0], second_fap=others.second[1])
     offset = fitted.offset_us + shift
     refusal = _ambiguous(others, offset) or _at_bound(fitted, offset, asked, line.cell_us)
     if refusal is None:
@@ -265,7 +280,7 @@ def _ambiguous(others: Aliases, offset: float) -> tuple[str, str] | None:
     )
 
 
-def _at_bound(fitted: FittedLine, offset: float, asked: _Asked, cell_us: int) -> tuple[str, str] | None:
+def _at_bound(fitted: FittedLine, offset: float, asked: Asked, cell_us: int) -> tuple[str, str] | None:
     _, (_, slope) = fitted.covariance
     if abs(offset) + 2 * cell_us > asked.max_offset_us:
         return "at_bound", (
@@ -281,7 +296,7 @@ def _at_bound(fitted: FittedLine, offset: float, asked: _Asked, cell_us: int) ->
 
 
 def _clock(
-    sides: Sides, asked: _Asked, base: dict[str, Any], evidence: Evidence, fitted: FittedLine, shift: int,
+    sides: Sides, asked: Asked, base: dict[str, Any], evidence: Evidence, fitted: FittedLine, shift: int,
     shape: DelayShape,
 ) -> LearnedClock:  # fmt: skip
     span, drift_ppb = sides.span_us, round(fitted.drift * BILLION)
@@ -330,7 +345,7 @@ def _template(shape: DelayShape, about: float) -> Template:
     return through_quantiles(dict(zip([Fraction(0), *shares, Fraction(1)], map(int, at), strict=True)))
 
 
-def _sentence(clock: LearnedClock, asked: _Asked) -> str:
+def _sentence(clock: LearnedClock, asked: Asked) -> str:
     found = clock.evidence
     assert found is not None
     parts = [
@@ -347,6 +362,11 @@ def _sentence(clock: LearnedClock, asked: _Asked) -> str:
         parts.append(
             f"The delay's distribution is known to within {clock.delay_error:.2g} only, max_error is "
             f"{asked.max_error:g}: there is no specification."
+        )
+    if found.second_us is not None:
+        parts.append(
+            f"Another line lies {signed(found.second_us)} (chance {found.second_fap:.1g}), as replies or partners of a "
+            "second kind make one: it is not learned."
         )
     return " ".join(parts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.clocks.calibration import Calibration, distribution_function, quantiles
 from whenabouts.core.clocks.evidence import Evidence
 from whenabouts.core.durations import Duration, format_duration, parse_duration
@@ -164,19 +166,11 @@ class LearnedClock:
         if the new column exists.
         """
         self._check_found()
-        t = t or self.right_time
-        name = name or f"{t}_corrected"
-        given = GivenFrames({"right": frame})
-        table = given.tables[0]
-        if name in table.column_names:
-            raise QueryError(Code.COLUMN_CLASH, f"there is a column {name!r} already", "give name=")
-        spec = Learned(t, self.offset_us, self.drift_ppb, self.t_ref_us, Template(((0, 1, 1),)))
-        reader = EventReader(0, "right", table.schema, Point(t))
-        rows = table.combine_chunks()
-        batch = next(iter(rows.to_batches()), pa.RecordBatch.from_pylist([], schema=table.schema))
-        missing = np.asarray(batch.column(t).is_null())
-        values = pa.array(spec.corrected(reader.ends(batch)[0]), mask=missing)
-        return given.like_first(table.append_column(name, values.cast(pa.timestamp("us", "UTC"))))
+        return with_corrected(frame, t or self.right_time, name, lambda _, us: (self.on_left_clock(us), None))
+
+    def on_left_clock(self, us: IntArray) -> IntArray:
+        """Right times in microseconds as the left clock has them, before the delay."""
+        return Learned("t", self.offset_us, self.drift_ppb, self.t_ref_us, Template(((0, 1, 1),))).corrected(us)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON has it; times in microseconds since 1970, masses of buckets as exact text."""
@@ -277,6 +271,28 @@ class LearnedClock:
         if self.calibration is not None:
             rows.append(("held out", self.calibration.verdict))
         return rows
+
+
+def with_corrected(
+    frame: Any,
+    t: str,
+    name: str | None,
+    corrected: Callable[[pa.RecordBatch, IntArray], tuple[IntArray, BoolArray | None]],
+) -> Any:
+    """A frame with a column of corrected times; `corrected` gives them, and which of them are unknown, of rows and
+    their times."""
+    name = name or f"{t}_corrected"
+    given = GivenFrames({"right": frame})
+    table = given.tables[0]
+    if name in table.column_names:
+        raise QueryError(Code.COLUMN_CLASH, f"there is a column {name!r} already", "give name=")
+    reader = EventReader(0, "right", table.schema, Point(t))
+    rows = table.combine_chunks()
+    batch = next(iter(rows.to_batches()), pa.RecordBatch.from_pylist([], schema=table.schema))
+    values, unknown = corrected(batch, reader.ends(batch)[0])
+    missing = np.asarray(batch.column(t).is_null())
+    values = pa.array(values, mask=missing if unknown is None else missing | unknown)
+    return given.like_first(table.append_column(name, values.cast(pa.timestamp("us", "UTC"))))
 
 
 def ahead(clock: LearnedClock) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.calibration import chi_square_tail
 from whenabouts.core.clocks.line_fit import ROWS, FittedLine, Strip, weighted_pairs
-from whenabouts.core.clocks.line_significance import hollow_background
+from whenabouts.core.clocks.line_significance import chance_of, hollow_background
 from whenabouts.core.clocks.pair_images import Streams, Window, image_of
 
 SEGMENTS = 64
@@ -40,11 +40,13 @@ KNOT_ROWS = 4
 @dataclass(frozen=True, slots=True)
 class Aliases:
     """Offsets that are as good as the one found, as distances from it in microseconds, the best first. `modulo_us`:
-    the period if they are multiples of one, otherwise None. `higher`: a clearly better one, None if there is none."""
+    the period if they are multiples of one, otherwise None. `higher`: a clearly better one, None if there is none.
+    `second`: the best of those that are less good but stand out, and the probability of chance for it."""
 
     distances: tuple[int, ...]
     modulo_us: float | None
     higher: int | None
+    second: tuple[int, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,16 @@ def _exposure(moved: Streams, distances: FloatArray) -> FloatArray:
 def _peaks(curve: FloatArray, votes: FloatArray, middle: int, cell: float, noise: float) -> Aliases:
     top = middle - 2 + int(np.argmax(curve[middle - 2 : middle + 2]))
     found: list[int] = []
-    higher = None
-    least = max(PEAK_DEVIATIONS * noise, PEAK_SHARE * curve[top])
-    at = np.flatnonzero(curve >= least)
+    higher = second = None
+    least = PEAK_SHARE * curve[top]
+    at = np.flatnonzero(curve >= PEAK_DEVIATIONS * noise)
     taken = [top]
     for column in at[np.argsort(-curve[at], kind="stable")]:
         if min(abs(int(column) - other) for other in taken) <= APART:
             continue
+        if curve[column] < least:
+            second = second or int(column)
+            break
         taken.append(int(column))
         difference = votes[:, top] - votes[:, column]
         spread = math.sqrt(float((difference**2).sum()))
@@ -112,9 +117,16 @@ def _peaks(curve: FloatArray, votes: FloatArray, middle: int, cell: float, noise
             higher = round((int(column) - top) * cell)
         elif pull < DIFFERENT:
             found.append(int(column) - top)
+        elif second is None:
+            second = int(column)
         if len(found) >= MOST_ALIASES:
             break
-    return Aliases(tuple(round(each * cell) for each in found), _period(found, cell), higher)
+    other = None
+    if second is not None:
+        # Its own chance: the rows without what belongs to the line that was found.
+        rest = np.delete(votes, slice(max(top - APART, 0), top + APART + 1), axis=1)
+        other = round((second - top) * cell), chance_of(float(votes[:, second].sum()), rest, float(rest.shape[1]))
+    return Aliases(tuple(round(each * cell) for each in found), _period(found, cell), higher, other)
 
 
 def _period(columns: list[int], cell: float) -> float | None:
