@@ -58,7 +58,8 @@ class LearnedClocks(Mapping[Any, LearnedClock]):
         """How many keys have a clock, and why the others have none."""
         reasons = Counter(clock.reason for _, clock in self.by_key if not clock.found)
         others = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items(), key=str))
-        return f"A clock was found for {len(self.found):,} of {len(self):,} keys{f'; refused: {others}' if others else ''}."
+        refused = f"; refused: {others}" if others else ""
+        return f"A clock was found for {len(self.found):,} of {len(self):,} keys{refused}."
 
     def correct(self, frame: Any, t: str | None = None, *, name: str | None = None) -> Any:
         """A frame of right rows with one more column: their times on the left clock, before the delay.
