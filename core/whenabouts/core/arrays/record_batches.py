@@ -18,6 +18,16 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
+def doubles(column: pa.Array) -> NDArray[np.float64]:
+    """The values of a column of floats, 0.0 for a null; no copy of doubles without nulls.
+
+    >>> doubles(pa.array([0.5, None], pa.float32()))
+    array([0.5, 0. ])
+    """
+    column = column if pa.types.is_float64(column.type) else column.cast(pa.float64())
+    return np.asarray(column.fill_null(0.0) if column.null_count else column)
+
+
 def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     """Batches of one schema as a table with one chunk per column (none if there are no rows)."""
     return pa.Table.from_batches(list(batches), schema).combine_chunks()

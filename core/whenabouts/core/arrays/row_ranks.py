@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from whenabouts.core.arrays.record_batches import doubles
 from whenabouts.core.arrays.ticks import as_ticks
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 
@@ -80,7 +81,7 @@ def float_keys(column: pa.Array) -> IntArray:
     >>> float_keys(pa.array([-0.0, 0.0, -5e-324])).tolist()
     [-1, 0, -2]
     """
-    values = np.asarray(column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False))
+    values = doubles(column)
     keys, nan = _ordered(values.view(np.int64)), np.isnan(values)
     if nan.any():
         keys[nan] = _NAN

@@ -24,7 +24,7 @@ from whenabouts.core.asof_join.carried_rows import Carried, CarriedRows
 from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore, Step
-from whenabouts.core.state.segment_layout import Layout
+from whenabouts.core.state.segment_layout import Layout, every_row
 from whenabouts.core.state.segmented_state import SegmentedState, notes_in_state, rows_in_state
 
 LEFT, RIGHT = 0, 1
@@ -65,7 +65,7 @@ class Reach(NamedTuple):
 def layout_of(blocks: Sequence[pa.Schema], reach: Reach, purpose: str) -> Layout:
     """The layout of the state: open left rows, with marks if right rows can settle them, and right rows."""
     if not reach.looks_ahead:
-        return Layout(blocks, opens={LEFT: _all_rows}, purpose=purpose)
+        return Layout(blocks, opens={LEFT: every_row}, purpose=purpose)
     return Layout(blocks, marks={LEFT: _MARKS}, opens={LEFT: _is_open}, needed={LEFT: _is_open}, purpose=purpose)
 
 
@@ -252,7 +252,3 @@ def _marks(due: IntArray) -> pa.RecordBatch:
 
 def _is_open(rows: pa.RecordBatch | pa.Table) -> BoolArray:
     return np.asarray(rows.column(DUE).to_numpy() != _SETTLED)
-
-
-def _all_rows(rows: pa.RecordBatch | pa.Table) -> BoolArray:
-    return np.ones(rows.num_rows, bool)

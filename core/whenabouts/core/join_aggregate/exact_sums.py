@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.record_batches import doubles
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.join_aggregate.limbs import (
@@ -103,7 +104,7 @@ def digits_of(column: pa.Array) -> Digits:
     type_ = column.type
     valid = np.asarray(column.is_valid())
     if pa.types.is_floating(type_):
-        return digits_of_floats(np.asarray(column.cast(pa.float64()).fill_null(0.0)), valid)
+        return digits_of_floats(doubles(column), valid)
     if pa.types.is_decimal(type_):
         digit = _words(column)
     elif pa.types.is_uint64(type_):

@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import table_of, with_null_columns
-from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.join_aggregate.settings import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore, Step
-from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout
+from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout, every_row
 from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 
@@ -93,9 +93,9 @@ def layout_of(blocks: Sequence[pa.Schema], marks: pa.Schema | None, purpose: str
     The directory's notes are the settings of the last folding, and its watermark.
     """
     if marks is None:
-        return Layout(blocks, opens={LEFT: _all_rows}, purpose=purpose)
+        return Layout(blocks, opens={LEFT: every_row}, purpose=purpose)
     later = frozenset({LEFT})
-    return Layout(blocks, marks={LEFT: marks}, opens={LEFT: _all_rows}, purpose=purpose, marked_later=later)
+    return Layout(blocks, marks={LEFT: marks}, opens={LEFT: every_row}, purpose=purpose, marked_later=later)
 
 
 class OpenRows:
@@ -140,8 +140,9 @@ class OpenRows:
         for input, block in arrivals:
             if input == LEFT:
                 final = times(block)[1] < before_us
-                settled.append(block.filter(pa.array(final)))
-                block = block.filter(pa.array(~final))
+                if final.any():
+                    settled.append(block.filter(pa.array(final)))
+                    block = block.filter(pa.array(~final))
             if block.num_rows:
                 state.append(input, block)
                 self._stored += block.num_rows
@@ -219,8 +220,5 @@ def rows_held(store: SegmentStore) -> int:
 
 
 def _before(block: pa.RecordBatch, before_us: int) -> pa.RecordBatch:
-    return block.filter(pa.array(times(block)[1] < before_us))
-
-
-def _all_rows(rows: pa.RecordBatch | pa.Table) -> BoolArray:
-    return np.ones(rows.num_rows, bool)
+    final = times(block)[1] < before_us
+    return block if final.all() else block.filter(pa.array(final))

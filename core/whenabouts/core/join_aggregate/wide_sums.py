@@ -27,6 +27,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
+from whenabouts.core.arrays.record_batches import doubles
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.join_aggregate.exact_sums import Described, means_of, require_inside
 
@@ -59,7 +60,7 @@ class WidePrefix:
         prefix = np.empty((len(column) + 1, 2), np.int64)
         prefix[0] = 0
         if pa.types.is_floating(type_):
-            bits = np.asarray(column.cast(pa.float64()).fill_null(0.0)).view(np.int64)
+            bits = doubles(column).view(np.int64)
             least, greatest = _exponents(bits)
             if greatest - least + 53 + len(column).bit_length() > BITS:
                 return None

@@ -60,6 +60,11 @@ class Layout:
     marked_later: frozenset[int] = frozenset()
 
 
+def every_row(rows: pa.RecordBatch | pa.Table) -> BoolArray:
+    """All rows are open: a value of `Layout.opens`."""
+    return np.ones(rows.num_rows, bool)
+
+
 class SegmentRows(NamedTuple):
     """Rows of one segment with their marks, and their indices in it."""
 
@@ -87,8 +92,12 @@ def segments_for(held: Sequence[Segment], slots: IntArray) -> Iterator[tuple[int
 
     `held`: the existing segments in order. Rows between two segments stay between them, so segments never overlap.
     """
-    if len(slots) and (not held or held[-1].stop <= slots[0]) and bool((slots[1:] >= slots[:-1]).all()):
-        yield from _after_all(slots)
+    if len(slots) and (not held or held[-1].first <= slots[0]) and bool((slots[1:] >= slots[:-1]).all()):
+        inside = int(np.searchsorted(slots, held[-1].stop)) if held else 0
+        if inside:
+            yield held[-1].first, held[-1].stop, np.arange(inside)
+        if inside < len(slots):
+            yield from _after_all(slots, inside)
         return
     firsts = np.array([segment.first for segment in held], np.int64)
     stops = np.array([segment.stop for segment in held], np.int64)
@@ -107,11 +116,11 @@ def segments_for(held: Sequence[Segment], slots: IntArray) -> Iterator[tuple[int
         yield int(slots[at].min()), int(slots[at].max()) + 1, at
 
 
-def _after_all(slots: IntArray) -> Iterator[tuple[int, int, IntArray]]:
-    """New segments for rows with ascending slots, after all existing segments."""
-    low, high = int(slots[0]), int(slots[-1])
+def _after_all(slots: IntArray, start: int) -> Iterator[tuple[int, int, IntArray]]:
+    """New segments for rows with ascending slots from row `start` on, after all existing segments."""
+    low, high = int(slots[start]), int(slots[-1])
     edges = np.searchsorted(slots, low + _width(low, high) * np.arange(SEGMENTS_PER_STEP + 1)).tolist()
-    for begin, end in pairwise(edges):
+    for begin, end in pairwise([start, *edges[1:]]):
         if begin < end:
             yield int(slots[begin]), int(slots[end - 1]) + 1, np.arange(begin, end)
 

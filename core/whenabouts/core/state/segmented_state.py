@@ -34,6 +34,7 @@ from whenabouts.core.state.segment_layout import (
     Layout,
     Segment,
     SegmentRows,
+    every_row,
     segments_for,
 )
 
@@ -401,7 +402,8 @@ class SegmentedState:
 
     def _write(self, input: int, first: int, stop: int, rows: pa.RecordBatch) -> None:
         schema = self._schemas[input]
-        data = encode(select_columns(rows, range(len(schema))), schema)
+        plain = rows if len(rows.schema) == len(schema) else select_columns(rows, range(len(schema)))
+        data = encode(plain, schema)
         self._store.put(input, first, data)
         self._loaded[input, first] = rows
         if self._has_marks(input, first):
@@ -433,16 +435,18 @@ class SegmentedState:
     def _note_open(self, input: int, first: int) -> None:
         if input not in self._layout.opens:
             return
+        segment, floor = self._segments[input][first], self._floors[input]
         rows = self._read(input, first)
-        at = self._axis(input, rows)
-        waiting = at[(at >= self._floors[input]) & self._open(input, rows)]
-        segment = self._segments[input][first]
+        waiting = self._axis(input, rows)
+        if self._layout.opens[input] is not every_row:
+            waiting = waiting[self._open(input, rows)]
+        if segment.first * self.slot_us < floor:
+            waiting = waiting[waiting >= floor]
         self._segments[input][first] = segment._replace(open_us=int(waiting.min(initial=NONE_OPEN)))
 
     def _alive(self, input: int, first: int) -> SegmentRows:
-        rows = self._read(input, first)
-        alive = self._axis(input, rows) >= self._floors[input]
-        if alive.all():
+        rows, floor = self._read(input, first), self._floors[input]
+        if floor <= first * self.slot_us or (alive := self._axis(input, rows) >= floor).all():
             return SegmentRows(input, first, np.arange(rows.num_rows), rows)
         return SegmentRows(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
 
