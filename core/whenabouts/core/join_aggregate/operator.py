@@ -7,7 +7,6 @@ folded into its marks (`join_aggregate.folded`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -27,10 +26,8 @@ from whenabouts.core.join_aggregate.open_rows import (
 )
 from whenabouts.core.join_aggregate.output import AggregateOutput
 from whenabouts.core.join_aggregate.settings import LEFT, RIGHT
-from whenabouts.core.runtime.blocks import PREFIX, times
-from whenabouts.core.runtime.event_reader import EventReader
-from whenabouts.core.runtime.key_names import of_input
-from whenabouts.core.runtime.keys import NULL_KEY, Keys
+from whenabouts.core.joins.left_rows import LeftRowsOperator
+from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late
 from whenabouts.core.state.segment_codec import fingerprint
@@ -39,33 +36,18 @@ if TYPE_CHECKING:
     from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
 
 
-class JoinAggregateOperator:
-    """The operator of a join aggregate; see `protocol.Operator`.
-
-    Its output has no event time that an engine could rely on: rows are behind the watermark when they are emitted.
-    """
-
-    needs_latest = False
-    event_time = None
+class JoinAggregateOperator(LeftRowsOperator):
+    """The operator of a join aggregate; see `protocol.Operator`."""
 
     def __init__(self, query: JoinAggregateSettings, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
-        self.query, self._streaming = query, streaming
-        specs = (query.left_time, query.right_time)
-        self.readers = tuple(
-            EventReader(input, name, schema, spec)
-            for input, (name, schema, spec) in enumerate(zip(query.inputs, schemas, specs, strict=True))
-        )
-        plain = [reader.schema for reader in self.readers]
-        self.keys = Keys(query.key_columns, plain, query.inputs, query.slots)
-        self._columns = AggregateOutput(query, *plain, streaming=streaming)
-        self._blocks = [reader.block_schema for reader in self.readers]
-        needed = {*of_input(query.key_columns, RIGHT), *query.columns}  # right rows are not emitted
-        own = [field for field in self._blocks[RIGHT] if field.name.startswith(PREFIX) or field.name in needed]
-        self._blocks[RIGHT] = pa.schema(own)
+        super().__init__(query, schemas, streaming=streaming)
+        self.query = query
+        self._columns = AggregateOutput(query, *self._plain, streaming=streaming)
+        self._keep_of_right(query.columns)  # right rows are not emitted
         self._reach = Reach(query.reach)
-        templates = json.dumps([[name for name, _ in spec.templates] for spec in specs])
         self._folding = folding_of(query, self._blocks[RIGHT])
-        self._layout = layout_of(self._blocks, self._folding.marks, f"join aggregate {query.slots} {templates}")
+        purpose = f"join aggregate {query.slots} {self._templates}"
+        self._layout = layout_of(self._blocks, self._folding.marks, purpose)
 
     @property
     def output_schema(self) -> pa.Schema:
@@ -124,24 +106,9 @@ class JoinAggregateOperator:
             self.query, self.keys, self._folding.marks, left, table_of(right, self._blocks[RIGHT]), step.metrics
         )
 
-    def _rows(self, input: int, arrivals: Sequence[Arrival], held: Sequence[pa.RecordBatch] = ()) -> pa.Table:
-        schema = self._blocks[input]
-        fresh = (block.select(schema.names) for of, block in arrivals if of == input)
-        return table_of([*held, *fresh], schema)
-
-    def _with_keys(self, arrivals: Sequence[Arrival], step: Step) -> list[Arrival]:
-        """The arrivals without rows with a null key. Left ones have no partner and are emitted now."""
-        kept = []
-        for input, block in arrivals:
-            if any(block.column(name).null_count for name in self.keys.of(input)):
-                missing = self.keys.codes([block], input)[0] == NULL_KEY
-                if input == LEFT:
-                    alone = table_of([block.filter(pa.array(missing))], self._blocks[LEFT])
-                    self._emit(alone, self._rows(RIGHT, []), times(alone)[1] if self._streaming else None, step)
-                block = block.filter(pa.array(~missing))
-            if block.num_rows:
-                kept.append(Arrival(input, block.select(self._blocks[input].names)))
-        return kept
+    def _emit_alone(self, left: pa.Table, step: Step) -> None:
+        event_us = times(left)[1] if self._streaming else None
+        self._emit(left, self._rows(RIGHT, []), event_us, step)
 
 
 def folding_of(query: JoinAggregateSettings, right: pa.Schema) -> Folding:
