@@ -28,6 +28,7 @@ EVERY_FUNCTION: dict[str, Any] = {
     "first": "first:s",
     "first_v": "first:v", "last": "last:s", "last_w": "last:w", "expected": "expected_count",
     "expected_v": "expected_sum:v", "expected_w": "expected_sum:w",
+    "first_p": "first:p", "last_p": "last:p", "earliest": "min:at", "latest": "max:at",
 }  # fmt: skip
 """Every function that can be folded."""
 
@@ -50,9 +51,10 @@ def side(rows: int, seed: int, *, values: bool = False) -> list[pa.Table]:
             columns["x"] = np.where(random.random(rows) < 0.99, -0.0, random.choice([np.inf, -np.inf, np.nan], rows))
             columns["w"] = random.integers(-(2**58), 2**58, rows)
             columns["s"] = pa.array([f"{n}" if n % 5 else None for n in random.integers(0, 30, rows)], pa.string())
-            columns["d"] = pa.array(
-                [Decimal(int(n)) / 8 for n in random.integers(-999, 999, rows)], pa.decimal128(9, 3)
-            )
+            eighths = random.integers(-999, 999, rows)
+            columns["d"] = pa.array([Decimal(int(n)) / 8 for n in eighths], pa.decimal128(9, 3))
+            columns["p"] = pa.array([{"x": int(n)} if n % 7 else None for n in eighths])
+            columns["at"] = pa.array(b, pa.timestamp("us", "UTC"), mask=random.random(rows) < 0.1)
         files.append(pa.table(columns))
     return files
 
@@ -86,6 +88,13 @@ def test_folded_rows_give_the_same_bits(lo: int, hi: int, how: str) -> None:
     assert in_order(always) == in_order(never)
     assert always.metrics["matched"] == never.metrics["matched"] > 0
     assert always.metrics["unmatched"] == never.metrics["unmatched"]
+
+
+def test_folding_in_time_slots_and_buckets() -> None:
+    sides = [side(FEW_LEFT, 1), side(60, 2, values=True)]
+    usual = run_stream(query(folding="never"), sides)
+    spread = run_stream(query(folding="always", time_slots="3 s"), sides, buckets=4, restart_after=6)
+    assert in_order(spread) == in_order(usual)
 
 
 @pytest.mark.parametrize(("first", "then"), [("always", "never"), ("never", "always"), ("auto", "always")])

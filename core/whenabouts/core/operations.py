@@ -208,7 +208,8 @@ class Operations:
         functions (`count`, `any`, `sum`, `mean`, `min`, `max`, `first`, `last`, `count_distinct`, `collect`) look at
         the pairs that reach the confidence. Chance functions (`expected_count`, `expected_sum`, `count_variance`,
         `sum_variance`, `p_none`, `p_any`, `p_at_least`, `count_at`) look at all possible partners, given the uncertain
-        time of the left row that they share, and need no confidence. `most_uncertain` bounds what they may cost.
+        time of the left row that they share, and need no confidence. `most_uncertain` bounds what they may cost. On
+        streams `folding` says whether right rows that only waiting left rows can meet are folded into these.
 
         Columns: the left ones as they came, the aggregates in the order given, and on streams `event_time`, the instant
         at which the row became final: it carries no watermark. `how="inner"` leaves out left rows without a pair. Over

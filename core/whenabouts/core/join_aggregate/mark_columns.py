@@ -51,13 +51,9 @@ def marks_of(aggregates: Sequence[Aggregate], right: pa.Schema, *, decided: bool
             found[f"{name}:{column}"] = each.type_from(right)
         elif name in ("first", "last"):
             columns = {of.column for of in aggregates}
-            own = [pa.field(of.name, _plain(of.type)) for of in right if of.name in columns]
+            own = [pa.field(of.name, of.type) for of in right if of.name in columns]
             found[name] = pa.struct([pa.field(T_MIN, pa.int64()), pa.field(T_MAX, pa.int64()), *own])
     return pa.schema([pa.field(NAME + name, type_) for name, type_ in found.items()])
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def parts_of(marks: pa.Schema) -> list[str]:

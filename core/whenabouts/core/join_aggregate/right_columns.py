@@ -106,8 +106,7 @@ class RightColumns:
             return pa.nulls(len(at), type_)
         index = pa.array(self._position[at], mask=missing)
         columns = [one_chunk(self._right.column(field.name)).take(index) for field in type_]
-        plain = [column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in columns]
-        return pa.StructArray.from_arrays(plain, fields=list(type_), mask=pa.array(missing))
+        return pa.StructArray.from_arrays(columns, fields=list(type_), mask=pa.array(missing))
 
     @cached_property
     def earliest(self) -> RangeMinimum:
