@@ -30,6 +30,7 @@ sys.path.insert(0, str(folder))
 def life():
     sys.modules.pop("kernels_of_a_test", None)
     kernel = importlib.import_module("kernels_of_a_test").squares
+    kernel.make_ready()
     assert kernel(numpy.arange(10)) == 285
     return sum(kernel.stats.cache_hits.values())
 
@@ -85,7 +86,7 @@ def test_a_class_in_a_signature_may_be_renamed(tmp_path: Path) -> None:
     for name in ("Old", "New"):
         (tmp_path / "kernels_of_a_test.py").write_text(RENAMED.replace("NAME", name))
         done = subprocess.run(
-            [sys.executable, "-c", "import kernels_of_a_test"],
+            [sys.executable, "-c", "import kernels_of_a_test as module; module.total.make_ready()"],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -15,7 +15,9 @@ import whenabouts.core
 
 HITS = """
 from whenabouts.core.probability import satisfaction_probability as module
-kernels = [k for k in vars(module).values() if hasattr(k, "stats")]
+kernels = [k for k in vars(module).values() if hasattr(k, "make_ready")]
+for kernel in kernels:
+    kernel.make_ready()
 print(module.__file__)
 print(sum(len(k.stats.cache_hits) for k in kernels), sum(len(k.stats.cache_misses) for k in kernels))
 p = module.satisfaction_probability([0], [4], [0], [4], 0, 4)

@@ -2,8 +2,9 @@
 
 Importing numba takes about half a second, so no module that ``import whenabouts.core`` loads may import this one.
 Modules with kernels are imported when a query first needs them. Kernels have explicit signatures; they are compiled
-once per machine and then read from numba's disk cache. Arrays that a kernel only reads are declared read-only: numba
-accepts a writable array for a read-only parameter but not the reverse, and Arrow buffers are read-only.
+once per machine, when they are first needed, and then read from numba's disk cache (`kernel`). Arrays that a kernel
+only reads are declared read-only: numba accepts a writable array for a read-only parameter but not the reverse, and
+Arrow buffers are read-only.
 
 Cache files are checked before use (`kernel_cache`). The cache depends on the source file of the kernel itself, not on
 those of the kernels it calls: after editing ``satisfaction_probability`` delete the ``*.nbi`` files, or callers keep
@@ -12,28 +13,15 @@ the old code.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import logging
-import os
-import stat
-import sys
-import tempfile
 from collections.abc import Callable
-from functools import update_wrapper
-from pathlib import Path
-from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
 from numba import types
 
-from whenabouts.core.arrays.kernel_cache import CheckedCacheFile
+from whenabouts.core.arrays.kernel import Kernel
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
-
-_LOG = logging.getLogger("whenabouts.kernels")
-"""A message at level INFO for each kernel that is compiled, and not read from the cache."""
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 INT32 = types.int32
 INT64 = types.int64
@@ -62,7 +50,7 @@ THREE_INT64 = types.Tuple((types.int64,) * 3)  # type: ignore[no-untyped-call]  
 FOUR_INT64 = types.Tuple((types.int64,) * 4)  # type: ignore[no-untyped-call]  # as above
 
 
-def compiled(signature: Any, *, inline: bool = False) -> Callable[[Kernel], Kernel]:
+def compiled(signature: Any, *, inline: bool = False) -> Callable[[Function], Function]:
     """Compile a kernel for ``signature``, with IEEE arithmetic: without fast-math every variant of a kernel gives the
     same bits.
 
@@ -75,56 +63,8 @@ def compiled(signature: Any, *, inline: bool = False) -> Callable[[Kernel], Kern
     42
     """
 
-    def decorate(function: Kernel) -> Kernel:
-        def compile_(source: Kernel, cache: bool) -> Kernel:
-            kernel: Any = numba.njit(nogil=True, error_model="numpy", forceinline=inline)(source)
-            if cache:
-                kernel.enable_caching()
-                CheckedCacheFile.check(kernel)
-                if not CheckedCacheFile.is_there(kernel):
-                    _LOG.info("compiling %s", function.__name__)
-            kernel.compile(signature)
-            kernel.disable_compile()
-            return cast(Kernel, kernel)
-
-        # A kernel from a terminal or a doctest has no source file, so it cannot be cached.
-        if function.__code__.co_filename.startswith("<"):
-            return compile_(function, cache=False)
-        for placed in (_as_it_is, _in_temporary_file):
-            try:
-                return compile_(placed(function), cache=True)
-            except (OSError, RuntimeError) as error:
-                if isinstance(error, RuntimeError) and "cannot cache" not in str(error):
-                    raise
-        return compile_(function, cache=False)
+    def decorate(function: Function) -> Function:
+        dispatcher = numba.njit(nogil=True, error_model="numpy", forceinline=inline)(function)
+        return cast(Function, Kernel.declare(dispatcher, signature))
 
     return decorate
-
-
-def _as_it_is(function: Kernel) -> Kernel:
-    return function
-
-
-def _in_temporary_file(function: Kernel) -> Kernel:
-    """The function, as if its module were in a private temporary file.
-
-    numba keeps its cache next to the source, or in the user's cache folder. Workers of a cluster may have neither: the
-    package may be imported from an archive (`--py-files`), and the user may have no home. The name of the copy is a
-    digest of its contents, so each release has its own. The folder is refused if others can write to it, because the
-    contents of a cache are executed.
-    """
-    folder = Path(tempfile.gettempdir()) / f"whenabouts-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise OSError(f"{folder} can be written by others")
-    source = inspect.getsource(sys.modules[function.__module__])
-    digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
-    path = folder / f"{function.__module__.rpartition('.')[2]}_{digest}.py"
-    if not path.exists():  # several processes may write it at once, all the same: the last one replaces it
-        with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8", delete=False) as file:
-            file.write(source)
-        os.replace(file.name, path)
-    code = function.__code__.replace(co_filename=str(path))
-    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    return cast(Kernel, update_wrapper(copy, function, updated=()))

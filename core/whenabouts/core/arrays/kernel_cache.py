@@ -6,26 +6,59 @@ numba unpickles its cache files without a check and passes the code to LLVM, so 
 from __future__ import annotations
 
 import hashlib
+import inspect
+import os
 import pickle
-from typing import Any
+import stat
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import update_wrapper
+from pathlib import Path
+from types import FunctionType
+from typing import Any, cast
 
-from numba.core.caching import IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 _DIGEST_BYTES = 16
 
 
-class CheckedCacheFile(IndexDataCacheFile):
-    """Cache files that end with a digest of their contents; a file whose digest is wrong is ignored."""
+class KernelCache(FunctionCache):
+    """The cache of one kernel, with checked files."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]  # numba ships no types
+        self._cache_file.__class__ = CheckedCacheFile
 
     @classmethod
-    def check(cls, dispatcher: Any) -> None:
-        """Make a dispatcher use checked files instead of numba's; call it before anything is compiled."""
-        dispatcher._cache._cache_file.__class__ = cls
+    def of(cls, function: Callable[..., Any]) -> KernelCache | None:
+        """The cache of a function; None if there is nowhere to keep it."""
+        # A kernel from a terminal or a doctest has no source file, so it cannot be cached.
+        if function.__code__.co_filename.startswith("<"):
+            return None
+        for placed in (_as_it_is, _in_temporary_file):
+            try:
+                cache = cls(placed(function))
+                if not cache.is_filled():
+                    cache._impl.locator.ensure_cache_path()
+                return cache
+            except (OSError, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and "cannot cache" not in str(error):
+                    raise
+        return None
 
-    @staticmethod
-    def is_there(dispatcher: Any) -> bool:
-        """Whether a dispatcher can be read from the cache."""
-        return bool(dispatcher._cache._cache_file._load_index())
+    @property
+    def lock_path(self) -> str:
+        """A file that a process locks while it compiles the kernel."""
+        return f"{self._cache_file._index_path}.lock"
+
+    def is_filled(self) -> bool:
+        """Whether the kernel can be read from here."""
+        return bool(self._cache_file._load_index())  # type: ignore[no-untyped-call]  # as above
+
+
+class CheckedCacheFile(IndexDataCacheFile):
+    """Cache files that end with a digest of their contents; a file whose digest is wrong is ignored."""
 
     def _dump(self, obj: Any) -> bytes:
         data: bytes = super()._dump(obj)  # type: ignore[no-untyped-call]  # numba ships no types
@@ -66,3 +99,32 @@ def _checked(content: bytes) -> bytes | None:
     """The data before the digest; None if the digest does not match."""
     data = content[:-_DIGEST_BYTES]
     return data if content[-_DIGEST_BYTES:] == _digest(data) else None
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def _in_temporary_file(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, as if its module were in a private temporary file.
+
+    numba keeps its cache next to the source, or in the user's cache folder. Workers of a cluster may have neither: the
+    package may be imported from an archive (`--py-files`), and the user may have no home. The name of the copy is a
+    digest of its contents, so each release has its own. The folder is refused if others can write to it, because the
+    contents of a cache are executed.
+    """
+    folder = Path(tempfile.gettempdir()) / f"whenabouts-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise OSError(f"{folder} can be written by others")
+    source = inspect.getsource(sys.modules[function.__module__])
+    digest = hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
+    path = folder / f"{function.__module__.rpartition('.')[2]}_{digest}.py"
+    if not path.exists():  # several processes may write it at once, all the same: the last one replaces it
+        with tempfile.NamedTemporaryFile("w", dir=folder, encoding="utf-8", delete=False) as file:
+            file.write(source)
+        os.replace(file.name, path)
+    code = function.__code__.replace(co_filename=str(path))
+    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    return cast(Callable[..., Any], update_wrapper(copy, function, updated=()))

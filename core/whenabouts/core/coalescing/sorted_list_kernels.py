@@ -91,7 +91,7 @@ def _compare(times: IntArray, data: IntArray, ranks: IntArray, at: int, time: in
     here = times[at]
     if here == time and len(ranks) > 0:
         here, time = ranks[data[at]], rank
-    return (here > time) - (here < time)
+    return int(here > time) - int(here < time)
 
 
 @compiled(TWO_INT64(*ARRAYS, READ_INT64, INT64, INT64, INT64), inline=True)

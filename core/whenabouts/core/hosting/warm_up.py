@@ -54,11 +54,16 @@ KERNELS = (
 
 
 def load_kernels(progress: Callable[[int], None] | None = None) -> None:
-    """Import them. Two to three CPU-seconds if they have been compiled before, else one or two minutes.
+    """Read all that Python calls, or compile it. A CPU-second if it is in the cache, else one or two minutes.
 
     `progress` is called after each module with the number of those that are loaded.
     """
+    from whenabouts.core.arrays.kernel import Kernel  # imports numba
+
     for done, name in enumerate(KERNELS, start=1):
-        import_module(f"whenabouts.core.{name}")
+        module = import_module(f"whenabouts.core.{name}")
+        for kernel in vars(module).values():
+            if isinstance(kernel, Kernel) and not kernel.is_inlined:
+                kernel.make_ready()
         if progress is not None:
             progress(done)

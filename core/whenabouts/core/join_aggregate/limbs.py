@@ -198,7 +198,7 @@ def nearest(scratch: IntArray, first: int, last: int) -> float:
         k -= 1
     if rest:
         kept |= _ONE_BIT
-    return math.ldexp(float(kept), 32 * top - 1152 + width - 64)
+    return math.ldexp(float(kept), int(32 * top - 1152 + width - 64))
 
 
 @compiled((READ_INT64, READ_INT64_2D, INT64, INT64, WRITE_INT64_2D))

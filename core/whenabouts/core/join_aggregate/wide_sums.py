@@ -217,13 +217,13 @@ def _nearest(low: int, high: int, exponent: int, scale: float) -> float:
         if rest:
             tail |= _ONE_BIT
     if width + exponent > 900 or exponent < -900:
-        return math.ldexp(float(tail), exponent + width)
+        return math.ldexp(float(tail), int(exponent + width))
     return float(tail) * scale * float(_ONE_BIT << np.uint64(width))
 
 
 @compiled((READ_INT64_2D, INT64, WRITE_FLOAT64))
 def _fill_nearest(sums: IntArray, exponent: int, out: FloatArray) -> None:
-    scale = math.ldexp(1.0, exponent)
+    scale = math.ldexp(1.0, int(exponent))
     for i in range(out.size):
         low, high = sums[i, 0], sums[i, 1]
         sign = 1.0

@@ -1,0 +1,116 @@
+"""Kernels that are compiled when they are first needed, and interpreted while that costs less than to compile them.
+
+A kernel has one explicit signature. It becomes ready when it is called, or when a kernel that calls it is compiled: it
+is then read from the cache or compiled, by one process of a machine while the others wait. On a machine whose cache is
+empty, calls with few values are interpreted at first: compilation takes up to a second for each kernel.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from numba.core import sigutils
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
+
+from whenabouts.core.arrays.interpreted_kernel import Interpreted
+from whenabouts.core.arrays.kernel_cache import KernelCache
+
+_LOG = logging.getLogger("whenabouts.kernels")
+"""A message at level INFO for each kernel that is compiled, and not read from the cache."""
+
+
+class Kernel(CPUDispatcher):
+    """A kernel with a signature of its own; other argument types are converted or refused, never compiled for."""
+
+    _cache: Any
+    _can_compile: bool
+    _declared: Any
+    _placed = False
+    _interpreted: Interpreted | None = None
+
+    @classmethod
+    def declare(cls, dispatcher: Any, signature: Any) -> Kernel:
+        """Make a kernel of a dispatcher for which nothing is compiled yet."""
+        dispatcher.__class__ = cls
+        dispatcher._declared = signature
+        kernel: Kernel = dispatcher
+        return kernel
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be called without being compiled or read."""
+        return not self._can_compile
+
+    @property
+    def is_inlined(self) -> bool:
+        """Whether it is a part of other kernels, seldom called itself."""
+        return bool(self.targetoptions.get("forceinline"))
+
+    def make_ready(self) -> None:
+        """Read it from the cache, or compile it."""
+        with global_compiler_lock:
+            if self.is_ready:
+                return
+            cache = self._own_cache()
+            with _compiled_once(cache):
+                if cache is None or not cache.is_filled():
+                    _LOG.info("compiling %s", self.py_func.__name__)
+                self.compile(self._declared)
+            self.disable_compile()
+            self._interpreted = None
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Of a call by another kernel, which is being compiled."""
+        self.make_ready()
+        return super().get_call_template(args, kws)
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Callable[..., Any]:
+        """What the caller then calls with the same arguments: numba asks here if nothing is compiled for them."""
+        cache = self._own_cache()
+        if self._interpreted is None and (cache is None or not cache.is_filled()):
+            kinds, _ = sigutils.normalize_signature(self._declared)  # type: ignore[no-untyped-call]  # no types
+            self._interpreted = Interpreted(self.py_func, kinds, lambda value: isinstance(value, Kernel))
+        if self._interpreted is not None and self._interpreted.is_worthwhile(args):
+            return self._interpreted_or_compiled
+        self.make_ready()
+        return self
+
+    def _interpreted_or_compiled(self, *args: Any) -> Any:
+        assert self._interpreted is not None
+        try:
+            return self._interpreted(*args)
+        except Exception:  # no array of the caller is changed yet: compiled code raises it again, or does better
+            _LOG.debug("%s is not interpreted", self.py_func.__name__, exc_info=True)
+            self.make_ready()
+            return self(*args)
+
+    def _own_cache(self) -> KernelCache | None:
+        """Looked up at the first call: it touches the disk."""
+        if not self._placed:
+            cache = KernelCache.of(self.py_func)
+            if cache is not None:
+                self._cache = cache
+            self._placed = True
+        return self._cache if isinstance(self._cache, KernelCache) else None
+
+
+@contextmanager
+def _compiled_once(cache: KernelCache | None) -> Iterator[None]:
+    """Of several processes that find a cache empty, one compiles and the others wait, and then read."""
+    if cache is None or cache.is_filled():
+        yield
+        return
+    try:
+        file = open(cache.lock_path, "w")  # noqa: SIM115  # closed below
+    except OSError:
+        yield
+        return
+    with file:
+        with suppress(OSError):  # a file system without locks: each process compiles for itself
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
