@@ -87,8 +87,8 @@ def run_demo(
     shown.stage(title, sum(source.rows_in for source in inputs))
     started = perf_counter()
     found = run_on(engine, query, inputs, stream=stream, progress=shown)
-    rejected = sum(batch.num_rows for batch in found.rejects)
     pairs = found.table()
+    rejected = sum(batch.num_rows for batch in found.rejects)
     return RunResult(title, in_order(pairs), rejected, perf_counter() - started)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from whenabouts.cli.failures import guarded
 from whenabouts.cli.progress import ProgressDisplay
-from whenabouts.core.errors import DoubtfulTimesWarning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,12 +42,12 @@ def run_on(
     Raises: EngineError WA-3xxx for whatever the engine raises without a code.
     """
     files = [source.files for source in inputs]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DoubtfulTimesWarning)  # refused when files are read, unless a unit was given
-        found: OutcomeBatches = guarded(
-            lambda: engine_of(name).run_files(query, files, streaming=stream, progress=progress.advanced),
-            doing=f"the run on engine {name}",
-        )
+    doing = f"the run on engine {name}"
+    found: OutcomeBatches = guarded(
+        lambda: engine_of(name).run_files(query, files, streaming=stream, progress=progress.advanced), doing=doing
+    )
+    computed = found.batches  # the local engine computes them as they are taken
+    found.batches = iter(lambda: guarded(lambda: next(computed, None), doing=doing), None)
     return found
 
 

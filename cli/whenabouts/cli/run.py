@@ -27,7 +27,7 @@ from whenabouts.cli.tables import read_input
 from whenabouts.core import metrics
 from whenabouts.core.costs.choices import Choice, Choosing, Workload, decided
 from whenabouts.core.costs.prices import SchemePrices
-from whenabouts.core.errors import Code, DigitsCutWarning, EngineError
+from whenabouts.core.errors import Code, DigitsCutWarning, DoubtfulTimesWarning, EngineError
 from whenabouts.core.hosting.file_runs import OutcomeBatches
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.runtime.rejects import rejects_schema
@@ -96,18 +96,21 @@ class FileRun(Generic[_Q]):
             started = perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DigitsCutWarning)  # a note has said so
+                warnings.simplefilter(
+                    "ignore", DoubtfulTimesWarning
+                )  # refused when files are read, unless a unit is given
                 found = run_on(common.engine, self.query, self.inputs, stream=common.stream, progress=shown)
-            seconds = perf_counter() - started
-            shown.stage("writing")
-            rejects = RejectTables(self.inputs, found.rejects)
-            if common.rejects is not None:
-                write_batches(rejects.schema, rejects.batches, common.rejects)
-            else:
-                deque(rejects.batches, maxlen=0)  # they are counted
-            if common.output is None:
-                print_first_rows(found)
-            else:
-                write_batches(found.schema, found.batches, common.output)
+                shown.stage("writing")
+                if common.output is None:
+                    print_first_rows(found)
+                else:
+                    write_batches(found.schema, found.batches, common.output)
+                seconds = perf_counter() - started
+                rejects = RejectTables(self.inputs, found.rejects)
+                if common.rejects is not None:
+                    write_batches(rejects.schema, rejects.batches, common.rejects)
+                else:
+                    deque(rejects.batches, maxlen=0)  # they are counted
         self._account(found, rejects, seconds)
 
     def _account(self, found: OutcomeBatches, rejects: RejectTables, seconds: float) -> None:

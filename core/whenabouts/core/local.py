@@ -9,60 +9,53 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.threads import using
-from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
-from whenabouts.core.errors import Code, EmptyInputWarning, InputError, NotFiniteWarning, RejectedRowsWarning
-from whenabouts.core.frames.kinds import A_FRAME, Frame, GivenFrames
+from whenabouts.core.errors import (
+    Code,
+    EmptyInputWarning,
+    InputError,
+    QueryError,
+    RejectedRowsWarning,
+)
+from whenabouts.core.frames.kinds import A_FRAME, Frame, GivenFrames, arrow_table
+from whenabouts.core.hosting.batch_output import as_stream, output_batches
 from whenabouts.core.hosting.engine import Engine
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
 from whenabouts.core.hosting.host_options import HostSettings, renamed
 from whenabouts.core.hosting.input_checks import check_hosting, check_input, check_inputs, check_query
+from whenabouts.core.hosting.local_host import LocalHost as _Host
+from whenabouts.core.hosting.local_host import Outcome as Outcome  # what `run` gives
 from whenabouts.core.hosting.results_kept import ResultsKept
 from whenabouts.core.hosting.stream_progress import Watch, progress_of
+from whenabouts.core.hosting.time_order import pieces
 from whenabouts.core.join_aggregate.pair_ranges import PairRanges, SearchedPairs
 from whenabouts.core.operations import Operations
-from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.option_checks import refused
 from whenabouts.core.runtime.protocol import (
-    END_OF_TIME,
     NO_WATERMARK,
-    Arrival,
-    Copied,
     FlushMode,
-    Operator,
     Query,
-    Rejected,
-    Step,
 )
-from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
-from whenabouts.core.runtime.time_columns import times_cut, warn_of_digits
-from whenabouts.core.runtime.watermarks import began, watermark_of, watermark_past_idle
-from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.timing_join.query import TimingJoin
-from whenabouts.core.wrappers.state_limit import StateLimit, limited
+from whenabouts.core.wrappers.state_limit import StateLimit
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 _TABLES = (pa.Table,)
 _A_TABLE = "give a pyarrow Table: pa.table(columns), pa.Table.from_pandas(frame), pa.Table.from_batches(batches)"
 
 
-@dataclass(slots=True)
-class Outcome:
-    """All that a run gave: output rows, rejected rows with their reasons, and the counts of `metrics.py`."""
-
-    output: pa.Table
-    rejects: pa.Table
-    metrics: Counter[str] = field(default_factory=Counter)
-
-
 def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
     """What a user's call gives: the rows, in the first frame's kind. Rejected rows are kept beside it and warned of."""
+    if settings.batches:
+        return _reader(query, frames, settings)
     given = GivenFrames(dict(zip(query.inputs, frames, strict=True)))
     tables = given.tables
     outcome = run(
@@ -72,16 +65,47 @@ def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
         threads=settings.threads or 1,
         state_limit=settings.state_limit,
     )
-    needed: Mapping[str, str] = getattr(query, "needs_rows_of", {})
-    counted = zip(query.inputs, tables, strict=True)
-    empty = [name for name, table in counted if name in needed and not table.num_rows]
-    if empty:
-        message = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence {needed[empty[0]]}"
-        warnings.warn(message, EmptyInputWarning, stacklevel=users_level())
-    _warn_of_rejects(outcome.rejects, "rejects(result)")
+    _warn(query, [table.num_rows for table in tables], outcome.rejects)
     result = given.like_first(outcome.output)
     _rejects.keep(result, given.like_first(outcome.rejects))
     return result
+
+
+def _reader(query: Query, frames: Sequence[Any], settings: HostSettings) -> pa.RecordBatchReader:
+    """What a user's call gives with `batches`. Only datasets are not read into memory first."""
+    named = zip(query.inputs, frames, strict=True)
+    inputs = [frame if _is_dataset(frame) else arrow_table(name, frame) for name, frame in named]
+    run = BatchRun(query, inputs, threads=settings.threads or 1, state_limit=settings.state_limit)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from run.batches
+        outcome = run.outcome()
+        rejected.append(outcome.rejects)
+        _warn(
+            query,
+            [rows.num_rows if isinstance(rows, pa.Table) else rows.count_rows() for rows in inputs],
+            outcome.rejects,
+        )
+
+    rejected: list[pa.Table] = []
+    reader = pa.RecordBatchReader.from_batches(run.schema, batches())
+    _rejects.keep(reader, rejected)
+    return reader
+
+
+def _is_dataset(frame: Any) -> bool:
+    """By its name: to import pyarrow.dataset imports pandas."""
+    return any((base.__module__, base.__name__) == ("pyarrow._dataset", "Dataset") for base in type(frame).__mro__)
+
+
+def _warn(query: Query, rows: Sequence[int], rejected: pa.Table) -> None:
+    """Warn of inputs without rows and of rejected rows."""
+    needed: Mapping[str, str] = getattr(query, "needs_rows_of", {})
+    empty = [name for name, count in zip(query.inputs, rows, strict=True) if name in needed and not count]
+    if empty:
+        message = f"{Code.EMPTY_INPUT}: there are no rows in {', '.join(empty)}, hence {needed[empty[0]]}"
+        warnings.warn(message, EmptyInputWarning, stacklevel=users_level())
+    _warn_of_rejects(rejected, "rejects(result)")
 
 
 def _warn_of_rejects(rejects: pa.Table, where: str) -> None:
@@ -108,13 +132,27 @@ def _pair_ranges(query: TimingJoin, frames: Sequence[Any], settings: HostSetting
 
 _rejects: ResultsKept[Any] = ResultsKept()
 
+
+def _rejects_of(result: Any) -> Any:
+    known = _rejects.of(result)
+    if not isinstance(known, list):
+        return known
+    if not known:
+        raise QueryError(
+            Code.BAD_OPTION,
+            "not all batches of the result are read yet",
+            "rejected rows are known after the last of them",
+        )
+    return known[0]
+
+
 ENGINE = Engine(
     name="the local engine",
     home=__name__,
     frames=(Frame,),
     hint=A_FRAME,
     run=_result,
-    rejects=_rejects.of,
+    rejects=_rejects_of,
     lacks={
         "name": "a call in this process is part of no job: leave it out",
         "watermarks": "tables are finite and carry no watermarks: leave it out",
@@ -213,12 +251,13 @@ def run_files(
     streaming: bool,
     progress: Watch | None = None,
 ) -> OutcomeBatches:
-    """As `whenabouts.core.hosting.file_runs.RunFiles`; all tables and results are held in memory."""
+    """As `whenabouts.core.hosting.file_runs.RunFiles`. All tables are held in memory, and so are the results of a
+    stream."""
     if streaming:
         outcome = run_stream(query, [source.tables for source in inputs], watch=progress)
-    else:
-        outcome = run(query, [pa.concat_tables(source.tables) for source in inputs])
-    return OutcomeBatches.of(outcome.output, outcome.rejects, outcome.metrics)
+        return OutcomeBatches.of(outcome.output, outcome.rejects, outcome.metrics)
+    run = BatchRun(query, [pa.concat_tables(source.tables) for source in inputs])
+    return OutcomeBatches(run.schema, run.batches, run.rejects(), run.metrics)
 
 
 FILE_ENGINE = FileEngine(run_files)
@@ -245,17 +284,6 @@ def watermarks(query: Query, files: Sequence[Sequence[pa.Table]]) -> list[int]:
     return found
 
 
-def _warn_of_values(rows: int) -> None:
-    """Warn (`NotFiniteWarning`, WA-1076) of rows in which a chance function is NaN, if there are any."""
-    if rows:
-        warnings.warn(
-            f"{Code.NOT_FINITE}: in {rows:,} rows a chance function is NaN: a value among their partners is NaN or "
-            "infinite",
-            NotFiniteWarning,
-            stacklevel=users_level(),
-        )
-
-
 def _check_files(query: Query, files: Sequence[Sequence[pa.Table]]) -> None:
     check_query(query)
     check_inputs(query, files, (Sequence,), "give a list of tables")
@@ -274,140 +302,51 @@ def _of_step(files: Sequence[Sequence[pa.Table]], number: int) -> list[list[pa.R
     return [tables[number].to_batches() if number < len(tables) else [] for tables in files]
 
 
-class _Commit(NamedTuple):
-    """All that a checkpoint would hold, and what had been given out by then."""
+class BatchRun:
+    """A query over tables or datasets of finite input, whose output is given batch by batch.
 
-    stores: list[DictStore]
-    timers: list[int | None]
-    greatest: list[int]
-    began: list[int]
-    output: list[pa.RecordBatch]
-    rejected: list[Rejected]
-    metrics: Counter[str]
-
-
-class _Host:
-    """Drives one operator per bucket, as `protocol` asks of every engine."""
+    Take `batches` once; then `outcome` has everything but the output. A query that cannot run as a stream runs at once
+    when the first batch is taken.
+    """
 
     def __init__(
         self,
         query: Query,
-        schemas: Sequence[pa.Schema],
-        buckets: int,
+        inputs: Sequence[pa.Table | Dataset],
         *,
-        streaming: bool,
+        threads: int = 1,
         state_limit: StateLimit | None = None,
     ) -> None:
-        self._query, self._state_limit, self._schemas = query, state_limit, schemas
-        self.operator: Operator = limited(query.operator(schemas, streaming=streaming), state_limit)
-        self._stores = [DictStore() for _ in range(buckets)]
-        self._timers: list[int | None] = [None] * buckets
-        self._greatest = [NO_WATERMARK] * len(schemas)
-        self._began = [NO_WATERMARK] * len(schemas)
-        self.watermark_us = NO_WATERMARK
-        self._output: list[pa.RecordBatch] = []
-        self._rejected: list[Rejected] = []
-        self.metrics: Counter[str] = Counter()
+        check_query(query)
+        check_hosting(1, state_limit, threads)
+        self._query, self._inputs, self._threads = query, inputs, threads
+        schemas = [rows.schema for rows in inputs]
+        whole = query.operator(schemas, streaming=False)
+        self.schema: pa.Schema = whole.output_schema
+        streaming = as_stream(query, schemas, whole) is not None
+        self._host = _Host(query, schemas, 1, streaming=streaming, state_limit=state_limit)
+        self.batches = self._in_steps() if streaming else self._at_once()
 
-    def arrivals(self, batches: Sequence[Sequence[pa.RecordBatch]]) -> Iterator[list[Arrival]]:
-        """Raw batches of every input, read and sent to buckets: the arrivals of each bucket in turn."""
-        per_bucket: list[list[Arrival]] = [[] for _ in self._stores]
-        for reader, raw in zip(self.operator.readers, batches, strict=True):
-            blocks, doubtful = [], reader.units.rows
-            for batch in raw:
-                block, rejected = reader.read(batch)
-                self._count_rejects(batch.num_rows, rejected)
-                self.metrics[metrics.DIGITS_CUT] += times_cut(reader, block)
-                blocks.append(block)
-                for bucket, arrival in self._split(reader.input, block):
-                    per_bucket[bucket].append(arrival)
-            if reader.units.rows > doubtful:
-                self.metrics[metrics.DOUBTFUL] += reader.units.rows - doubtful
-            self._note(reader.input, [times(block)[1] for block in blocks if block.num_rows])
-        yield from per_bucket
-
-    def take_in(self, batches: Sequence[Sequence[pa.RecordBatch]], demand: FlushMode) -> None:
-        """One step of a stream in every bucket that has rows or whose timer is due."""
-        for bucket, arrivals in enumerate(self.arrivals(batches)):
-            timer = self._timers[bucket]
-            if arrivals or (timer is not None and timer <= self.watermark_us):
-                self._timers[bucket] = self.step(arrivals, self.watermark_us, demand, bucket).timer_us
-
-    def advance(self, ended: Sequence[bool]) -> None:
-        """Let the watermark follow the rows seen so far; an input that has ended holds nothing back."""
-        come = [END_OF_TIME if done else us for done, us in zip(ended, self._greatest, strict=True)]
-        if not all(ended):
-            lateness_us, idle_after_us = self._query.lateness_us, self._query.idle_after_us
-            past_idle = watermark_past_idle(self._began, lateness_us, idle_after_us)
-            self.watermark_us = max(self.watermark_us, watermark_of(come, lateness_us), past_idle)
-
-    def finish(self) -> None:
-        """The input has ended: every bucket gives what is still to come."""
-        for bucket in range(len(self._stores)):
-            self.step([], self.watermark_us, FlushMode.END, bucket)
-
-    def step(self, arrivals: list[Arrival], watermark_us: int, demand: FlushMode, bucket: int = 0) -> Step:
-        """One step of one bucket's operator."""
-        step = self.operator.step(self._stores[bucket], arrivals, watermark_us, demand, max(self._greatest))
-        self._output += step.output
-        self._rejected += step.rejected
-        self.metrics += step.metrics
-        return step
-
-    def change(self, query: Query) -> None:
-        """Continue with another query over the same state."""
-        self._query, self.operator = query, limited(query.operator(self._schemas, streaming=True), self._state_limit)
-
-    def commit(self) -> _Commit:
-        """All that a checkpoint would hold."""
-        stores = [store.copy() for store in self._stores]
-        return _Commit(
-            stores,
-            self._timers[:],
-            self._greatest[:],
-            self._began[:],
-            self._output[:],
-            self._rejected[:],
-            self.metrics.copy(),
-        )
-
-    def restore(self, commit: _Commit) -> None:
-        """Go back to a commit."""
-        self._stores, self._timers, self._greatest, self._began = commit[:4]
-        self._output, self._rejected, self.metrics = commit[4:]
+    @property
+    def metrics(self) -> Counter[str]:
+        """The counts; complete once all batches are taken."""
+        return self._host.metrics
 
     def outcome(self) -> Outcome:
-        """Everything given so far, as tables."""
-        warn_of_digits(self.metrics[metrics.DIGITS_CUT], "", stacklevel=3)
-        _warn_of_values(self.metrics[metrics.NOT_FINITE])
-        schemas, inputs = [reader.schema for reader in self.operator.readers], self._query.inputs
-        rejected = [reject_rows(r, schemas, inputs) for r in self._rejected]
-        for reader in self.operator.readers:
-            reader.units.warn()
-        return Outcome(
-            pa.Table.from_batches(self._output, self.operator.output_schema),
-            pa.Table.from_batches(rejected, rejects_schema(schemas)),
-            self.metrics,
-        )
+        """Rejects and counts, once all batches are taken; warns as `run`."""
+        return self._host.outcome()
 
-    def _note(self, input: int, t_max: Sequence[IntArray]) -> None:
-        """How far an input has come with the rows of a step."""
-        if not t_max:
-            return
-        self._greatest[input] = max(self._greatest[input], *(int(t.max()) for t in t_max))
-        if self._query.idle_after_us is not None:
-            first = min(began(t, self._query.lateness_us[input]) for t in t_max)
-            self._began[input] = max(self._began[input], first)
+    def rejects(self) -> Iterator[pa.RecordBatch]:
+        """The rejected rows, to be asked for once all batches are taken."""
+        yield from self.outcome().rejects.to_batches()
 
-    def _split(self, input: int, block: pa.RecordBatch) -> Iterator[tuple[int, Arrival]]:
-        if len(self._stores) == 1:
-            if block.num_rows:
-                yield 0, Arrival(input, block)
-            return
-        for bucket, at, copied in self.operator.keys.partition(input, block, len(self._stores)):
-            yield bucket, (Copied if copied else Arrival)(input, block.take(pa.array(at)))
+    def _in_steps(self) -> Iterator[pa.RecordBatch]:
+        readers = self._host.operator.readers
+        found = [pieces(reader, rows) for reader, rows in zip(readers, self._inputs, strict=True)]
+        return output_batches(self._host, found, self.schema, self._threads)
 
-    def _count_rejects(self, rows_in: int, rejected: list[Rejected]) -> None:
-        self._rejected += rejected
-        self.metrics[metrics.ROWS_IN] += rows_in
-        self.metrics[metrics.REJECTED] += sum(r.rows.num_rows for r in rejected)
+    def _at_once(self) -> Iterator[pa.RecordBatch]:
+        host = self._host
+        with using(self._threads):
+            for arrivals in host.arrivals([rows.to_batches() for rows in self._inputs]):
+                yield from host.give(arrivals, NO_WATERMARK, FlushMode.END).output

@@ -62,7 +62,10 @@ ENGINE = Engine(
     hint="give a Table (tables.from_path(name)), a DataStream of named rows, or Blocks (read_files)",
     run=_output,
     rejects=_rejects,
-    lacks={"threads": "a task works with one core: set buckets and the parallelism"},
+    lacks={
+        "batches": "the result is not in this process: write it to a sink",
+        "threads": "a task works with one core: set buckets and the parallelism",
+    },
 )
 
 OPERATIONS = Operations(ENGINE)

@@ -57,6 +57,7 @@ ENGINE = Engine(
     run=_output,
     rejects=_rejects,
     lacks={
+        "batches": "the result is not in this process: call its toLocalIterator(), or write it",
         "max_latency": "a row waits for its micro-batch: set the writer's trigger",
         "name": "name the query where it is written: write_stream(...).queryName(...)",
         "threads": "a task works with one core: set buckets and the executors' cores",

@@ -97,8 +97,8 @@ def run_files(
         raise
     return OutcomeBatches(
         operator.output_schema,
-        _output(holder, hosting, operator.output_schema),
-        _rows(folder, REJECTED, hosting.rejects_schema, rejects_schema([reader.schema for reader in operator.readers])),
+        _rows(folder, OUTPUT, hosting.operator().output_schema, operator.output_schema),
+        _last_rows(holder, hosting.rejects_schema, rejects_schema([reader.schema for reader in operator.readers])),
         read_counts(_blobs(folder, COUNTS)),
     )
 
@@ -220,9 +220,10 @@ def _blobs(folder: Path, tag: int) -> Iterator[bytes]:
                 yield from (blob.as_py() for blob in batch.column(0))
 
 
-def _output(holder: TemporaryDirectory[str], hosting: Hosting, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _last_rows(holder: TemporaryDirectory[str], written: pa.Schema, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rejects, which are read last."""
     with holder as folder:
-        yield from _rows(Path(folder), OUTPUT, hosting.operator().output_schema, schema)
+        yield from _rows(Path(folder), REJECTED, written, schema)
 
 
 def _rows(folder: Path, tag: int, written: pa.Schema, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -182,10 +182,10 @@ def link_neighbours(
     count = 0
     for i in range(len(here)):
         of, element_, following = of_list[i], here[i], after[i]
-        lists[of, HEADS] += (not extends[i]) - heads[element_]
+        lists[of, HEADS] += int(not extends[i]) - int(heads[element_])
         heads[element_] = not extends[i]
         if following >= 0:
-            lists[of, HEADS] += (not is_extended[i]) - heads[following]
+            lists[of, HEADS] += int(not is_extended[i]) - int(heads[following])
             heads[following] = not is_extended[i]
         mine = data[element_]
         if extends[i] and same_before[i]:

@@ -35,9 +35,10 @@ class FileInput:
 
 @dataclass(slots=True)
 class OutcomeBatches:
-    """The outcome of a run, batch by batch: take `rejects` first and then `batches`, each once.
+    """The outcome of a run, batch by batch: take `batches` first and then `rejects`, each once.
 
-    `rows` counts the rows of `batches` that have been taken. Schemas and `metrics` are those of an `Outcome`.
+    `rows` counts the rows of `batches` that have been taken. Schemas and `metrics` are those of an `Outcome`; the
+    metrics are complete after the last batch.
     """
 
     schema: pa.Schema

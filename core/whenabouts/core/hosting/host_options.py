@@ -14,7 +14,7 @@ from whenabouts.core.deprecation import warn_of_old
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.input_checks import check_hosting
-from whenabouts.core.runtime.option_checks import one_of, refused, text
+from whenabouts.core.runtime.option_checks import flag, one_of, refused, text
 from whenabouts.core.wrappers.deduplication import Identifying
 from whenabouts.core.wrappers.payload_decoding import Payloads
 from whenabouts.core.wrappers.state_limit import StateLimit
@@ -30,6 +30,7 @@ class CommonHostOptions(TypedDict, total=False):
 
     buckets: int | None
     threads: int | None
+    batches: bool
     state_limit: StateLimit | None
     deduplicate_by: Identifying | None
     payloads: Payloads | None
@@ -51,7 +52,8 @@ class HostSettings:
 
     `buckets`: into how many parts the keys are split. It limits the parallelism, and is fixed for the lifetime of a
     checkpoint. None: what the engine finds right. `threads`: how many threads of this process a call may use; None:
-    one. `state_limit`: how many rows a bucket of a stream may hold. `deduplicate_by`: columns that identify a row, of
+    one. `batches`: the result is a `pyarrow.RecordBatchReader`, and only rows around the current time are in memory.
+    `state_limit`: how many rows a bucket of a stream may hold. `deduplicate_by`: columns that identify a row, of
     all inputs or by input, where sources deliver rows again (see `whenabouts.core.wrappers.deduplication`). `payloads`:
     how rows are read that hold records as bytes, as those of Kafka do (see `whenabouts.core.wrappers.payloads`).
     `watermarks`: "lateness" follows the greatest `t_max` of each input by its lateness; "source" keeps the watermarks
@@ -64,6 +66,7 @@ class HostSettings:
 
     buckets: int | None = None
     threads: int | None = None
+    batches: bool = False
     state_limit: StateLimit | None = None
     deduplicate_by: Identifying | None = None
     payloads: Payloads | None = None
@@ -73,6 +76,7 @@ class HostSettings:
 
     def __post_init__(self) -> None:
         check_hosting(self.buckets, self.state_limit, self.threads)
+        flag("batches", self.batches)
         one_of("watermarks", self.watermarks, WATERMARKS)
         if self.name is not None:
             text("name", self.name)

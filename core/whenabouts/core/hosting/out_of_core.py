@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from whenabouts.core.errors import QueryError
+from whenabouts.core.hosting.batch_output import as_stream
 from whenabouts.core.hosting.host import BucketInput, Hosting, Tagged, tagged_rows
 from whenabouts.core.hosting.packed_kinds import has_rows
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Operator, Step
@@ -40,21 +40,13 @@ def take_in(hosting: Hosting, whole: Operator, rows: Iterable[Timed]) -> Iterato
     last: list[Timed] = []
     for piece in _pieces(rows):
         if last:
-            streaming = streaming or _as_stream(hosting, whole)
+            streaming = streaming or as_stream(hosting.query, hosting.schemas, whole)
             if streaming is None:
                 last += piece
                 continue
             yield from _step(streaming, whole, store, last, FlushMode.FLUSH, inputs)
         last = piece
     yield from _step(streaming or whole, whole, store, last, FlushMode.END, inputs)
-
-
-def _as_stream(hosting: Hosting, whole: Operator) -> Operator | None:
-    try:
-        operator = hosting.query.operator(hosting.schemas, streaming=True)
-    except QueryError:
-        return None
-    return operator if set(whole.output_schema.names) <= set(operator.output_schema.names) else None
 
 
 def _step(

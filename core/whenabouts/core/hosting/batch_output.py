@@ -1,0 +1,79 @@
+"""The output of a query over finite inputs, batch by batch: memory follows a batch of the output, not all of it.
+
+The inputs are read in the order of time, as a stream would bring them, and each step takes as many rows as are expected
+to give about `ROWS` rows of output. Rows that can have no partner any more leave the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from whenabouts.core.arrays.threads import using
+from whenabouts.core.errors import QueryError
+from whenabouts.core.hosting.time_order import Piece, TimeOrder
+from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Query, Step
+
+ROWS = 1 << 19
+"""Of output that a step should give, and that a batch has at most."""
+
+_FIRST_STEP, _LEAST_STEP, _LARGEST_STEP = 1 << 10, 1 << 6, 1 << 19
+_MOST_GROWTH = 4
+"""A step takes at most so many times the rows of the one before: what they give may change from one to the next."""
+
+
+class Host(Protocol):
+    """What drives the operator: `read` counts rows and keeps rejects, `step` keeps everything but the output."""
+
+    operator: Operator
+
+    def read(self, input: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A raw batch as a block."""
+
+    def give(self, arrivals: list[Arrival], watermark_us: int, demand: FlushMode) -> Step:
+        """One step."""
+
+
+def as_stream(query: Query, schemas: Sequence[pa.Schema], whole: Operator) -> Operator | None:
+    """The operator that gives the rows of `whole`, the one for finite input, step by step; None if there is none:
+    nothing says when a row may be dropped, or a stream gives other columns."""
+    try:
+        operator = query.operator(schemas, streaming=True)
+    except QueryError:
+        return None
+    return operator if set(whole.output_schema.names) <= set(operator.output_schema.names) else None
+
+
+def output_batches(
+    host: Host, inputs: Sequence[Sequence[Piece]], schema: pa.Schema, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of at most `ROWS` rows, of the columns of `schema`."""
+    order, rows = TimeOrder(inputs, host.read), _FIRST_STEP
+    while order:
+        arrivals, watermark_us = order.take(rows)
+        with using(threads):
+            step = host.give(arrivals, watermark_us, FlushMode.FLUSH)
+        yield from _cut(step.output, schema)
+        rows = _next(rows, sum(batch.num_rows for batch in step.output))
+    with using(threads):
+        step = host.give([], NO_WATERMARK, FlushMode.END)
+    yield from _cut(step.output, schema)
+
+
+def _next(rows: int, given: int) -> int:
+    """How many rows the next step takes, if `rows` gave so many.
+
+    >>> [_next(1000, given) for given in (0, 1, ROWS // 2, ROWS, 100 * ROWS)]
+    [4000, 4000, 2000, 1000, 64]
+    """
+    wanted = rows * ROWS // max(given, 1)
+    return min(max(wanted, _LEAST_STEP), rows * _MOST_GROWTH, _LARGEST_STEP)
+
+
+def _cut(output: Sequence[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in output:
+        columns: Any = batch.select(schema.names)
+        for start in range(0, columns.num_rows, ROWS):
+            yield columns.slice(start, ROWS)
