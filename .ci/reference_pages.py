@@ -68,7 +68,7 @@ PAGES = (
         "clocks.md",
         "Clocks",
         "What the clocks of two streams do, read off their rows ([guide](../clocks.md)).",
-        ("profile", "Profile", "GroupProfile", "Finding", "learn_delay", "learn_clock", "LearnedClock"),
+        ("profile", "Profile", "GroupProfile", "Finding", "learn_delay", "learn_clock", "LearnedClock", "LearnedClocks"),
     ),
     Page(
         "conditions.md",
