@@ -21,11 +21,13 @@ class NewTuples(NamedTuple):
     times: IntArray
 
 
-def moves_of(index: EarlyIndex, extents: Extents, new: NewTuples, was: Progress, now: Progress) -> Moves:
+def moves_of(
+    index: EarlyIndex, extents: Extents, arrived: IntArray, new: NewTuples, was: Progress, now: Progress
+) -> Moves:
     """Where the extent begins, before tuples are added: now, and no later than where after that.
 
-    Only in lists where that can change, or that get tuples. If rows of all groups are counted, the index then has where
-    it will begin. O(groups log n), and if rows are counted the new ones.
+    Only in lists where that can change, or in which tuples `arrived`, new ones or in place of others. If rows of all
+    groups are counted, the index then has where it will begin. O(groups log n), and if rows are counted the new ones.
     """
     window = extents.window
     if window.rows is not None:
@@ -39,7 +41,7 @@ def moves_of(index: EarlyIndex, extents: Extents, new: NewTuples, was: Progress,
         index.beginning = begins = _beginning(index, window.rows, new)
         return Moves(of, began.of_lists(of), begins.of_lists(of))
     if extents.is_history or extents.at_us is not None:
-        of = np.unique(new.lists)
+        of = np.unique(arrived)
         lows = np.full(len(of), FIRST if extents.at_us is None else floor_of(extents, Progress(until=extents.at_us)))
         return Moves(of, lows, lows)
     of = index.lists_in_order

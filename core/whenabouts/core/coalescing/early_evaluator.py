@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import table_of
-from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.coalescing.early_beginnings import NewTuples, lows_of, moves_of
 from whenabouts.core.coalescing.early_changes import net_changes, range_changes_of
 from whenabouts.core.coalescing.early_index import EarlyIndex, Links, Reach
@@ -26,8 +26,8 @@ from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator
 from whenabouts.core.coalescing.schedule import FIRST, Progress, first_slide, floor_of
 from whenabouts.core.coalescing.settings import CoalescingSpec
 from whenabouts.core.coalescing.sorted_lists import Neighbours
-from whenabouts.core.coalescing.tuples import ListTuples, TemporalTuples
-from whenabouts.core.coalescing.waiting_rows import WaitingRows
+from whenabouts.core.coalescing.tuples import ListTuples
+from whenabouts.core.coalescing.waiting_rows import LEAST_ROWS, WaitingRows
 from whenabouts.core.coalescing.window_log import WindowLog
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
@@ -35,6 +35,9 @@ from whenabouts.core.runtime.output_memory import require_room
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, SegmentStore, Step
 from whenabouts.core.state.segmented_state import rows_in_state
 from whenabouts.core.state.window_cache import window_cache
+
+_ROWS_KEPT = 3
+"""Settled tuples stay rows, and are not written a second time, while there are so many rows for each one that waits."""
 
 
 class Changes(NamedTuple):
@@ -59,16 +62,6 @@ class _Arrived(NamedTuple):
     replaced: IntArray
     lists: IntArray
     times: IntArray
-
-
-class _Settled(NamedTuple):
-    """Tuples that a step settles: how many, the least time of those that wait; the tuples, if the state is to have all
-    of them and not only the last run of each group, and which extend another one of them."""
-
-    size: int
-    first_waiting: int | None
-    tuples: TemporalTuples | None = None
-    linked: BoolArray | None = None
 
 
 class EarlyEvaluator(ExtentEvaluator):
@@ -102,18 +95,19 @@ class EarlyEvaluator(ExtentEvaluator):
         rows, op = self._update(index, arrived, max(watermark_us, was.until), was, now, step)
         step.metrics[metrics.COMPARED] += index.runs.comparisons
         index.runs.comparisons = 0
-        settled = self._settled(index, was, now)
-        others = self._settle(index, waiting, table, was, now, settled.size, step)
-        now = now._replace(counted=was.counted + settled.size + others)
+        settled, first_waiting = index.count_between(was.until, now.until)
+        index.waiting += len(arrived.appended.times) + len(arrived.inserted.times) - settled
+        others = self._settle(index, waiting, table, was, now, settled, step)
+        now = now._replace(counted=was.counted + settled + others)
         stamp = None
         if now.until != END_OF_TIME:
-            waiting.append(table, now.until)
-            waiting.settle(now.until)
-            self._keep(log, index, settled, was, now, step)
+            since_us = self._keep(log, waiting, index, table.num_rows, was, now, step)
+            waiting.append(table, since_us)
+            waiting.settle(since_us, now.until)
             stamp = log.save(now, waiting.save())
             for held in (waiting, log):
                 metrics.held(step.gauges, self.buffer.reader.name, held.rows_held, held.bytes_held)
-            step.timer_us = self._timer(now, log.rows_held > 0, settled.first_waiting)
+            step.timer_us = self._timer(now, log.rows_held > 0 or index.size > index.waiting, first_waiting)
         yield Changes(rows, op, index)
         if stamp is not None and not self._is_over(now):
             self._expire(index, now, step)
@@ -192,9 +186,11 @@ class EarlyEvaluator(ExtentEvaluator):
             index.begin_with(kept.tuples, kept.weight)
         else:
             index.add(index.listed(kept.tuples))
-        tuples, duplicates = self.buffer.ordered(self._in_extents(waiting.between(was.until, END_OF_TIME)))
+        rows = waiting.between(was.until if waiting.since_us is None else waiting.since_us, END_OF_TIME)
+        tuples, duplicates = self.buffer.ordered(self._in_extents(rows))
         index.add(index.listed(tuples))
-        index.share(duplicates.times)
+        index.share(duplicates.times[duplicates.times >= was.until])
+        index.waiting = index.count_between(was.until, END_OF_TIME)[0]
         index.runs.comparisons = 0
         return index
 
@@ -252,7 +248,7 @@ class EarlyEvaluator(ExtentEvaluator):
         """As `_update`, if there is one extent: runs change where rows arrive, and where it begins if that moves."""
         extents, where = self.spec.extents, (arrived.lists, arrived.times)
         new = NewTuples(*map(np.concatenate, zip(arrived.appended[:2], arrived.inserted[:2], strict=True)))
-        moves = moves_of(index, extents, new, was, now)
+        moves = moves_of(index, extents, arrived.lists, new, was, now)
         had = index.in_window(moves.since, moves, *where)
         self._take_in(index, arrived, step)
         return net_changes(had, index.in_window(lows_of(index, extents, moves), moves, *where), index.runs.equal_rows)
@@ -309,27 +305,35 @@ class EarlyEvaluator(ExtentEvaluator):
         require_room(max(last + 1 - first, 0), 2 * 8, "instants at which a window slides")
         return np.arange(first, max(first, last + 1)) * extents.slide_us
 
-    def _settled(self, index: EarlyIndex, was: Progress, now: Progress) -> _Settled:
-        """The tuples of the index that a step settles."""
-        if self.spec.extents.is_history or now.until == END_OF_TIME or self._is_over(now):
-            return _Settled(*index.count_between(was.until, now.until))
-        tuples, linked, first_waiting = index.tuples_between(was.until, now.until)
-        return _Settled(len(tuples), first_waiting, tuples, linked)
-
     def _keep(
-        self, log: WindowLog, index: EarlyIndex, settled: _Settled, was: Progress, now: Progress, step: Step
-    ) -> None:
-        """Keep settled tuples in the state, as long as an open extent can contain them."""
+        self,
+        log: WindowLog,
+        waiting: WaitingRows,
+        index: EarlyIndex,
+        arrived: int,
+        was: Progress,
+        now: Progress,
+        step: Step,
+    ) -> int:
+        """Keep settled tuples in the state, as long as an open extent can contain them: as rows, as they came, or, if
+        these would be many, as runs in the log. Returns the time from which on they are kept as rows."""  # fmt: skip
         extents = self.spec.extents
-        if settled.tuples is not None:
-            since = self._since(log, settled.tuples, was, step)
-            log.append(since, settled.tuples, settled.linked, floor_of(extents, now), step)
-        elif self._is_over(now):
+        if self._is_over(now):
             log.clear(step)
-        else:
+        elif extents.is_history:
             index.carry_before(now.until)
             tuples, begins, weight = index.last_runs(now.until)
             log.replace(tuples, np.arange(len(tuples)), begins, weight, step)
+        else:
+            floor_us = floor_of(extents, now)
+            least_us = max(floor_us, index.first_us if extents.window.rows is not None else FIRST)
+            since_us = min(max(was.until if waiting.since_us is None else waiting.since_us, least_us), now.until)
+            if waiting.rows_from(since_us) + arrived <= _ROWS_KEPT * index.waiting + LEAST_ROWS:
+                log.evict(floor_us, step)
+                return since_us
+            tuples, linked = index.tuples_between(since_us, now.until)
+            log.append(self._since(log, tuples, was, step), tuples, linked, floor_us, step)
+        return now.until
 
     def _expire(self, index: EarlyIndex, now: Progress, step: Step) -> None:
         """Drop what no open extent contains."""

@@ -109,7 +109,8 @@ class Held(NamedTuple):
 class EarlyIndex:
     """Tuples by group, in sorted lists; `carry`: by list, what of its first run came before, and is not kept.
 
-    `beginning`: where a window of the last rows of all groups begins, if that is known.
+    `waiting`: how many tuples are not settled; `beginning`: where a window of the last rows of all groups begins, if
+    that is known.
     """
 
     def __init__(self, schema: pa.Schema, spec: CoalescingSpec) -> None:
@@ -121,6 +122,7 @@ class EarlyIndex:
         self.stored = [*self._shown, *spec.values]
         self.runs = RunLists(pa.schema([plain[name] for name in self.stored]), spec.values, spec.equivalence)
         self.carry = np.zeros((0, 3), np.int64)
+        self.waiting = 0
         self.beginning: Beginning | None = None
         self._shared = np.zeros(0, np.int64)
 
@@ -159,21 +161,26 @@ class EarlyIndex:
         found, self._shared = self._shared[:count], self._shared[count:]
         return found
 
+    @property
+    def size(self) -> int:
+        """How many tuples it has. O(groups)."""
+        return int(self.runs.lists.sizes[self.groups.ids].sum())
+
     def count_between(self, least_us: int, before_us: int) -> tuple[int, int | None]:
         """How many tuples have `least_us <= time < before_us`, and the least later time. O(groups log n)."""
         sums, later = self.runs.lists.count_between(self.groups.ids, least_us, before_us)
         return int(sums[-1]), None if later == NO_NEXT else later
 
-    def tuples_between(self, least_us: int, before_us: int) -> tuple[TemporalTuples, BoolArray, int | None]:
-        """The tuples that `count_between` counts with group and values, and which extend one of them; as it, the least
-        later time. O(groups log n + these)."""
+    def tuples_between(self, least_us: int, before_us: int) -> tuple[TemporalTuples, BoolArray]:
+        """The tuples that `count_between` counts with group and values, and which extend one of them.
+        O(groups log n + these)."""
         of = self.groups.ids
-        times, rows, heads, starts, later = self.runs.lists.read_between(of, least_us, before_us)
+        times, rows, heads, starts, _ = self.runs.lists.read_between(of, least_us, before_us)
         lists = np.repeat(of, np.diff(starts))
         own = np.append(True, (np.diff(rows) != 0) | (np.diff(lists) != 0))[: len(rows)]  # a run shares its values
         table = pa.Table.from_arrays(self._columns(lists[own], rows[own]), [*self.group, *self.values])
         found = TemporalTuples(table, (np.cumsum(own) - 1).astype(np.int32), times, starts)
-        return found, ~heads & ~found.heads, None if later == NO_NEXT else later
+        return found, ~heads & ~found.heads
 
     def is_inside(self, new: ListTuples) -> BoolArray:
         """Which times are not later than all that their lists have had."""

@@ -1,7 +1,7 @@
-"""Rows that the watermark has not passed, as they came: what early answers keep of them.
+"""Rows that the watermark has not passed, as they came, and settled ones that need not be kept in another form.
 
 An index in memory has their order (`coalescing.early_index`), so that the state need not have it: a step appends the
-rows that arrive as one block, and reads none back. A block is dropped once all its rows are settled. Small blocks are
+rows that arrive as one block, and reads none back. A block is dropped once none of its rows is needed. Small blocks are
 merged as they come, so that blocks are few; each row is written O(log rows) times.
 """
 
@@ -24,7 +24,7 @@ from whenabouts.core.state.segmented_state import SegmentedState
 LEAST_BYTES = 1 << 12
 """Blocks up to this size are always merged."""
 LEAST_ROWS = 256
-"""Settled rows are left out of their blocks once there are more of these than other rows, and more than this number."""
+"""Rows that are not needed are left out of their blocks once there are more of these than others, and than this."""
 _PART = 64
 """Larger blocks are merged with an equally large one, up to this part of all."""
 
@@ -61,6 +61,8 @@ class WaitingRows:
         self._fingerprint = fingerprint(*columns, "in order of arrival")
         self._blocks: list[_Block] = []
         self._rewritten, self._changed = 0, False
+        self.since_us: int | None = None
+        """Rows from this time on are needed; None: those that are not settled."""
         found = store.get(DIRECTORY, 0)
         saved = {} if found is None else json.loads(bytes(unwrap(found)))
         if "segments" in saved:
@@ -75,7 +77,7 @@ class WaitingRows:
                     "start from a new checkpoint, or restore the columns",
                 )
             self._blocks = [_Block(*block) for block in saved["blocks"]]
-            self._rewritten = saved["rewritten"]
+            self._rewritten, self.since_us = saved["rewritten"], saved.get("since")
 
     @property
     def rows_held(self) -> int:
@@ -91,29 +93,35 @@ class WaitingRows:
         """Whether all rows are at these times or between them."""
         return all(first_us <= block.first_us and block.last_us <= last_us for block in self._blocks)
 
+    def rows_from(self, us: int) -> int:
+        """Rows in blocks that have some at or after an instant."""
+        return sum(block.rows for block in self._blocks if block.last_us >= us)
+
     def between(self, first_us: int, last_us: int) -> pa.Table:
         """The rows at these times and between them. O(rows of blocks that have some)."""
         meeting = [block for block in self._blocks if block.first_us <= last_us and first_us <= block.last_us]
         return table_of((_within(self._read(block), block, first_us, last_us) for block in meeting), self._schema)
 
-    def append(self, rows: pa.Table, until_us: int) -> None:
-        """Add rows; blocks that are merged lose their rows before `until_us`. O(rows) amortised."""
+    def append(self, rows: pa.Table, since_us: int) -> None:
+        """Add rows; blocks that are merged lose their rows before `since_us`. O(rows) amortised."""
         if not rows.num_rows:
             return
         parts, size, most = [rows], rows.nbytes, self.bytes_held // _PART
         while self._blocks and self._blocks[-1].size <= max(LEAST_BYTES, min(size, most)):
             block = self._blocks.pop()
-            parts.append(pa.Table.from_batches([_within(self._read(block), block, until_us, END_OF_TIME)]))
+            parts.append(pa.Table.from_batches([_within(self._read(block), block, since_us, END_OF_TIME)]))
             self._store.delete(0, block.number)
             size += block.size
         self._put(self._blocks[-1].number + 1 if self._blocks else 0, pa.concat_tables(reversed(parts)))
 
-    def settle(self, until_us: int) -> None:
+    def settle(self, since_us: int, until_us: int | None = None) -> None:
         """Drop the blocks of which all rows are before an instant; and other such rows, if they are many: what is left
-        of their blocks becomes one."""
-        kept = []
+        of their blocks becomes one. `until_us`: all rows before it are settled, if it is another instant."""
+        needed = None if until_us in (None, since_us) else since_us
+        self._changed |= needed != self.since_us
+        self.since_us, kept = needed, []
         for block in self._blocks:
-            if block.last_us < until_us:
+            if block.last_us < since_us:
                 self._store.delete(0, block.number)
             else:
                 kept.append(block)
@@ -122,14 +130,14 @@ class WaitingRows:
         self._rewritten = min(self._rewritten, self.rows_held)
         if self.rows_held <= 2 * self._rewritten + LEAST_ROWS:
             return
-        partly = [block for block in kept if block.first_us < until_us]
+        partly = [block for block in kept if block.first_us < since_us]
         if partly:
             rest = table_of(
-                (_within(self._read(block), block, until_us, END_OF_TIME) for block in partly), self._schema
+                (_within(self._read(block), block, since_us, END_OF_TIME) for block in partly), self._schema
             )
             for block in partly:
                 self._store.delete(0, block.number)
-            self._blocks = [block for block in kept if block.first_us >= until_us]
+            self._blocks = [block for block in kept if block.first_us >= since_us]
             self._put(partly[0].number, rest)
             self._blocks.sort()
         self._rewritten, self._changed = self.rows_held, True
@@ -139,6 +147,8 @@ class WaitingRows:
         if not self._changed:
             return ""
         saved = {"fingerprint": self._fingerprint, "blocks": self._blocks, "rewritten": self._rewritten}
+        if self.since_us is not None:
+            saved["since"] = self.since_us
         self._store.put(DIRECTORY, 0, wrap(json.dumps(saved).encode()))
         self._changed = False
         return self._store.stamp("")

@@ -124,6 +124,10 @@ class WindowLog:
                 self._rewrite(since)
             else:
                 self._append(since, new, linked, floor_us)
+        self.evict(floor_us, step)
+
+    def evict(self, floor_us: int, step: Step) -> None:
+        """Evict tuples before `floor_us`."""
         self._state.evict(0, floor_us)
         self._count(step)
 
