@@ -98,6 +98,7 @@ ONE_SIDED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("condition", "lo", "hi"), CONDITIONS + ONE_SIDED)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_batch_gives_the_pairs_of_brute_force(
@@ -106,6 +107,7 @@ def test_a_batch_gives_the_pairs_of_brute_force(
     check(cli, tmp_path, f"{condition} --strategy {strategy}", lo, hi, kind="parquet", seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("condition", "lo", "hi"), CONDITIONS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_stream_over_files_gives_the_pairs_of_brute_force(

@@ -53,6 +53,7 @@ def test_a_clock_without_a_delay_says_so(cli: Cli, tmp_path: Path) -> None:
     assert (done.exit_code, "WA-2222" in done.stderr, "whenabouts join" in done.stdout) == (0, True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", " --on k=v --unchecked"])
 def test_a_refusal_exits_with_one_and_writes_its_report(cli: Cli, tmp_path: Path, more: str) -> None:
     write(tmp_path, share=0.0)

@@ -141,6 +141,7 @@ def test_prevailing_times_are_those_of_duckdb(direction: str, compare: str, exac
     assert Counter(times) == Counter(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", [None, "case", ["case", "k"]], ids=str)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_rows_are_the_same_by_any_number_of_threads(direction: str, on: Any, monkeypatch: pytest.MonkeyPatch) -> None:

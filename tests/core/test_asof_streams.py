@@ -64,6 +64,7 @@ def test_a_row_comes_out_in_the_first_step_whose_watermark_has_reached_its_event
     assert out > 0.9 * left.num_rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_step_at_each_timer_alone_gives_the_same_rows(options: str) -> None:
     left, right = _side(1), _side(2)

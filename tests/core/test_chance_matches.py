@@ -88,6 +88,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("case", CASES)
 def test_independent_streams_give_what_is_expected(case: str, seed: int) -> None:

@@ -64,6 +64,7 @@ class WatchedTask(Task):
         self.compared = len(self.given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_rows_that_are_gathered_come_before_the_watermark_passes_them(
     monkeypatch: pytest.MonkeyPatch, name: str

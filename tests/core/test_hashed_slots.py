@@ -38,6 +38,7 @@ class CountingStore(DictStore):
         super().put(input, slot, data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_read_equals_a_dict_of_rows_after_any_replacements_and_restarts(seed):
     random = np.random.default_rng(seed)

@@ -456,6 +456,7 @@ def test_a_row_that_is_decided_leaves_the_state(how: str, strategy: str) -> None
     assert not any(input == MARKS for input, _ in bucket.store._segments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ONE_SIDED)
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())

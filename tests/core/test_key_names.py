@@ -42,6 +42,7 @@ def _both(tables: Sequence[pa.Table]) -> list[pa.Table]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize(("how", "best"), MODES)
 def test_every_mode_gives_the_rows_that_it_gives_under_one_name(how: str, best: str | None, streaming: bool) -> None:

@@ -105,6 +105,7 @@ def test_clocks_are_found_within_their_errors(trials: int, stream: Stream, n: in
         assert np.abs(found).max() < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", ["normal", "exponential"])
 def test_the_specification_finds_true_pairs(delay: str) -> None:
     rng = np.random.default_rng(3)
@@ -142,6 +143,7 @@ def test_a_narrow_peak_on_a_hill_is_the_clock() -> None:
     assert 15_000 < found.jitter_us < 30_000
 
 
+@pytest.mark.slow
 def test_keys_restrict_pairs_and_share_one_clock() -> None:
     """Without keys there would be thirty times as many pairs by chance."""
     rng = np.random.default_rng(6)
@@ -267,6 +269,7 @@ def test_time_reversed_is_refused() -> None:
     assert learned(left, np.sort(DAY - right)).reason == "not_significant"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
 def test_copies_of_rows_are_no_evidence(share: float) -> None:
     left, right, _, _ = linked(14, share=share)
@@ -308,6 +311,7 @@ def test_periodic_streams_are_known_modulo_their_period() -> None:
     assert "modulo 30 s" in clock.sentence.replace("30.0", "30")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bend", "knot"),
     [
@@ -332,6 +336,7 @@ def test_clocks_that_wander_are_refused(bend: Callable[[IntArray], Any], knot: b
     assert ("a step or kink at 2023" in clock.sentence) == bool(knot)
 
 
+@pytest.mark.slow
 def test_two_offsets_that_are_as_good_are_ambiguous() -> None:
     rng = np.random.default_rng(22)
     left = poisson(rng, 3_000)
@@ -369,6 +374,7 @@ def test_what_cannot_be_known_is_refused() -> None:
     assert refusal(left, np.sort(left[::2] + 599_999_999), max_offset="10 min") == "at_bound"
 
 
+@pytest.mark.slow
 def test_a_delay_that_is_not_known_well_enough_gives_no_specification() -> None:
     left, right, _, _ = linked(24, n=1_000, share=0.06, jitter=5e4)
     clock = learned(left, right)

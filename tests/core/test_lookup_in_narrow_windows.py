@@ -89,6 +89,7 @@ def test_dominance_fails_in_narrow_windows() -> None:
     assert Case((5, 5), (1, 5), 3, 4, float(Fraction(13, 48))) in counterexamples(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_the_join_is_right_where_dominance_fails(width: int) -> None:
     cases = counterexamples(width)

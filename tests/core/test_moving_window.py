@@ -211,6 +211,7 @@ def bytes_a_step(form: str, scheme: str, width: int) -> tuple[float, float, floa
     return store.moved("get") / steps, store.moved("put") / steps, store.bytes_held / width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "scheme"), [*((form, "eager") for form in FORMS), ("rows", "lazy")])
 def test_what_a_step_reads_and_writes_follows_what_came(form: str, scheme: str) -> None:
     """It does not follow the window, which has half a megabyte. The state holds the tuples of at most two windows."""

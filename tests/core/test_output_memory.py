@@ -71,6 +71,7 @@ def test_modes_that_make_no_pairs_are_not_stopped(how: str) -> None:
     assert run(query(100_000, how=how), [points(100_000)] * 2).output.num_rows in (0, 100_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "best"), [("simple", None), ("ssort", None), ("auto", None), ("auto", "left")])
 def test_what_the_bounds_do_not_know_stops_on_the_way(
     strategy: str, best: str | None, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,7 @@ LEFT = pa.table({"k": ["a", None, "a", "b"], "t": [10, 10, 30, 11], "who": [1, 2
 RIGHT = pa.table({"k": ["a", "a", "b", None, "a"], "t": [12, 9, 10, 10, None], "v": [1, 2, 3, 4, 5]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", SHEETS)
 def test_the_pairs_and_the_numbers_are_those_of_the_operations(dataset: str) -> None:
     """Over all kinds of times, keys, nulls and unusable rows: the same pairs, numbers and rejects, to the last bit."""

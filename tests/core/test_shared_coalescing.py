@@ -89,6 +89,7 @@ def _assert_alone(
     assert counts["rows_in"] == counts["rows_processed"] + counts["rows_rejected"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "buckets"), [(0, 1), (1, 2), (2, 1)])
 def test_switching_schemes_loses_and_repeats_nothing(seed: int, buckets: int) -> None:
     files, draw = _files(seed), random.Random(seed)
@@ -102,6 +103,7 @@ def test_switching_schemes_loses_and_repeats_nothing(seed: int, buckets: int) ->
     _assert_alone(outcome, files)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::whenabouts.core.errors.SingleBucketWarning")
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
 def test_windows_that_count_rows_switch_too(seed: int) -> None:
@@ -195,6 +197,7 @@ def test_schemes_decided_in_the_buckets_lose_and_repeat_nothing(
     _assert_alone(run_stream(changing, [files], buckets=buckets, restart_after=restart_after), files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("every_us", "switches"), [(1, 20), (20 * SECOND, 8), (1000 * SECOND, 0)])
 def test_how_often_schemes_are_switched(every_us: int, switches: int) -> None:
     outcome = run_stream(SharedCoalescing(queries=QUERIES, adapting=RandomPolicy(5, every_us)), [_files(5)])
@@ -231,6 +234,7 @@ def _after(first: SharedCoalescing, then: SharedCoalescing, files: list[pa.Table
     return counts, store._segments
 
 
+@pytest.mark.slow
 def test_queries_come_and_go_without_touching_the_others() -> None:
     files = _files(2)
     some = {name: query for name, query in QUERIES.items() if name != "again"}

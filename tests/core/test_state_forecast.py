@@ -116,6 +116,7 @@ def test_state_of_other_queries_is_within_a_fifth_of_its_forecast(kind: str) -> 
     assert told == pytest.approx(np.mean(sizes[steps // 2 :]), rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "lengths_s", "keys"),
     [

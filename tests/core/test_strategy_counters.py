@@ -72,6 +72,7 @@ def _events(query: TimingJoin, steps: Steps) -> list[dict[str, Sequence[Event]]]
     return [dict(expectations.read(query, tables).events) for tables in steps]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("strategy", STRATEGIES)

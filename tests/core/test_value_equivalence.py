@@ -190,6 +190,7 @@ def test_matches_of_a_temporal_join_gives_booleans_too(answer: object) -> None:
         temporal_join(READINGS, READINGS, time="t", values="v", window=10, on="v", matches=answer)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["eager", "lazy"])
 @given(cuts=st.lists(st.integers(0, 8), max_size=5), values=st.lists(st.integers(0, 3), min_size=8, max_size=8))
 @settings(deadline=None, max_examples=30)

@@ -73,6 +73,7 @@ def test_expected_operations_are_about_the_counted_ones(case: str, strategy: str
         assert work.written < work.tuple_tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", [3, 4, 5])
 @pytest.mark.parametrize("held", [0.5, 2, 4])
 def test_what_auto_chooses_on_a_stream_costs_least_by_the_counted_operations(streams: int, held: float) -> None:

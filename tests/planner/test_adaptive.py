@@ -61,6 +61,7 @@ def assert_alone(outcome: Outcome, files: list[pa.Table]) -> None:
     assert not outcome.rejects.num_rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("buckets", "restart_after"), [(1, None), (2, 33)])
 def test_plans_follow_the_stream_and_the_rows_are_those_of_each_query_alone(
     buckets: int, restart_after: int | None
@@ -73,6 +74,7 @@ def test_plans_follow_the_stream_and_the_rows_are_those_of_each_query_alone(
     assert_alone(outcome, files)
 
 
+@pytest.mark.slow
 def test_what_a_bucket_decides_and_when_it_acts() -> None:
     """Eager while tuples coalesce; lazy when they hardly do; eager again. A repeated step decides the same."""
     files = drifting()
@@ -96,6 +98,7 @@ def test_what_a_bucket_decides_and_when_it_acts() -> None:
     assert {entry.scheme for entry in book.queries.values()} == {"eager"}
 
 
+@pytest.mark.slow
 def test_a_plan_that_does_not_win_clearly_is_not_adopted() -> None:
     files = drifting()
     outcome = run_stream(registry(hysteresis=0.9).share(files[0].schema, adapt_every="30 s"), [files])
@@ -103,6 +106,7 @@ def test_a_plan_that_does_not_win_clearly_is_not_adopted() -> None:
     assert_alone(outcome, files)
 
 
+@pytest.mark.slow
 def test_a_query_that_adapts_travels_and_may_stop_doing_so() -> None:
     files = drifting()
     plans = registry()

@@ -29,6 +29,7 @@ def _run(text: str, tables: dict[str, pa.Table], times: Any = None, **options: A
     return wa.run(query, list(tables.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [">=", ">", "<=", "<"])
 @pytest.mark.parametrize("kind", ["ASOF JOIN", "ASOF LEFT JOIN"])
 @pytest.mark.parametrize("keys", ["A.symbol = B.symbol AND", ""])
