@@ -68,7 +68,10 @@ PAGES = (
         "clocks.md",
         "Clocks",
         "What the clocks of two streams do, read off their rows ([guide](../clocks.md)).",
-        ("profile", "Profile", "GroupProfile", "Finding", "learn_delay", "learn_clock", "LearnedClock", "LearnedClocks"),
+        (
+            "profile", "Profile", "GroupProfile", "Finding", "learn_delay", "learn_clock", "LearnedClock",
+            "LearnedClocks",
+        ),
     ),
     Page(
         "conditions.md",
