@@ -68,9 +68,79 @@ def chances_of_clock(
     >>> found.expected_count, found.none, found.count_variance
     (Fraction(5, 4), Fraction(1919, 4800), Fraction(1043, 800))
     """
+    return _chances(_moments_of_clock(left, rights, lo, hi, offsets), values)
+
+
+def chances_of_clocks(
+    left: Time,
+    rights: Sequence[Time],
+    clocks: Sequence[int],
+    lo: int,
+    hi: int,
+    offset: int,
+    left_offset: int = 0,
+    values: Sequence[Fraction | None] = (),
+) -> Chances:
+    """The chances where right row j is a reading of the clock `clocks[j]`, each of which has an offset of its own.
+
+    Times have own errors only. Given the left row's instant the clocks are independent, and the moments of one are
+    those of `chances_of_clock`; they are polynomials in that instant between the sums of an edge of a right row, less
+    lo or hi, and either end of the offset. `left_offset`: of the left row's own clock; then it has no histogram.
+
+    >>> found = chances_of_clocks(Time(0, 0), [Time(3, 3)] * 3, [1, 1, 2], -1, 1, 5)
+    >>> found.expected_count, found.none, found.at_least[3]
+    (Fraction(3, 5), Fraction(16, 25), Fraction(1, 25))
+    """
+    numbers = sorted(set(clocks))
+    members = {d: [j for j, clock in enumerate(clocks) if clock == d] for d in numbers}
+    edges_left, height = _density(left, left_offset)
+    edges_right = {right.t_max + edge for right in rights for first, last, _ in right.buckets for edge in (first, last)}
+    cuts = {edge - shift + by for edge in edges_right for shift in (lo, hi) for by in (-offset, offset)}
+    inside = sorted({cut for cut in cuts if edges_left[0] < cut < edges_left[-1]} | set(edges_left))
+    points, weights = _quadrature(max(len(rights) + len(numbers), 4) + 1)
+    mixed: _Moments | None = None
+    for a, b in pairwise(inside) if len(inside) > 1 else [(inside[0], inside[0])]:
+        for x, weight in zip(points, weights, strict=True):
+            y = a + (b - a) * x
+            share = weight * ((b - a) * height(y) if a < b else 1)
+            given = _Moments([_ONE], [], [])
+            at = Time(y, y)  # type: ignore[arg-type]  # rationals are fine
+            for d in numbers:
+                own = _moments_of_clock(at, [rights[j] for j in members[d]], lo, hi, [offset])
+                given = given.beside(own)
+            given = given.times(share)
+            mixed = given if mixed is None else mixed.plus(given)
+    assert mixed is not None, "there is a piece"
+    order = [j for d in numbers for j in members[d]]
+    back = [order.index(j) for j in range(len(rights))]
+    each, both = [mixed.each[j] for j in back], [[mixed.both[j][k] for k in back] for j in back]
+    return _chances(_Moments(mixed.counts, each, both), values)
+
+
+def _density(left: Time, offset: int) -> tuple[list[int], Callable[[Fraction], Fraction]]:
+    """The edges of a left row's density, with an offset of its own clock, and its height."""
+    if not offset:
+        buckets = [(left.t_max + first, left.t_max + last, mass) for first, last, mass in left.buckets]
+
+        def of_bucket(y: Fraction) -> Fraction:
+            return sum((mass / (last - first) for first, last, mass in buckets if first < y < last), _ZERO)
+
+        return sorted({edge for first, last, _ in buckets for edge in (first, last)}), of_bucket
+    first, last = left.t_min, left.t_max
+
+    def of_sum(y: Fraction) -> Fraction:
+        if first == last:
+            return Fraction(1, 2 * offset)
+        start, end = max(y - offset, Fraction(first)), min(y + offset, Fraction(last))
+        return max(end - start, _ZERO) / (2 * offset * (last - first))
+
+    return sorted({first - offset, first + offset, last - offset, last + offset}), of_sum
+
+
+def _moments_of_clock(left: Time, rights: Sequence[Time], lo: int, hi: int, offsets: Sequence[int]) -> _Moments:
     above = sorted(offset for offset in offsets if offset)
     if not above:
-        return chances(left, rights, lo, hi, values)
+        return _moments(left, rights, lo, hi)
     end, flat = sum(above), above[1] - above[0] if len(above) == 2 else above[0]
     edges_left = {left.t_max + edge for first, last, _ in left.buckets for edge in (first, last)}
     edges_right = {right.t_max + edge for right in rights for first, last, _ in right.buckets for edge in (first, last)}
@@ -88,7 +158,7 @@ def chances_of_clock(
                 given = _moments(_moved(left, at), rights, lo, hi)
                 mixed = given.times(share) if mixed is None else mixed.plus(given.times(share))
     assert mixed is not None, "the density is above 0 somewhere"
-    return _chances(mixed, values)
+    return mixed
 
 
 class _Moments(NamedTuple):
@@ -101,6 +171,16 @@ class _Moments(NamedTuple):
     def times(self, share: Fraction) -> _Moments:
         both = [[share * p for p in row] for row in self.both]
         return _Moments([share * p for p in self.counts], [share * p for p in self.each], both)
+
+    def beside(self, other: _Moments) -> _Moments:
+        """Of both together, if they are independent."""
+        counts = [_ZERO] * (len(self.counts) + len(other.counts) - 1)
+        for j, p in enumerate(self.counts):
+            for k, q in enumerate(other.counts):
+                counts[j + k] += p * q
+        both = [[*row, *(p * q for q in other.each)] for row, p in zip(self.both, self.each, strict=True)]
+        both += [[*(p * q for q in self.each), *row] for row, p in zip(other.both, other.each, strict=True)]
+        return _Moments(counts, [*self.each, *other.each], both)
 
     def plus(self, other: _Moments) -> _Moments:
         def sums(one: list[Fraction], more: list[Fraction]) -> list[Fraction]:

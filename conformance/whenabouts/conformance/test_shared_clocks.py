@@ -22,6 +22,7 @@ from whenabouts.core.join_aggregate.query import JoinAggregate
 from whenabouts.core.times.clock_errors import Clock
 
 GATEWAY = from_clock("t", offset="3 s", jitter="1 s", domain="gateway")
+HOSTS = from_clock("t", offset="3 s", jitter="1 s", domain_column="host")
 LEFT_TIMES = {
     "points": Point("t"),
     "intervals": Interval("t", "u", max_uncertainty="4 s"),
@@ -51,9 +52,10 @@ def tables(left: str) -> dict[str, pa.Table]:
     right_k = np.repeat(k, random.integers(1, 4, KEYS))
     right_t = t[right_k] + SECOND * random.integers(-4, 9, len(right_k)) // 2
     v = random.integers(-3, 4, len(right_k))
+    host = np.array(["a", "b"])[random.integers(0, 2, len(right_k))]
     return {
         "left": pa.table({"k": k, "t": t, "u": t + SECOND * random.integers(0, 5, KEYS)}),
-        "right": pa.table({"k": right_k, "t": right_t, "v": v}),
+        "right": pa.table({"k": right_k, "t": right_t, "v": v, "host": host}),
     }
 
 
@@ -87,11 +89,44 @@ def _exact(left: str) -> dict[Any, join_aggregate_oracle.Chances]:
     return found
 
 
+@lru_cache
+def _exact_by_host(left: str) -> dict[Any, join_aggregate_oracle.Chances]:
+    query, given = query_of(left, right_time=HOSTS), tables(left)
+    lefts, _ = oracle.read(given["left"], query.left_time, ("k",))
+    rights, _ = oracle.read(given["right"], query.right_time, ("k",))
+    of_left = query.left_time.offset if isinstance(query.left_time, Clock) else 0
+    found: dict[Any, join_aggregate_oracle.Chances] = {}
+    for row in lefts:
+        near = [right for right in rights if right.key == row.key]
+        found[row.values[0]] = join_aggregate_oracle.chances_of_clocks(
+            _own(query.left_time, row.time), [_own(HOSTS, right.time) for right in near],
+            [ord(str(right.values[3])) for right in near], query.condition.lo_us, query.condition.hi_us,
+            parse_duration(HOSTS.offset or 0), parse_duration(of_left or 0),
+            [Fraction(str(right.values[2])) for right in near],
+        )  # fmt: skip
+    return found
+
+
 @pytest.mark.parametrize("left", fewer_on_slow_engines(list(LEFT_TIMES), ["another clock"]))
 def test_oracle_chance_of_one_clock(engine: Engine, left: str) -> None:
     """Chance functions of one clock's readings are within 1e-12 of the mixture over its offset by exact rationals."""
-    output = engine.run(query_of(left), files_of(left)).output
-    truths, between_0_and_1 = _exact(left), 0
+    _assert_near(engine.run(query_of(left), files_of(left)).output, _exact(left))
+
+
+@pytest.mark.parametrize("left", fewer_on_slow_engines(list(LEFT_TIMES), ["another clock"]))
+def test_oracle_chance_of_several_clocks(engine: Engine, left: str) -> None:
+    """Chance functions of the readings of several clocks are within 1e-12 of the mixture over all offsets by exact
+    rationals; a pair's own probability does not depend on how many clocks there are."""
+    output = engine.run(query_of(left, right_time=HOSTS), files_of(left)).output
+    truths = _exact_by_host(left)
+    _assert_near(output, truths)
+    one = engine.run(query_of(left), files_of(left)).output
+    multiset.assert_same(multiset.rows(output, ["k", "expected"]), multiset.rows(one, ["k", "expected"]), "expected")
+    assert any(truths[k].none != truth.none for k, truth in _exact(left).items())
+
+
+def _assert_near(output: pa.Table, truths: dict[Any, join_aggregate_oracle.Chances]) -> None:
+    between_0_and_1 = 0
     for row in output.to_pylist():
         truth = truths[row["k"]]
         at_least = (*truth.at_least, *[Fraction(0)] * 3)
@@ -125,14 +160,15 @@ def test_differential_clock_offset(engine: Engine, left: str) -> None:
 @pytest.mark.parametrize("left", fewer_on_slow_engines(["histograms", "another clock"], ["another clock"]))
 def test_differential_shared_clock_in_buckets_and_streams(engine: Engine, left: str) -> None:
     """The rows are those of one bucket in four of them, by key and by time, in any files, and on a stream with a
-    restart."""
-    output = engine.run(query_of(left), files_of(left)).output
+    restart; of one clock, and of several."""
+    clock = HOSTS if left == "another clock" else GATEWAY
+    output = engine.run(query_of(left, right_time=clock), files_of(left)).output
     expected = multiset.rows(output)
     for width, files in ((None, 3), ("5 s", 2)):
-        query = query_of(left, time_slots=width)
+        query = query_of(left, right_time=clock, time_slots=width)
         found = engine.run(query, files_of(left, files), Variant(parallelism=4)).output
         multiset.assert_same(multiset.rows(found), expected, "rows", {"query": query})
-    late = query_of(left, lateness="1 hour")
+    late = query_of(left, right_time=clock, lateness="1 hour")
     found = engine.run(late, files_of(left, 4), Variant(streaming=True, parallelism=2, restart_after=1)).output
     multiset.assert_same(multiset.rows(found, output.column_names), expected, "rows of a stream")
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import one_chunk, take_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.join_aggregate.chance_functions import ChanceFunctions
 from whenabouts.core.join_aggregate.decided_functions import DecidedFunctions
@@ -19,7 +20,7 @@ from whenabouts.core.join_aggregate.folded import Folded
 from whenabouts.core.join_aggregate.functions import Aggregate
 from whenabouts.core.join_aggregate.mark_columns import is_of_chance, parts_of
 from whenabouts.core.join_aggregate.partners import Chosen, PartnerSearch
-from whenabouts.core.join_aggregate.right_columns import RightColumns
+from whenabouts.core.join_aggregate.right_columns import RightColumn, RightColumns
 from whenabouts.core.join_aggregate.settings import JoinAggregateSettings
 from whenabouts.core.runtime.blocks import PREFIX, times
 from whenabouts.core.runtime.keys import Keys
@@ -115,6 +116,7 @@ def _functions(
     columns = columns_of(query, right, search.position, search.right_codes)
     counts[metrics.SURE] += search.sure
     asked = [each for each in query.aggregates if not each.decided]
+    clocks = _clocks(query.clock_column, right, search)
     for run in search.runs():
         counts[metrics.PROBED] += run.probed
         of_run = None if folded is None else folded[run.rows]
@@ -123,7 +125,7 @@ def _functions(
             decided = DecidedFunctions(columns, run.decided, _describing(left, run.rows.start), of_run)
         if run.certain is not None:
             sides = search.left, search.right
-            chance = ChanceFunctions(asked, columns, sides, search.window, run, query.offsets_us, of_run)
+            chance = ChanceFunctions(asked, columns, sides, search.window, run, query.offsets_us, of_run, clocks)
         yield _Functions(decided, chance)
 
 
@@ -133,6 +135,16 @@ def columns_of(
     """The columns that the functions read, and the times; `position`, `codes`: see `PartnerSearch`."""
     names = [name for name in right.column_names if name.startswith(PREFIX) or name in query.columns]
     return RightColumns(right.select(names), position, codes)
+
+
+def _clocks(name: str | None, right: pa.Table, search: PartnerSearch) -> IntArray | None:
+    """The clock of each right row in the order of the search, if they are readings of several: its rank by name, so
+    that neither files nor buckets decide in which order clocks are taken."""
+    if name is None:
+        return None
+    column = right.column(name)
+    ordered = take_rows(column, search.position) if len(column) else one_chunk(column)
+    return RightColumn(name, ordered).ranks
 
 
 def decided_answers(query: JoinAggregateSettings, left: pa.Table, columns: RightColumns, chosen: Chosen) -> Answers:

@@ -16,6 +16,7 @@ from whenabouts.core.join_aggregate.chance_pieces import (
     NOT_BENT,
     SUM_VARIANCE,
     Chances,
+    Clocks,
     Partners,
     Rows,
     chances,
@@ -37,8 +38,9 @@ class ChanceFunctions:
     """The functions over one run.
 
     `offsets_us`: of the left and the right clock, if right rows share one (`shared_clock`). `folded`: what other right
-    rows, that are not there any more, have added to expected counts and sums; None: nothing. `terms`: the work of the
-    quadrature; `not_finite`: left rows with a NaN or infinite value among their partners.
+    rows, that are not there any more, have added to expected counts and sums; None: nothing. `clocks`: the clock of
+    each right row, if these are several (`clock_kernels`). `terms`: the work of the quadrature;
+    `not_finite`: left rows with a NaN or infinite value among their partners.
     """
 
     def __init__(
@@ -50,10 +52,12 @@ class ChanceFunctions:
         run: Run,
         offsets_us: tuple[int, int] | None = None,
         folded: Folded | None = None,
+        clocks: IntArray | None = None,
     ) -> None:
         assert run.certain is not None, "chance functions are asked"
         self._columns, self._sides, self._window, self._run = columns, sides, window, run
         self._offsets_us, self._folded = offsets_us, folded
+        self._clocks = None if clocks is None or offsets_us is None else Clocks(clocks, offsets_us[1])
         self._certain: Chosen = run.certain
         self._at_least = tuple(dict.fromkeys(each.argument for each in asked if each.function == "p_at_least"))
         self._count_at = tuple(dict.fromkeys(each.argument for each in asked if each.function == "count_at"))
@@ -132,13 +136,14 @@ class ChanceFunctions:
         of_right = rows_of(right.t_min, right.t_max, right.template, shapes_of(right.templates))
         if self._offsets_us is None:
             return Bent(of_left, NOT_BENT), of_right
-        return given_offsets(of_left, of_right, self._offsets_us)
+        return given_offsets(of_left, of_right, self._offsets_us, one_clock=self._clocks is None)
 
     def _chances(self, partners: Partners, functions: int, *, tails: bool = True) -> Chances:
         bent, of_right = self._times
         found = chances(
             bent.rows, of_right, *self._window, partners, functions,
             at_least=self._at_least if tails else (), count_at=self._count_at if tails else (), bends=bent.bends,
+            clocks=self._clocks,
         )  # fmt: skip
         self.terms += int(found.terms[0])
         return found

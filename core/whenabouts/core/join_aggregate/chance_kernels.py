@@ -97,7 +97,7 @@ CHANCES = types.NamedTuple(  # type: ignore[no-untyped-call]  # as above
 
 
 @compiled((WRITE_INT64, INT64, WRITE_INT64_2D, WRITE_FLOAT64))
-def _sort_partners(order: IntArray, count: int, times: IntArray, value: FloatArray) -> None:
+def sort_partners(order: IntArray, count: int, times: IntArray, value: FloatArray) -> None:
     """Sort the first `count` numbers of partners by start, end, shape and value (Shell, gaps of Ciura).
 
     This is the canonical order: sums over partners do not depend on the order of their arrival.
@@ -187,7 +187,7 @@ def fill_chances(
             order[r] = r
             if value.size:
                 raw_value[r] = value[first + r]
-        _sort_partners(order, count, raw, raw_value)
+        sort_partners(order, count, raw, raw_value)
         classes = 0
         for r in range(count):
             at = order[r]

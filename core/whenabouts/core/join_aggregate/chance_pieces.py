@@ -25,7 +25,7 @@ variance of a count, up to 2,000 uncertain partners. A probability is 0.0 or 1.0
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ from whenabouts.core.join_aggregate.chance_kernels import (
 )
 from whenabouts.core.join_aggregate.exact_sums import ExactSums, digits_of_floats, sums_of_rows
 from whenabouts.core.join_aggregate.limbs import UNIT, VALUES
+from whenabouts.core.join_aggregate.several_clocks import fill_chances_of_clocks
 from whenabouts.core.probability.histogram_arrays import NO_SHAPES, Shapes
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "NOT_BENT",
     "SUM_VARIANCE",
     "Chances",
+    "Clocks",
     "Partners",
     "Rows",
     "chances",
@@ -62,6 +64,14 @@ NOT_BENT: FloatArray = np.empty(0)
 """Densities that are constant within their buckets."""
 
 _Number = TypeVar("_Number", bound=np.generic)
+
+
+class Clocks(NamedTuple):
+    """The clock of each right row, as a number, and how far each may be off: its offset is uniform in
+    `[-offset_us, offset_us]`, above 0, and independent of those of the others."""
+
+    of_right: IntArray
+    offset_us: int
 
 
 def rows_of(
@@ -145,13 +155,15 @@ def chances(
     at_least: tuple[int, ...] = (),
     count_at: tuple[float, ...] = (),
     bends: FloatArray = NOT_BENT,
+    clocks: Clocks | None = None,
 ) -> Chances:
     """The chance functions of left rows whose partners lie `lo` to `hi` microseconds from them.
 
     `functions` is a sum of `NONE`, `ANY`, `COUNT_VARIANCE` and `SUM_VARIANCE` (which takes values). `at_least`: for
     each k >= 1 a column with P(N >= k). `count_at`: for each c in (0, 1] a column with the greatest k for which
-    P(N >= k) >= c. `bends`: of the left densities (`shared_clock`). No result depends on which others are asked, nor on
-    the order of the partners.
+    P(N >= k) >= c. `bends`: of the left densities (`shared_clock`). `clocks`: where right rows are readings of several
+    clocks (`clock_kernels`); right times do not include the offsets. No result depends on which others are asked, nor
+    on the order of the partners.
 
     Cost per left row with n uncertain partners: O(n log n + pieces x partners on them x nodes), at most
     2 n (buckets + 1) pieces; about 1 us for a few partners (`benchmarks/chance_pieces.py`). `terms[0]` counts nodes x
@@ -170,5 +182,10 @@ def chances(
     counts = np.empty((n, len(at_least))), np.empty((n, len(count_at)), np.int64)
     out = Chances(none, some, variance, sum_variance, *counts, np.zeros(1, np.int64))
     tails = np.array(at_least, np.int64), np.array(count_at, np.float64)
-    fill_chances(left, right, read_only(bends, np.float64), lo, hi, partners.ring(), functions, *tails, out)
+    bends, ring = read_only(bends, np.float64), partners.ring()
+    if clocks is None:
+        fill_chances(left, right, bends, lo, hi, ring, functions, *tails, out)
+    else:
+        of_right = read_only(clocks.of_right, np.int64)
+        fill_chances_of_clocks(left, right, bends, of_right, clocks.offset_us, lo, hi, ring, functions, *tails, out)
     return out

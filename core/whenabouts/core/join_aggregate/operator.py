@@ -40,10 +40,11 @@ class JoinAggregateOperator(LeftRowsOperator):
     """The operator of a join aggregate; see `protocol.Operator`."""
 
     def __init__(self, query: JoinAggregateSettings, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
-        super().__init__(query, schemas, streaming=streaming)
+        clock = () if query.clock_column is None else (query.clock_column,)
+        super().__init__(query, schemas, streaming=streaming, required_of_right=clock)
         self.query = query
         self._columns = AggregateOutput(query, *self._plain, streaming=streaming)
-        self._keep_of_right(query.columns)  # right rows are not emitted
+        self._keep_of_right({*query.columns, *clock})  # right rows are not emitted
         self._reach = Reach(query.reach)
         self._folding = folding_of(query, self._blocks[RIGHT])
         purpose = f"join aggregate {query.slots} {self._templates}"

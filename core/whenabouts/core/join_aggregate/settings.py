@@ -99,18 +99,25 @@ class JoinAggregateSettings:
 
     @property
     def _shares_offset(self) -> bool:
-        """Whether one clock stamped all right rows, and its offset matters to a left row."""
+        """Whether right rows share the offset of one clock, or of several, and it matters to a left row."""
         right = self.right_time
         return isinstance(right, Clock) and bool(right.offset) and self.reach.right_time != right.within_domain
 
     @cached_property
     def offsets_us(self) -> tuple[int, int] | None:
-        """The offsets of the left and the right clock, if all right rows share one that matters."""
+        """The offsets of the left and the right clock, if right rows share one that matters."""
         left, right = self.left_time, self.right_time
         if not (self._shares_offset and isinstance(right, Clock)):
             return None
         of_left = parse_duration(left.offset or 0) if isinstance(left, Clock) else 0
         return of_left, parse_duration(right.offset or 0)
+
+    @property
+    def clock_column(self) -> str | None:
+        """The right column that says which clock made a reading, if right rows are readings of several."""
+        right = self.right_time
+        asked = self.asks_chance and self._shares_offset and isinstance(right, Clock)
+        return right.domain_column if asked and isinstance(right, Clock) else None
 
     @cached_property
     def reach(self) -> TimingJoinSettings:

@@ -31,8 +31,10 @@ class Bent(NamedTuple):
     bends: FloatArray
 
 
-def given_offsets(left: Rows, right: Rows, offsets_us: tuple[int, int]) -> tuple[Bent, Rows]:
+def given_offsets(left: Rows, right: Rows, offsets_us: tuple[int, int], *, one_clock: bool = True) -> tuple[Bent, Rows]:
     """Both sides with times that are independent: both offsets in the left times, right ones with own errors alone.
+
+    `one_clock`: whether one clock made all right readings; otherwise only the left clock's offset is in the left times.
 
     `offsets_us`: of the left clock (0: left times are as they are) and of the right one. The rows' ends have the offset
     of their own clock, as across domains, and so have shapes, which approximate the sum of both errors; these give way
@@ -41,7 +43,9 @@ def given_offsets(left: Rows, right: Rows, offsets_us: tuple[int, int]) -> tuple
     of_left, of_right = offsets_us
     if of_left:
         left = rows_of(left.t_min + of_left, left.t_max - of_left)
-    return with_offsets(left, (of_left, of_right)), rows_of(right.t_min + of_right, right.t_max - of_right)
+    return with_offsets(left, (of_left, of_right) if one_clock else (of_left,)), rows_of(
+        right.t_min + of_right, right.t_max - of_right
+    )
 
 
 def with_offsets(left: Rows, offsets: Sequence[int]) -> Bent:

@@ -47,17 +47,25 @@ class LeftRowsQuery(Protocol):
 class LeftRowsOperator:
     """The base of such an operator; see `protocol.Operator`.
 
-    Its output has no event time that an engine could rely on: rows are behind the watermark when they are emitted.
+    `required_of_right`: columns without which a right row is of no use, rejected with WA-1021 where they are null. Its
+    output has no event time that an engine could rely on: rows are behind the watermark when they are emitted.
     """
 
     needs_latest = False
     event_time = None
 
-    def __init__(self, query: LeftRowsQuery, schemas: Sequence[pa.Schema], *, streaming: bool) -> None:
+    def __init__(
+        self,
+        query: LeftRowsQuery,
+        schemas: Sequence[pa.Schema],
+        *,
+        streaming: bool,
+        required_of_right: Sequence[str] = (),
+    ) -> None:
         self._streaming = streaming
         specs = (query.left_time, query.right_time)
         self.readers = tuple(
-            EventReader(input, name, schema, spec)
+            EventReader(input, name, schema, spec, groups=required_of_right if input == RIGHT else ())
             for input, (name, schema, spec) in enumerate(zip(query.inputs, schemas, specs, strict=True))
         )
         self._plain = [reader.schema for reader in self.readers]

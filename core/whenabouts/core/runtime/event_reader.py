@@ -49,6 +49,11 @@ class EventReader:
         self.schema = pa.schema([field.with_type(plain_type(field.type)) for field in schema])
         for column in time.columns:
             check_time_column(self.schema, column, name)
+        for column in self._groups:
+            if column not in self.schema.names:
+                raise InputError(
+                    Code.MISSING_COLUMN, f"the {name} input has no column {column!r}", columns_shown(self.schema)
+                )
         if time.template_column is not None:
             check_template_column(self.schema, time.template_column, name)
         first, last = time.end_columns

@@ -40,8 +40,21 @@ class Clock:
     synchronised: Duration | None = None
     domain: str | None = None
     tolerance: float = TOLERANCE
+    domain_column: str | None = None
 
     def __post_init__(self) -> None:
+        if self.domain_column is not None:
+            column: object = self.domain_column
+            if not isinstance(column, str) or not column:
+                raise QueryError(
+                    Code.BAD_OPTION, f"domain_column is {self.domain_column!r}", "name the column that names the clock"
+                )
+            if self.domain is not None:
+                raise QueryError(
+                    Code.BAD_OPTION,
+                    f"the clock has domain={self.domain!r} and domain_column={self.domain_column!r}",
+                    "give domain= if one clock made all readings, or domain_column= if it says which clock made which",
+                )
         for name in ("offset", "jitter", "synchronised"):
             value = getattr(self, name)
             if value is not None:
@@ -128,6 +141,7 @@ def from_clock(
     synchronised: Duration | None = None,
     domain: str | None = None,
     tolerance: float = TOLERANCE,
+    domain_column: str | None = None,
 ) -> Clock:
     """Readings of a clock that may be wrong.
 
@@ -139,6 +153,10 @@ def from_clock(
       error, which is conservative: neighbouring readings drift alike.
     - `domain`: a name for what shares the offset: *one* clock. Machines that follow the same time server each have
       their own offset and are different domains.
+    - `domain_column`: the column that says which clock made a reading, where a stream has readings of several clocks
+      (the host of a log line). Each has an offset of its own of at most `offset`. It matters where several rows of one
+      side are looked at together, to the chance functions of `join_aggregate`; there a row with a null in it is
+      rejected (WA-1021).
 
     In a join of two sides of the same domain the offset cancels, and each time is uniform in `t` +- own error, exactly.
     In any other join (another domain, no domain, or no clock on the other side) each clock contributes offset + own
@@ -147,20 +165,22 @@ def from_clock(
     exact.
 
     Raises QueryError: WA-2003 for negative durations; WA-2006 for a drift that is not a number >= 0 or comes without
-    `synchronised`, and for a tolerance outside [1e-6, 1). A join raises WA-2011 if it needs an undeclared offset, and
-    WA-2006 if its two sides declare different offsets for one domain.
+    `synchronised`, for a tolerance outside [1e-6, 1), and for both a domain and its column. A join raises WA-2011 if it
+    needs an undeclared offset, WA-2006 if its two sides declare different offsets for one domain, and WA-2007 for two
+    sides with a domain column, since a pair's offsets may then cancel or not.
 
     >>> camera = from_clock("t", jitter="2 ms", drift=50, synchronised="1 minute", domain="camera")
     >>> resolve_clocks(camera, camera)[0]
     Around(t='t', before=5000, after=5000)
     """
-    return Clock(t, offset, jitter, drift, synchronised, domain, tolerance)
+    return Clock(t, offset, jitter, drift, synchronised, domain, tolerance, domain_column)
 
 
 def resolve_clocks(left: TimeSpec, right: TimeSpec) -> tuple[TimeSpec, TimeSpec]:
     """The time specifications of a join's two sides with their clocks replaced; other specifications are unchanged.
 
-    Raises QueryError WA-2011 if a needed offset is not declared, WA-2006 for two offsets of one domain.
+    Raises QueryError WA-2011 if a needed offset is not declared, WA-2006 for two offsets of one domain, WA-2007 for
+    domain columns on both sides.
 
     >>> within, beyond = from_clock("t", offset="1 s", domain="a"), from_clock("u", offset="2 s", domain="b")
     >>> resolve_clocks(within, beyond)
@@ -174,7 +194,21 @@ def resolve_clocks(left: TimeSpec, right: TimeSpec) -> tuple[TimeSpec, TimeSpec]
                 "a domain is one clock with one offset: name two domains, or give one offset",
             )
         return left.within_domain, right.within_domain
+    require_one_domain_column([left, right])
     return _beyond("left", left), _beyond("right", right)
+
+
+def require_one_domain_column(specs: Sequence[TimeSpec]) -> None:
+    """Raise QueryError WA-2007 where several inputs of a join have a domain column: offsets would cancel in some pairs
+    only."""
+    columns = [spec.domain_column for spec in specs if isinstance(spec, Clock) and spec.domain_column is not None]
+    if len(columns) > 1:
+        raise QueryError(
+            Code.NOT_AVAILABLE,
+            f"{' and '.join(map(repr, columns))} are domain columns of two inputs, and readings of one clock on both "
+            "sides share its offset",
+            "join on these columns and give both sides the same domain=: rows of different clocks then never meet",
+        )
 
 
 def resolve_clocks_to_left(left: TimeSpec, right: TimeSpec) -> tuple[TimeSpec, TimeSpec]:
@@ -196,6 +230,12 @@ def resolve_clocks_to_left(left: TimeSpec, right: TimeSpec) -> tuple[TimeSpec, T
         return resolve_clocks(left, right)
     if not isinstance(right, Clock):
         return _beyond("left", left), right
+    if right.domain_column is not None and parse_duration(right.offset or 0):
+        raise QueryError(
+            Code.NOT_AVAILABLE,
+            f"right rows are readings of several clocks, by {right.domain_column!r}, and are compared with each other",
+            "join on this column and give domain= instead: right rows of one key then have one clock",
+        )
     _beyond("right", right)  # which needs the offset to be declared
     offset = parse_duration(right.offset or 0)
     if not offset:

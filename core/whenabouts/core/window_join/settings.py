@@ -14,7 +14,7 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.joins.pair_conditions import PairPredicate, SqlPredicate
 from whenabouts.core.runtime import option_checks as checks
 from whenabouts.core.runtime.key_names import Key, On, described_keys, key_names
-from whenabouts.core.times.clock_errors import Clock, resolve_clocks
+from whenabouts.core.times.clock_errors import Clock, require_one_domain_column, resolve_clocks
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph, Windows, check_edges, edges_of
 from whenabouts.core.window_join.join_orders import (
@@ -352,6 +352,7 @@ def _resolved(times: Sequence[tuple[str, TimeSpec]]) -> list[TimeSpec]:
     A clock with an offset that some streams share and others do not stays: it cancels in some windows only.
     """
     specs = [spec for _, spec in times]
+    require_one_domain_column(specs)
     domains = [spec.domain if isinstance(spec, Clock) else None for spec in specs]
     resolved: list[TimeSpec] = []
     for number, (name, spec) in enumerate(times):
