@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each, too briefly for the JVM's second compiler to pay off.
 test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
 
-.PHONY: help demo notebooks test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map docs bench bench-full lock wheel jar clean
+.PHONY: help demo notebooks test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map docs bench bench-full lock wheel jar dist release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,12 @@ notebooks: .venv/ready ## Run the notebooks of docs/notebooks, with outputs to b
 wheel: .venv/ready ## Build dist/*.whl
 	@rm -rf build dist && $(BIN)/python -m build --wheel --no-isolation
 
+dist: .venv/ready .venv-release/ready ## Build dist/*.tar.gz and, from it, dist/*.whl, and check them as a package index does
+	@rm -rf build dist && $(BIN)/python -m build --no-isolation && .venv-release/bin/twine check --strict dist/*
+
+release-check: dist ## The same, extras on each Python, doctests from a clean installation, and the bill of materials
+	@PATH=$(CURDIR)/.venv-release/bin:$$PATH $(BIN)/python .ci/release_check.py
+
 LOCKED := --extra conformance --extra demo --extra payloads --extra plot --extra spark --extra sql --group dev
 COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url
@@ -91,13 +97,13 @@ lock: ## Resolve requirements/*.lock again (needs uv)
 	@for age in oldest newest; do $(COMPILE) --extra conformance pyproject.toml requirements/frames-$$age.in \
 		--output-file requirements/frames-$$age.lock || exit 1; done
 	@$(COMPILE) requirements/build.in --output-file requirements/build.lock
-	@for tool in docs peers; do $(COMPILE) requirements/$$tool.in --output-file requirements/$$tool.lock || exit 1; done
+	@for tool in docs peers release; do $(COMPILE) requirements/$$tool.in --output-file requirements/$$tool.lock || exit 1; done
 
 jar: .venv/ready ## Build the Spark package, a JAR for `spark-submit --packages`, as a Maven repository in dist/repository
 	@$(BIN)/python .ci/spark_package.py
 
 clean: ## Remove the environments, caches and build output
-	rm -rf .venv .venv-newest .venv-docs .venv-peers .venv-frames-* .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-newest .venv-docs .venv-peers .venv-release .venv-frames-* .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find core cli planner spark_plugin flink_plugin conformance tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: $(INPUTS)
@@ -112,7 +118,7 @@ clean: ## Remove the environments, caches and build output
 	@.ci/environment.sh .venv-frames-$* frames-$*
 	@touch $@
 
-.venv-docs/ready .venv-peers/ready: .venv-%/ready: .venv/ready requirements/%.lock
+.venv-docs/ready .venv-peers/ready .venv-release/ready: .venv-%/ready: .venv/ready requirements/%.lock
 	@$(BIN)/python -m venv --clear .venv-$*
 	@.venv-$*/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/$*.lock
 	@touch $@
