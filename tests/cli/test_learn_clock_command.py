@@ -76,7 +76,6 @@ REFUSED: dict[str, tuple[Callable[[np.random.Generator, IntArray], IntArray], st
     "one table twice": (lambda rng, t: t, "", "no_resolution", "All 2,000 left times are among the right ones"),
     "hardly any overlap": (lambda rng, t: t + 24 * HOUR - 60_000_000, "", "too_few", "in common, and max_offset is 10"),
     "few rows": (lambda rng, t: t[:19], "", "too_few", "19 right ones; 20 are needed"),
-    "unrelated": (lambda rng, t: np.sort(rng.integers(0, 24 * HOUR, 2_000)), "", "not_significant", "A share of partn"),
     "periodic": (lambda rng, t: minutes(rng) + 7_000_000, "", "ambiguous", "The offset is known modulo 1"),
     "a step": (lambda rng, t: bent(t), "", "wanders", "a step or kink at 2023-11-15T"),
     "offset at its bound": (lambda rng, t: t + 600_000_000, "", "at_bound", "max_offset is 10 min: widen"),

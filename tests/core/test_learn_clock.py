@@ -172,7 +172,9 @@ def test_each_key_has_its_own_clock() -> None:
         left.append(pa.table({"t": START + t, "k": [key] * 600}))
         right.append(pa.table({"u": START + moved + rng.integers(0, 50_000, len(moved)), "v": [key] * len(moved)}))
     sides = pa.concat_tables(left), pa.concat_tables(right[:3])
-    names: dict[str, Any] = {"left_time": "t", "right_time": "u", "on": [("k", "v")], "max_cells": 2**22}
+    names: dict[str, Any] = {
+        "left_time": "t", "right_time": "u", "on": [("k", "v")], "max_cells": 2**20, "max_offset": "5 min",
+    }  # fmt: skip
     clocks = wa.learn_clock(*sides, per_key=True, **names)
     assert (list(clocks), len(clocks), list(clocks.found)) == (["a", "b", "c", "d"], 4, ["a", "b"])
     assert clocks.sentence == "A clock was found for 2 of 4 keys; refused: not_significant 1, too_few 1."
@@ -366,7 +368,9 @@ def test_what_cannot_be_known_is_refused() -> None:
     assert refusal(left, right, max_offset="13 h") == "too_few"
     for side in (left, right):
         assert refusal(left, left) == refusal(side, side[::2]) == refusal(side[::2], side) == "no_resolution"
-    assert learned(left, np.append(left[::2], right)).found  # some rows of the left side are no copy of it
+    assert learned(
+        left, np.append(left[::2], right), max_offset="10 min"
+    ).found  # some rows of the left side are no copy of it
     assert refusal(left, right, max_cells=1000) == "no_resolution"
     assert refusal(left, right, tick="30 min") == "no_resolution"
     drifting = left + 9_000_000 + np.floor((left - DAY / 2) * 1e-4).astype(np.int64)
