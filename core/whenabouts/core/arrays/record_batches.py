@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.threads import cuts, each
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -26,6 +27,15 @@ def doubles(column: pa.Array) -> NDArray[np.float64]:
     """
     column = column if pa.types.is_float64(column.type) else column.cast(pa.float64())
     return np.asarray(column.fill_null(0.0) if column.null_count else column)
+
+
+def with_nulls(values: NDArray[Any], missing: BoolArray) -> pa.Array:
+    """An array with nulls where a value is missing; no copy if none is.
+
+    >>> with_nulls(np.array([1.5, 2.5]), np.array([False, True])).to_pylist()
+    [1.5, None]
+    """
+    return pa.array(values, mask=missing if missing.any() else None)
 
 
 def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

@@ -25,7 +25,7 @@ from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.join_aggregate.settings import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore, Step
-from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout, every_row
+from whenabouts.core.state.segment_layout import LEAST_SLOT_US, SEGMENTS_PER_STEP, Layout, every_row
 from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 
@@ -143,8 +143,8 @@ class OpenRows:
                 if final.any():
                     settled.append(block.filter(pa.array(final)))
                     block = block.filter(pa.array(~final))
-            if block.num_rows:
-                state.append(input, block)
+            if block.num_rows:  # left rows are read together, so few segments serve best
+                state.append(input, block, segments=1 if input == LEFT else SEGMENTS_PER_STEP)
                 self._stored += block.num_rows
         return [block for block in settled if block.num_rows]
 
@@ -165,7 +165,7 @@ class OpenRows:
         """Drop settled left rows, and right rows that no left row can meet any more; fold others."""
         state = self._state
         step.metrics[metrics.STORED] += self._stored
-        step.metrics[metrics.EVICTED] += state.evict(LEFT, self._reach.bound(LEFT, watermark_us))
+        step.metrics[metrics.EVICTED] += state.evict(LEFT, self._reach.bound(LEFT, watermark_us)) + state.trim(LEFT)
         first_us = state.first_open_us(LEFT)
         earliest_us = watermark_us if first_us is None else min(watermark_us, first_us)
         step.metrics[metrics.EVICTED] += state.evict(RIGHT, self._reach.bound(RIGHT, earliest_us))

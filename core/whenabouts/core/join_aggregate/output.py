@@ -18,6 +18,8 @@ from whenabouts.core.runtime.protocol import Step
 if TYPE_CHECKING:
     from whenabouts.core.join_aggregate.answers import Answers
 
+_EVENT_TIME = pa.timestamp("us", "UTC")
+
 
 class AggregateOutput:
     """The output schema, and the rows. `types`: the fields of the aggregates.
@@ -27,7 +29,7 @@ class AggregateOutput:
 
     def __init__(self, query: JoinAggregateSettings, left: pa.Schema, right: pa.Schema, *, streaming: bool) -> None:
         self.types = pa.schema([pa.field(each.name, each.type_from(right)) for each in query.aggregates])
-        event = [pa.field(EVENT_TIME, pa.timestamp("us", "UTC"))] if streaming else []
+        event = [pa.field(EVENT_TIME, _EVENT_TIME)] if streaming else []
         self._own = OwnColumns(left, [*self.types, *event])
         self.schema = self._own.schema
 
@@ -35,9 +37,9 @@ class AggregateOutput:
         """The rows that come out; counts them. `event_us`: on streams, the event time of each left row."""
         kept = None if answers.kept.all() else np.flatnonzero(answers.kept).astype(np.int32)
         extra: list[Column | None] = []
-        for column in [*answers.columns, *([] if event_us is None else [event_us.astype("datetime64[us]")])]:
-            whole = column if isinstance(column, pa.Array) else pa.array(column)
-            extra.append(whole if kept is None else whole.take(pa.array(kept)))
+        instants = [] if event_us is None else [pa.array(event_us, pa.int64()).view(_EVENT_TIME)]
+        for column in [*answers.columns, *instants]:
+            extra.append(column if kept is None else column.take(pa.array(kept)))
         step.metrics[metrics.MATCHED] += left.num_rows if kept is None else len(kept)
         step.metrics[metrics.UNMATCHED] += answers.alone
         return Growing.after(step.output, "rows").counted(self._own.rows(left, kept, extra))

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import with_nulls
 from whenabouts.core.arrays.row_ranks import float_keys, floats_of_keys, ranks_of_column
 from whenabouts.core.arrays.ticks import as_ticks
 from whenabouts.core.arrays.typing import IntArray
@@ -59,7 +60,8 @@ class ValueKeys:
         if not len(self.values):
             return pa.nulls(len(keys), type_)
         if pa.types.is_floating(type_):
-            return pa.array(floats_of_keys(keys), mask=missing).cast(type_)
+            found = with_nulls(floats_of_keys(keys), missing)
+            return found if type_ == found.type else found.cast(type_)
         keys = np.where(missing, 0, keys)
         if self.by_rank:
             valid = self.keys != NO_KEY

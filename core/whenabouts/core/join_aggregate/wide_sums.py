@@ -27,7 +27,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
-from whenabouts.core.arrays.record_batches import doubles
+from whenabouts.core.arrays.record_batches import doubles, with_nulls
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.join_aggregate.exact_sums import Described, means_of, require_inside
 
@@ -111,7 +111,7 @@ class WideSums:
         """
         missing = self.counts == 0
         if pa.types.is_floating(type_):
-            return pa.array(self.to_floats(), mask=missing)
+            return with_nulls(self.to_floats(), missing)
         low, high = self.words.T
         require_inside(high != low >> 63, name, "int64", described)
         whole = pa.array(low, mask=missing)

@@ -87,17 +87,20 @@ class Segment(NamedTuple):
     size: int = 0
 
 
-def segments_for(held: Sequence[Segment], slots: IntArray) -> Iterator[tuple[int, int, IntArray]]:
+def segments_for(
+    held: Sequence[Segment], slots: IntArray, at_most: int = SEGMENTS_PER_STEP
+) -> Iterator[tuple[int, int, IntArray]]:
     """The segments that rows in these slots go to: (first slot, stop, row indices), of existing segments and new ones.
 
-    `held`: the existing segments in order. Rows between two segments stay between them, so segments never overlap.
+    `held`: the existing segments in order. `at_most`: about how many new ones. Rows between two segments stay between
+    them, so segments never overlap.
     """
     if len(slots) and (not held or held[-1].first <= slots[0]) and bool((slots[1:] >= slots[:-1]).all()):
         inside = int(np.searchsorted(slots, held[-1].stop)) if held else 0
         if inside:
             yield held[-1].first, held[-1].stop, np.arange(inside)
         if inside < len(slots):
-            yield from _after_all(slots, inside)
+            yield from _after_all(slots, inside, at_most)
         return
     firsts = np.array([segment.first for segment in held], np.int64)
     stops = np.array([segment.stop for segment in held], np.int64)
@@ -109,25 +112,25 @@ def segments_for(held: Sequence[Segment], slots: IntArray) -> Iterator[tuple[int
     if not len(outside):
         return
     low, high = int(slots[outside].min()), int(slots[outside].max())
-    width = _width(low, high)
+    width = _width(low, high, at_most)
     new = (slots[outside] - low) // width * (len(held) + 1) + before[outside]
     for number in _distinct(new):
         at = outside[new == number]
         yield int(slots[at].min()), int(slots[at].max()) + 1, at
 
 
-def _after_all(slots: IntArray, start: int) -> Iterator[tuple[int, int, IntArray]]:
+def _after_all(slots: IntArray, start: int, at_most: int) -> Iterator[tuple[int, int, IntArray]]:
     """New segments for rows with ascending slots from row `start` on, after all existing segments."""
     low, high = int(slots[start]), int(slots[-1])
-    edges = np.searchsorted(slots, low + _width(low, high) * np.arange(SEGMENTS_PER_STEP + 1)).tolist()
+    edges = np.searchsorted(slots, low + _width(low, high, at_most) * np.arange(at_most + 1)).tolist()
     for begin, end in pairwise([start, *edges[1:]]):
         if begin < end:
             yield int(slots[begin]), int(slots[end - 1]) + 1, np.arange(begin, end)
 
 
-def _width(low: int, high: int) -> int:
+def _width(low: int, high: int, at_most: int) -> int:
     """How many slots each of the new segments from `low` to `high` spans."""
-    return -(-(high - low + 1) // SEGMENTS_PER_STEP)
+    return -(-(high - low + 1) // at_most)
 
 
 def _distinct(numbers: IntArray) -> list[int]:

@@ -30,6 +30,7 @@ from whenabouts.core.state.segment_layout import (
     DIRECTORY,
     MARKS,
     NONE_OPEN,
+    SEGMENTS_PER_STEP,
     WAITING,
     Layout,
     Segment,
@@ -214,13 +215,13 @@ class SegmentedState:
                 self._changed = True
         return dropped
 
-    def append(self, input: int, block: pa.RecordBatch) -> None:
+    def append(self, input: int, block: pa.RecordBatch, *, segments: int = SEGMENTS_PER_STEP) -> None:
         """Append rows (with marks, if the input has them) to the segments that span their slots.
 
-        Rows that no segment spans go to new segments.
+        Rows that no segment spans go to new segments, to about so many.
         """
         slots = self._axis(input, block) // self.slot_us
-        for first, stop, at in segments_for(sorted(self._segments[input].values()), slots):
+        for first, stop, at in segments_for(sorted(self._segments[input].values()), slots, segments):
             rows = rows_at(block, at)
             if first in self._segments[input]:
                 stop = self._segments[input][first].stop
@@ -301,11 +302,12 @@ class SegmentedState:
     def trim(self, input: int) -> int:
         """Rewrite the segments half of whose rows were dropped by `evict`; returns how many rows left the store.
 
-        No more rows are written than dropped. Segments that end far ahead need it, as whole ones leave by themselves.
+        Only those that this step has read, so that none is read for it. No more rows are written than dropped. Segments
+        that end far ahead need it, as whole ones leave by themselves.
         """
         dropped = 0
         for first, segment in list(self._segments[input].items()):
-            if segment.first * self.slot_us >= self._floors[input]:
+            if segment.first * self.slot_us >= self._floors[input] or (input, first) not in self._loaded:
                 continue
             rows = self._alive(input, first).rows
             if 2 * rows.num_rows > segment.rows:
