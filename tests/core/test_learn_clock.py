@@ -105,26 +105,78 @@ def test_clocks_are_found_within_their_errors(trials: int, stream: Stream, n: in
         assert np.abs(found).max() < 4
 
 
+DELAYS: dict[str, Callable[[np.random.Generator, int], Any]] = {
+    "normal": lambda rng, n: rng.normal(0, 2e5, n),
+    "exponential": lambda rng, n: rng.exponential(2e5, n),
+    "lognormal": lambda rng, n: 1e5 * rng.lognormal(0, 0.8, n),
+    "uniform": lambda rng, n: rng.uniform(-2e5, 2e5, n),
+    "two, unequal": lambda rng, n: rng.normal(5e5 * (rng.random(n) < 0.7), 5e4),
+    "two, equal": lambda rng, n: rng.normal(5e5 * (rng.random(n) < 0.5), 5e4),
+}
+
+
+def found_share(
+    seed: int, delay: str, stream: Stream = poisson, n: int = 20_000, ticks: tuple[int, int] = (1, 1)
+) -> float:
+    """The share of the true pairs that a join by the learned specification finds with `condition(0.9)`."""
+    rng = np.random.default_rng(seed)
+    left = stream(rng, n)
+    ids = np.flatnonzero(rng.random(n) < 0.3)
+    late = DELAYS[delay](rng, len(ids))
+    true = left[ids] + rng.uniform(-1e9, 1e9) + rng.uniform(-1e-4, 1e-4) * (left[ids] - DAY / 2)
+    right = np.concatenate([(true + late).astype(np.int64), stream(rng, n - len(ids))])
+    left, right = left // ticks[0] * ticks[0], right // ticks[1] * ticks[1]
+    clock = learned(left, right)
+    if not clock.found:
+        return np.nan
+    assert clock.delay is not None
+    assert clock.evidence is not None
+    assert abs(clock.evidence.share - 0.3) < 0.04
+    readings = np.sort(clock.spec().corrected(START + right[: len(ids)]) - START - left[ids])
+    edges = np.array(clock.delay.edges) + clock.delay.end_us
+    places = np.searchsorted(readings, edges) / len(ids)
+    assert np.abs(places - np.concatenate([[0.0], np.cumsum(clock.delay.masses)])).max() < clock.delay_error
+    pairs = wa.timing_join(
+        pa.table({"t": START + left, "id": np.arange(n)}),
+        pa.table({"u": START + right[: len(ids)], "id": ids}),
+        on="id", left_time=wa.Point("t"), right_time=clock.spec(), condition=clock.condition(0.9),
+    )  # fmt: skip
+    return pairs.num_rows / len(ids)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", ["normal", "exponential"])
-def test_the_specification_finds_true_pairs(delay: str) -> None:
+@pytest.mark.parametrize("trials", [1, pytest.param(30, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("stream", [poisson, bursts])
+@pytest.mark.parametrize("delay", DELAYS)
+def test_the_condition_is_met_by_its_share_of_true_pairs(delay: str, stream: Stream, trials: int) -> None:
+    """6,000 true pairs, 20,000 rows a side. Two equal peaks are often refused as two offsets; see docs/clocks.md."""
+    found = np.array([found_share(200 + seed, delay, stream) for seed in range(trials)])
+    found = found[~np.isnan(found)]
+    refused = trials - len(found)
+    assert refused == 0 or delay == "two, equal"
+    assert np.all(np.abs(found - 0.9) < 0.08)
+    assert trials == 1 or 0.88 < np.mean(found) < (0.96 if delay == "two, equal" else 0.925)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trials", [1, pytest.param(30, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("ticks", [(100_000, 1), (1, 100_000), (1_000_000, 1), (1, 1_000_000)])
+def test_the_condition_holds_for_times_that_were_cut(ticks: tuple[int, int], trials: int) -> None:
+    """Readings are exact ones to a join: the granularities of both sides are in the delay."""
+    found = [found_share(300 + seed, "normal", n=20_000, ticks=ticks) for seed in range(trials)]
+    assert np.all(np.abs(np.array(found) - 0.9) < 0.07)
+    assert trials == 1 or 0.88 < np.mean(found) < (0.92 if max(ticks) < 1_000_000 else 0.94)
+
+
+@pytest.mark.slow
+def test_purity_is_the_share_of_true_pairs() -> None:
     rng = np.random.default_rng(3)
     left = poisson(rng, 20_000)
     ids = np.flatnonzero(rng.random(20_000) < 0.3)
-    late = rng.normal(0, 2e5, len(ids)) if delay == "normal" else rng.exponential(2e5, len(ids))
+    late = rng.exponential(2e5, len(ids))
     right = np.concatenate([(left[ids] + 5e8 + late).astype(np.int64), poisson(rng, 14_000)])
     clock = learned(left, right)
-    assert clock.delay is not None
     assert abs(clock.offset_us - 5e8 - np.median(late)) < 4 * clock.offset_error_us < 1e5
-    places = np.searchsorted(np.sort(late) + 5e8 - clock.offset_us, np.array(clock.delay.edges) + clock.delay.end_us)
-    learned_places = np.concatenate([[0.0], np.cumsum(clock.delay.masses)])
-    assert np.abs(places / len(late) - learned_places).max() < clock.delay_error < 0.1
-    pairs = wa.timing_join(
-        pa.table({"t": START + left, "id": np.arange(20_000)}),
-        pa.table({"u": START + right, "id": np.concatenate([ids, -1 - np.arange(14_000)])}),
-        on="id", left_time=wa.Point("t"), right_time=clock.spec(), condition=clock.condition(0.9),
-    )  # fmt: skip
-    assert abs(pairs.num_rows / len(ids) - 0.9) < clock.delay_error
     near, far = clock.purity("100 ms"), clock.purity("1 s")
     between = np.searchsorted(np.sort(right), left + clock.offset_us + 50_000)
     between -= np.searchsorted(np.sort(right), left + clock.offset_us - 50_000)
@@ -227,8 +279,8 @@ def test_granularities_are_taken_into_account() -> None:
     clock = learned(seconds, tenths)
     assert clock.evidence is not None
     assert clock.evidence.ticks_us == (1_000_000, 100_000)
-    # Right readings are late by 50 ms less on average, left ones do not count: they are known to be within a second.
-    assert abs(clock.offset_us - offset - drift * (clock.t_ref_us - START - DAY / 2) + 50_000) < 60_000
+    # The offset is that of the readings: left ones are early by 0.5 s on average, right ones by 50 ms.
+    assert abs(clock.offset_us - offset - drift * (clock.t_ref_us - START - DAY / 2) - 450_000) < 60_000
     assert learned(seconds, tenths, tick="1 us").evidence != clock.evidence
 
 

@@ -3,13 +3,17 @@
 The pairs about the line are counted by their distance from it. A true pair (i, j) also brings the pairs of j with the
 neighbours of i, so that bursts put the line on a broad pedestal. The counts for each left row are
 
-    counts = f (delta + h) * u * g + b,
+    counts = f (delta + h) * g + b,
 
 with the share f of left rows that have a partner, the distribution g that is sought, the density h of further left rows
-about a left row (their own pair differences, above what is even), the granularity u of the left times, and what is
-even, b. Solved by expectation maximisation for Poisson counts (Richardson 1972, Lucy 1974, Shepp and Vardi 1982), from
-the normal distribution of the fit, or from a sum of normal distributions, fitted in the same way, if that predicts
-other stretches of time clearly better. It ends at the step where these, which were held out, are predicted best.
+about a left row (their own pair differences, above what is even), and what is even, b. Solved by expectation
+maximisation for Poisson counts (Richardson 1972, Lucy 1974, Shepp and Vardi 1982), from the normal distribution of the
+fit, or from a sum of normal distributions, fitted in the same way, if that predicts other stretches of time clearly
+better. It ends at the step where these, which were held out, are predicted best. That blurs sharp edges; so blocks of
+constant rate (`delay_blocks`) are mixed with it, again as held-out stretches are predicted best.
+
+Times are those that are read: where they were cut, g holds the granularities of both sides. To take them out would
+say nothing more of a pair, since its probability depends on the sum of all that is uncertain, and blurs g.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
+from whenabouts.core.clocks.delay_blocks import excess_in_blocks, share_of_second
 from whenabouts.core.clocks.line_fit import PAIRS_AT_ONCE
 from whenabouts.core.clocks.pair_images import Streams, in_pieces
 
@@ -32,6 +37,12 @@ REACH = 15.0
 SUPPORT = 0.6
 """The part of the window outside which no delay lies."""
 
+FINE = 8
+"""Fine cells in a cell. Smooth parts are fitted to cells, sharp ones to fine cells."""
+
+MOST_WINDOWS, WIDER, SURELY = 4, 1.6, 12.0
+"""The window is widened while there are pairs beyond those expected outside the support."""
+
 STRETCHES = 64
 """Stretches of time; odd and even ones predict each other."""
 
@@ -39,7 +50,7 @@ ROUNDS = 200
 WINGS = 0.2
 """The part of the window, half on either side, from which what is even is taken at first."""
 
-HUMPS = ((0.5, 4), (1.0, 3), (2.0, 3), (4.0, 2))
+HUMPS = ((0.25, 6), (0.5, 4), (1.0, 3), (2.0, 2), (4.0, 0))
 """Widths of the normal distributions of the first fit, in deviations, and how many widths to either side they lie."""
 
 EVEN_PART = 0.01
@@ -89,40 +100,67 @@ def differences(
         yield rows, right[partner] - left[rows]
 
 
-def delay_shape(
-    streams: Streams, span_us: int, offset_us: float, drift: float, jitter_us: float, left_tick_us: int = 1
-) -> DelayShape:
+def delay_shape(streams: Streams, span_us: int, offset_us: float, drift: float, jitter_us: float) -> DelayShape:
     """The distribution about a fitted line; times are sorted microseconds since the first left row.
 
-    `offset_us` holds in the middle of the span; `jitter_us` is the deviation of the fit, `left_tick_us` the granularity
-    to which left times were cut, 1 if it is fine. Cost: the pairs within 15 deviations, and some 1,200 products with a
-    matrix of 161 x 98.
+    `offset_us` holds in the middle of the span; `jitter_us` is the deviation of the fit. Cost: the pairs within 15
+    deviations (up to 60, if there are more than even ones so far away), and some 1,200 products with a matrix of
+    161 x 98.
     """
-    half = REACH * max(jitter_us, left_tick_us / 2, 1.0)
+    half = REACH * max(jitter_us, 1.0)
+    for _ in range(MOST_WINDOWS):
+        near = _Near.of(streams, span_us, offset_us, drift, half)
+        shape, outside = _solved(near, jitter_us)
+        if not outside:
+            break
+        half *= WIDER
+    return shape
+
+
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """Pairs within `half` microseconds of the line, by stretch of time and fine cell, and how many further left rows
+    there are about a left row, beyond what is even, by coarse cell; `rows` on the left."""
+
+    half: float
+    counts: FloatArray
+    around: FloatArray
+    rows: int
+
+    @staticmethod
+    def of(streams: Streams, span_us: int, offset_us: float, drift: float, half: float) -> _Near:
+        cell = 2 * half / CELLS
+        fine = CELLS * FINE
+        counts = np.zeros((STRETCHES, fine))
+        own = np.zeros(2 * CELLS + 1)
+        rows = 0
+        for left, right in streams:
+            moved = left + offset_us + drift * (left - span_us / 2)
+            stretch = np.clip(left * STRETCHES // max(span_us, 1), 0, STRETCHES - 1).astype(np.int64)
+            for at, distance in differences(moved, right, -half, half):
+                column = np.clip(((distance + half) / cell * FINE).astype(np.int64), 0, fine - 1)
+                counts += np.bincount(stretch[at] * fine + column, minlength=counts.size).reshape(counts.shape)
+            for _, near in differences(moved, moved, -(CELLS + 0.5) * cell, (CELLS + 0.5) * cell):
+                lag = np.clip(np.floor(near / cell + CELLS + 0.5).astype(np.int64), 0, 2 * CELLS)
+                own += np.bincount(lag, minlength=len(own))
+            rows += len(left)
+        own[CELLS] = max(own[CELLS] - rows, 0.0)
+        around = (own + own[::-1]) / 2 / max(rows, 1)
+        wing = round(WINGS * len(around) / 2)
+        around = np.maximum(around - (around[:wing].mean() + around[-wing:].mean()) / 2, 0.0)
+        around[CELLS] += 1.0
+        return _Near(half, counts, around, rows)
+
+
+def _solved(near: _Near, jitter_us: float) -> tuple[DelayShape, bool]:
+    """The shape, and whether there are more pairs than expected where no delay was looked for."""
+    half, rows = near.half, near.rows
     cell = 2 * half / CELLS
-    straight = [(left + offset_us + drift * (left - span_us / 2), right) for left, right in streams]
-    counts = np.zeros((STRETCHES, CELLS))
-    own = np.zeros(2 * CELLS + 1)
-    rows = 0
-    for (moved, right), (left, _) in zip(straight, streams, strict=True):
-        stretch = np.clip(left * STRETCHES // max(span_us, 1), 0, STRETCHES - 1).astype(np.int64)
-        for at, distance in differences(moved, right, -half, half):
-            column = np.clip(((distance + half) / cell).astype(np.int64), 0, CELLS - 1)
-            counts += np.bincount(stretch[at] * CELLS + column, minlength=counts.size).reshape(counts.shape)
-        for _, near in differences(moved, moved, -(CELLS + 0.5) * cell, (CELLS + 0.5) * cell):
-            lag = np.clip(np.floor(near / cell + CELLS + 0.5).astype(np.int64), 0, 2 * CELLS)
-            own += np.bincount(lag, minlength=len(own))
-        rows += len(left)
-    own[CELLS] = max(own[CELLS] - rows, 0.0)
-    around = (own + own[::-1]) / 2 / max(rows, 1)
-    wing = round(WINGS * len(around) / 2)
-    around = np.maximum(around - (around[:wing].mean() + around[-wing:].mean()) / 2, 0.0)
-    around[CELLS] += 1.0
-    kernel = _cut_to(left_tick_us / cell, around)
+    counts = near.counts.reshape(STRETCHES, CELLS, FINE).sum(axis=2)
     inner = round((1 - SUPPORT) / 2 * CELLS)
     causes = np.arange(inner, CELLS - inner)
     design = np.empty((CELLS, len(causes) + 1))
-    design[:, :-1] = kernel[np.arange(CELLS)[:, None] - causes[None, :] + CELLS]
+    design[:, :-1] = near.around[np.arange(CELLS)[:, None] - causes[None, :] + CELLS]
     design[:, -1] = 1.0
     middles = (causes + 0.5) * cell - half
     humps = _humps(middles, jitter_us)
@@ -130,35 +168,57 @@ def delay_shape(
     first = np.where(np.arange(humps.shape[1]) == 0, 0.5, 0.5 / (humps.shape[1] - 1))
     normal = humps[:, 0]
     fits = []
-    for start in (normal, humps @ _best(counts, smooth, first)[1][:-1]):
+    for start in (normal, humps @ _best(counts, smooth, first).weights[:-1]):
         start = (1 - EVEN_PART) * start / max(float(start.sum()), 1e-300) + EVEN_PART / len(start)
         fits.append(_best(counts, design, start))
-    weights = fits[int(fits[1][0] < fits[0][0] - CLEARLY)][1]
+    fit = fits[int(fits[1].deviance < fits[0].deviance - CLEARLY)]
+    weights = fit.weights
     found = weights[:-1]
     pairs = float(found.sum())
     predicted = design @ weights
-    supported = predicted[inner : CELLS - inner]
-    middle = predicted[CELLS // 2 - 8 : CELLS // 2 + 9] - found[CELLS // 2 - inner - 8 : CELLS // 2 - inner + 9]
-    chance_in_support = max(float(supported.sum()) - pairs, 0.0)
-    return DelayShape(
-        edges=np.append(causes, causes[-1] + 1) * cell - half,
-        masses=found / max(pairs, 1e-300),
+    beside = predicted.copy()
+    beside[inner : CELLS - inner] -= found
+    middle = beside[CELLS // 2 - 8 : CELLS // 2 + 9]
+    chance_in_support = float(beside[inner : CELLS - inner].sum())
+    whole = counts.sum(axis=0)
+    beyond = slice(0, inner), slice(CELLS - inner, CELLS)
+    outside = any(excess_in_blocks(whole[part], predicted[part], SURELY).any() for part in beyond)
+    shape = DelayShape(
+        edges=np.linspace(inner, CELLS - inner, len(causes) * FINE + 1) * cell - half,
+        masses=_sharpened(near.counts, beside, fit, inner),
         pairs=pairs,
         share=pairs / max(rows, 1),
         share_error=_share_error(counts, design, weights) / max(rows, 1),
         chance=max(float(middle.mean()), 0.0) / cell,
         effective=pairs**2 / max(pairs + chance_in_support, 1e-300),
     )
+    return shape, outside
 
 
-def _cut_to(cells: float, around: FloatArray) -> FloatArray:
-    """The kernel blurred by left times that were cut to so many cells, right - left then being too great by a part of
-    them."""
-    if cells < 1:
-        return around
-    ends = np.arange(math.ceil(cells) + 1)
-    part = np.diff(np.minimum(ends, cells)) / cells
-    return np.convolve(around, part)[: len(around)]
+def _sharpened(counts: FloatArray, beside: FloatArray, fit: _Fit, inner: int) -> FloatArray:
+    """The masses in fine cells: the smooth fit, and blocks above what is `beside` the delay, as they predict best."""
+    at = (np.arange(CELLS * FINE) + 0.5) / FINE - 0.5
+    fine = slice(inner * FINE, (CELLS - inner) * FINE)
+    even = np.maximum(np.interp(at, np.arange(CELLS), beside) / FINE, 1e-9)[fine]
+    seen = [counts[start::2, fine].sum(axis=0) for start in (0, 1)]
+    smooth = [np.repeat(weights[:-1], FINE) / FINE for weights in (*fit.halves, fit.weights)]
+    blocks = [excess_in_blocks(part, even / 2) for part in seen]
+    halves = list(zip(smooth, blocks, strict=False))
+    share = share_of_second(halves, seen[::-1], even)
+    both = [smooth[-1], excess_in_blocks(seen[0] + seen[1], even)]
+    masses = [each / max(float(each.sum()), 1e-300) for each in both]
+    found = (1 - share) * masses[0] + share * masses[1]
+    return np.asarray(found / max(float(found.sum()), 1e-300))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Weights of a fit to all, and to odd and even stretches of time; how well these predict each other (minus the log
+    likelihood)."""
+
+    deviance: float
+    weights: FloatArray
+    halves: tuple[FloatArray, FloatArray]
 
 
 def _steps(counts: FloatArray, design: FloatArray, start: FloatArray, rounds: int) -> list[FloatArray]:
@@ -177,18 +237,21 @@ def _steps(counts: FloatArray, design: FloatArray, start: FloatArray, rounds: in
     return found
 
 
-def _best(counts: FloatArray, design: FloatArray, start: FloatArray) -> tuple[float, FloatArray]:
+def _best(counts: FloatArray, design: FloatArray, start: FloatArray) -> _Fit:
     """The weights after that number of rounds after which odd stretches of time predict even ones best, and these
-    those; before them, how well they do (minus the log likelihood)."""
+    those."""
     deviance = np.zeros(ROUNDS)
     halves = counts[0::2].sum(axis=0), counts[1::2].sum(axis=0)
+    steps = []
     for seen, other in (halves, halves[::-1]):
         scale = float(other.sum()) / max(float(seen.sum()), 1.0)
-        for number, weights in enumerate(_steps(seen, design, start, ROUNDS)):
+        steps.append(_steps(seen, design, start, ROUNDS))
+        for number, weights in enumerate(steps[-1]):
             expected = np.maximum(design @ weights * scale, 1e-300)
             deviance[number] += float((expected - other * np.log(expected)).sum())
-    rounds = int(np.argmin(deviance)) + 1
-    return float(deviance.min()), _steps(counts.sum(axis=0), design, start, rounds)[-1]
+    best = int(np.argmin(deviance))
+    whole = _steps(counts.sum(axis=0), design, start, best + 1)[-1]
+    return _Fit(float(deviance.min()), whole, (steps[0][best], steps[1][best]))
 
 
 def _humps(middles: FloatArray, jitter_us: float) -> FloatArray:

@@ -36,8 +36,7 @@ FEWEST_PAIRS = 10
 """A share f of n rows is seen from f = 7 sqrt(cell / span) on, and from ten pairs on."""
 
 BOUND = 3.0
-UNBLURRED = 0.1
-"""The error of a delay's distribution: 3 / sqrt(effective pairs), and 0.1 if a granularity was taken out of it."""
+"""The error of a delay's distribution: 3 / sqrt(effective pairs)."""
 
 SKEWED, LEANS = 2.0, 4.0
 """A delay is skewed if the median is 2 errors from the fit's middle, or 4 errors from the middle of its
@@ -258,9 +257,9 @@ def _measured(
             )
     if refusal is not None:
         return LearnedClock(reason=refusal[0], sentence=refusal[1], evidence=own, **base)
-    # The readings themselves, not dithered: the right granularity is part of the delay, the left one is taken out.
+    # The readings themselves, not dithered: their granularities are part of the delay.
     readings = [(left - sides.origin_us, right - sides.origin_us - shift) for left, right in pairs]
-    shape = delay_shape(readings, sides.span_us, fitted.offset_us, fitted.drift, fitted.jitter_us, sides.ticks_us[0])
+    shape = delay_shape(readings, sides.span_us, fitted.offset_us, fitted.drift, fitted.jitter_us)
     return _clock(sides, asked, base, own, fitted, shift, shape)
 
 
@@ -302,8 +301,7 @@ def _clock(
     span, drift_ppb = sides.span_us, round(fitted.drift * BILLION)
     t_ref = sides.origin_us + span // 2
     (own, both), (_, slope) = fitted.covariance
-    blurred = sides.ticks_us[0] >= fitted.jitter_us
-    error = min(max(BOUND / math.sqrt(max(shape.effective, 1e-9)), 1 / MOST_BUCKETS) + UNBLURRED * blurred, 1.0)
+    error = min(max(BOUND / math.sqrt(max(shape.effective, 1e-9)), 1 / MOST_BUCKETS), 1.0)
     spread = 0.5 / math.sqrt(max(shape.effective, 2.0))
     low, early, median, late, high = shape.quantile(np.array([0.16, 0.5 - spread, 0.5, 0.5 + spread, 0.84]))
     of_median = float(late - early) / 2

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.clocks.calibration import Calibration, distribution_function, quantiles
+from whenabouts.core.clocks.central_window import central_window
 from whenabouts.core.clocks.evidence import Evidence
 from whenabouts.core.durations import Duration, format_duration, parse_duration
 from whenabouts.core.errors import Code, InputError, QueryError
@@ -23,7 +24,7 @@ from whenabouts.core.frames.kinds import GivenFrames
 from whenabouts.core.html_tables import html_table
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.option_checks import one_of, refused
-from whenabouts.core.times.conditions import Condition, between
+from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.learned import BILLION, Learned
 from whenabouts.core.times.templates import Template
 from whenabouts.core.times.time_specs import Point
@@ -31,7 +32,7 @@ from whenabouts.core.times.time_specs import Point
 FORMAT, VERSION = "whenabouts clock", 1
 
 LEAST_SHARE = 0.8
-"""Below it the condition of a confidence of one half would no longer have the share that is asked for."""
+"""Below it, the pairs beyond the window in one direction would be among those beyond it in the other."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +122,11 @@ class LearnedClock:
         return Learned(t or self.left_time, -self.offset_us, back, reference, stretched, kind)
 
     def condition(self, share: float = 0.99) -> Condition:
-        """The condition on times by `spec()` that this share of true pairs meet: D within its central part, with a
-        confidence of one half.
+        """The condition that this share of true pairs meets, with times by `spec()` on one side and exact ones on the
+        other: D within its central part, with a confidence of one half.
 
-        A pair's delay d exceeds that of another pair by `lo` or more with probability one half iff d lies `lo` above
-        the median, as long as D hardly ever exceeds the whole window. So `share` is at least 0.8 and below 1. By kinds
-        it is the widest window.
+        `share` is at least 0.8 and below 1. By kinds it is the widest window, and each kind has the share or more. The
+        confidence is less where the distribution has a gap in its middle, as if there were two delays.
 
         Raises QueryError WA-2006 for another share, WA-2221 if no clock was found, WA-2222 if its delay is not known
         well enough.
@@ -136,10 +136,7 @@ class LearnedClock:
             raise QueryError(Code.BAD_OPTION, f"share is {share!r}", f"give a number from {LEAST_SHARE} to below 1")
         self._check_found()
         self._check_delay()
-        shares = [(1 - share) / 2, 0.5, (1 + share) / 2]
-        parts = np.array([quantiles(delay, shares) for _, delay in self.delays])
-        lo, hi = parts[:, 0] - parts[:, 1], parts[:, 2] - parts[:, 1]
-        return between(math.floor(lo.min()), math.ceil(hi.max()), confidence=0.5)
+        return central_window([delay for _, delay in self.delays], share)
 
     def purity(self, width: Duration) -> float:
         """The share of true pairs among all pairs whose corrected times differ by at most half of `width`.

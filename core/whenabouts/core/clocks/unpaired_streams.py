@@ -99,7 +99,7 @@ def dithered_sides(pairs: Streams, tick: int | None, seed: int) -> Sides:
         parts = [(left - origin), (right - origin)]
         for side in (0, 1):
             if ticks[side] > 1:
-                parts[side] = np.floor(dithered(parts[side], ticks[side], rng, centred=side == 1)).astype(np.int64)
+                parts[side] = np.floor(dithered(parts[side], ticks[side], rng, centred=True)).astype(np.int64)
         streams.append((parts[0], parts[1]))
     return Sides(streams, origin, max(span, 1), (ticks[0], ticks[1]), len(whole[0]))
 
