@@ -67,4 +67,4 @@ def test_links_of_a_notebook_lead_somewhere(name: str) -> None:
 def test_the_index_has_a_line_for_each_notebook() -> None:
     index = (FOLDER / "README.md").read_text()
     assert sorted(re.findall(r"^- \[[^\]]+\]\(([^)]+)\): ", index, re.MULTILINE)) == NOTEBOOKS
-    assert len(NOTEBOOKS) == 8
+    assert len(NOTEBOOKS) == 11
