@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import repeat
 
 import numpy as np
@@ -28,8 +29,8 @@ class GroupIds:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self._rows = RowPool(schema)
-        self._ids: dict[tuple[object, ...], int] = {}
-        self._keys: dict[int, tuple[object, ...]] = {}
+        self._ids: dict[object, int] = {}
+        self._keys: dict[int, object] = {}
         self._in_use: IntArray | None = None
         self._ranks: IntArray | None = None
 
@@ -81,7 +82,8 @@ class GroupIds:
         return self._rows.table(ids)
 
 
-def _keys_of(groups: pa.Table, count: int) -> list[tuple[object, ...]]:
+def _keys_of(groups: pa.Table, count: int) -> Sequence[object]:
+    """What identifies each group in a dict: its value, or a tuple of them."""
     columns = []
     for column in groups.columns:
         if pa.types.is_floating(column.type):
@@ -93,4 +95,6 @@ def _keys_of(groups: pa.Table, count: int) -> list[tuple[object, ...]]:
             columns.append(ticks.to_numpy().tolist())  # a tenth of the time of to_pylist
         else:
             columns.append(ticks.to_pylist())
+    if len(columns) == 1:
+        return columns[0]
     return list(zip(*columns, strict=True)) if columns else [()] * count
