@@ -21,7 +21,8 @@ COMPILED = ("apache-beam", "llvmlite", "numba", "numpy", "pandas", "pemja", "pya
 """What must come as a wheel: without a compiler an installation from source would fail."""
 TESTED = ("whenabouts.core", "whenabouts.planner", "whenabouts.cli")
 """Packages whose doctests need no engine."""
-
+FRAMES = ("duckdb", "pandas>=2.2,<3", "polars")
+"""Libraries whose dataframes are in these doctests; a user brings them."""
 OPTIONS = ("--doctest-modules", "-o", "doctest_optionflags=NORMALIZE_WHITESPACE", "-p", "no:cacheprovider")
 
 
@@ -64,7 +65,7 @@ def fails_when_installed(python: str, sdist: Path) -> str | None:
         own = Path(scratch) / "venv" / "bin" / "python"
         commands: list[list[str | Path]] = [
             ["uv", "venv", "--quiet", f"--python={python}", own.parents[1]],
-            ["uv", "pip", "install", "--quiet", f"--python={own}", f"{sdist}[conformance,plot,sql]"],
+            ["uv", "pip", "install", "--quiet", f"--python={own}", f"{sdist}[conformance,plot,sql]", *FRAMES],
             [own.with_name("whenabouts"), "--version"],
             [own, "-m", "pytest", "-q", *OPTIONS, "--pyargs", *TESTED],
         ]

@@ -154,7 +154,7 @@ def nearly_in_order(values: IntArray) -> bool:
     apart = max(len(values) // 16, 1)
     sample = slice(None, None, max(len(values) // 4096, 1))
     descents = np.count_nonzero(values[apart:][sample] < values[:-apart][sample])
-    return descents * 16 <= len(values[apart:][sample])
+    return bool(descents * 16 <= len(values[apart:][sample]))  # newer numpy counts in numbers of its own
 
 
 def sorted_positions(values: IntArray, key: IntArray | None, keys: int) -> IntArray:
