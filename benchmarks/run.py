@@ -27,6 +27,8 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "asof_stream": ("--engine local --rows 200000", ""),
     "asof_keys": ("--most 10000", ""),
     "join_aggregate": ("--rounds 1 --most 10", ""),
+    "batch_output": ("--rounds 1", "--large"),
+    "first_call": ("--rounds 1", ""),
     "learn_clock": ("--rounds 1", "--large"),
     "chance_pieces": ("--rounds 1", ""),
     "histogram_join": ("--rounds 3", ""),

@@ -19,7 +19,10 @@ MOST_VALUES = 1 << 14
 """Of all arrays of a call. Above it, compiled code is expected to be needed anyway."""
 
 MOST_SECONDS = 0.5
-"""That a process spends on interpreted calls, all kernels together; less than it takes to compile the first of them."""
+"""That a process spends on interpreted calls, all kernels together, before it compiles: which takes longer for most."""
+
+MOST_SECONDS_CACHED = 0.1
+"""The same for kernels in the cache: to read the first of them, LLVM is started."""
 
 
 _TUPLES = (types.Tuple, types.UniTuple, types.NamedTuple, types.NamedUniTuple)
@@ -38,9 +41,9 @@ class Interpreted:
         self._function = _plain(function, is_kernel, {})
         self._kinds = kinds
 
-    def is_worthwhile(self, arguments: Sequence[Any]) -> bool:
-        """Whether a call costs less than compilation; False if the compiled kernel would refuse the arguments."""
-        if Budget.spent > MOST_SECONDS or len(arguments) != len(self._kinds):
+    def is_worthwhile(self, arguments: Sequence[Any], most_seconds: float = MOST_SECONDS) -> bool:
+        """Whether a call costs less than to have the compiled kernel; False if that would refuse the arguments."""
+        if Budget.spent > most_seconds or len(arguments) != len(self._kinds):
             return False
         sizes = [_size(value, kind) for value, kind in zip(arguments, self._kinds, strict=True)]
         return None not in sizes and sum(size for size in sizes if size) <= MOST_VALUES
