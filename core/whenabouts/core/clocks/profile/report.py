@@ -270,8 +270,10 @@ def _text(key: Any) -> str:
 
 
 def _bars(title: str, counts: Sequence[int], colour: str) -> str:
-    """Bars over time as inline SVG."""
-    most = max([*counts, 1])
+    """Bars over time as inline SVG; nothing where there are none."""
+    if not any(counts):
+        return ""
+    most = max(counts)
     bars = "".join(
         f"<rect x='{5 * at}' y='{100 - 100 * n / most:.1f}' width='5' height='{100 * n / most:.1f}'/>"
         for at, n in enumerate(counts)
@@ -281,7 +283,9 @@ def _bars(title: str, counts: Sequence[int], colour: str) -> str:
 
 
 def _shares(found: GroupProfile) -> str:
-    """The shares of the granularities as inline SVG."""
+    """The shares of the granularities as inline SVG; nothing where there are none."""
+    if not found.granules:
+        return ""
     bars = "".join(
         f"<rect x='90' y='{20 * at + 3}' width='{480 * share.share:.1f}' height='14' fill='{RIGHT_COLOUR}'/>"
         f"<text x='84' y='{20 * at + 14}' text-anchor='end' font-size='11'>"
@@ -289,4 +293,4 @@ def _shares(found: GroupProfile) -> str:
         f"<text x='{96 + 480 * share.share:.1f}' y='{20 * at + 14}' font-size='11'>{percent(share.share)}</text>"
         for at, share in enumerate(found.granules)
     )
-    return f"<p><b>Granularity</b></p><svg viewBox='0 0 640 {20 * max(1, len(found.granules))}' role='img'>{bars}</svg>"
+    return f"<p><b>Granularity</b></p><svg viewBox='0 0 640 {20 * len(found.granules)}' role='img'>{bars}</svg>"
