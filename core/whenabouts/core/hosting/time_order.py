@@ -38,7 +38,7 @@ def pieces(reader: Reader, rows: pa.Table | Dataset) -> list[Piece]:
     >>> from whenabouts.core import Point
     >>> from whenabouts.core.runtime.event_reader import EventReader
     >>> table = pa.table({"t": [4, 2]})
-    >>> [piece.first_us for piece in pieces(EventReader(0, "left", Point("t"), table.schema), table)]
+    >>> [piece.first_us for piece in pieces(EventReader(0, "left", table.schema, Point("t")), table)]
     [2]
     """
     if isinstance(rows, pa.Table):
