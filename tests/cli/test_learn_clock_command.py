@@ -60,13 +60,21 @@ def test_a_join_in_a_new_process_takes_the_file(cli: Cli, tmp_path: Path) -> Non
     """The line that `learn-clock` prints, as a shell runs it."""
     write(tmp_path, share=0.5)
     join = cli(f"{LEARN} -o clock.json").stdout.strip().splitlines()[-1]
-    command = [sys.executable, "-m", "whenabouts.cli", *join.split()[1:], "-o", "pairs.parquet"]
+    command = [
+        sys.executable,
+        "-c",
+        "from whenabouts.cli import main; main()",
+        *join.split()[1:],
+        "-o",
+        "pairs.parquet",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "learned on rows" not in done.stderr  # they are those that it was learned from
     assert pq.read_metadata(tmp_path / "pairs.parquet").num_rows > 900
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", " --on k=v --unchecked"])
 def test_a_refusal_exits_with_one_and_writes_its_report(cli: Cli, tmp_path: Path, more: str) -> None:
     write(tmp_path, share=0.0)
