@@ -50,7 +50,7 @@ class Changes(NamedTuple):
 
 class _Arrived(NamedTuple):
     """Tuples by what they do to an index: those at its end, those inside it (with the places they go to), and those
-    that replace one at their time (with the rows of values of that one).
+    that replace one at their time (with the place of that one).
 
     `lists`, `times`: of all of them, by the number of the list (which groups do not follow) and time.
     """
@@ -59,7 +59,7 @@ class _Arrived(NamedTuple):
     inserted: ListTuples
     between: Neighbours
     replacing: ListTuples
-    replaced: IntArray
+    replaced: Neighbours
     lists: IntArray
     times: IntArray
 
@@ -213,7 +213,7 @@ class EarlyEvaluator(ExtentEvaluator):
             kept = self.buffer.ordered(both)[0].rows.astype(np.int64)
             won = rivals[np.sort(kept[kept >= rows.num_rows]) - rows.num_rows]
         free = np.flatnonzero(found.here < 0)
-        taken = index.runs.lists.data[found.here[np.isin(within, won)]]
+        taken = found.at(np.flatnonzero(np.isin(within, won)))
         order = np.argsort(new.lists, kind="stable")
         if len(won) < len(rivals):
             order = order[~np.isin(order, np.setdiff1d(rivals, won))]
@@ -271,7 +271,7 @@ class EarlyEvaluator(ExtentEvaluator):
         return range_changes_of(old, before, new, after, ends, index.runs.equal_rows)
 
     def _take_in(self, index: EarlyIndex, arrived: _Arrived, step: Step) -> None:
-        if len(arrived.replaced):
+        if len(arrived.replacing.times):
             index.runs.replace(arrived.replacing, arrived.replaced)
         if len(arrived.inserted.times):
             before = index.links(arrived.between)

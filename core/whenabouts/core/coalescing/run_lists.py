@@ -73,13 +73,16 @@ class RunLists:
         O(log n + the run that each one touches).
         """
         self.lists.insert(new.lists, new.times, self.put(new.values), np.full(len(new.times), True))
-        return self._link_neighbours(new.lists, new.times)
+        found = self.lists.neighbours(new.lists, new.times)
+        self._link_neighbours(new.lists, found)
+        return found
 
-    def replace(self, new: ListTuples, old: IntArray) -> None:
-        """Give the tuples at these times other values; `old` are the rows of the values they had."""
-        self.lists.replace(new.lists, new.times, self.put(new.values))
+    def replace(self, new: ListTuples, found: Neighbours) -> None:
+        """Give the tuples at these times, which are where `found` says, other values."""
+        old = self.lists.data[found.here]
+        self.lists.data[found.here] = self.put(new.values)
         self.release(old)
-        self._link_neighbours(new.lists, new.times)
+        self._link_neighbours(new.lists, found)
 
     def release(self, data: IntArray) -> None:
         """Count one use less of each row of values. `sweep` frees those that no tuple uses any more."""
@@ -97,11 +100,10 @@ class RunLists:
         before, after = np.arange(len(one)), np.arange(len(one), 2 * len(one))
         return neighbours_linked(rows, Equivalence("equal"), before, after) & same_bits(rows, before, after)
 
-    def _link_neighbours(self, lists: IntArray, when: IntArray) -> Neighbours:
-        """Find tuples, and decide which of them and of their successors extend their predecessors."""
-        found = self.lists.neighbours(lists, when)
+    def _link_neighbours(self, lists: IntArray, found: Neighbours) -> None:
+        """Decide which of these tuples and of their successors extend their predecessors."""
         if not self._eager:
-            return found
+            return
         with_before, with_after = np.flatnonzero(found.before >= 0), np.flatnonzero(found.after >= 0)
         n = len(lists)
         rows = self.values.table(self.lists.data[np.concatenate(found)])  # where there is none, any row
@@ -120,7 +122,6 @@ class RunLists:
         self.comparisons += len(later)
         freed = self.lists.link_neighbours(lists, found, extends, is_extended, same_before, same_after, self.uses)
         self._unused.append(freed)
-        return found
 
     def _slots_of(
         self,

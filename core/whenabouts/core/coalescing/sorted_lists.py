@@ -134,15 +134,6 @@ class SortedLists:
         neighbours(*self.arrays, of, times, *found)
         return found
 
-    def data_at(self, of: IntArray, times: IntArray) -> IntArray:
-        """The data of the elements at times; -1 where there is none."""
-        here = self.neighbours(of, times).here
-        return np.where(here >= 0, self.data[here], -1)
-
-    def replace(self, of: IntArray, times: IntArray, data: IntArray) -> None:
-        """Replace the data of the elements at these times."""
-        self.data[self.neighbours(of, times).here] = data
-
     def link_neighbours(
         self,
         of: IntArray,

@@ -226,16 +226,16 @@ class WindowExtent:
 
         Returns how many have an instant that already has a tuple, and how many of these are repeats.
         """
-        here = self._lists.data_at(new.lists, new.times)
-        existing = np.flatnonzero(here >= 0)
-        both = pa.concat_tables([self._values.table(here[existing]), new.values.take(pa.array(existing))])
+        found = self._lists.neighbours(new.lists, new.times)
+        existing, held = np.flatnonzero(found.here >= 0), self._lists.data[found.here]
+        both = pa.concat_tables([self._values.table(held[existing]), new.values.take(pa.array(existing))])
         ranks = ranks_of_rows(both.select(self._value_columns).combine_chunks())
         old, own = np.split(ranks, 2)
         larger, smaller = existing[own > old], existing[own < old]
         self._reject_tuples(new.at(larger), rejected)
-        self._reject_tuples(new.at(smaller)._replace(values=self._values.table(here[smaller])), rejected)
-        added = np.flatnonzero(here < 0)
-        self._runs.replace(new.at(smaller), here[smaller])
+        self._reject_tuples(new.at(smaller)._replace(values=self._values.table(held[smaller])), rejected)
+        added = np.flatnonzero(found.here < 0)
+        self._runs.replace(new.at(smaller), found.at(smaller))
         self._runs.insert(new.at(added))
         self._add_to_stream(new.at(added))
         return len(existing), int((own == old).sum())
