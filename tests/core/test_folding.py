@@ -176,7 +176,21 @@ def test_unknown_folding_is_refused() -> None:
         query(folding="on")
 
 
-@pytest.mark.parametrize(("folding", "most"), [("never", 10_200), ("auto", 1_600), ("always", 600)])
+FOLDINGS = pytest.mark.parametrize(("folding", "most"), [("never", 10_200), ("auto", 1_600), ("always", 600)])
+
+
+@pytest.mark.parametrize("folding", ["never", "always"])
+def test_dense_right_rows_without_left_ones(folding: str) -> None:
+    """The window is as wide as 50 steps, and so are segments; but what no left row can meet is not held."""
+    asked = query(0, 100_000, folding=folding, on=None, aggregates={"n": "count"})
+    driver = OperatorDriver(asked, pa.schema({"a": pa.int64(), "b": pa.int64()}))
+    for step in range(40):
+        b = np.arange(200) * SECOND // 100 + step * 2 * SECOND
+        driver.feed({"right": pa.record_batch({"a": b, "b": b})}, step * 2 * SECOND)
+        assert driver.last.gauges["state_rows_right"] <= 800
+
+
+@FOLDINGS
 def test_dense_right_rows_beside_sparse_left_ones(folding: str, most: int) -> None:
     """A left row every 25 s that waits for 100 s, and 100 right rows a second: each left row has 10,001 partners."""
     asked = wa.JoinAggregate(

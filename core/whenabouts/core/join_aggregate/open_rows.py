@@ -173,11 +173,12 @@ class OpenRows:
         if first_us is not None and least is not None:
             before_us = min(self._reach.bound(RIGHT, watermark_us), watermark_us)  # later ones may still come
             step.metrics[metrics.EVICTED] += self._fold(least, before_us, watermark_us, marks_with)
+        step.metrics[metrics.EVICTED] += state.trim(RIGHT)
 
     def _fold(self, least: int, before_us: int, watermark_us: int, marks_with: MarksWith) -> int:
         """Fold the right rows before a time, if there are at least so many, and enough for each open left row.
 
-        Returns how many rows left the store.
+        Returns how many rows left the store with whole segments.
         """
         state, folding = self._state, self._folding
         enough = max(least, folding.right_per_left * state.rows_of(LEFT))
@@ -194,7 +195,7 @@ class OpenRows:
             for each, (start, stop) in zip(held, pairwise(ends), strict=True):
                 state.mark(each, marks.slice(start, stop - start))
         state.notes = [folding.settings, watermark_us]
-        return state.evict(RIGHT, before_us) + state.trim(RIGHT)
+        return state.evict(RIGHT, before_us)
 
     def save(self, watermark_us: int, inputs: Sequence[str], step: Step) -> None:
         """Write the directory; the step gets its timer and the size of the state."""
