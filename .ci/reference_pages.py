@@ -49,7 +49,7 @@ PAGES = (
         "([dataframes](../dataframes.md)); options from `buckets` on are [those of the host](../engine-options.md).",
         (
             "timing_join", "asof_join", "join_aggregate", "window_join", "coalesce", "temporal_aggregate",
-            "temporal_join", "rejects", "run",
+            "temporal_join", "watch_clock", "rejects", "run",
         ),
     ),
     Page(

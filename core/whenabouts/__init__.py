@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         within,
     )
     from whenabouts.core.asof_join.query import AsofJoin
+    from whenabouts.core.clocks.watching.query import WatchClock
     from whenabouts.core.coalescing.query import Coalesce
     from whenabouts.core.errors import EmptyInputWarning, NotFiniteWarning
     from whenabouts.core.hosting.worker_archive import build_worker_archive
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
         temporal_aggregate,
         temporal_join,
         timing_join,
+        watch_clock,
         window_join,
     )
     from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
@@ -165,6 +167,7 @@ __all__ = [
     "TemporalJoin",
     "TextQuery",
     "TimingJoin",
+    "WatchClock",
     "WhenaboutsError",
     "WindowExtent",
     "WindowJoin",
@@ -206,6 +209,7 @@ __all__ = [
     "timing_join",
     "triangular",
     "uniform",
+    "watch_clock",
     "why_not",
     "window_join",
     "within",
@@ -223,6 +227,7 @@ _ELSEWHERE = {
     "TemporalAggregate": "whenabouts.core.temporal_queries.aggregate_query",
     "TemporalJoin": "whenabouts.core.temporal_queries.join_query",
     "TimingJoin": "whenabouts.core.timing_join.query",
+    "WatchClock": "whenabouts.core.clocks.watching.query",
     "WindowJoin": "whenabouts.core.window_join.query",
     "build_worker_archive": "whenabouts.core.hosting.worker_archive",
     **dict.fromkeys(
@@ -235,6 +240,7 @@ _ELSEWHERE = {
             "temporal_aggregate",
             "temporal_join",
             "timing_join",
+            "watch_clock",
             "window_join",
         ),
         "whenabouts.core.operations",

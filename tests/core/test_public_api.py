@@ -40,6 +40,7 @@ PUBLIC = {
     "rejects",
     "relative_tolerance", "run", "spark_plugin", "temporal_aggregate", "temporal_join", "timing_join", "triangular",
     "LearnedClock", "LearnedClocks", "learn_clock", "learn_delay",
+    "WatchClock", "watch_clock",
     "summarise_rejects", "timeline", "uniform", "why_not", "window_join", "within",
 }  # fmt: skip
 """What `import whenabouts as wa` offers: a name that leaves this list breaks users' programs."""

@@ -25,6 +25,7 @@ from whenabouts.core import (
     why_not,
     within,
 )
+from whenabouts.core.clocks.watching.query import WatchClock
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.temporal_queries.aggregate_query import TemporalAggregate
 from whenabouts.core.temporal_queries.join_query import TemporalJoin
@@ -60,6 +61,7 @@ CALLS: dict[str, tuple[Callable[..., Any], type, dict[str, Any]]] = {
         lambda **o: local.temporal_aggregate(T, **o), TemporalAggregate, COALESCE | {"aggregates": {"m": "max"}}
     ),
     "temporal_join": (lambda **o: local.temporal_join(T, T, **o), TemporalJoin, COALESCE),
+    "watch_clock": (lambda **o: local.watch_clock(T, **o), WatchClock, {"reading": "v", "against": "t"}),
 }  # fmt: skip
 OPTIONS = [
     (name, option)

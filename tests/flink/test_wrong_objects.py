@@ -25,6 +25,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "coalesce": lambda wrong: on_flink.coalesce(wrong, **RUNS),
     "temporal_aggregate": lambda wrong: on_flink.temporal_aggregate(wrong, **RUNS, aggregates={"m": "max"}),
     "temporal_join": lambda wrong: on_flink.temporal_join(wrong, wrong, **RUNS),
+    "watch_clock": lambda wrong: on_flink.watch_clock(wrong, reading="t", against="t"),
     "run": lambda wrong: on_flink.run(TimingJoin(**JOIN), [wrong, wrong]),
     "run of a list": lambda wrong: on_flink.run(TimingJoin(**JOIN), wrong),
     "run of a query": lambda wrong: on_flink.run(wrong, []),

@@ -32,6 +32,7 @@ OPERATORS = {
     "join aggregate": "oracle_aggregate_streams",
     "coalescing": "oracle_coalescing",
     "temporal join and aggregate": "differential_temporal_queries",
+    "watched clocks": "oracle_watched_clocks",
     "shared coalescing": "differential_schemes_decided_in_the_job",
 }
 HOSTING = (

@@ -169,6 +169,7 @@ rejects = _operations.rejects
 temporal_aggregate = _operations.temporal_aggregate
 temporal_join = _operations.temporal_join
 timing_join = _operations.timing_join
+watch_clock = _operations.watch_clock
 window_join = _operations.window_join
 
 

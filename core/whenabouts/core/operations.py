@@ -17,6 +17,7 @@ from dataclasses import MISSING, Field
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from whenabouts.core.asof_join.query import AsofJoin, AsofJoinOptions
+from whenabouts.core.clocks.watching.query import WatchClock, WatchClockOptions
 from whenabouts.core.coalescing.query import Coalesce, EarlyCoalesceOptions
 from whenabouts.core.deprecation import takes_old_names
 from whenabouts.core.hosting.engine import Engine, engine_of
@@ -47,6 +48,7 @@ __all__ = [
     "temporal_aggregate",
     "temporal_join",
     "timing_join",
+    "watch_clock",
     "window_join",
 ]
 
@@ -64,6 +66,10 @@ class _AsofJoin(AsofJoinOptions, CommonHostOptions, total=False):
 
 class _JoinAggregate(JoinAggregateOptions, CommonHostOptions, total=False):
     """The options of `join_aggregate`."""
+
+
+class _WatchClock(WatchClockOptions, HostOptions, total=False):
+    """The options of `watch_clock`."""
 
 
 class _WindowJoin(WindowJoinOptions, HostOptions, total=False):
@@ -388,6 +394,43 @@ class Operations:
         """
         return self.call(TemporalJoin, [left, right], options)
 
+    @takes_options_of(WatchClock, HostSettings)
+    def watch_clock(self, frame: Frame, **options: Unpack[_WatchClock]) -> Frame:
+        """A row whenever the clock of a group steps, or a learned clock no longer fits: the live form of `profile`.
+
+        Each row of `frame` has two times of one event: `reading`, of the clock that is watched, and `against`, of
+        another clock, such as the time of arrival, or the left side of pairs. Rows are taken in the order of `against`,
+        by `group`. Columns: those of the group, `time` (that of `against` at which it showed), `kind`, `by_us`, `row`
+        (the number of the row in its group, from 1) and a `sentence`.
+
+        - `step`: the level of reading - against changes and stays changed, by ten times what it usually does over 16
+          rows (as `profile` finds it). Looked for in the last 256 rows, whenever there are 64 more; `by_us` above zero:
+          the clock went ahead. `row` is the first after the step.
+        - With `clock`, what `learn_delay` or `learn_clock` returned of the left time `against` and the right time
+          `reading` (or a `Learned`): `late`, `early`, `scatter`, where readings lie later or earlier than its
+          distribution says, or too often at its ends, beyond chance. `by_us` is the median of the last 64 rows or
+          fewer. After one of these 1,000 rows of the group pass before the next.
+
+        `every`: the mean number of a group's rows to a false alarm of the second kind is at least this, if the error of
+        the distribution is at most `error` (default: the clock's `delay_error`) and delays do not depend on those
+        before (an e-CUSUM: Shin, Ramdas and Rinaldo 2023). Rows of pairs must be true pairs: with equal ids.
+
+        Cost: O(rows log rows); state: rows that wait for the watermark, and 4 KiB for each group. Raises: QueryError
+        WA-2006 for an invalid option, WA-2221 and WA-2222 for a clock that has no specification; InputError WA-1001 and
+        WA-1002 for the columns. Rows without a reading are rejected (WA-1003).
+
+        >>> import numpy as np
+        >>> import pyarrow as pa
+        >>> import whenabouts as wa
+        >>> arrival = np.arange(2_000) * 1_000_000
+        >>> ahead = np.where(arrival < 1_500_000_000, 0, 5_000) - np.random.default_rng(1).integers(0, 1_000, 2_000)
+        >>> rows = pa.table({"device": ["door"] * 2_000, "t": arrival + ahead, "arrival": arrival})
+        >>> alarms = wa.watch_clock(rows, reading="t", against="arrival", group="device")
+        >>> alarms.select(["device", "row", "sentence"]).to_pylist()
+        [{'device': 'door', 'row': 1501, 'sentence': 'The clock of t stepped ahead by 5.21 ms.'}]
+        """
+        return self.call(WatchClock, [frame], options)
+
     def rejects(self, result: Frame) -> Frame:
         """The rows that the query of `result` did not process: `input`, `code`, `reason`, and their own columns.
 
@@ -506,4 +549,5 @@ run = _of_frames.run
 temporal_aggregate = _of_frames.temporal_aggregate
 temporal_join = _of_frames.temporal_join
 timing_join = _of_frames.timing_join
+watch_clock = _of_frames.watch_clock
 window_join = _of_frames.window_join

@@ -38,6 +38,13 @@ class ReorderBuffer:
         Of several different rows of one group and instant all but one are rejected (WA-1022); equal rows count as
         replayed. At `END_OF_TIME` nothing is written. O(rows that arrive or settle).
         """
+        table, timer_us = self.release(store, blocks, until_us, step)
+        return self.settled(table, step), timer_us
+
+    def release(
+        self, store: SegmentStore, blocks: Sequence[pa.RecordBatch], until_us: int, step: Step
+    ) -> tuple[pa.Table, int | None]:
+        """The rows before `until_us`, in no order, and the time of the first row that still waits."""
         waiting = self._state(store)
         if until_us == END_OF_TIME:
             rows = [*waiting.load(0, NO_WATERMARK, END_OF_TIME), *blocks]
@@ -48,8 +55,7 @@ class ReorderBuffer:
                 waiting.append(0, block)
             waiting.save()
             metrics.held(step.gauges, self.reader.name, waiting.rows_held, waiting.bytes_held)
-        table = pa.Table.from_batches(rows, self.reader.block_schema).combine_chunks()
-        return self.settled(table, step), waiting.first_open_us(0)
+        return pa.Table.from_batches(rows, self.reader.block_schema).combine_chunks(), waiting.first_open_us(0)
 
     def ordered(self, table: pa.Table) -> tuple[TemporalTuples, Duplicates]:
         """Rows as tuples, one for each group and time, and what that leaves out. O(rows) if they are in order."""

@@ -8,6 +8,7 @@ OPERATION_NAMES = (
     "temporal_aggregate",
     "temporal_join",
     "timing_join",
+    "watch_clock",
     "window_join",
 )
 """What `whenabouts.core.operations` offers."""
