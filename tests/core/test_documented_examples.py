@@ -9,7 +9,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 PAGES = (
-    "asof-join.md", "clocks.md", "coalescing.md", "coming-from-merge-asof.md",
+    "asof-join.md", "clock-bounds.md", "clocks.md", "coalescing.md", "coming-from-merge-asof.md",
     "coming-from-pyranges.md", "join-aggregate.md", "modes.md", "profile.md", "tutorial.md", "why-and-chance.md",
 )  # fmt: skip
 
