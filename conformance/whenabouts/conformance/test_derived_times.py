@@ -118,7 +118,7 @@ def _exact_joins(drift_ppb: int) -> dict[str, Any]:
     fewer_on_slow_engines(
         [("timing", 100_000, 77_777_777), *(("timing", 5_000, drift) for drift in DRIFTS)]
         + [(join, 5_000, -3_000_017) for join in ("window", "aggregate", "as-of")],
-        (),
+        kept=[("timing", 5_000, 77_777_777)],
     ),
 )
 def test_oracle_learned_times(engine: Engine, join: str, rows: int, drift_ppb: int) -> None:
