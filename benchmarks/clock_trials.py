@@ -171,7 +171,8 @@ def run(part: str, trials: int, first: int, cells: int, only: tuple[str, ...], l
 @click.option("--log", type=click.Path(path_type=Path), default=LOG, show_default=True)
 def summary(log: Path) -> None:
     """Print the trials of a log by kind, and store what they show."""
-    trials = list(done(log))
+    # Several runs may have shared the work, and a log may hold a trial twice.
+    trials = list({(each["part"], each["kind"], each["seed"], each["cells"]): each for each in done(log)}.values())
     suite = Suite("clock_trials")
     null = [each for each in trials if each["part"] == "null"]
     if null:
@@ -204,10 +205,9 @@ def null_sentence(trials: list[dict[str, Any]]) -> str:
         low = [np.mean([one["fap"] is not None and one["fap"] <= bound for one in each]) for bound in (0.1, 0.01)]
         told = [kind, len(each), reasons.count(None), reasons.count("ambiguous"), f"{low[0]:.1%}", f"{low[1]:.1%}"]
         rows.append("| " + " | ".join(map(str, told)) + " |")
-    fine = sum(each["cells"] > SMALL for each in trials)
     return (
         f"`learn_clock` gave {accepted} of {len(trials):,} pairs of unrelated streams a clock (a day, 1,440 to 20,000 "
-        f"rows a side, +-1 h, 200 ppm; {fine} with the default budget, the rest searched to cells of 1 s). But for "
+        "rows a side, +-1 h, 200 ppm, searched down to cells of 1 s); the bound is 1 in 200. But for "
         f"pairs of crons, it gave chance a probability of at most 0.1 in {near[0.1]:.1%} of them, of at most 0.01 in "
         f"{near[0.01]:.2%}, of at most 0.001 in {near[0.001]:.2%}.\n\n" + "\n".join(rows)
     )
