@@ -51,6 +51,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "scale": (None, ""),
     "spark_join": (None, "--out benchmarks/results/spark_join.md"),
     "spark_window_join": (None, ""),
+    "join_aggregate_engines": (None, ""),
     "flink_join": (None, ""),
     "kafka_join": (None, ""),
 }
