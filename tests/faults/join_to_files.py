@@ -4,24 +4,22 @@
 in the same Spark, and its failure recorded in FOLDER/failures. Rows that a worker reads are recorded in FOLDER/seen,
 one file for each worker; at the end FOLDER/result.parquet has the contents of the sink.
 
-To kill it, a test first sets a trap: a file FOLDER/trap/BATCH-PLACE. The first worker that reaches this place in this
-micro-batch renames the file to FOLDER/held and waits to be killed, so that the micro-batch cannot be committed.
+To kill it, a test first sets a trap (`infra.traps`) at one of PLACES.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from time import sleep
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from infra.traps import Pass, passing, stop_if_trapped
 from whenabouts.core import Interval, Lateness, within
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.spark_plugin import local_session, run, write_stream
@@ -38,7 +36,6 @@ QUERY = TimingJoin(
 )
 PLACES = ("left", "right", "output", "done")
 """After the rows of an input in a task, at the first rows of the join's output, and after the last."""
-PATIENCE_S = 300
 COLUMNS = "id bigint, k bigint, t_min timestamp, t_max timestamp"
 
 
@@ -71,9 +68,6 @@ def ends(spark: SparkSession, folder: Path) -> bool:
     return True
 
 
-Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
 def noting(folder: str, side: str) -> Pass:
     """Record the rows that pass."""
 
@@ -85,30 +79,6 @@ def noting(folder: str, side: str) -> Pass:
             yield batch
 
     return note
-
-
-def passing(folder: str) -> Pass:
-    """The same rows."""
-
-    def go_by(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            stop_if_trapped(folder, "output")
-            yield batch
-        stop_if_trapped(folder, "done")
-
-    return go_by
-
-
-def stop_if_trapped(folder: str, place: str) -> None:
-    """Wait to be killed if a trap is set for this place of this micro-batch."""
-    task = TaskContext.get()
-    assert task is not None
-    try:
-        os.rename(f"{folder}/trap/{task.getLocalProperty('streaming.sql.batchId')}-{place}", f"{folder}/held")
-    except FileNotFoundError:
-        return
-    sleep(PATIENCE_S)
-    raise TimeoutError("nobody killed this worker")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from infra import process_tree as processes
 from whenabouts.core.local import run
 
 pytestmark = [
@@ -39,9 +40,6 @@ def _load(name: str) -> Any:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-processes = _load("processes")
 
 
 def sides(folder: Path, files: int) -> list[pa.Table]:

@@ -1,4 +1,4 @@
-"""Java archives of the broker, the engines' connectors and Delta tables, fetched once by Maven from `pom.xml`."""
+"""Java archives of the broker, the engines' connectors, Delta and Iceberg, fetched once by Maven from `pom.xml`."""
 
 from __future__ import annotations
 
@@ -77,6 +77,11 @@ def of_kubernetes_operator() -> Path:
 def of_delta() -> list[Path]:
     """Delta tables, without what Spark brings."""
     return _found("delta-*.jar")
+
+
+def of_iceberg() -> list[Path]:
+    """Iceberg tables, with all that they need."""
+    return _found("iceberg-*.jar")
 
 
 @cache

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
 
 def children(pid: int) -> list[int]:
     """Direct children, from /proc."""
+    found: list[int] = []
     try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+        for task in list(Path(f"/proc/{pid}/task").iterdir()):
+            with suppress(OSError):  # the thread has ended, others have not
+                found += map(int, (task / "children").read_text().split())
     except OSError:  # it has ended
         return []
+    return found
 
 
 def descendants(pid: int) -> list[int]:
