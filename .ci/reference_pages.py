@@ -143,7 +143,7 @@ PAGES = (
         "What to do about each code is on the page [for operators](../operations.md#codes).",
         (
             "WhenaboutsError", "InputError", "QueryError", "EngineError", "RejectedRowsWarning", "EmptyInputWarning",
-            "DigitsCutWarning", "DoubtfulTimesWarning", "LossyQueryWarning", "NotFiniteWarning",
+            "DigitsCutWarning", "DoubtfulTimesWarning", "AtLeastOnceWarning", "LossyQueryWarning", "NotFiniteWarning",
             "SingleBucketWarning", "Code",
         ),
     ),

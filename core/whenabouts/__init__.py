@@ -17,9 +17,17 @@ no engine, no Arrow and no compiler. What only one engine has is in its adapter,
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pkgutil import extend_path
 from typing import TYPE_CHECKING, Any
+
+# pip sees to it; an archive or a JAR on the Python path does not. What is imported from here on needs it.
+if sys.version_info < (3, 11):  # noqa: UP036  # the very check
+    raise ImportError(
+        f"WA-3002: Python is {sys.version_info[0]}.{sys.version_info[1]}, at least 3.11 is needed (hint: give driver "
+        "and workers a newer one: PYSPARK_PYTHON on Spark, python.executable on Flink; docs/shipping.md)"
+    )
 
 # In the repository and in an editable install the parts of the package (core, planner, adapters, ...) lie in several
 # source roots. The other roots have no `__init__.py` at this level: they are portions that this line adds. In place, so
@@ -91,7 +99,7 @@ if TYPE_CHECKING:
     from whenabouts.core.asof_join.query import AsofJoin
     from whenabouts.core.clocks.watching.query import WatchClock
     from whenabouts.core.coalescing.query import Coalesce
-    from whenabouts.core.errors import EmptyInputWarning, NotFiniteWarning
+    from whenabouts.core.errors import AtLeastOnceWarning, EmptyInputWarning, NotFiniteWarning
     from whenabouts.core.hosting.worker_archive import build_worker_archive
     from whenabouts.core.join_aggregate.query import JoinAggregate
     from whenabouts.core.operations import (
@@ -125,6 +133,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsofJoin",
+    "AtLeastOnceWarning",
     "AvroPayload",
     "ChanceMatches",
     "Coalesce",
@@ -219,6 +228,7 @@ _PARTS = ("flink_plugin", "planner", "spark_plugin")
 
 _ELSEWHERE = {
     "AsofJoin": "whenabouts.core.asof_join.query",
+    "AtLeastOnceWarning": "whenabouts.core.errors",
     "Coalesce": "whenabouts.core.coalescing.query",
     "EmptyInputWarning": "whenabouts.core.errors",
     "JoinAggregate": "whenabouts.core.join_aggregate.query",

@@ -25,7 +25,8 @@ from whenabouts.core.window_join.settings import WindowJoinOptions
 HEAVY = ("numba", "pandas", "pyspark", "pyflink", "pulp", "click")
 
 PUBLIC = {
-    "AsofJoin", "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code", "Condition", "DigitsCutWarning",
+    "AsofJoin", "AtLeastOnceWarning", "AvroPayload", "ChanceMatches", "Coalesce", "CoalescingQuery", "Code",
+    "Condition", "DigitsCutWarning",
     "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Finding",
     "GroupProfile", "Profile", "profile", "Histogram", "InputError", "Interval",
     "JoinAggregate", "JsonPayload", "Lateness", "Learned", "Workload", "LossyQueryWarning", "NotFiniteWarning",
@@ -52,6 +53,15 @@ def test_public_names_are_the_frozen_list() -> None:
     assert all(hasattr(wa, name) for name in PUBLIC)
     with pytest.raises(AttributeError, match="timing_joint"):
         _ = wa.timing_joint  # type: ignore[attr-defined]
+
+
+def test_an_old_python_is_refused_with_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive or a JAR brings the package to any Python."""
+    monkeypatch.setattr(sys, "version_info", (3, 10, 14, "final", 0))
+    with pytest.raises(
+        ImportError, match=r"WA-3002: Python is 3\.10, at least 3\.11 is needed \(hint: .*PYSPARK_PYTHON"
+    ):
+        exec(Path(wa.__file__).read_text(encoding="utf-8"), {"__path__": [], "__name__": "whenabouts"})
 
 
 def test_the_core_offers_what_the_root_has_of_it() -> None:

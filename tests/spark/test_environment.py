@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from whenabouts.core.errors import Code, EngineError
-from whenabouts.core.hosting import java
-from whenabouts.spark_plugin import environment
+from whenabouts.core.hosting import java, preflight
+from whenabouts.spark_plugin import environment, sessions
 
 
 def _fake_java(folder: Path, version: str) -> str:
@@ -45,11 +45,21 @@ def test_no_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert raised.value.code is Code.NO_JAVA
 
 
-def test_an_old_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "spark_version", lambda: "4.0.1")
-    with pytest.raises(EngineError, match=r"pyspark is 4\.0\.1, at least 4\.1") as raised:
+@pytest.mark.parametrize("version", ["4.0.1", "5.0.0"])
+def test_an_old_or_unknown_spark_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(environment, "spark_version", lambda: version)
+    with pytest.raises(EngineError, match=rf"pyspark is {version}, at least 4\.1 and below 5 is needed") as raised:
         environment.check_packages()
     assert raised.value.code is Code.ENGINE_VERSION
+
+
+def test_a_driver_that_lacks_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package may have come to it as a JAR, without its dependencies."""
+    monkeypatch.setattr(preflight, "OF_WORKERS", {"no-such-package": (1, 2)})
+    preflight.check_worker.cache_clear()
+    with pytest.raises(EngineError, match="WA-3002: no-such-package is not installed"):
+        sessions.prepare(None, streaming=False)  # type: ignore[arg-type]  # it is not looked at
+    preflight.check_worker.cache_clear()
 
 
 def test_a_missing_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,7 @@ class Code(StrEnum):
     NO_LATENESS = "WA-2051"
     WATERMARKS_CLASH = "WA-2052"
     OUTPUT_MODE = "WA-2053"
+    AT_LEAST_ONCE = "WA-2054"
     SINGLE_BUCKET = "WA-2081"
     SLIDE_OVER_WINDOW = "WA-2082"
     BAD_IDENTITY = "WA-2101"
@@ -185,6 +186,10 @@ class LossyQueryWarning(UserWarning):
 class SingleBucketWarning(UserWarning):
     """A query cannot be spread over machines: a window counts the rows of all groups together, or an as-of join has
     neither a key nor time slots (`WA-2081`)."""
+
+
+class AtLeastOnceWarning(UserWarning):
+    """A stream is written to a sink that gets rows again when a failure repeats a micro-batch (`WA-2054`)."""
 
 
 class NotFiniteWarning(UserWarning):

@@ -27,6 +27,7 @@ from whenabouts.spark_plugin.dataflow import tagged
 from whenabouts.spark_plugin.parts import scattered
 from whenabouts.spark_plugin.pipelines import refused_in_pipelines
 from whenabouts.spark_plugin.results import Result, result_of, results_in
+from whenabouts.spark_plugin.sinks import warning_writer
 from whenabouts.spark_plugin.workers import code_of_worker_first
 
 A_DATAFRAME = "give a DataFrame of Spark: spark.createDataFrame(frame), spark.read..., spark.readStream..."
@@ -146,6 +147,9 @@ def write_stream(
     EngineError WA-3032 where another query wrote the checkpoint, with all that differs, WA-3003 for other buckets or a
     layout of another version. Rows that the state lacks for a wider query are found in its first step (WA-3006).
 
+    Warns (`AtLeastOnceWarning`, WA-2054) at `start()` if the sink gets the rows of a repeated micro-batch again:
+    `kafka`, `foreach`, `console`. A function for `foreachBatch` must leave out a number that it has seen.
+
     Cost: one small Spark job over the checkpoint, which reads a row for each bucket.
     """
     check_input("rows", rows, (DataFrame,), A_RESULT)
@@ -158,4 +162,4 @@ def write_stream(
     if not rows.isStreaming:
         raise QueryError(Code.BAD_OPTION, "write_stream was given a batch", "use rows.write")
     check_start(results_in(rows) or [result_of(rows)] if of is None else [result_of(of)], checkpoint)
-    return rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+    return warning_writer(rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint))

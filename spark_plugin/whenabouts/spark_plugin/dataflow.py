@@ -30,6 +30,11 @@ from whenabouts.spark_plugin.tagged_rows import TAGGED
 from whenabouts.spark_plugin.unit_alarm import alarm_of
 from whenabouts.spark_plugin.workers import Stage
 
+_ALL_STREAMS = (
+    "read all with spark.readStream, or all with spark.read; to look rows of a stream up in a table, call the "
+    "operation in foreachBatch: docs/spark.md"
+)
+
 
 def tagged(
     query: Query,
@@ -100,7 +105,7 @@ def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:
     if any(streaming) and not all(streaming):
         kinds = ["a stream" if stream else "a batch" for stream in streaming]
         kinds_of_inputs = ", ".join(f"{name} is {kind}" for name, kind in zip(query.inputs, kinds, strict=True))
-        raise EngineError(Code.MIXED_INPUTS, kinds_of_inputs, "read all with spark.readStream, or all with spark.read")
+        raise EngineError(Code.MIXED_INPUTS, kinds_of_inputs, _ALL_STREAMS)
     return streaming[0]
 
 

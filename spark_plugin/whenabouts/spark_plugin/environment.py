@@ -11,7 +11,8 @@ from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.hosting import java
 from whenabouts.core.hosting.preflight import installed_version, require_version
 
-LEAST_SPARK = (4, 1)
+LEAST_SPARK, BELOW_SPARK = (4, 1), 5
+"""As in pyproject.toml."""
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
@@ -50,7 +51,7 @@ def check_spark(version: str | None) -> None:
     >>> check_spark("4.1.0-SNAPSHOT")
     """
     hint = "pip install 'whenabouts[spark]'; a Spark Connect server needs it too"
-    require_version("pyspark", version, hint, least=LEAST_SPARK)
+    require_version("pyspark", version, hint, least=LEAST_SPARK, below=BELOW_SPARK)
 
 
 def _importable(name: str) -> bool:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.hosting.engine_output import last_words
+from whenabouts.core.hosting.preflight import check_worker
 from whenabouts.core.hosting.worker_archive import import_roots
 from whenabouts.core.runtime.option_checks import whole_number
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB, check_environment, check_packages, check_spark
@@ -82,6 +83,7 @@ def prepare(session: SparkSession, *, streaming: bool) -> None:
     running stream or an existing checkpoint keeps its store.
     """
     check_packages()
+    check_worker()  # the package may have come to the driver, too, as a JAR without its dependencies
     check_spark(session.version)  # a Spark Connect server has another one than the client
     _use_own_python(session)
     if streaming:

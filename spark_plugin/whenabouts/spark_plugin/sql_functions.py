@@ -101,7 +101,14 @@ class _Pairs:
         self._instants = [pa.types.is_timestamp(f.type) and f.type.tz is not None for f in analysis.columns]
 
     @classmethod
-    def _analyzed(cls, table: AnalyzeArgument, options: dict[str, AnalyzeArgument]) -> _Analysis:
+    def _analyzed(
+        cls, table: AnalyzeArgument, more: tuple[AnalyzeArgument, ...], options: dict[str, AnalyzeArgument]
+    ) -> _Analysis:
+        if more or any(argument.isTable for argument in options.values()):
+            raise _bad(
+                "after its table timing_join takes arguments with names, and no other table",
+                "write TABLE(SELECT 'a' AS side, ... UNION ALL SELECT 'b' AS side, ...), or make a view: docs/spark.md",
+            )
         given = {name: argument.value for name, argument in options.items()}
         odd = set(given) - set(_OPTIONS)
         if odd:
@@ -136,9 +143,9 @@ class _Pairs:
         )
 
     @staticmethod
-    def analyze(table: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
+    def analyze(table: AnalyzeArgument, *more: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
         """The result's columns, and how the rows are parted."""
-        return _Pairs._analyzed(table, options)
+        return _Pairs._analyzed(table, more, options)
 
     def eval(self, row: Any, **options: Any) -> None:
         """Take a row in."""
@@ -184,9 +191,9 @@ class _Rejects(_Pairs):
     REJECTED = True
 
     @staticmethod
-    def analyze(table: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
+    def analyze(table: AnalyzeArgument, *more: AnalyzeArgument, **options: AnalyzeArgument) -> AnalyzeResult:
         """The columns of rejects."""
-        return _Rejects._analyzed(table, options)
+        return _Rejects._analyzed(table, more, options)
 
 
 def _as_utc(moment: datetime) -> datetime:
