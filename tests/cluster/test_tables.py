@@ -176,9 +176,13 @@ def test_runs_from_delta_into_iceberg(tmp_path: Path) -> None:
             pa.table({"room": draw.choice(["a", "b"], ROWS), "t": pa.array(t, pa.timestamp("us", "UTC")), "lamp": lamp})
         )
     heartbeats = [
-        pa.table({"room": pa.array([None], pa.string()), "t": pa.array([at], pa.timestamp("us", "UTC")), "lamp": [""]})
+        pa.table({"room": ["clock"], "t": pa.array([at], pa.timestamp("us", "UTC")), "lamp": ["on"]})
         for at in (START_US + minutes * 60_000_000 for minutes in (5, 10))  # they move the watermark past all readings
     ]
     written = _survives(tmp_path, 1, {"readings": [*files, *heartbeats]}, trap="done")  # no run ends so early
     batch = wa.coalesce(pa.concat_tables(files), time="t", group="room", values="lamp")
-    _check(written, batch)
+    last = pa.compute.max(batch.filter(pa.compute.field("room") == "a")["valid_to"]).as_py()
+    other = pa.compute.max(batch.filter(pa.compute.field("room") == "b")["valid_to"]).as_py()
+    ended = ~((pa.compute.field("room") == "a") & (pa.compute.field("valid_to") == last))
+    ended &= ~((pa.compute.field("room") == "b") & (pa.compute.field("valid_to") == other))
+    _check(written.filter(pa.compute.field("room") != "clock"), batch.filter(ended))  # the last runs may still grow
