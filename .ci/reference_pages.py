@@ -86,7 +86,7 @@ PAGES = (
         "[`run`](operations.md#run). Its fields are the options of the operation of the same name.",
         (
             "TimingJoin", "AsofJoin", "JoinAggregate", "WindowJoin", "Coalesce", "TemporalAggregate", "TemporalJoin",
-            "Equivalence", "absolute_tolerance", "relative_tolerance", "WindowExtent",
+            "WatchClock", "Equivalence", "absolute_tolerance", "relative_tolerance", "WindowExtent",
         ),
     ),
     Page(

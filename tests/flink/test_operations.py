@@ -61,7 +61,7 @@ def test_the_package_offers_the_declared_operations() -> None:
         assert (
             cloudpickle.loads(cloudpickle.dumps(getattr(on_flink, name))).__func__ is getattr(on_flink, name).__func__
         )
-    assert list(ENGINE.lacks) == ["threads"]
+    assert list(ENGINE.lacks) == ["batches", "threads"]
 
 
 @pytest.mark.slow

@@ -1,8 +1,9 @@
 """Hosts an operator where the engine works element by element (Flink): packed rows, timers, and buckets as keys.
 
 The same host serves streams and batch. On a stream each packed row is a step, or, if a latency is set, all rows that
-arrived within a few milliseconds. In batch the rows of a bucket are kept until its input has ended, which the engine
-signals by the last watermark, and are then one step.
+arrived within a few milliseconds. In batch the rows of a bucket are held in memory until its input has ended, which the
+engine signals by a timer, and are then one step. They are not state: a batch job of Flink has the state of one key at a
+time, and Python, which works on bundles of elements, may run when that is another one.
 
 A bucket has one event-time timer besides the one at the end of time (decision 0018). A restored bucket sets its timers
 again, since a checkpoint may lack them (decision 0020).
@@ -131,6 +132,7 @@ class ElementHost:
         self._max_latency_ms = max_latency_ms
         self._gathers = gathers and max_latency_ms is not None
         self._step_ms = 0
+        self._held: dict[int, list[Blob]] = {}
         self._records = JsonRecords()
         self._cache = SegmentCache()
         self._operator = runner.run(hosting.operator)
@@ -143,6 +145,9 @@ class ElementHost:
             tagged = self._runner.run(lambda: self._tagged(Step(), self._arrived([packed])))
             yield from self._counted(tagged)
             return
+        if not self._hosting.streaming:
+            self._hold(packed, state)
+            return
         record = self._record_of(state)
         if self._packers_decide and packed[0] != PRESENT:
             on_time, refused = self._on_time(packed, record, state)
@@ -151,17 +156,14 @@ class ElementHost:
             if on_time is None:
                 return
             packed = on_time
-        if self._hosting.streaming:
-            watermark = ElementWatermark(state.watermark_ms).at_least(record.watermark_ms)
-            if record.keeps and (watermark.ms != record.watermark_ms or not self._gathers):
-                yield from self._gathered(record, state)
-                record = self._record_of(state)
-            if self._gathers:
-                self._gather(packed, watermark, record, state)
-            else:
-                yield from self._stream_step([packed], watermark, record, state)
+        watermark = ElementWatermark(state.watermark_ms).at_least(record.watermark_ms)
+        if record.keeps and (watermark.ms != record.watermark_ms or not self._gathers):
+            yield from self._gathered(record, state)
+            record = self._record_of(state)
+        if self._gathers:
+            self._gather(packed, watermark, record, state)
         else:
-            self._keep(packed, state)
+            yield from self._stream_step([packed], watermark, record, state)
 
     def _on_time(self, packed: Blob, record: BucketRecord, state: BucketState) -> tuple[Blob | None, list[Blob]]:
         """Rows without those that are late by their packer's clock, which are rejects; its reports are taken here."""
@@ -187,6 +189,9 @@ class ElementHost:
 
     def timer(self, ms: int, state: BucketState) -> Iterator[TaggedBlob]:
         """A timer has fired: the operator has work to do without new rows, or the input has ended."""
+        if not self._hosting.streaming:
+            yield from self._batch_step(state)
+            return
         record = self._record_with_timers(state)
         if record is None:  # the end came with an earlier timer
             return
@@ -225,6 +230,21 @@ class ElementHost:
         yield from self._stream_step(self._take_kept(state), watermark, record, state, FlushMode.FLUSH)
         self._step_ms = state.now_ms - began_ms
 
+    def _hold(self, packed: Blob, state: BucketState) -> None:
+        """Hold a packed row of a batch. The bucket's one timer is set with its first row: a timer that is set for a
+        key that is no longer the engine's current one makes it change keys, which fires the timers of the other."""
+        if state.key not in self._held:
+            state.set_event_timer(LAST_MS)
+        self._held.setdefault(state.key, []).append(packed)
+
+    def _batch_step(self, state: BucketState) -> Iterator[TaggedBlob]:
+        """All rows of a bucket of a batch, once it has all of them."""
+        held = self._held.pop(state.key, None)
+        if held is not None:
+            rows = sorted(held, key=itemgetter(0))
+            _, tagged = self._step(DictStore(), SegmentCache(), state.key, rows, NO_WATERMARK, FlushMode.END)
+            yield from self._counted(tagged, state.key)
+
     def _keep(self, packed: Blob, state: BucketState) -> None:
         kind, rows, blob = packed
         state.keep(_HEADER.pack(kind, rows) + blob)
@@ -249,12 +269,8 @@ class ElementHost:
         yield from self._counted(tagged, state.key)
 
     def _end(self, watermark: ElementWatermark, state: BucketState) -> Iterator[TaggedBlob]:
-        """All remaining results of this bucket; its state is deleted."""
-        if self._hosting.streaming:
-            _, tagged = self._step(state.segments, self._cache, state.key, [], watermark.us, FlushMode.END)
-        else:
-            rows = self._take_kept(state)
-            _, tagged = self._step(DictStore(), SegmentCache(), state.key, rows, NO_WATERMARK, FlushMode.END)
+        """All remaining results of this bucket of a stream; its state is deleted."""
+        _, tagged = self._step(state.segments, self._cache, state.key, [], watermark.us, FlushMode.END)
         state.clear()
         self._cache.forget(state.key)
         self._records.forget(state)
