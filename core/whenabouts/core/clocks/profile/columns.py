@@ -86,7 +86,7 @@ def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows
     named = tuple(dict.fromkeys([time, *([arrival] if arrival != ROW_ORDER else []), *group]))
     if isinstance(table, pa.RecordBatchReader):
         return _read(*_first_rows(table, named, max_rows), time, group, arrival)
-    here = arrow_table("profiled", table) if isinstance(table, Frame) and not _is_dataset(table) else None
+    here = arrow_table("profiled", table) if _is_here(table) else None
     if here is not None and here.num_rows <= max_rows:
         return _read(here, here.num_rows, time, group, arrival)  # with all columns, to find equal rows
     source = _source(table if here is None else here)
@@ -237,6 +237,11 @@ def _source(table: Any) -> Scattered:
             "pass rows of it as a local table, for instance table.fetch(1_000_000).to_pandas(), or its files",
         )
     return engine.scattered(table)
+
+
+def _is_here(table: Any) -> bool:
+    """Whether it is a frame of this process. DataFrames of Spark 4.3 have Arrow's C interface, too."""
+    return isinstance(table, Frame) and not _is_dataset(table) and Frame in engine_of([("profiled", table)]).frames
 
 
 def _is_dataset(table: Any) -> bool:
