@@ -96,6 +96,23 @@ def test_the_rows_are_those_of_one_table(name: str) -> None:
     assert wa.rejects(reader).num_rows == 0
 
 
+def test_a_burst_that_exceeds_the_memory_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows far apart, so that a step takes many, and then all at once."""
+    far, burst = np.arange(3_000) * 1_000_000, np.full(2_000, 3_000_000_000)
+    sides = [pa.table({"t": np.concatenate([far, burst]), name: np.arange(5_000)}) for name in ("a", "b")]
+    options: dict[str, Any] = {"left_time": wa.Point("t"), "right_time": wa.Point("t"), "probability": False}
+    options["condition"] = wa.within(0, confidence=1)
+    monkeypatch.setattr(batch_output, "_FIRST_STEP", 5_000)
+    monkeypatch.setenv("WHENABOUTS_OUTPUT_MEMORY", "70")
+    with pytest.raises(QueryError, match="WA-2201"):
+        wa.timing_join(*sides, **options)
+    found = 0
+    for batch in wa.timing_join(*sides, batches=True, **options):
+        found += batch.num_rows
+        assert batch.column("t_left").equals(batch.column("t_right"))
+    assert found == 3_000 + 2_000 * 2_000
+
+
 @pytest.mark.usefixtures("small_steps")
 def test_datasets_of_files_that_overlap_in_time(tmp_path: Path) -> None:
     left, right = rows(3, 300, "a"), rows(4, 300, "b")

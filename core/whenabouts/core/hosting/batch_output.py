@@ -1,7 +1,8 @@
 """The output of a query over finite inputs, batch by batch: memory follows a batch of the output, not all of it.
 
 The inputs are read in the order of time, as a stream would bring them, and each step takes as many rows as are expected
-to give about `ROWS` rows of output. Rows that can have no partner any more leave the state.
+to give about `ROWS` rows of output. Rows that can have no partner any more leave the state. A step whose output does
+not fit into memory, because many rows follow few, is made in halves.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from whenabouts.core.arrays.threads import using
-from whenabouts.core.errors import QueryError
+from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.time_order import Piece, TimeOrder
 from whenabouts.core.runtime.protocol import NO_WATERMARK, Arrival, FlushMode, Operator, Query, Step
 
@@ -33,7 +34,7 @@ class Host(Protocol):
         """A raw batch as a block."""
 
     def give(self, arrivals: list[Arrival], watermark_us: int, demand: FlushMode) -> Step:
-        """One step."""
+        """One step; one that raises an error changes nothing."""
 
 
 def as_stream(query: Query, schemas: Sequence[pa.Schema], whole: Operator) -> Operator | None:
@@ -53,13 +54,42 @@ def output_batches(
     order, rows = TimeOrder(inputs, host.read), _FIRST_STEP
     while order:
         arrivals, watermark_us = order.take(rows)
-        with using(threads):
-            step = host.give(arrivals, watermark_us, FlushMode.FLUSH)
+        given = 0
+        for step in _steps(host, arrivals, watermark_us, FlushMode.FLUSH, threads):
+            yield from _cut(step.output, schema)
+            given += sum(batch.num_rows for batch in step.output)
+        rows = _next(rows, given)
+    for step in _steps(host, [], NO_WATERMARK, FlushMode.END, threads):
         yield from _cut(step.output, schema)
-        rows = _next(rows, sum(batch.num_rows for batch in step.output))
-    with using(threads):
-        step = host.give([], NO_WATERMARK, FlushMode.END)
-    yield from _cut(step.output, schema)
+
+
+def _steps(host: Host, arrivals: list[Arrival], watermark_us: int, demand: FlushMode, threads: int) -> Iterator[Step]:
+    """One step, or several of fewer rows if its output does not fit into memory. No row is before the watermark, so that
+    it matters not which rows come first."""
+    try:
+        with using(threads):
+            step = host.give(arrivals, watermark_us, demand)
+    except QueryError as error:
+        if error.code is not Code.TOO_MUCH_OUTPUT or sum(arrival.block.num_rows for arrival in arrivals) < 2:
+            raise
+    else:
+        yield step
+        return
+    for half in _halves(arrivals):
+        yield from _steps(host, half, watermark_us, demand, threads)
+
+
+def _halves(arrivals: Sequence[Arrival]) -> tuple[list[Arrival], list[Arrival]]:
+    """The first and the last rows of each arrival."""
+    first: list[Arrival] = []
+    last: list[Arrival] = []
+    for arrival in arrivals:
+        rows = arrival.block.num_rows
+        at = rows // 2 if rows > 1 or first else rows
+        for half, block in ((first, arrival.block.slice(0, at)), (last, arrival.block.slice(at))):
+            if block.num_rows:
+                half.append(Arrival(arrival.input, block))
+    return first, last
 
 
 def _next(rows: int, given: int) -> int:

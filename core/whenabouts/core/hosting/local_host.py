@@ -104,8 +104,13 @@ class LocalHost:
         return block
 
     def give(self, arrivals: list[Arrival], watermark_us: int, demand: FlushMode) -> Step:
-        """One step whose output is not kept here."""
-        step = self.step(arrivals, watermark_us, demand)
+        """One step whose output is not kept here; one that raises an error changes nothing."""
+        before = self._stores[0].copy()
+        try:
+            step = self.step(arrivals, watermark_us, demand)
+        except Exception:
+            self._stores[0] = before
+            raise
         self._output.clear()
         return step
 
