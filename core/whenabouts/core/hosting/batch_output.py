@@ -64,8 +64,8 @@ def output_batches(
 
 
 def _steps(host: Host, arrivals: list[Arrival], watermark_us: int, demand: FlushMode, threads: int) -> Iterator[Step]:
-    """One step, or several of fewer rows if its output does not fit into memory. No row is before the watermark, so that
-    it matters not which rows come first."""
+    """One step, or several of fewer rows if its output does not fit into memory. No row is before the watermark, so
+    rows may be divided in any way."""
     try:
         with using(threads):
             step = host.give(arrivals, watermark_us, demand)
