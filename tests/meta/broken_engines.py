@@ -22,6 +22,7 @@ from whenabouts.core import local
 from whenabouts.core.asof_join import choosing, prevailing
 from whenabouts.core.asof_join.open_rows import OpenRows
 from whenabouts.core.asof_join.query import AsofJoin
+from whenabouts.core.clocks.watching.query import WatchClock
 from whenabouts.core.errors import Code
 from whenabouts.core.harness import Capabilities, Gap, LocalHarness, Variant
 from whenabouts.core.join_aggregate import chance_functions, partners
@@ -34,6 +35,7 @@ from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, FlushMod
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import unwrap, wrap
 from whenabouts.core.state.segment_layout import DIRECTORY
+from whenabouts.core.times.learned import Learned
 from whenabouts.core.timing_join.operator import TimingJoinOperator
 from whenabouts.core.timing_join.output import FinalTimes
 from whenabouts.core.timing_join.probed_rows import Beside
@@ -610,6 +612,22 @@ class NeverFolds(Spoilt):
 
     def query(self, query: Query) -> Any:
         return super().query(replace(query, folding="never") if isinstance(query, JoinAggregate) else query)
+
+
+class WatchesLessClosely(Spoilt):
+    name = "allows a learned clock twice its error"
+
+    def query(self, query: Query) -> Any:
+        return super().query(replace(query, error=2 * query.error) if isinstance(query, WatchClock) else query)
+
+
+class ReadsLearnedTimesLate(Spoilt):
+    name = "corrects learned times by a microsecond less"
+
+    def query(self, query: Query) -> Any:
+        if isinstance(query, TimingJoin) and isinstance(query.left_time, Learned):
+            query = replace(query, left_time=replace(query.left_time, offset_us=query.left_time.offset_us - 1))
+        return super().query(query)
 
 
 class TakesOffsetsOneByOne(Spoilt):

@@ -84,6 +84,8 @@ MUST_FAIL = {
     "MultipliesChances": ("test_join_aggregate", "oracle_worked_numbers", ""),
     "ForgetsRowsBeside": ("test_join_aggregate", "oracle_aggregates", "ties"),
     "ForgetsFoldedRows": ("test_join_aggregate_streams", "differential_folding", "ties"),
+    "WatchesLessClosely": ("test_watched_clocks", "oracle_watched_clocks", "a learned clock-stream"),
+    "ReadsLearnedTimesLate": ("test_derived_times", "oracle_learned_times", "timing-5000-77777777"),
     "NeverFolds": ("test_join_aggregate_streams", "oracle_folded_state_is_bounded", ""),
     "KnowsOneBucket": ("test_coalescing", "oracle_coalescing", "last window-batch, 3 buckets"),
 }

@@ -103,7 +103,6 @@ def _readings(drift_ppb: int, rows: int) -> dict[str, tuple[pa.Table]]:
 
 def _exact_joins(drift_ppb: int) -> dict[str, Any]:
     learned, point = Learned("t", OFFSET_US, drift_ppb, REFERENCE_US, uniform(0, 1)), Point("v")
-    learned, point = Learned("t", OFFSET_US, drift_ppb, REFERENCE_US, uniform(0, 1)), Point("v")
     sides: dict[str, Any] = {"left_time": learned, "right_time": point, "on": "id"}
     return {
         "timing": TimingJoin(**sides, condition=EXACTLY),
