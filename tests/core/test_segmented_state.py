@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from infra.operators import CountingStore
 from whenabouts.core import EngineError, Interval
+from whenabouts.core.arrays.record_batches import copy_of
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.state.memory_store import DictStore
@@ -241,3 +242,11 @@ def test_segments_of_which_half_was_dropped_are_rewritten() -> None:
     assert (state.evict(0, 5), state.trim(0), state.rows_held) == (0, 2, 0)
     state.save()
     assert list(store._segments) == [(DIRECTORY, 0)]
+
+
+def test_a_column_may_have_no_name() -> None:
+    """As a key of JSON may."""
+    rows = pa.record_batch({"us": [1, 2], "": ["a", "b"]})
+    schema = pa.schema([rows.schema.field(0), rows.schema.field(1), copy_of(pa.field("t", pa.timestamp("us")), "us")])
+    rows = pa.RecordBatch.from_arrays([*rows.columns, rows.column(0).view(pa.timestamp("us"))], schema=schema)
+    assert decode(encode(rows, schema), schema).equals(rows)

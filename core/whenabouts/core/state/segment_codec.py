@@ -129,5 +129,5 @@ def _form_of(schema: pa.Schema) -> _Form:
 
 def _source(schema: pa.Schema, field: pa.Field) -> str | None:
     """The column that a field repeats, None if it repeats none."""
-    name = (field.metadata or {}).get(_COPY_OF, b"").decode()
-    return name if name in schema.names else None
+    name = (field.metadata or {}).get(_COPY_OF)
+    return None if name is None or name.decode() not in schema.names else name.decode()
