@@ -173,7 +173,7 @@ class Task:
 
     def send(self, label: int, clock: Clock, ms: int, there: bool) -> None:
         """Python has set or deleted a timer."""
-        self.sent.append((self.buckets[label], clock, ms, there))
+        self.sent.append((self.buckets.setdefault(label, Bucket()), clock, ms, there))
         if not self.run.process_mode:
             self.take_sent()
 
