@@ -114,6 +114,13 @@ def test_a_burst_that_exceeds_the_memory_of_a_step(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("small_steps")
+def test_a_limit_on_state_changes_nothing() -> None:
+    left, right = rows(1, 150, "a"), rows(2, 200, "b")
+    limited = OPERATIONS["timing_join"](left, right, batches=True, state_limit=wa.StateLimit(1)).read_all()
+    assert in_order(limited) == in_order(OPERATIONS["timing_join"](left, right))
+
+
+@pytest.mark.usefixtures("small_steps")
 def test_datasets_of_files_that_overlap_in_time(tmp_path: Path) -> None:
     left, right = rows(3, 300, "a"), rows(4, 300, "b")
     for name, table in (("left", left), ("right", right)):

@@ -75,7 +75,7 @@ def _reader(query: Query, frames: Sequence[Any], settings: HostSettings) -> pa.R
     """What a user's call gives with `batches`. Only datasets are not read into memory first."""
     named = zip(query.inputs, frames, strict=True)
     inputs = [frame if _is_dataset(frame) else arrow_table(name, frame) for name, frame in named]
-    run = BatchRun(query, inputs, threads=settings.threads or 1, state_limit=settings.state_limit)
+    run = BatchRun(query, inputs, threads=settings.threads or 1)  # finite input: no limit on state, as in `run`
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from run.batches
@@ -310,22 +310,15 @@ class BatchRun:
     when the first batch is taken.
     """
 
-    def __init__(
-        self,
-        query: Query,
-        inputs: Sequence[pa.Table | Dataset],
-        *,
-        threads: int = 1,
-        state_limit: StateLimit | None = None,
-    ) -> None:
+    def __init__(self, query: Query, inputs: Sequence[pa.Table | Dataset], *, threads: int = 1) -> None:
         check_query(query)
-        check_hosting(1, state_limit, threads)
+        check_hosting(1, None, threads)
         self._query, self._inputs, self._threads = query, inputs, threads
         schemas = [rows.schema for rows in inputs]
         whole = query.operator(schemas, streaming=False)
         self.schema: pa.Schema = whole.output_schema
         streaming = as_stream(query, schemas, whole) is not None
-        self._host = _Host(query, schemas, 1, streaming=streaming, state_limit=state_limit)
+        self._host = _Host(query, schemas, 1, streaming=streaming)
         self.batches = self._in_steps() if streaming else self._at_once()
 
     @property
