@@ -73,7 +73,7 @@ docs: .venv/ready .venv-docs/ready notebooks ## The documentation site, with its
 bench: .venv/ready .venv-peers/ready ## The quick benchmarks, each beside its peers, and docs/performance.md from the results: under ten minutes
 	@$(WITH_JAVA) $(BIN)/python benchmarks/run.py
 
-bench-full: .venv/ready .venv-peers/ready ## All benchmarks, the engines too: hours
+bench-full: .venv/ready .venv-newest/ready .venv-peers/ready ## All benchmarks, the engines too: hours
 	@.ci/maven.sh && $(WITH_JAVA) $(BIN)/python benchmarks/run.py --full
 
 notebooks: .venv/ready ## Run the notebooks of docs/notebooks, with outputs to build/notebooks: under a minute

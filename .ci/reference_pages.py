@@ -144,6 +144,7 @@ PAGES = (
         (
             "WhenaboutsError", "InputError", "QueryError", "EngineError", "RejectedRowsWarning", "EmptyInputWarning",
             "DigitsCutWarning", "DoubtfulTimesWarning", "AtLeastOnceWarning", "LossyQueryWarning", "NotFiniteWarning",
+            "MixedZonesWarning",
             "SingleBucketWarning", "Code",
         ),
     ),

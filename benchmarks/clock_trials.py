@@ -165,6 +165,7 @@ def run(part: str, trials: int, first: int, cells: int, only: tuple[str, ...], l
             with log.open("a") as file:
                 line = {"part": part, "kind": kind, "seed": seed, "cells": cells, "seconds": seconds, **found}
                 file.write(json.dumps(line) + "\n")
+            click.echo(f"{part} {seed - first + 1} of {trials}: {kind}, {seconds} s", err=True)
 
 
 @main.command()

@@ -15,6 +15,7 @@ def draw(name: str, series: Curve, x_label: str, y_label: str, folder: Path = RE
     """One picture with a line for each series; axes are logarithmic by default. Returns the file's name."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure = Figure(figsize=(5, 3.4), layout="constrained")
@@ -22,6 +23,8 @@ def draw(name: str, series: Curve, x_label: str, y_label: str, folder: Path = RE
         for marker, (label, points) in zip("os^vDP*X" * 4, series.items(), strict=False):
             axes.plot(*zip(*points, strict=True), marker=marker, label=label)
         axes.set(xlabel=x_label, ylabel=y_label, **{"xscale": "log", "yscale": "log"} | axes_options)
+        if "yticks" in axes_options:
+            axes.yaxis.set_minor_formatter(NullFormatter())
         axes.legend(fontsize=8)
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
     return f"{name}.svg"

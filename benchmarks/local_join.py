@@ -4,11 +4,14 @@
 
 1,000 keys, about 2.4 matches per event, intervals of 20 to 200 ms. DuckDB gets its best hand-written form: both sides
 bucketed by time so that the range predicate becomes an equality, and the probability as a SQL expression. One thread
-each, alternately in one process; it fails unless both give the same pairs with the same probabilities.
+each, alternately in one process; it fails unless both give the same pairs with the same probabilities. Beside them
+Arrow's `take` of the same rows, whose positions are known: less no join can cost. Then the same call with one thread
+and with two, by the clock.
 """
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 import click
@@ -21,6 +24,7 @@ from whenabouts.core import Interval, within
 from whenabouts.core.local import timing_join
 
 WORKLOAD = "the whole call, 1,000 keys"
+BY_THREADS = "the whole call by threads, wall clock"
 WITHIN_US, CONFIDENCE, KEYS = 500_000, 0.8, 1_000
 BUCKET_US = WITHIN_US + 200_000
 
@@ -61,11 +65,18 @@ def events(rows: int, seed: int) -> pa.Table:
     )
 
 
-def ours(left: pa.Table, right: pa.Table) -> pa.Table:
+def ours(left: pa.Table, right: pa.Table, threads: int = 1) -> pa.Table:
     """The call under test."""
     time_of = Interval("a", "b", max_uncertainty="200ms")
     condition = within(WITHIN_US, confidence=CONFIDENCE)
-    return timing_join(left, right, on="k", left_time=time_of, right_time=time_of, condition=condition)
+    return timing_join(left, right, on="k", left_time=time_of, right_time=time_of, condition=condition, threads=threads)
+
+
+def taking(left: pa.Table, right: pa.Table, pairs: pa.Table) -> pa.Table:
+    """Arrow's `take` of the rows of all pairs, columns as in the output; `id` is a row's position."""
+    at = pairs.column("id_left"), pairs.column("id_right")
+    taken = [*left.take(at[0]).columns, *right.select(["a", "b", "v", "id"]).take(at[1]).columns]
+    return pa.table([*taken, pairs.column("probability").combine_chunks()], names=pairs.column_names)
 
 
 def peer(left_rows: pa.Table, right_rows: pa.Table) -> pa.Table:
@@ -98,9 +109,17 @@ def main(rows: int, rounds: int) -> None:
     left, right = events(rows, 1), events(rows, 2)
     check_close(ours(left, right), peer(left, right))
     suite = Suite("local_join", rounds)
-    contenders = {"whenabouts": partial(ours, left, right), "DuckDB by hand": partial(peer, left, right)}
+    contenders = {
+        "whenabouts": partial(ours, left, right),
+        "DuckDB by hand": partial(peer, left, right),
+        "taking the rows": partial(taking, left, right, ours(left, right)),
+    }
     suite.compare(WORKLOAD, contenders, digest, rows_in=2 * rows)
     suite.save()
+    by_clock = Suite("local_join", 2 * rounds, clock=time.perf_counter)
+    numbers = {f"{n} thread{'s'[: n - 1]}": partial(ours, left, right, n) for n in (1, 2)}
+    by_clock.compare(BY_THREADS, numbers, digest, rows_in=2 * rows)
+    by_clock.save()
 
 
 if __name__ == "__main__":

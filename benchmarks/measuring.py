@@ -23,6 +23,8 @@ import pyarrow as pa
 import pyperf
 from numpy.typing import NDArray
 
+pa.set_cpu_count(1)  # contenders have one thread each, unless they set another number
+
 RESULTS = Path(__file__).parent / "results"
 PEERS = ("numpy", "pyarrow", "numba", "duckdb", "polars", "pyspark", "apache-flink", "pathway", "bytewax")
 SEPARATOR = " / "

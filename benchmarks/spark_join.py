@@ -65,7 +65,8 @@ class Case:
     the JVM compiles code that has run for long. They hold a quarter of the rows, but at least 16,000. If a step of
     Spark's own join takes so long (a minute) that Spark ends our idle workers, ours takes `again` steps before it is
     measured. `exact`: ours has exact times too, and the rows' hashes are compared. `hot`:
-    the share of rows that have key 0; `slots`: the width of our time slots for it.
+    the share of rows that have key 0; `slots`: the width of our time slots for it. `lateness`: how long rows stay in
+    state for rows that come late.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Case:
     again: int = 0
     hot: float = 0.0
     slots: str | None = None
+    lateness: str = LATENESS
 
     @property
     def sizes(self) -> list[int]:
@@ -102,7 +104,7 @@ class Case:
             right_time=timed,
             condition=within(self.within, confidence=1.0 if self.exact else CONFIDENCE),
             on="k",
-            lateness=Lateness(LATENESS, LATENESS),
+            lateness=Lateness(self.lateness, self.lateness),
             time_slots=self.slots,
         )
 
@@ -167,7 +169,9 @@ def native(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
     """Spark's own join with a time range, as in its guide."""
     sides = [df.toDF(*(f"{name}_{side}" for name in df.columns)) for df, side in ((left, "left"), (right, "right"))]
     if left.isStreaming:
-        sides = [df.withWatermark(f"b_{side}", LATENESS) for df, side in zip(sides, ("left", "right"), strict=True)]
+        sides = [
+            df.withWatermark(f"b_{side}", case.lateness) for df, side in zip(sides, ("left", "right"), strict=True)
+        ]
     reach = f"interval {case.within}"
     near = expr(f"k_left = k_right and b_right >= b_left - {reach} and b_right <= b_left + {reach}")
     return sides[0].join(sides[1], near)

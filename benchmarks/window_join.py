@@ -28,6 +28,8 @@ from whenabouts.core.window_join.query import WindowJoin
 
 ROUNDS = 5
 SECOND = 1_000_000
+FIRST = 1_700_000_000 * SECOND
+"""The first instant: integers near zero would be taken for seconds."""
 
 
 def cpu(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
@@ -48,7 +50,7 @@ def streams(k: int, rows: int, keys: int, per_key_and_second: float, seed: int =
         f"s{place}": pa.table(
             {
                 "k": random.integers(0, keys, rows),
-                "t": np.sort(random.integers(0, int(seconds * SECOND), rows)),
+                "t": FIRST + np.sort(random.integers(0, int(seconds * SECOND), rows)),
                 "id": np.arange(rows),
             }
         )
@@ -143,18 +145,27 @@ def _ours(query: WindowJoin, tables: list[pa.Table]) -> pa.Table:
 
 
 def cliques() -> None:
-    """3- and 5-way uniform cliques of 100,000 rows a stream, hash, against DuckDB and Polars."""
+    """3- and 5-way uniform cliques, hash, against DuckDB and Polars.
+
+    A row has two neighbours in each other stream, if sparse 0.4, if dense 4.
+    """
     suite = Suite("window_join", ROUNDS)
-    for k, per_key in ((3, 0.05), (5, 0.05)):
-        tables, width = streams(k, 100_000, 1_000, per_key), 20 * SECOND
+    for name, k, rows, per_key in (
+        ("3-way clique", 3, 100_000, 0.05),
+        ("5-way clique", 5, 100_000, 0.05),
+        ("5-way clique, sparse", 5, 100_000, 0.01),
+        ("5-way clique, dense", 5, 30_000, 0.1),
+    ):
+        tables, width = streams(k, rows, 1_000, per_key), 20 * SECOND
+        rows_of = list(tables.values())
         works: dict[str, Callable[[], pa.Table]] = {
-            f"whenabouts {label}": partial(_ours, uniform_clique(tables, width, strategy=name), list(tables.values()))
-            for label, name in (("auto", "auto"), ("bew", "backward"), ("few", "forward"))
+            f"whenabouts {label}": partial(_ours, uniform_clique(tables, width, strategy=strategy), rows_of)
+            for label, strategy in (("auto", "auto"), ("bew", "backward"), ("few", "forward"))
         }
         works["DuckDB as written"] = partial(duckdb_as_written, tables, width)
         works["DuckDB by slots"] = partial(duckdb_by_slots, tables, width)
         works["Polars by slots"] = partial(polars_by_slots, tables, width)
-        suite.compare(f"{k}-way clique", works, partial(digest, names=list(tables)), rows_in=k * 100_000)
+        suite.compare(name, works, partial(digest, names=list(tables)), rows_in=k * rows)
     suite.save()
 
 

@@ -27,7 +27,8 @@ ENGINES = ("spark", *(["flink"] if importlib.util.find_spec("pyflink") else []))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["spark", *(pytest.param(each, marks=pytest.mark.full) for each in ENGINES[1:])])
+@pytest.mark.full
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_demo_on_some_days(tmp_path: Path, engine: str) -> None:
     """In a process of its own, which prints nothing of the engine, its workers or their logs on either stream."""
     with started(tmp_path, "--rows", "4000", "--keep", "--engine", engine) as process:
@@ -68,8 +69,7 @@ def test_ctrl_c_ends_the_demo_in_one_line(tmp_path: Path, engine: str, stage: st
         time.sleep(2)
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert STAGES.sub("", errors) == "interrupted\n"
+    assert (process.returncode, STAGES.sub("", errors)) == (130, "interrupted\n")
 
 
 STAGES = re.compile(

@@ -47,7 +47,7 @@ ENGINES = ("spark", *(["flink"] if find_spec("pyflink") else []))
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # a client in this process leaves sockets and pipes to the garbage collector
-@pytest.mark.parametrize("mode", ["", "--stream --lateness 5s"])
+@pytest.mark.parametrize("mode", [pytest.param("", marks=pytest.mark.full), "--stream --lateness 5s"])
 @pytest.mark.parametrize("other", ENGINES)
 def test_an_engine_gives_what_local_gives(cli: Cli, tmp_path: Path, other: str, mode: str) -> None:
     sides(tmp_path)
@@ -112,6 +112,7 @@ TEXTS = {
 
 
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")  # as above
 @pytest.mark.parametrize("mode", TEXTS)
 @pytest.mark.parametrize("other", ENGINES)
@@ -136,7 +137,8 @@ def test_texts_that_join_run_on_every_engine(cli: Cli, tmp_path: Path, other: st
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # as above
-@pytest.mark.parametrize("mode", [pytest.param("", marks=pytest.mark.full), "--stream --lateness 5s"])
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["", "--stream --lateness 5s"])
 def test_spark_reads_parquet_files_itself(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """Files of one schema whose times have a zone are never read by the command, and the rows are those of `local`."""
     for number in range(2):

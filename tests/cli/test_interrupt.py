@@ -76,6 +76,28 @@ def test_cleaning_up_is_not_stopped_by_a_second_signal(tmp_path: Path) -> None:
     assert (tmp_path / "clean").exists()
 
 
+def test_a_ctrl_c_whose_exception_gets_lost_ends_the_command(tmp_path: Path) -> None:
+    """Python drops exceptions in finalizers."""
+    program = """
+import signal
+from whenabouts.cli import main, tables
+class Held:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+real = tables.read_file
+def read(*arguments, **options):
+    Held()
+    return real(*arguments, **options)
+tables.read_file = read
+main()
+"""
+    (tmp_path / "x.csv").write_text("t\n1\n")
+    with _started(program, tmp_path) as process:
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.endswith("interrupted\n")
+
+
 @pytest.mark.slow
 def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
     program = READING.replace("time.sleep(60)", "time.sleep(1)\n    raise SystemExit(7)")

@@ -153,6 +153,7 @@ def _events(seed: int, longest_us: int) -> list[pa.Table]:
     return files
 
 
+@pytest.mark.full
 def test_pairs_from_iceberg_into_delta(tmp_path: Path) -> None:
     sides = {
         f"lake.field.{name}": _events(seed, longest)

@@ -10,7 +10,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 PAGES = (
     "asof-join.md", "clock-bounds.md", "clocks.md", "coalescing.md", "coming-from-merge-asof.md",
-    "coming-from-pyranges.md", "join-aggregate.md", "modes.md", "profile.md", "tutorial.md", "why-and-chance.md",
+    "coming-from-pyranges.md", "join-aggregate.md", "modes.md", "ntp-bounds.md", "profile.md", "tutorial.md",
+    "why-and-chance.md",
 )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ class WatchedTask(Task):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", ["timing join", pytest.param("window join", marks=pytest.mark.full)])
 def test_rows_that_are_gathered_come_before_the_watermark_passes_them(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

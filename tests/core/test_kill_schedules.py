@@ -42,6 +42,7 @@ def test_a_seed_repeats_its_run() -> None:
         assert first.fate.log == second.fate.log
 
 
+@pytest.mark.full
 def test_scenarios_are_of_every_kind_and_most_of_them_are_killed() -> None:
     """They cover kinds of query, engines, wrappers, and the points of failure of both engines."""
     drawn = [scenario(seed) for seed in range(EVERY_RUN)]

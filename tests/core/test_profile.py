@@ -439,3 +439,11 @@ def test_bad_questions_have_codes() -> None:
             found.lateness(share)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="WA-2009"):
         found.with_interval(pa.table({"t": [1], "t_min": [1]}))
+
+
+def test_rows_at_both_ends_of_the_calendar_are_no_poll() -> None:
+    """The gap between them would be a period longer than any duration may be (WA-2002)."""
+    ends = np.array([-62_135_596_800_000_000, 253_370_764_800_000_000])
+    found = profile(pa.table({"t": (ends[:, None] + np.arange(60)[::2] * 1_000_000).ravel()}), "t")
+    assert "polling" not in {each.kind for each in found.findings}
+    assert found.spec().columns == ("t",)

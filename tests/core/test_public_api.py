@@ -30,6 +30,7 @@ PUBLIC = {
     "DoubtfulTimesWarning", "EmptyInputWarning", "EngineError", "Equivalence", "Finding",
     "GroupProfile", "Profile", "profile", "Histogram", "InputError", "Interval",
     "JoinAggregate", "JsonPayload", "Lateness", "Learned", "Workload", "LossyQueryWarning", "NotFiniteWarning",
+    "MixedZonesWarning",
     "PairAnswer", "Plan", "PlanChangedWarning", "Point", "QueryError", "Reason", "Registry", "RejectedRowsWarning",
     "RejectsSummary", "SingleBucketWarning", "StateLimit", "Statistics",
     "Template", "TemporalAggregate", "TemporalJoin", "TextQuery", "TimingJoin", "WhenaboutsError", "WindowExtent",

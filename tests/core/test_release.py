@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from whenabouts.core.hosting.preflight import OF_WORKERS
@@ -57,3 +58,18 @@ def test_the_conda_recipe_requires_what_the_package_does() -> None:
     assert conda == {dependency.replace(" ", "") for dependency in PROJECT["dependencies"]}
     least = {f"{name}>={major}.{minor}".removesuffix(".0") for name, (major, minor) in OF_WORKERS.items()}
     assert least <= {dependency.removesuffix(".0") for dependency in conda}
+
+
+@pytest.mark.parametrize("name", ["examples/kubernetes/Dockerfile", "tests/infra/Dockerfile"])
+def test_a_dockerfile_gets_the_files_that_it_copies(name: str, tmp_path: Path) -> None:
+    """Docker leaves what .dockerignore names out of the folder that it builds from."""
+    build = pytest.importorskip("docker.utils.build")
+    text = _text(name).replace("*", "x")
+    copied = [file for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for file in line.split()]
+    assert copied
+    for file in [*copied, "core/secret"]:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    rules = [rule for rule in _text(".dockerignore").splitlines() if rule and not rule.startswith("#")]
+    sent = {path for path in build.exclude_paths(tmp_path, rules) if (tmp_path / path).is_file()}
+    assert sent == set(copied)

@@ -92,6 +92,7 @@ def _ahead(rows: pa.Table) -> pa.Table:
     [
         {"every": 0}, {"error": 0.5}, {"error": "small"}, {"group": 4}, {"reading": None},
         {"clock": wa.Learned("u", 0, 0, 0, wa.uniform(-1, 1))},
+        {"clock": wa.LearnedClocks((), ())},
         {"clock": wa.Learned("t", 0, 0, 0, {"a": wa.uniform(-1, 1), "b": wa.uniform(0, 1)}, "k")},
     ],
 )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from whenabouts.core import Interval, Point, QueryError, within
+from whenabouts.core import Interval, Point, QueryError, local, within
+from whenabouts.core.errors import MixedZonesWarning
 from whenabouts.core.hosting.host import require_one_zone
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.timing_join.query import TimingJoin
@@ -44,3 +45,23 @@ def test_times_in_payloads_are_ours_to_read() -> None:
     payload = JsonPayload({"a": "timestamp[us]", "b": "timestamp[us]"})
     schemas = [pa.schema({"value": pa.binary()}), pa.schema({"t": INSTANT})]
     _check(decoded(QUERY, {"left": payload}), schemas, "Europe/Berlin")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", None])
+def test_utc_and_no_zone_are_the_same_in_process(zone: str | None) -> None:
+    tables = [
+        pa.table({"a": pa.array([0], WALL), "b": pa.array([0], WALL)}),
+        pa.table({"t": pa.array([0], pa.timestamp("us", zone))}),
+    ]
+    assert local.run(QUERY, tables).output.num_rows == 1  # a warning would fail
+
+
+def test_another_zone_beside_none_warns_in_process() -> None:
+    """Times are read as UTC all the same."""
+    tables = [
+        pa.table({"a": pa.array([0], WALL), "b": pa.array([0], WALL)}),
+        pa.table({"t": pa.array([0], pa.timestamp("us", "Europe/Berlin"))}),
+    ]
+    told = r"WA-2192: time column 't' of the right input has times of Europe/Berlin, time column 'a' of the left input"
+    with pytest.warns(MixedZonesWarning, match=told):
+        assert local.run(QUERY, tables).output.num_rows == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -29,5 +30,6 @@ def _no_workers() -> Iterator[None]:
     """No worker of a test's jobs outlives the test."""
     from whenabouts.flink_plugin.harness import forget_workers
 
+    before = dict(os.environ)
     yield
-    forget_workers()
+    forget_workers(before)

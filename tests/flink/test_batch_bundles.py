@@ -58,7 +58,12 @@ def _counted(table: pa.Table, columns: list[str]) -> Counter[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     ("form", "mode"),
-    [("blocks", PROCESS), ("Table", PROCESS), ("DataStream", PROCESS), ("Table", THREAD)],
+    [
+        ("blocks", PROCESS),
+        ("Table", PROCESS),
+        pytest.param("DataStream", PROCESS, marks=pytest.mark.full),
+        ("Table", THREAD),
+    ],
 )
 def test_no_row_of_a_batch_is_lost(form: str, mode: str, tmp_path: Path) -> None:
     left, right = _sides(form, mode, tmp_path)

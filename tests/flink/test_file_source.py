@@ -166,6 +166,7 @@ def test_a_path_without_a_file_system_is_refused(path: str, why: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 def test_a_job_reads_an_object_store_and_a_file_system_of_fsspec(tmp_path: Path) -> None:
     with _stores(tmp_path) as stores:

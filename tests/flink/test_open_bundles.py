@@ -15,7 +15,7 @@ from whenabouts.core.local import run
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.flink_plugin.harness import FlinkProcessHarness
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.full, pytest.mark.filterwarnings("ignore")]
 
 SECOND = 1_000_000
 TIME = Interval("t_min", "t_max", max_uncertainty="1s")

@@ -26,7 +26,9 @@ class Server:
         self, command: Sequence[str], folder: Path, *, name: str, env: Mapping[str, str] | None = None
     ) -> None:
         self._command, self._folder, self.name = list(command), folder, name
-        self._env = os.environ | dict(env or {})
+        inherited = dict(os.environ)
+        inherited.pop("PYTHON_LOOPBACK_SERVER_ADDRESS", None)  # from a local job: Flink's workers would run in here
+        self._env = inherited | dict(env or {})
         self.log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -13,7 +13,7 @@ import pytest
 
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 # Broken engine -> the law that must fail, and the parameters under which it must.
 MUST_FAIL = {

@@ -164,7 +164,7 @@ def test_inputs_are_the_same_in_every_process() -> None:
     assert case_tables.rng("a", 1).integers(0, 10**6) != case_tables.rng("a", 2).integers(0, 10**6)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "wanted",
     [

@@ -15,7 +15,7 @@ from whenabouts.core.hosting.element_host import ElementHost
 from whenabouts.core.hosting.element_watermark import ElementWatermark
 from whenabouts.core.hosting.segment_cache import SegmentCache
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 EVERY_RUN = 300
 """The number of schedules that run by default (tests/core/test_kill_schedules.py)."""

@@ -69,7 +69,7 @@ def test_costs_what_exhaustive_search_finds(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems())
 def test_the_program_agrees_with_the_closed_form(
     problem: tuple[list[Candidate], list[LazyExtent], float | None],

@@ -167,9 +167,8 @@ def test_other_buckets_for_an_old_checkpoint_are_refused(stream_of: StreamOf, tm
         start(3, one)
 
 
-@pytest.mark.parametrize(
-    ("least", "outcome"), [pytest.param(0.5, [(30.0, 31.0)], marks=pytest.mark.full), (None, "WA-3006")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("least", "outcome"), [(0.5, [(30.0, 31.0)]), (None, "WA-3006")])
 def test_a_restart_may_change_the_confidence_down_to_the_least_declared(
     stream_of: StreamOf, tmp_path: Path, least: float | None, outcome: list[tuple[float, float]] | str
 ) -> None:
@@ -254,7 +253,8 @@ def _multiset(table: pa.Table) -> Counter[str]:
     return Counter(map(repr, table.to_pylist()))
 
 
-@pytest.mark.parametrize("kind", [pytest.param("join", marks=pytest.mark.full), "extents"])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["join", "extents"])
 def test_a_stream_that_loses_a_micro_batch_ends_with_the_rows_of_the_local_engine(
     spark: SparkSession, kind: str
 ) -> None:

@@ -44,15 +44,14 @@ def demo(engine: str, rows: int | None, out: str, keep: bool) -> None:
     folder = _folder(out)
     from whenabouts.cli import demo_report as report
     from whenabouts.cli.demo_ordinary import compare
-    from whenabouts.cli.demo_runs import begin_start, read_inputs, require_equal, run_demo, the_query
+    from whenabouts.cli.demo_runs import read_inputs, require_equal, run_demo, starting, the_query
     from whenabouts.cli.progress import progress
 
     inputs = read_inputs(rows)
     rows_in = sum(source.rows_in for source in inputs)
-    begin_start(engine, rows_in)
     _introduce(inputs)
     query = the_query()
-    with progress(True) as shown:  # the local part runs while the engine starts
+    with starting(engine, rows_in), progress(True) as shown:  # the local part runs while the engine starts
         local = run_demo(query, inputs, "local", stream=False, title="local, batch", shown=shown)
         shown.stage("an ordinary join, and the pictures")
         tables = [_all(source) for source in inputs]

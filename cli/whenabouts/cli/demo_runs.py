@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -65,10 +65,12 @@ def read_inputs(rows: int | None) -> tuple[Input, Input]:
     return flights, weather
 
 
-def begin_start(engine: str, rows: int) -> None:
-    """Let an engine start its processes for a run over so many rows, while this thread does something else.
+@contextmanager
+def starting(engine: str, rows: int) -> Iterator[None]:
+    """Let an engine start its processes for a run over so many rows, while the block does something else.
 
-    If it cannot start, the run will say why.
+    If it cannot start, the run will say why. The end waits for it: Python must not end within an import of the other
+    thread, which may crash it.
     """
     start = engine_of(engine).start
 
@@ -77,7 +79,12 @@ def begin_start(engine: str, rows: int) -> None:
             if start is not None:
                 start(rows)
 
-    threading.Thread(target=begin, name=f"start of {engine}", daemon=True).start()
+    thread = threading.Thread(target=begin, name=f"start of {engine}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def run_demo(

@@ -50,9 +50,19 @@ class Stopped(BaseException):
         self.number = number
 
 
+_interrupted = threading.Event()
+"""Whether Ctrl-C has arrived. Its exception can get lost: Python drops it in finalizers, some libraries in imports."""
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _interrupted.set()
+    signal.default_int_handler(number, frame)
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise `Stopped` when one of `SIGNALS` arrives, so that unfinished work is cleaned up.
+    """Raise `Stopped` when one of `SIGNALS` arrives, so that unfinished work is cleaned up, and KeyboardInterrupt for
+    Ctrl-C, even if the first one got lost.
 
     Further signals do not interrupt the clean-up. Signals that are ignored (nohup), or that the caller handles, are
     left alone.
@@ -70,17 +80,23 @@ def stoppable() -> Iterator[None]:
     if threading.current_thread() is threading.main_thread():  # other threads cannot handle signals
         known = [int(getattr(signal, name)) for name in SIGNALS if hasattr(signal, name)]
         mine += [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _interrupt)
     for number in mine:
         signal.signal(number, stop)
     try:
         yield
     finally:
+        if signal.getsignal(signal.SIGINT) is _interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        _interrupted.clear()
         for number in mine if not stopped else ():
             signal.signal(number, signal.SIG_DFL)
 
 
 def guarded(work: Callable[[], Any], *, doing: str) -> Any:
-    """Call `work`, and turn whatever it raises without a code of ours into EngineError WA-3005.
+    """Call `work`, and turn whatever it raises without a code of ours into EngineError WA-3005. Raises
+    KeyboardInterrupt if Ctrl-C came in a `stoppable` block and had no effect.
 
     >>> guarded(lambda: 1 // 0, doing="dividing")
     Traceback (most recent call last):
@@ -89,7 +105,7 @@ def guarded(work: Callable[[], Any], *, doing: str) -> Any:
 zero (hint: set WHENABOUTS_TRACEBACK=1 to see where)
     """
     try:
-        return work()
+        done = work()
     except (WhenaboutsError, click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
@@ -99,3 +115,7 @@ zero (hint: set WHENABOUTS_TRACEBACK=1 to see where)
             f"{doing} failed: {type(error).__name__}: {text}".rstrip(": "),
             f"set {TRACEBACK}=1 to see where",
         ) from error
+    if _interrupted.is_set():
+        _interrupted.clear()
+        raise KeyboardInterrupt
+    return done

@@ -27,7 +27,7 @@ from whenabouts.core.timing_join.settings import STRATEGIES
 FULL = os.environ.get("WHENABOUTS_FULL") == "1"
 """Set by `make test-exhaustive`: more examples, and others in each run."""
 
-SECONDS_PER_LAW = 300.0 if FULL else 12.0
+SECONDS_PER_LAW = 300.0 if FULL else 6.0
 
 CONFIDENCES = (0.25, 0.5, 0.75, 0.8, 1.0, 1 / 3, 0.1, 2.0**-30)
 UNEVEN = (0.2718281828, 0.6180339887, 0.9159655941, 1.0, 2.0**-30)
@@ -62,7 +62,7 @@ class Lengths(NamedTuple):
 def examples(seconds_per_run: float) -> settings:
     """How many examples a law looks at: as many as the engine runs in its time, always from the same sequence."""
     affordable = int(SECONDS_PER_LAW / max(seconds_per_run, 1e-3))
-    most = 3000 if FULL else 3 * settings().max_examples // 2  # of the profile that is loaded
+    most = 3000 if FULL else settings().max_examples  # of the profile that is loaded
     return settings(
         deadline=None,
         derandomize=not FULL,

@@ -159,6 +159,7 @@ def test_oracle_counters(engine: Engine, condition: str, strategy: str) -> None:
 
 
 @pytest.mark.hosting
+@pytest.mark.similar
 @pytest.mark.filterwarnings("ignore::whenabouts.core.errors.DoubtfulTimesWarning")
 def test_oracle_doubtful_times(engine: Engine) -> None:
     """Integer times that look like seconds are counted, row by row, wherever rows are read; others are not."""

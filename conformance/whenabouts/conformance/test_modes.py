@@ -200,9 +200,7 @@ def test_differential_modes_of_arrival_orders(engine: Engine, files: tuple[int, 
 @pytest.mark.hosting
 @pytest.mark.parametrize(
     ("strategy", "step", "mode"),
-    fewer_on_slow_engines(
-        [(("auto", "lazy")[n % 2], n % 4, m) for n, m in enumerate(FEW, 1)], [("lazy", 1, "full_outer best both")]
-    ),
+    fewer_on_slow_engines([(("auto", "lazy")[n % 2], n % 4, m) for n, m in enumerate(FEW, 1)], kept=()),
 )
 def test_differential_modes_restarted(engine: Engine, strategy: str, step: int, mode: str) -> None:
     """A crash in the middle of an uncommitted step and a replay give the same rows, each once, over three buckets."""

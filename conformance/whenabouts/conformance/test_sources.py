@@ -126,7 +126,7 @@ def _repeating() -> dict[str, Files]:
 @pytest.mark.parametrize(
     "variant",
     [
-        Variant(streaming=True, parallelism=3, restart_after=2),
+        pytest.param(Variant(streaming=True, parallelism=3, restart_after=2), marks=similar),
         pytest.param(STREAM, marks=similar),
         pytest.param(Variant(), marks=similar),
     ],

@@ -67,6 +67,7 @@ def test_oracle_time_slots_on_streams(engine: Engine, mode: str, width: str) -> 
 
 
 @pytest.mark.hosting
+@similar
 def test_oracle_time_slots_count_late_rows_once(engine: Engine) -> None:
     """A late row is rejected once, although buckets hold copies of it; the pairs are those of the other rows."""
     query = replace(case_tables.dataset("wide").query, time_slots=500_000)

@@ -167,6 +167,10 @@ class DoubtfulTimesWarning(UserWarning):
     """Most integer times of a column look like another unit than microseconds (`WA-1063`)."""
 
 
+class MixedZonesWarning(UserWarning):
+    """Times without a zone are read as UTC beside times of another zone (`WA-2192`)."""
+
+
 class EmptyInputWarning(UserWarning):
     """An input has no rows, so that a join of it can have no result (`WA-1031`)."""
 

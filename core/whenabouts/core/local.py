@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.threads import using
+from whenabouts.core.arrays.threads import available, using
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import (
     Code,
@@ -23,7 +23,7 @@ from whenabouts.core.errors import (
     QueryError,
     RejectedRowsWarning,
 )
-from whenabouts.core.frames.kinds import A_FRAME, Frame, GivenFrames, arrow_table
+from whenabouts.core.frames.kinds import A_FRAME, Frame, GivenFrames, arrow_table, is_dataset
 from whenabouts.core.hosting.batch_output import as_stream, output_batches
 from whenabouts.core.hosting.engine import Engine
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
@@ -62,7 +62,7 @@ def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
         query,
         tables,
         buckets=settings.buckets or 1,
-        threads=settings.threads or 1,
+        threads=settings.threads or available(),
         state_limit=settings.state_limit,
     )
     _warn(query, [table.num_rows for table in tables], outcome.rejects)
@@ -74,8 +74,9 @@ def _result(query: Query, frames: Sequence[Any], settings: HostSettings) -> Any:
 def _reader(query: Query, frames: Sequence[Any], settings: HostSettings) -> pa.RecordBatchReader:
     """What a user's call gives with `batches`. Only datasets are not read into memory first."""
     named = zip(query.inputs, frames, strict=True)
-    inputs = [frame if _is_dataset(frame) else arrow_table(name, frame) for name, frame in named]
-    run = BatchRun(query, inputs, threads=settings.threads or 1)  # finite input: no limit on state, as in `run`
+    inputs = [frame if is_dataset(frame) else arrow_table(name, frame) for name, frame in named]
+    # Finite input: no limit on state, as in `run`.
+    run = BatchRun(query, inputs, threads=settings.threads or available())
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from run.batches
@@ -91,11 +92,6 @@ def _reader(query: Query, frames: Sequence[Any], settings: HostSettings) -> pa.R
     reader = pa.RecordBatchReader.from_batches(run.schema, batches())
     _rejects.keep(reader, rejected)
     return reader
-
-
-def _is_dataset(frame: Any) -> bool:
-    """By its name: to import pyarrow.dataset imports pandas."""
-    return any((base.__module__, base.__name__) == ("pyarrow._dataset", "Dataset") for base in type(frame).__mro__)
 
 
 def _warn(query: Query, rows: Sequence[int], rejected: pa.Table) -> None:
@@ -183,10 +179,9 @@ def run(
 ) -> Outcome:
     """Run a query over finite tables, one for each of its inputs.
 
-    `buckets` splits the keys as a parallel engine would, `threads` work on ranges of rows (of exact as-of joins, and of
-    the columns of all joins); the rows depend on neither. `state_limit` is checked and
-    changes nothing: finite input leaves no state. Raises InputError WA-1062 for objects that are not tables, and what
-    the query raises.
+    `buckets` splits the keys as a parallel engine would, `threads` work on ranges of rows; the rows depend on neither.
+    `state_limit` is checked and changes nothing: finite input leaves no state. Raises InputError WA-1062 for objects
+    that are not tables, and what the query raises.
     """
     check_query(query)
     check_inputs(query, tables, _TABLES, _A_TABLE)
@@ -257,7 +252,7 @@ def run_files(
     if streaming:
         outcome = run_stream(query, [source.tables for source in inputs], watch=progress)
         return OutcomeBatches.of(outcome.output, outcome.rejects, outcome.metrics)
-    run = BatchRun(query, [pa.concat_tables(source.tables) for source in inputs])
+    run = BatchRun(query, [pa.concat_tables(source.tables) for source in inputs], threads=available())
     return OutcomeBatches(run.schema, run.batches, run.rejects(), run.metrics)
 
 

@@ -81,6 +81,7 @@ class FlinkRun:
 
     def collect(self) -> Outcome:
         """Run to the end of the input; everything as Arrow tables in the operator's schema."""
+        before = dict(os.environ)
         with TemporaryDirectory(prefix="whenabouts-") as folder:
             for name, tables in self._files.items():
                 stage(Path(folder) / name, tables)
@@ -88,7 +89,7 @@ class FlinkRun:
                 return self._run(Path(folder))
             finally:
                 self.crashed = Path(folder, "crashed").exists()
-                forget_workers()
+                forget_workers(before)
 
     def _run(self, folder: Path) -> Outcome:
         if self._variant.restarted_as is not None:
@@ -147,18 +148,21 @@ def share_server() -> None:
     pool.__init__ = lambda _: None
 
 
-def forget_workers() -> None:
+def forget_workers(before: Mapping[str, str]) -> None:
     """Remove what finished jobs in process mode have left in this process, where their workers were. No job may run.
 
-    These are a dozen threads of each job, which wake up every second without work, and an environment variable that
-    forbids to start a JVM, which every process started from here would inherit.
+    These are a dozen threads of each job, which wake up every second without work, and environment variables, which
+    every process started from here would inherit: one forbids to start a JVM, another makes the workers of any Flink
+    run in this process. `before`: the environment before the jobs.
     """
     workers = sys.modules.get("pyflink.fn_execution.utils.operation_utils")  # set if there was a worker
     if workers is not None:
         for thread in threading.enumerate():
             if isinstance(thread, workers.PeriodicThread):
                 thread.cancel()
-    os.environ.pop("PYFLINK_GATEWAY_DISABLED", None)
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
 
 
 class _NotedReadStep(ReadStep):

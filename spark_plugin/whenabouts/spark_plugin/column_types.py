@@ -10,12 +10,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.columns_compared import columns_compared
-from whenabouts.core.hosting.host import require_one_zone
+from whenabouts.core.hosting.host import is_utc, require_one_zone
 from whenabouts.core.runtime.protocol import Operator, Query
 from whenabouts.spark_plugin.packing import FLUSH
-
-_UTC = frozenset({"utc", "etc/utc", "z", "gmt", "etc/gmt", "uct", "etc/uct", "zulu", "etc/zulu", "+00:00", "universal"})
-"""Names of the zone in which the wall clock tells the instant."""
 
 
 def check_types(query: Query, operator: Operator, inputs: Sequence[DataFrame], schemas: Sequence[pa.Schema]) -> None:
@@ -27,7 +24,7 @@ def check_types(query: Query, operator: Operator, inputs: Sequence[DataFrame], s
         kinds = [field.dataType for field in df.schema.fields if field.name != FLUSH]
         check_collations(name, dict(zip(schema.names, kinds, strict=True)), compared)
     zone = str(inputs[0].sparkSession.conf.get("spark.sql.session.timeZone", "UTC"))
-    require_one_zone(query, operator, schemas, None if zone.lower() in _UTC else zone)
+    require_one_zone(query, operator, schemas, None if is_utc(zone) else zone)
 
 
 def check_collations(name: str, types: Mapping[str, DataType], compared: Iterable[str]) -> None:

@@ -10,7 +10,11 @@ about a left row (their own pair differences, above what is even), and what is e
 maximisation for Poisson counts (Richardson 1972, Lucy 1974, Shepp and Vardi 1982), from the normal distribution of the
 fit, or from a sum of normal distributions, fitted in the same way, if that predicts other stretches of time clearly
 better. It ends at the step where these, which were held out, are predicted best. That blurs sharp edges; so blocks of
-constant rate (`delay_blocks`) are mixed with it, again as held-out stretches are predicted best.
+constant rate (`delay_blocks`) are mixed with it, again as held-out stretches are predicted best, and what is left of
+the start in the lowest moments is taken out (`delay_tilt`).
+
+Weights are never below zero, so that the fit takes pairs by chance for rare long delays wherever it may. It is repeated
+within the part of the window in which pairs show in blocks.
 
 Times are those that are read: where they were cut, g holds the granularities of both sides. To take them out would
 say nothing more of a pair, since its probability depends on the sum of all that is uncertain, and blurs g.
@@ -27,6 +31,7 @@ import numpy as np
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.clocks.delay_blocks import excess_in_blocks, share_of_second
+from whenabouts.core.clocks.delay_tilt import tilted
 from whenabouts.core.clocks.line_fit import PAIRS_AT_ONCE
 from whenabouts.core.clocks.pair_images import Streams, in_pieces
 
@@ -42,6 +47,10 @@ FINE = 8
 
 MOST_WINDOWS, WIDER, SURELY = 4, 1.6, 12.0
 """The window is widened while there are pairs beyond those expected outside the support."""
+
+MARGIN, MARGIN_OF_FEW = 0.25, 10.0
+"""What is added on either side of the stretch in which pairs show in blocks, as a part of it: at least `MARGIN`, and
+`MARGIN_OF_FEW / sqrt(effective pairs)`, since the ends of few pairs make no block."""
 
 STRETCHES = 64
 """Stretches of time; odd and even ones predict each other."""
@@ -110,11 +119,13 @@ def delay_shape(streams: Streams, span_us: int, offset_us: float, drift: float, 
     half = REACH * max(jitter_us, 1.0)
     for _ in range(MOST_WINDOWS):
         near = _Near.of(streams, span_us, offset_us, drift, half)
-        shape, outside = _solved(near, jitter_us)
-        if not outside:
+        widest = round((1 - SUPPORT) / 2 * CELLS)
+        first = _solved(near, jitter_us, slice(widest, CELLS - widest))
+        if not first.outside:
             break
         half *= WIDER
-    return shape
+    support = first.narrower()
+    return first.shape if support is None else _solved(near, jitter_us, support).shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +163,34 @@ class _Near:
         return _Near(half, counts, around, rows)
 
 
-def _solved(near: _Near, jitter_us: float) -> tuple[DelayShape, bool]:
-    """The shape, and whether there are more pairs than expected where no delay was looked for."""
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """The shape of delays within a `support` of cells; whether there are more pairs `outside` it than expected, and the
+    excess in blocks of constant rate in its fine cells."""
+
+    shape: DelayShape
+    outside: bool
+    support: slice
+    blocks: FloatArray
+
+    def narrower(self) -> slice | None:
+        """The support that blocks of pairs show, with a margin; None if they show no other."""
+        found = np.flatnonzero(self.blocks)
+        if not len(found):
+            return None
+        first, last = found[0] // FINE, found[-1] // FINE + 1
+        part = max(MARGIN, MARGIN_OF_FEW / math.sqrt(max(self.shape.effective, 1.0)))
+        margin = math.ceil(part * (last - first))
+        start, stop = self.support.start, self.support.stop
+        narrow = slice(max(start, start + int(first) - margin), min(stop, start + int(last) + margin))
+        return None if narrow == self.support else narrow
+
+
+def _solved(near: _Near, jitter_us: float, support: slice) -> _Solved:
     half, rows = near.half, near.rows
     cell = 2 * half / CELLS
     counts = near.counts.reshape(STRETCHES, CELLS, FINE).sum(axis=2)
-    inner = round((1 - SUPPORT) / 2 * CELLS)
-    causes = np.arange(inner, CELLS - inner)
+    causes = np.arange(support.start, support.stop)
     design = np.empty((CELLS, len(causes) + 1))
     design[:, :-1] = near.around[np.arange(CELLS)[:, None] - causes[None, :] + CELLS]
     design[:, -1] = 1.0
@@ -177,28 +209,30 @@ def _solved(near: _Near, jitter_us: float) -> tuple[DelayShape, bool]:
     pairs = float(found.sum())
     predicted = design @ weights
     beside = predicted.copy()
-    beside[inner : CELLS - inner] -= found
+    beside[support] -= found
     middle = beside[CELLS // 2 - 8 : CELLS // 2 + 9]
-    chance_in_support = float(beside[inner : CELLS - inner].sum())
+    chance_in_support = float(beside[support].sum())
     whole = counts.sum(axis=0)
-    beyond = slice(0, inner), slice(CELLS - inner, CELLS)
+    beyond = slice(0, support.start), slice(support.stop, CELLS)
+    masses, blocks = _sharpened(near.counts, beside, fit, support)
     outside = any(excess_in_blocks(whole[part], predicted[part], SURELY).any() for part in beyond)
     shape = DelayShape(
-        edges=np.linspace(inner, CELLS - inner, len(causes) * FINE + 1) * cell - half,
-        masses=_sharpened(near.counts, beside, fit, inner),
+        edges=np.linspace(support.start, support.stop, len(causes) * FINE + 1) * cell - half,
+        masses=masses,
         pairs=pairs,
         share=pairs / max(rows, 1),
         share_error=_share_error(counts, design, weights) / max(rows, 1),
         chance=max(float(middle.mean()), 0.0) / cell,
         effective=pairs**2 / max(pairs + chance_in_support, 1e-300),
     )
-    return shape, outside
+    return _Solved(shape, outside, support, blocks)
 
 
-def _sharpened(counts: FloatArray, beside: FloatArray, fit: _Fit, inner: int) -> FloatArray:
-    """The masses in fine cells: the smooth fit, and blocks above what is `beside` the delay, as they predict best."""
+def _sharpened(counts: FloatArray, beside: FloatArray, fit: _Fit, support: slice) -> tuple[FloatArray, FloatArray]:
+    """The masses in fine cells: the smooth fit, and blocks above what is `beside` the delay, as they predict best. And
+    these blocks."""
     at = (np.arange(CELLS * FINE) + 0.5) / FINE - 0.5
-    fine = slice(inner * FINE, (CELLS - inner) * FINE)
+    fine = slice(support.start * FINE, support.stop * FINE)
     even = np.maximum(np.interp(at, np.arange(CELLS), beside) / FINE, 1e-9)[fine]
     seen = [counts[start::2, fine].sum(axis=0) for start in (0, 1)]
     smooth = [np.repeat(weights[:-1], FINE) / FINE for weights in (*fit.halves, fit.weights)]
@@ -208,7 +242,8 @@ def _sharpened(counts: FloatArray, beside: FloatArray, fit: _Fit, inner: int) ->
     both = [smooth[-1], excess_in_blocks(seen[0] + seen[1], even)]
     masses = [each / max(float(each.sum()), 1e-300) for each in both]
     found = (1 - share) * masses[0] + share * masses[1]
-    return np.asarray(found / max(float(found.sum()), 1e-300))
+    found = np.asarray(found / max(float(found.sum()), 1e-300))
+    return tilted(found, seen[0] + seen[1], even, float(fit.weights[:-1].sum())), both[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Literal, overload
+from typing import Any, Literal, Required, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -46,44 +46,30 @@ TAIL = Fraction(1, 1000)
 SHOWN_ALIASES = 10
 
 
+class _Options(TypedDict, total=False):
+    """The options of `learn_clock` that do not change the kind of its result."""
+
+    left_time: Required[str]
+    right_time: Required[str]
+    on: Any
+    max_offset: Duration
+    max_drift: float | str
+    alpha: float
+    max_cells: int
+    max_error: float
+    tick: Duration | None
+    unchecked: bool
+    seed: int
+
+
 @overload
 def learn_clock(
-    left: Any,
-    right: Any,
-    *,
-    left_time: str,
-    right_time: str,
-    on: Any = None,
-    per_key: Literal[False] = False,
-    max_offset: Duration = "1 h",
-    max_drift: float | str = "200 ppm",
-    alpha: float = 1e-4,
-    max_cells: int = 2**26,
-    max_error: float = 0.2,
-    tick: Duration | None = None,
-    unchecked: bool = False,
-    seed: int = 0,
+    left: Any, right: Any, *, per_key: Literal[False] = False, **options: Unpack[_Options]
 ) -> LearnedClock: ...
 
 
 @overload
-def learn_clock(
-    left: Any,
-    right: Any,
-    *,
-    left_time: str,
-    right_time: str,
-    on: Any = None,
-    per_key: Literal[True],
-    max_offset: Duration = "1 h",
-    max_drift: float | str = "200 ppm",
-    alpha: float = 1e-4,
-    max_cells: int = 2**26,
-    max_error: float = 0.2,
-    tick: Duration | None = None,
-    unchecked: bool = False,
-    seed: int = 0,
-) -> LearnedClocks: ...
+def learn_clock(left: Any, right: Any, *, per_key: Literal[True], **options: Unpack[_Options]) -> LearnedClocks: ...
 
 
 def learn_clock(

@@ -1,4 +1,4 @@
-"""Kernels of coalescing: one pass over rows in time order; grouping and sorting of other rows.
+"""Kernels of coalescing: runs of rows in time order, of sorted rows, and of ranges of tuples.
 
 All take group codes `low .. low + groups - 1` (0-based if there is no `low`) and times in microseconds, and write to
 arrays that the caller allocated.
@@ -17,36 +17,16 @@ from whenabouts.core.arrays.jit import (
     INT64,
     READ_BOOL,
     READ_FLOAT64,
+    READ_INT32,
     READ_INT64,
-    TWO_INT64,
+    READ_INT64_2D,
     WRITE_INT32,
     WRITE_INT64,
     compiled,
 )
-from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
+from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray, Positions
 
-_RADIX_BITS = 11
-_RADIX = 1 << _RADIX_BITS
-_SMALL = 64
-"""Groups of up to this size are sorted by insertion."""
-
-READ_INT32 = types.Array(types.int32, 1, "C", readonly=True)
-
-
-@compiled(TWO_INT64(READ_INT64))
-def least_and_greatest(values: IntArray) -> Any:
-    """The least and the greatest value in one pass; (0, -1) for an empty array.
-
-    >>> least_and_greatest(np.array([3, 1, 2]))
-    (1, 3)
-    """
-    if len(values) == 0:
-        return 0, -1
-    low = high = values[0]
-    for value in values:
-        low = min(low, value)
-        high = max(high, value)
-    return low, high
+READ_FLOAT64_2D = types.Array(types.float64, 2, "C", readonly=True)
 
 
 def _runs_in_order(
@@ -55,7 +35,7 @@ def _runs_in_order(
     low: int,
     groups: int,
     values: NDArray[Any],
-    first: IntArray,
+    first: Positions,
     start: IntArray,
     end: IntArray,
     n: IntArray,
@@ -64,7 +44,7 @@ def _runs_in_order(
     """Runs of equal values in one pass over rows whose times strictly increase within each group.
 
     Writes for each run, in the order of first rows, its first row, `[start, end)`, its row count, and the time of its
-    last row. Returns the number of runs, or -1 if the rows are not in that order. No nulls.
+    last row, unless `last` is empty. Returns the number of runs, or -1 if the rows are not in that order. No nulls.
     """
     last_time = np.empty(groups, np.int64)
     last_run = np.full(groups, -1, np.int64)
@@ -84,7 +64,8 @@ def _runs_in_order(
                 continue
             end[run] = time
             n[run] = count[group]
-            last[run] = last_time[group]
+            if len(last) > 0:
+                last[run] = last_time[group]
         first[runs] = row
         start[runs] = time
         last_run[group] = runs
@@ -96,104 +77,71 @@ def _runs_in_order(
         if last_run[group] >= 0:
             end[last_run[group]] = last_time[group]
             n[last_run[group]] = count[group]
-            last[last_run[group]] = last_time[group]
+            if len(last) > 0:
+                last[last_run[group]] = last_time[group]
     return runs
 
 
-_SHAPE = (READ_INT64, READ_INT64, INT64, INT64), (WRITE_INT64,) * 5
+_SHAPE = (READ_INT64, READ_INT64, INT64, INT64), (WRITE_INT32, *(WRITE_INT64,) * 4)
 runs_in_order_of_integers = compiled(INT64(*_SHAPE[0], READ_INT64, *_SHAPE[1]))(_runs_in_order)
 runs_in_order_of_floats = compiled(INT64(*_SHAPE[0], READ_FLOAT64, *_SHAPE[1]))(_runs_in_order)
 
 
-@compiled((READ_INT64, INT64, INT64, WRITE_INT32, WRITE_INT64))
-def group_rows(codes: IntArray, low: int, groups: int, order: Positions, starts: IntArray) -> None:
-    """Row indices by group, ascending within each; group g is `order[starts[g] : starts[g + 1]]`.
+@compiled((READ_INT64, INT64, WRITE_INT32))
+def rows_of_groups(codes: IntArray, low: int, rows: Positions) -> None:
+    """Some row of each group: `rows[g]`, unchanged if the group has none.
 
-    >>> order, starts = np.empty(3, np.int32), np.empty(3, np.int64)
-    >>> group_rows(np.array([6, 5, 6]), 5, 2, order, starts)
-    >>> order.tolist(), starts.tolist()
-    ([1, 0, 2], [0, 1, 3])
+    >>> rows = np.full(3, -1, np.int32); rows_of_groups(np.array([6, 8, 6]), 6, rows); rows.tolist()
+    [2, -1, 1]
     """
-    starts[:] = 0
-    for code in codes:
-        starts[code - low + 1] += 1
-    for group in range(groups):
-        starts[group + 1] += starts[group]
-    free = starts[:groups].copy()
     for row in range(len(codes)):
-        group = codes[row] - low
-        order[free[group]] = row
-        free[group] += 1
+        rows[codes[row] - low] = row
 
 
-@compiled(BOOL(READ_INT64, READ_INT64, WRITE_INT32, WRITE_INT64))
-def sort_by_time(times: IntArray, starts: IntArray, order: Positions, sorted_times: IntArray) -> Any:
-    """Sort each group's rows by time, stably, and write their times to `sorted_times`; sorted groups are not moved.
+@compiled(INT64(
+    READ_INT64_2D, READ_FLOAT64_2D, BOOL, READ_INT64, READ_INT32,
+    WRITE_INT32, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64,
+))  # fmt: skip
+def runs_of_pairs(
+    pairs: IntArray,
+    as_floats: FloatArray,
+    floats: bool,
+    starts: IntArray,
+    row_of: Positions,
+    first: Positions,
+    start: IntArray,
+    end: IntArray,
+    n: IntArray,
+    last: IntArray,
+    value: IntArray,
+) -> Any:
+    """Runs of equal values of sorted pairs of a time and the bits of a value; `as_floats` has the same bits.
 
-    Each group is sorted separately (LSD radix sort, 11 bits a digit), so that it stays in the CPU cache. Returns
-    whether two rows of a group have the same time.
+    Writes for each run the row `row_of[g]` of its group, `[start, end)`, its row count, the time of its last row
+    (unless `last` is empty), and the bits of its first value. Returns the number of runs.
     """
-    most = 0
+    runs = 0
     for group in range(len(starts) - 1):
-        most = max(most, starts[group + 1] - starts[group])
-    key_a, key_b = np.empty(most, np.int64), np.empty(most, np.int64)
-    row_a, row_b = np.empty(most, np.int32), np.empty(most, np.int32)
-    counts = np.empty(_RADIX, np.int64)
-    has_ties = False
-    for group in range(len(starts) - 1):
-        begin, size = starts[group], starts[group + 1] - starts[group]
-        rises = True
-        low = high = np.int64(0)
-        for i in range(size):
-            time = times[order[begin + i]]
-            sorted_times[begin + i] = time
-            if i == 0:
-                low = high = time
-            else:
-                rises &= time > sorted_times[begin + i - 1]
-                low = min(low, time)
-                high = max(high, time)
-        if rises:
-            continue
-        if size <= _SMALL:
-            for i in range(1, size):
-                time, row = sorted_times[begin + i], order[begin + i]
-                j = begin + i - 1
-                while j >= begin and sorted_times[j] > time:
-                    sorted_times[j + 1] = sorted_times[j]
-                    order[j + 1] = order[j]
-                    j -= 1
-                sorted_times[j + 1] = time
-                order[j + 1] = row
-        else:
-            for i in range(size):
-                key_a[i] = sorted_times[begin + i] - low
-                row_a[i] = order[begin + i]
-            shift = 0
-            while (high - low) >> shift > 0:
-                counts[:] = 0
-                for i in range(size):
-                    counts[(key_a[i] >> shift) & (_RADIX - 1)] += 1
-                total = 0
-                for digit in range(_RADIX):
-                    here = counts[digit]
-                    counts[digit] = total
-                    total += here
-                for i in range(size):
-                    digit = (key_a[i] >> shift) & (_RADIX - 1)
-                    to = counts[digit]
-                    counts[digit] = to + 1
-                    key_b[to] = key_a[i]
-                    row_b[to] = row_a[i]
-                key_a, key_b = key_b, key_a
-                row_a, row_b = row_b, row_a
-                shift += _RADIX_BITS
-            for i in range(size):
-                sorted_times[begin + i] = key_a[i] + low
-                order[begin + i] = row_a[i]
-        for i in range(1, size):
-            has_ties |= sorted_times[begin + i] == sorted_times[begin + i - 1]
-    return has_ties
+        begin, stop = starts[group], starts[group + 1]
+        head = begin
+        while head < stop:
+            bits, number = pairs[head, 1], as_floats[head, 1]
+            at = head + 1
+            while at < stop:
+                other = as_floats[at, 1]
+                if pairs[at, 1] != bits and not (floats and (other == number or (other != other and number != number))):
+                    break
+                at += 1
+            first[runs] = row_of[group]
+            start[runs] = pairs[head, 0]
+            end[runs] = pairs[min(at, stop - 1), 0]
+            n[runs] = at - head
+            value[runs] = bits
+            if len(last) > 0:
+                last[runs] = pairs[at - 1, 0]
+            runs += 1
+            head = at
+    return runs
 
 
 @compiled(INT64(READ_INT64, READ_BOOL, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64))

@@ -17,7 +17,8 @@ from whenabouts.core.arrays.record_batches import table_of
 from whenabouts.core.coalescing.aggregate_needs import AggregateNeeds
 from whenabouts.core.coalescing.extent_evaluator import ExtentEvaluator
 from whenabouts.core.coalescing.extents import FinalExtents
-from whenabouts.core.coalescing.output import RunOutput, runs_of_ordered_rows
+from whenabouts.core.coalescing.history_runs import runs_of_history
+from whenabouts.core.coalescing.output import RunOutput
 from whenabouts.core.coalescing.reader import coalescing_reader, timely_blocks
 from whenabouts.core.coalescing.settings import CoalesceSettings
 from whenabouts.core.runtime.keys import Keys
@@ -58,7 +59,7 @@ class CoalesceOperator:
         """One step of `protocol.Operator`. Cost: the rows that arrive or settle, and the extents that become final."""
         step = Step()
         blocks = timely_blocks(self.readers, arrivals, watermark_us, step)[0]
-        rows = self._in_one_pass(store, blocks, demand, step)
+        rows = self._without_extent(store, blocks, demand, step)
         if rows is None:
             until = END_OF_TIME if demand is FlushMode.END else watermark_us
             with self._evaluator.step(store, blocks, until, latest_us, step) as extents:
@@ -91,18 +92,21 @@ class CoalesceOperator:
         """The output rows of final extents."""
         return self._output.of_extents(extents)
 
-    def _in_one_pass(
+    def _without_extent(
         self, store: SegmentStore, blocks: list[pa.RecordBatch], demand: FlushMode, step: Step
     ) -> pa.RecordBatch | None:
-        """The output for finite input in time order, computed in one pass; None where that does not apply."""
+        """The output for finite input of one numeric value column; None where an extent is needed."""
         spec = self._spec
         applies = spec.extents.is_history and spec.extents.at_us is None and spec.equivalence.kind == "equal"
         if demand is not FlushMode.END or not applies or not self._evaluator.is_new(store):
             return None
         table = table_of(blocks, self.readers[0].block_schema)
-        runs = runs_of_ordered_rows(table, self._evaluator.buffer.keys, spec.values)
-        if runs is None:
+        found = runs_of_history(table, self._evaluator.buffer.keys, spec.values, with_last=self._output.last)
+        if found is None:
             return None
         step.metrics[metrics.PROCESSED] += table.num_rows
-        step.metrics[metrics.COMPARED] += table.num_rows
-        return self._output.of_rows(table, runs)
+        step.metrics[metrics.COMPARED] += table.num_rows if found.neighbours is None else found.neighbours
+        if found.neighbours is not None:
+            step.metrics[metrics.COALESCED] += table.num_rows - len(found.row)
+            step.metrics[metrics.NEIGHBOURS] += found.neighbours
+        return self._output.of_rows(table, found)

@@ -26,7 +26,7 @@ class Groups(NamedTuple):
 
 def groups_of(keys: Keys, table: pa.Table) -> Groups:
     """The groups of rows; without group columns there is one. Integers in a small range are their own codes."""
-    from whenabouts.core.coalescing.kernels import least_and_greatest  # numba: imported when first needed
+    from whenabouts.core.arrays.grouped_sort import least_and_greatest  # numba: imported when first needed
 
     if not keys.names:
         return Groups(np.zeros(table.num_rows, np.int64), 0, 1)
@@ -102,13 +102,11 @@ class Order(NamedTuple):
 
 
 def order_of(times: IntArray, groups: Groups) -> Order:
-    """Sorts rows by group and time, stably. O(n) if times increase within groups, else a radix sort of the others."""
-    from whenabouts.core.coalescing.kernels import group_rows, sort_by_time
+    """Sorts rows by group and time, stably. O(n)."""
+    from whenabouts.core.arrays.grouped_sort import sorted_in_groups  # numba: imported when first needed
 
-    at, ordered = np.empty(len(times), np.int32), np.empty(len(times), np.int64)
-    starts = np.empty(groups.size + 1, np.int64)
-    group_rows(groups.codes, groups.low, groups.size, at, starts)
-    return Order(at, ordered, starts, bool(sort_by_time(times, starts, at, ordered)))
+    found = sorted_in_groups(times, None, groups.codes, groups.low, groups.size)
+    return Order(found.pairs[:, 1].astype(np.int32), found.pairs[:, 0].copy(), found.starts, found.has_ties)
 
 
 def without_duplicates(tuples: TemporalTuples, columns: Sequence[str]) -> tuple[TemporalTuples, Duplicates]:

@@ -256,6 +256,15 @@ def _kind_of(class_: type) -> _Kind | None:
     return _Kind("pyarrow", _stream, lambda table, *_: table)
 
 
+def is_dataset(frame: Any) -> bool:
+    """Whether it is a Dataset of pyarrow. By its name: to import pyarrow.dataset imports pandas.
+
+    >>> is_dataset(pa.table({}))
+    False
+    """
+    return any((base.__module__, base.__name__) == ("pyarrow._dataset", "Dataset") for base in type(frame).__mro__)
+
+
 def class_name(frame: Any) -> str:
     """The class of an object, as errors name it.
 

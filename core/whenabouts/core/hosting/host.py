@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.callers import users_level
+from whenabouts.core.errors import Code, MixedZonesWarning, QueryError
 from whenabouts.core.hosting.input_watermarks import InputClocks
 from whenabouts.core.hosting.packed_kinds import (
     PRESENT,
@@ -138,17 +140,49 @@ def require_one_zone(query: Query, operator: Operator, schemas: Sequence[pa.Sche
     them in the session's zone. Only the user knows which is meant; and in a zone whose clocks change, some local times
     are no instant and others are two.
     """
-    if zone is None:
-        return
-    refuse_two_zones(
-        {
-            f"time column {column!r} of the {name} input": schema.field(column).type
-            for name, reader, schema in zip(query.inputs, operator.readers, schemas, strict=True)
-            for column in reader.time.columns
-            if column in schema.names  # columns of a payload are typed by the payload's description
-        },
-        f"the session's zone is {zone}",
-    )
+    if zone is not None:
+        refuse_two_zones(_time_types(query, operator, schemas), f"the session's zone is {zone}")
+
+
+def warn_of_two_zones(query: Query, operator: Operator, schemas: Sequence[pa.Schema]) -> None:
+    """Warn (`MixedZonesWarning`) where one time column names a zone other than UTC, and another has none.
+
+    In process there is no session whose zone might be meant, so the latter is read as UTC; wall-clock times of the
+    former's zone would then be hours off, and match nothing or the wrong rows.
+    """
+    stamps = {
+        what: type_.tz for what, type_ in _time_types(query, operator, schemas).items() if pa.types.is_timestamp(type_)
+    }
+    named = next(((what, tz) for what, tz in stamps.items() if tz is not None and not is_utc(tz)), None)
+    without = next((what for what, tz in stamps.items() if tz is None), None)
+    if named is not None and without is not None:
+        warnings.warn(
+            f"{Code.MIXED_ZONES}: {named[0]} has times of {named[1]}, {without} times without a zone, which are read "
+            "as UTC; give both a zone if other times are meant",
+            MixedZonesWarning,
+            stacklevel=users_level(),
+        )
+
+
+_UTC = frozenset({"utc", "etc/utc", "z", "gmt", "etc/gmt", "uct", "etc/uct", "zulu", "etc/zulu", "+00:00", "universal"})
+
+
+def is_utc(zone: str) -> bool:
+    """Whether the wall clock of the zone shows UTC.
+
+    >>> is_utc("Etc/UTC"), is_utc("Europe/London")
+    (True, False)
+    """
+    return zone.lower() in _UTC
+
+
+def _time_types(query: Query, operator: Operator, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
+    return {
+        f"time column {column!r} of the {name} input": schema.field(column).type
+        for name, reader, schema in zip(query.inputs, operator.readers, schemas, strict=True)
+        for column in reader.time.columns
+        if column in schema.names  # columns of a payload are typed by the payload's description
+    }
 
 
 def refuse_two_zones(times: Mapping[str, pa.DataType], zone: str) -> None:

@@ -51,14 +51,14 @@ class HostSettings:
     """How an engine is to run a query; no setting but `deduplicate_by` and `payloads` changes which rows come out.
 
     `buckets`: into how many parts the keys are split. It limits the parallelism, and is fixed for the lifetime of a
-    checkpoint. None: what the engine finds right. `threads`: how many threads of this process a call may use; None:
-    one. `batches`: the result is a `pyarrow.RecordBatchReader`, and only rows around the current time are in memory.
-    `state_limit`: how many rows a bucket of a stream may hold. `deduplicate_by`: columns that identify a row, of
-    all inputs or by input, where sources deliver rows again (see `whenabouts.core.wrappers.deduplication`). `payloads`:
-    how rows are read that hold records as bytes, as those of Kafka do (see `whenabouts.core.wrappers.payloads`).
-    `watermarks`: "lateness" follows the greatest `t_max` of each input by its lateness; "source" keeps the watermarks
-    that the inputs carry. `name`: what the query is called in the engine's job. `max_latency`: how long a row may take
-    through the query by the wall clock.
+    checkpoint. None: what the engine finds right. `threads`: how many threads of this process a call may use; None: as
+    many as Arrow (`pyarrow.cpu_count()`), which is all cores unless it was set. `batches`: the result is a
+    `pyarrow.RecordBatchReader`, and only rows around the current time are in memory. `state_limit`: how many rows a
+    bucket of a stream may hold. `deduplicate_by`: columns that identify a row, of all inputs or by input, where sources
+    deliver rows again (see `whenabouts.core.wrappers.deduplication`). `payloads`: how rows are read that hold records
+    as bytes, as those of Kafka do (see `whenabouts.core.wrappers.payloads`). `watermarks`: "lateness" follows the
+    greatest `t_max` of each input by its lateness; "source" keeps the watermarks that the inputs carry. `name`: what
+    the query is called in the engine's job. `max_latency`: how long a row may take through the query by the wall clock.
 
     Raises QueryError WA-2006 for another number of buckets or threads, and for invalid limits, names and kinds of
     watermarks; WA-2002 and WA-2003 for a `max_latency` that is not a duration.

@@ -11,9 +11,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.threads import each
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.callers import users_level
 from whenabouts.core.errors import Code, NotFiniteWarning
+from whenabouts.core.hosting.host import warn_of_two_zones
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import (
     END_OF_TIME,
@@ -69,6 +71,7 @@ class LocalHost:
     ) -> None:
         self._query, self._state_limit, self._schemas = query, state_limit, schemas
         self.operator: Operator = limited(query.operator(schemas, streaming=streaming), state_limit)
+        warn_of_two_zones(query, self.operator, schemas)
         self._stores = [DictStore() for _ in range(buckets)]
         self._timers: list[int | None] = [None] * buckets
         self._greatest = [NO_WATERMARK] * len(schemas)
@@ -81,15 +84,22 @@ class LocalHost:
     def arrivals(self, batches: Sequence[Sequence[pa.RecordBatch]]) -> Iterator[list[Arrival]]:
         """Raw batches of every input, read and sent to buckets: the arrivals of each bucket in turn."""
         per_bucket: list[list[Arrival]] = [[] for _ in self._stores]
-        for reader, raw in zip(self.operator.readers, batches, strict=True):
-            blocks, doubtful = [], reader.units.rows
-            for batch in raw:
-                block = self._block(reader, batch)
+        readers = self.operator.readers
+        doubtful = [reader.units.rows for reader in readers]
+        events = each(
+            lambda input: [readers[input].read(batch) for batch in batches[input]],
+            range(len(readers)),
+            sum(batch.num_rows for raw in batches for batch in raw),
+        )
+        for reader, raw, before, read in zip(readers, batches, doubtful, events, strict=True):
+            blocks = []
+            for batch, (block, rejected) in zip(raw, read, strict=True):
+                self._count(reader, batch, block, rejected)
                 blocks.append(block)
                 for bucket, arrival in self._split(reader.input, block):
                     per_bucket[bucket].append(arrival)
-            if reader.units.rows > doubtful:
-                self.metrics[metrics.DOUBTFUL] += reader.units.rows - doubtful
+            if reader.units.rows > before:
+                self.metrics[metrics.DOUBTFUL] += reader.units.rows - before
             self._note(reader.input, [times(block)[1] for block in blocks if block.num_rows])
         yield from per_bucket
 
@@ -197,13 +207,13 @@ class LocalHost:
 
     def _block(self, reader: Reader, batch: pa.RecordBatch) -> pa.RecordBatch:
         block, rejected = reader.read(batch)
-        self._count_rejects(batch.num_rows, rejected)
-        self.metrics[metrics.DIGITS_CUT] += times_cut(reader, block)
+        self._count(reader, batch, block, rejected)
         return block
 
-    def _count_rejects(self, rows_in: int, rejected: list[Rejected]) -> None:
+    def _count(self, reader: Reader, batch: pa.RecordBatch, block: pa.RecordBatch, rejected: list[Rejected]) -> None:
         self._rejected += rejected
-        self.metrics[metrics.ROWS_IN] += rows_in
+        self.metrics[metrics.DIGITS_CUT] += times_cut(reader, block)
+        self.metrics[metrics.ROWS_IN] += batch.num_rows
         self.metrics[metrics.REJECTED] += sum(r.rows.num_rows for r in rejected)
 
 

@@ -8,6 +8,7 @@ from importlib import import_module
 KERNELS = (
     "arrays.digests",
     "arrays.gather",
+    "arrays.grouped_sort",
     "arrays.key_time_order",
     "arrays.slab_pool",
     "arrays.value_order",

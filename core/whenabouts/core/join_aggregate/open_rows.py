@@ -25,7 +25,7 @@ from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.join_aggregate.settings import LEFT, RIGHT
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore, Step
-from whenabouts.core.state.segment_layout import LEAST_SLOT_US, SEGMENTS_PER_STEP, Layout, every_row
+from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout, every_row
 from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 
@@ -42,6 +42,10 @@ class Folding(NamedTuple):
     least: int | None = None
     right_per_left: int = 0
 
+
+_NEW_SEGMENTS = {LEFT: 1, RIGHT: 2}
+"""About how many new segments of an input a step makes. All left rows before an instant are read together, so that few
+serve best; right rows are dropped segment by segment."""
 
 MarksWith = Callable[[pa.Table, Sequence[pa.RecordBatch]], pa.RecordBatch]
 """From left rows, with their marks, and right rows: the marks once these are folded, too."""
@@ -109,7 +113,7 @@ class OpenRows:
         self._left_schema = layout.schemas[LEFT]
         self._state = SegmentedState(store, layout, slot_us=reach.slot_us)
         self._state.set_retention([reach.bound(input, 0) for input in (LEFT, RIGHT)])
-        self._stored = 0
+        self._stored = self._evicted = 0
         self._check_notes()
 
     def _check_notes(self) -> None:
@@ -137,14 +141,15 @@ class OpenRows:
         first_us = state.first_open_us(LEFT)
         if first_us is not None and first_us < before_us:
             settled = [_before(block, before_us) for block in state.load(LEFT, NO_WATERMARK, before_us - 1)]
+        self._evicted = state.evict(LEFT, before_us) + state.trim(LEFT)  # before new rows are added to their segments
         for input, block in arrivals:
             if input == LEFT:
                 final = times(block)[1] < before_us
                 if final.any():
                     settled.append(block.filter(pa.array(final)))
                     block = block.filter(pa.array(~final))
-            if block.num_rows:  # left rows are read together, so few segments serve best
-                state.append(input, block, segments=1 if input == LEFT else SEGMENTS_PER_STEP)
+            if block.num_rows:
+                state.append(input, block, segments=_NEW_SEGMENTS[input])
                 self._stored += block.num_rows
         return [block for block in settled if block.num_rows]
 
@@ -165,7 +170,7 @@ class OpenRows:
         """Drop settled left rows, and right rows that no left row can meet any more; fold others."""
         state = self._state
         step.metrics[metrics.STORED] += self._stored
-        step.metrics[metrics.EVICTED] += state.evict(LEFT, self._reach.bound(LEFT, watermark_us)) + state.trim(LEFT)
+        step.metrics[metrics.EVICTED] += self._evicted
         first_us = state.first_open_us(LEFT)
         earliest_us = watermark_us if first_us is None else min(watermark_us, first_us)
         step.metrics[metrics.EVICTED] += state.evict(RIGHT, self._reach.bound(RIGHT, earliest_us))

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import FLOAT64, INT64, READ_INT32, READ_INT64, WRITE_FLOAT64, compiled
+from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 
 KERNEL_ERROR = 2.0**-49
@@ -163,7 +164,7 @@ def probabilities_at(
     out = np.empty(left_at.size)
     arrays = (_int64(left_min), _int64(left_max), _int64(right_min), _int64(right_max))
     at = (np.ascontiguousarray(left_at, np.int32), np.ascontiguousarray(right_at, np.int32))
-    _fill_probabilities_at(*arrays, *at, lo, hi, out)
+    each(lambda part: _fill_probabilities_at(*arrays, at[0][part], at[1][part], lo, hi, out[part]), cuts(out.size))
     return out
 
 

@@ -90,6 +90,11 @@ class Keys:
         The tables belong to input `first` and those after it. Codes are small (below about four times the number of
         rows), so that counting sorts are cheap.
         """
+        narrow = self._narrow(tables, first)
+        if narrow is not None:
+            values, low, high = narrow
+            in_place = low >= 0 and high < 4 * sum(map(len, values))  # they are their own codes, without a copy
+            return values if in_place else [each - low for each in values]
         lengths = [table.num_rows for table in tables]
         combined = np.zeros(sum(lengths), np.int64)
         columns = zip(*(self.of(first + number) for number in range(len(tables))), strict=True)
@@ -101,14 +106,27 @@ class Keys:
 
     def small_codes(self, tables: Sequence[pa.RecordBatch | pa.Table]) -> list[NDArray[np.int32]]:
         """As `codes`, as int32, for fewer than 2^29 rows. In half the time for one integer key in a narrow range."""
-        columns = [] if len(self.names) != 1 else [table.column(self.of(i)[0]) for i, table in enumerate(tables)]
-        rows = sum(table.num_rows for table in tables)
-        if rows and columns and all(column.type == pa.int64() and not column.null_count for column in columns):
-            values = [np.asarray(column.to_numpy()) for column in columns]
-            low = min(int(each.min()) for each in values if len(each))
-            if max(int(each.max()) for each in values if len(each)) - low < 4 * rows:
-                return [np.subtract(each, low, out=np.empty(len(each), np.int32), casting="unsafe") for each in values]
-        return [codes.astype(np.int32) for codes in self.codes(tables)]
+        narrow = self._narrow(tables, 0)
+        if narrow is None:
+            return [codes.astype(np.int32) for codes in self.codes(tables)]
+        columns, low, _ = narrow
+        return [np.subtract(each, low, out=np.empty(len(each), np.int32), casting="unsafe") for each in columns]
+
+    def _narrow(
+        self, tables: Sequence[pa.RecordBatch | pa.Table], first: int
+    ) -> tuple[list[IntArray], int, int] | None:
+        """The columns of one int64 key without nulls, and its least and greatest value, if that is a narrow range."""
+        if len(self.names) != 1:
+            return None
+        columns = [table.column(self.of(first + number)[0]) for number, table in enumerate(tables)]
+        if any(column.type != pa.int64() or column.null_count for column in columns):
+            return None
+        values = [np.asarray(column.to_numpy()) for column in columns]
+        ends = [(int(each.min()), int(each.max())) for each in values if len(each)]
+        if not ends:
+            return None
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        return (values, low, high) if high - low < 4 * sum(map(len, values)) else None
 
 
 def _chunks(table: pa.RecordBatch | pa.Table, name: str) -> list[pa.Array]:

@@ -13,14 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
-from whenabouts.core.arrays.record_batches import (
-    one_batch,
-    rows_at,
-    select_columns,
-    table_of,
-    with_columns_of,
-    with_null_columns,
-)
+from whenabouts.core.arrays.record_batches import one_batch, rows_at, table_of, with_null_columns
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.blocks import T_MAX, times
@@ -28,7 +21,6 @@ from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival,
 from whenabouts.core.state.segment_codec import decode, encode, fingerprint, unwrap, wrap
 from whenabouts.core.state.segment_layout import (
     DIRECTORY,
-    MARKS,
     NONE_OPEN,
     SEGMENTS_PER_STEP,
     WAITING,
@@ -38,6 +30,7 @@ from whenabouts.core.state.segment_layout import (
     every_row,
     segments_for,
 )
+from whenabouts.core.state.stored_segments import StoredSegments, present
 
 
 class SegmentedState:
@@ -62,9 +55,7 @@ class SegmentedState:
         columns = [f"{f.name}:{f.type}" for schema in self._schemas for f in schema]
         self._fingerprint = fingerprint(*columns, *filter(None, [self._layout.purpose]))
         self._changed = False
-        self._loaded: dict[tuple[int, int], pa.RecordBatch] = {}  # segments with marks, so a step reads each only once
-        self._unsaved_marks: set[tuple[int, int]] = set()
-        self._marked_later: set[tuple[int, int]] = set()  # segments of `Layout.marked_later` that have marks
+        self._stored = StoredSegments(store, self._layout)
         self.rows_numbered = 0
         self._progress_us = NO_WATERMARK
         self._notes: list[int] = []
@@ -173,17 +164,7 @@ class SegmentedState:
 
     def mark(self, held: SegmentRows, marks: pa.RecordBatch) -> None:
         """Replace the marks of rows from `load_marked`. `save` writes them, unless the rows are dropped before."""
-        whole = self._read(held.input, held.first)
-        source = np.arange(whole.num_rows)
-        source[held.at] = whole.num_rows + np.arange(len(held.at))
-        width = len(self._schemas[held.input])
-        rows, schema = select_columns(whole, range(width)), self._layout.marks[held.input]
-        old = with_null_columns(select_columns(whole, range(width, len(whole.schema))), schema, whole.num_rows)
-        new = one_batch(table_of([old, marks], schema)).take(pa.array(source))
-        self._loaded[held.input, held.first] = with_columns_of(rows, new)
-        self._unsaved_marks.add((held.input, held.first))
-        if held.input in self._layout.marked_later:
-            self._marked_later.add((held.input, held.first))
+        self._stored.mark(held, marks)
         self._changed = True
         self._note_open(held.input, held.first)
 
@@ -198,10 +179,10 @@ class SegmentedState:
         A segment is rewritten once half of its rows are unneeded, so that no more rows are written than dropped.
         """
         dropped = 0
-        for input, first in sorted(self._unsaved_marks):
+        for input, first in self._stored.unsaved:
             if input not in self._layout.needed:
                 continue
-            rows = self._read(input, first)
+            rows = self._stored.read(input, first)
             useful = self.needed(input, rows) & (self._axis(input, rows) >= self._floors[input])
             kept = int(useful.sum())
             if 2 * kept > rows.num_rows:
@@ -210,9 +191,7 @@ class SegmentedState:
             if kept:
                 self._write(input, first, self._segments[input][first].stop, rows.filter(pa.array(useful)))
             else:
-                self._drop(input, first)
-                del self._segments[input][first]
-                self._changed = True
+                self._remove(input, first)
         return dropped
 
     def append(self, input: int, block: pa.RecordBatch, *, segments: int = SEGMENTS_PER_STEP) -> None:
@@ -225,7 +204,7 @@ class SegmentedState:
             rows = rows_at(block, at)
             if first in self._segments[input]:
                 stop = self._segments[input][first].stop
-                before = self._read(input, first)
+                before = self._stored.read(input, first)
                 rows = one_batch(table_of([before, with_null_columns(rows, before.schema)], before.schema))
             self._write(input, first, stop, rows)
 
@@ -237,9 +216,7 @@ class SegmentedState:
         segments = [segment for segment in sorted(self._segments[input].values()) if chosen(segment)]
         taken = [self._alive(input, segment.first).rows for segment in segments]
         for segment in segments:
-            self._drop(input, segment.first)
-            del self._segments[input][segment.first]
-            self._changed = True
+            self._remove(input, segment.first)
         return taken
 
     def take_ended(self, input: int, before_us: int) -> list[pa.RecordBatch]:
@@ -254,9 +231,7 @@ class SegmentedState:
     def replace_from(self, input: int, from_us: int, block: pa.RecordBatch) -> None:
         """Replace all segments that end after a time by one with this block, whose rows are at or after that time."""
         for first in [first for first, held in self._segments[input].items() if held.stop * self.slot_us > from_us]:
-            self._drop(input, first)
-            del self._segments[input][first]
-            self._changed = True
+            self._remove(input, first)
         if block.num_rows:
             slots = self._axis(input, block) // self.slot_us
             self._write(input, int(slots.min()), int(slots.max()) + 1, block)
@@ -269,7 +244,7 @@ class SegmentedState:
         found = []
         for segment in sorted(self._segments[input].values()):
             if segment.open_us < before_us:
-                rows = self._read(input, segment.first)
+                rows = self._stored.read(input, segment.first)
                 at = self._axis(input, rows)
                 leaving = (at >= self._floors[input]) & (at < before_us) & self._open(input, rows)
                 found.append(rows.filter(pa.array(leaving)))
@@ -290,14 +265,13 @@ class SegmentedState:
             return 0
         self._floors[input] = before_us
         self._changed = True
-        gone = [first for first, segment in self._segments[input].items() if segment.stop * self.slot_us <= before_us]
-        for first in gone:
-            self._drop(input, first)
-        dropped = sum(self._segments[input].pop(first).rows for first in gone)
+        gone = [segment for segment in self._segments[input].values() if segment.stop * self.slot_us <= before_us]
+        for segment in gone:
+            self._remove(input, segment.first)
         for segment in list(self._segments[input].values()):
             if segment.open_us < before_us:
                 self._note_open(input, segment.first)
-        return dropped
+        return sum(segment.rows for segment in gone)
 
     def trim(self, input: int) -> int:
         """Rewrite the segments half of whose rows were dropped by `evict`; returns how many rows left the store.
@@ -307,28 +281,23 @@ class SegmentedState:
         """
         dropped = 0
         for first, segment in list(self._segments[input].items()):
-            if segment.first * self.slot_us >= self._floors[input] or (input, first) not in self._loaded:
+            if segment.first * self.slot_us >= self._floors[input] or not self._stored.was_read(input, first):
                 continue
-            rows = self._alive(input, first).rows
-            if 2 * rows.num_rows > segment.rows:
+            rows = self._stored.read(input, first)
+            alive = self._axis(input, rows) >= self._floors[input]
+            kept = int(np.count_nonzero(alive))
+            if 2 * kept > segment.rows:
                 continue
-            dropped += segment.rows - rows.num_rows
-            if rows.num_rows:
-                self._write(input, first, segment.stop, rows)
+            dropped += segment.rows - kept
+            if kept:
+                self._write(input, first, segment.stop, rows.filter(pa.array(alive)))
             else:
-                self._drop(input, first)
-                del self._segments[input][first]
-            self._changed = True
+                self._remove(input, first)
         return dropped
 
     def forget_marks(self, input: int) -> None:
         """Drop all marks of an input in `Layout.marked_later`."""
-        for segment in [segment for segment in self._marked_later if segment[0] == input]:
-            self._store.delete(MARKS - input, segment[1])
-            self._marked_later.discard(segment)
-            self._unsaved_marks.discard(segment)
-            self._loaded.pop(segment, None)
-            self._changed = True
+        self._changed |= self._stored.forget_marks(input)
 
     def wait(self, input: int, block: pa.RecordBatch) -> None:
         """Keep a block until `take_waiting`, in arrival order."""
@@ -342,7 +311,7 @@ class SegmentedState:
         taken = []
         for input, number, _, _ in self._waiting:
             data = self._store.get(WAITING - input, number)
-            taken.append(Arrival(input, decode(_present(data, WAITING - input, number), self._schemas[input])))
+            taken.append(Arrival(input, decode(present(data, WAITING - input, number), self._schemas[input])))
             self._store.delete(WAITING - input, number)
             self._changed = True
         self._waiting = []
@@ -352,8 +321,7 @@ class SegmentedState:
         """Write changed marks and the directory, if this step changed anything."""
         if not self._changed:
             return
-        for input, first in sorted(self._unsaved_marks):
-            self._put_marks(input, first)
+        self._stored.save()
         directory = {
             "fingerprint": self._fingerprint,
             "slot_us": self.slot_us,
@@ -365,7 +333,7 @@ class SegmentedState:
             "progress_us": self._progress_us,
         }
         directory |= {"notes": self._notes} if self._notes else {}
-        directory |= {"marked_later": sorted(self._marked_later)} if self._marked_later else {}
+        directory |= {"marked_later": sorted(self._stored.marked_later)} if self._stored.marked_later else {}
         self._store.put(DIRECTORY, 0, wrap(json.dumps(directory).encode()))
         self._changed = False
 
@@ -387,46 +355,18 @@ class SegmentedState:
         self.rows_numbered = directory.get("rows_numbered", 0)
         self._progress_us = directory.get("progress_us", NO_WATERMARK)
         self._notes = directory.get("notes", [])
-        self._marked_later = {(input, first) for input, first in directory.get("marked_later", [])}
-
-    def _has_marks(self, input: int, first: int) -> bool:
-        later = input in self._layout.marked_later and (input, first) not in self._marked_later
-        return input in self._layout.marks and not later
-
-    def _read(self, input: int, first: int) -> pa.RecordBatch:
-        if (input, first) not in self._loaded:
-            rows = decode(_present(self._store.get(input, first), input, first), self._schemas[input])
-            if self._has_marks(input, first):
-                data = _present(self._store.get(MARKS - input, first), MARKS - input, first)
-                rows = with_columns_of(rows, decode(data, self._layout.marks[input]))
-            self._loaded[input, first] = rows
-        return self._loaded[input, first]
+        self._stored.marked_later = {(input, first) for input, first in directory.get("marked_later", [])}
 
     def _write(self, input: int, first: int, stop: int, rows: pa.RecordBatch) -> None:
-        schema = self._schemas[input]
-        plain = rows if len(rows.schema) == len(schema) else select_columns(rows, range(len(schema)))
-        data = encode(plain, schema)
-        self._store.put(input, first, data)
-        self._loaded[input, first] = rows
-        if self._has_marks(input, first):
-            self._put_marks(input, first)
-        self._unsaved_marks.discard((input, first))
-        self._segments[input][first] = Segment(first, stop, rows.num_rows, size=len(data))
+        size = self._stored.write(input, first, rows)
+        self._segments[input][first] = Segment(first, stop, rows.num_rows, size=size)
         self._changed = True
         self._note_open(input, first)
 
-    def _put_marks(self, input: int, first: int) -> None:
-        rows = self._loaded[input, first]
-        marks = select_columns(rows, range(len(self._schemas[input]), len(rows.schema)))
-        self._store.put(MARKS - input, first, encode(marks))
-
-    def _drop(self, input: int, first: int) -> None:
-        self._store.delete(input, first)
-        if self._has_marks(input, first):
-            self._store.delete(MARKS - input, first)
-        self._marked_later.discard((input, first))
-        self._loaded.pop((input, first), None)
-        self._unsaved_marks.discard((input, first))
+    def _remove(self, input: int, first: int) -> None:
+        self._stored.drop(input, first)
+        del self._segments[input][first]
+        self._changed = True
 
     def _axis(self, input: int, rows: pa.RecordBatch) -> IntArray:
         return np.asarray(rows.column(self._layout.axes.get(input, T_MAX)).to_numpy())
@@ -438,7 +378,7 @@ class SegmentedState:
         if input not in self._layout.opens:
             return
         segment, floor = self._segments[input][first], self._floors[input]
-        rows = self._read(input, first)
+        rows = self._stored.read(input, first)
         waiting = self._axis(input, rows)
         if self._layout.opens[input] is not every_row:
             waiting = waiting[self._open(input, rows)]
@@ -447,7 +387,7 @@ class SegmentedState:
         self._segments[input][first] = segment._replace(open_us=int(waiting.min(initial=NONE_OPEN)))
 
     def _alive(self, input: int, first: int) -> SegmentRows:
-        rows, floor = self._read(input, first), self._floors[input]
+        rows, floor = self._stored.read(input, first), self._floors[input]
         if floor <= first * self.slot_us or (alive := self._axis(input, rows) >= floor).all():
             return SegmentRows(input, first, np.arange(rows.num_rows), rows)
         return SegmentRows(input, first, np.flatnonzero(alive), rows.filter(pa.array(alive)))
@@ -471,13 +411,3 @@ def notes_in_state(store: SegmentStore) -> list[int]:
 def _directory(store: SegmentStore) -> dict[str, Any] | None:
     data = store.get(DIRECTORY, 0)
     return None if data is None else json.loads(bytes(unwrap(data)))
-
-
-def _present(data: bytes | None, input: int, slot: int) -> bytes:
-    if data is None:
-        raise EngineError(
-            Code.STATE_FORMAT,
-            f"the state lost segment ({input}, {slot})",
-            "the checkpoint is damaged: start a new one",
-        )
-    return data

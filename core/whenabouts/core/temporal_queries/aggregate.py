@@ -108,7 +108,7 @@ class AggregateOperator(CoalesceOperator):
                 columns.append(pa.array(quotients(above[some], below[some])))
         return pa.RecordBatch.from_arrays(columns, schema=self._columns)
 
-    def _in_one_pass(
+    def _without_extent(
         self, store: SegmentStore, blocks: list[pa.RecordBatch], demand: FlushMode, step: Step
     ) -> pa.RecordBatch | None:
         """Aggregates always need the extents."""

@@ -36,9 +36,6 @@ FIXES = {
     "nanoseconds": "divide them by 1,000",
 }
 
-_PLAIN = RANGES["milliseconds"][1] + 1, RANGES["nanoseconds"][0] - 1
-"""Integers between these ends are not doubtful."""
-
 _LOG = logging.getLogger("whenabouts")
 
 
@@ -59,9 +56,16 @@ class UnitCounts:
         """Count a column's values and return how many look like another unit. O(rows), usually two comparisons each."""
         ticks = np.asarray((column.drop_null() if column.null_count else column).to_numpy(), np.int64)
         self.values += len(ticks)
-        if not len(ticks) or (ticks.min() >= _PLAIN[0] and ticks.max() <= _PLAIN[1]):
+        if not len(ticks):
             return 0
-        found = {unit: (ticks >= low) & (ticks <= high) for unit, (low, high) in RANGES.items()}
+        least, greatest = int(ticks.min()), int(ticks.max())
+        found = {
+            unit: (ticks >= low) & (ticks <= high)
+            for unit, (low, high) in RANGES.items()
+            if least <= high and greatest >= low
+        }
+        if not found:
+            return 0
         numbers = Counter({unit: int(np.count_nonzero(mask)) for unit, mask in found.items()})
         self._by_unit += numbers
         unit, most = numbers.most_common(1)[0]

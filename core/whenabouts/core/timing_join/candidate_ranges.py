@@ -12,14 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.gather import gather
 from whenabouts.core.arrays.key_time_order import (
     Axis,
     OrderedRows,
     Times,
     nearly_in_order,
     order_rows,
-    sorted_positions,
+    sorted_rows,
 )
+from whenabouts.core.arrays.threads import both, cuts, each
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.probability.confidence_bounds import fill_confidence_bounds
 from whenabouts.core.probability.match_thresholds import fill_kind_bounds
@@ -72,6 +74,13 @@ class CandidateRanges(NamedTuple):
     ranges: NDArray[np.int32]
     kinds: KindThresholds
     by_kind: bool
+
+    def between(self, start: int, stop: int) -> CandidateRanges:
+        """The same for the base rows `start` to `stop`, without copies."""
+        t_min, t_max, position, key = self.base
+        base = BaseRows(t_min[start:stop], t_max[start:stop], position[start:stop], key[start:stop])
+        kinds = self.kinds._replace(base=self.kinds.base[start:stop])
+        return CandidateRanges(base, self.target, self.ranges[start:stop], kinds, self.by_kind)
 
 
 def ranges_of(
@@ -146,8 +155,11 @@ def sides_of(
         raise ValueError("either both sides have keys or neither has")
     if (base.template is None) == bool(base_templates) or (target.template is None) == bool(target_templates):
         raise ValueError("rows have template numbers exactly where templates are given")
-    base, _ = _checked(base, base_lengths, "base")
-    target, seen = _checked(target, target_lengths, "target")
+    (base, _), (target, seen) = both(
+        lambda: _checked(base, base_lengths, "base"),
+        lambda: _checked(target, target_lengths, "target"),
+        len(base) + len(target),
+    )
     if strategy == "auto":
         target_lengths = seen
     templates = base_templates, target_templates
@@ -183,13 +195,16 @@ def candidate_ranges(sides: Sides) -> CandidateRanges:
         sides.base, sides.target, sides.templates, sides.lo, sides.hi, sides.confidence,
         strategy=sides.strategy, base_is_right=sides.base_is_right,
     )  # fmt: skip
-    target = _target_rows(sides, keys, of)
-    base = _base_rows(sides.base, by_t_max=sides.strategy in ("lazy", "lazy_lookup"))
+    target, (base, in_time) = both(
+        lambda: _target_rows(sides, keys, of),
+        lambda: (_base_rows(sides.base, by_t_max=sides.strategy in ("lazy", "lazy_lookup")), _in_time(sides, keys)),
+        len(sides.base) + len(sides.target),
+    )
     kinds, span = NO_KINDS, None
     if of is not None:
         kinds = of.kinds.in_order(base.position, target.position)
         span = of.span
-    return CandidateRanges(base, target, _ranges(sides, base, target, keys, kinds.base, span), kinds, of is not None)
+    return CandidateRanges(base, target, _ranges(sides, base, in_time, target, kinds.base, span), kinds, of is not None)
 
 
 def _keys(sides: Sides) -> int:
@@ -225,48 +240,68 @@ def _target_rows(sides: Sides, keys: int, of: RowKinds | None) -> OrderedRows:
     return order_rows(sides.target, "shifted", keys, of.shift)
 
 
+def _in_time(sides: Sides, keys: int) -> BaseRows | None:
+    """The base rows in the order in which their ranges are searched; None: that of the pairs.
+
+    Pairs are written in the order of the base rows, so that gathering their columns reads memory forwards. Only the
+    search runs in time order, where it is much cheaper.
+    """
+    rows = sides.base
+    if sides.strategy != "auto" or nearly_in_order(rows.t_max):
+        return None
+    t_max, t_min, position = sorted_rows(rows.t_max, rows.t_min, rows.key, keys)
+    key = np.zeros(len(rows), np.int64)
+    if rows.key is not None:
+        gather(rows.key, position, key)
+    return BaseRows(t_min, t_max, position, key)
+
+
 def _ranges(
     sides: Sides,
     base: BaseRows,
+    in_time: BaseRows | None,
     target: OrderedRows,
-    keys: int,
     kind: NDArray[np.int32],
     span: IntArray | None,
 ) -> NDArray[np.int32]:
     """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each base row, as half-open indices into the targets."""
-    if sides.strategy == "auto" and not nearly_in_order(base.t_max):
-        # Pairs are written in the order of the base rows, so that gathering their columns reads memory forwards. Only
-        # the search runs in time order, where it is much cheaper.
-        order = sorted_positions(base.t_max, base.key, keys)
-        in_time = BaseRows(
-            base.t_min.take(order, mode="clip"),
-            base.t_max.take(order, mode="clip"),
-            order.astype(np.int32),
-            base.key.take(order, mode="clip"),
-        )
-        ranges = np.empty((order.size, 4), np.int32)
-        kind = kind[order] if span is not None else kind
-        scatter_rows(_ranges_in_order(sides, in_time, target, kind, span), order, ranges)
-        return ranges
-    return _ranges_in_order(sides, base, target, kind, span)
-
-
-def _ranges_in_order(
-    sides: Sides, base: BaseRows, target: OrderedRows, kind: NDArray[np.int32], span: IntArray | None
-) -> NDArray[np.int32]:
     ranges = np.empty((base.t_min.size, 4), np.int32)
     if sides.strategy in PROBING_ALL:
         probe_all(base.key, target.starts, ranges)
         return ranges
+    if in_time is None:
+        each(lambda part: _search(sides, base, part, target, kind, span, ranges[part]), cuts(len(ranges)))
+        return ranges
+    kind = kind[in_time.position] if span is not None else kind
+    each(lambda part: _search(sides, in_time, part, target, kind, span, ranges, scattered=True), cuts(len(ranges)))
+    return ranges
+
+
+def _search(
+    sides: Sides,
+    base: BaseRows,
+    part: slice,
+    target: OrderedRows,
+    kind: NDArray[np.int32],
+    span: IntArray | None,
+    out: NDArray[np.int32],
+    *,
+    scattered: bool = False,
+) -> None:
+    """Write the ranges of a part of the base rows to `out`: one after the other, or by their positions."""
     fill_bounds = fill_anchored_ranges if sides.strategy == "auto" else fill_confidence_bounds
     cursors = np.stack((target.starts[:-1], target.starts[:-1]))
-    for start in range(0, len(ranges), _BOUNDED_AT_ONCE):
-        rows = slice(start, start + _BOUNDED_AT_ONCE)
-        bounds = np.empty(ranges[rows].shape, np.int64)
+    size = min(_BOUNDED_AT_ONCE, part.stop - part.start)
+    bounds_of_some, found_of_some = np.empty((size, 4), np.int64), np.empty((size, 4), np.int32)
+    for start in range(part.start, part.stop, _BOUNDED_AT_ONCE):
+        rows = slice(start, min(start + _BOUNDED_AT_ONCE, part.stop))
+        bounds = bounds_of_some[: rows.stop - start]
         if span is not None:
             fill_kind_bounds(base.t_max[rows], kind[rows], span, bounds)
         else:
             times = base.t_min[rows], base.t_max[rows]
             fill_bounds(*times, sides.lo, sides.hi, *sides.target_lengths, sides.confidence, bounds)
-        locate(bounds, base.key[rows], target.axis, target.starts, sides.strategy != "eager", cursors, ranges[rows])
-    return ranges
+        found = found_of_some[: len(bounds)] if scattered else out[start - part.start : rows.stop - part.start]
+        locate(bounds, base.key[rows], target.axis, target.starts, sides.strategy != "eager", cursors, found)
+        if scattered:
+            scatter_rows(found, base.position[rows], out)

@@ -83,6 +83,9 @@ class Matching:
         counters = CorrelationCounters()
         for work in self._correlations(rows, arrivals):
             base, target = work.base, 1 - work.base
+            if work.known == work.since:  # such as stored rows of finite input
+                counters.correlations += 1
+                continue
             for base_at, target_at in correlate(
                 _times(rows[base], codes[base], work.start, work.stop),
                 _times(rows[target], codes[target], work.since, work.known),

@@ -72,6 +72,16 @@ def part_extent(ranges: NDArray[np.int32], part: int) -> tuple[int, int, int]:
     return count, min(first, last), last
 
 
+@compiled(TWO_INT64(READ_INT32_2D))
+def candidate_counts(ranges: NDArray[np.int32]) -> tuple[int, int]:
+    """The numbers of sure pairs and of all candidates."""
+    sure = candidates = 0
+    for i in range(ranges.shape[0]):
+        sure += np.int64(ranges[i, 2]) - ranges[i, 1]
+        candidates += np.int64(ranges[i, 3]) - ranges[i, 0]
+    return sure, candidates
+
+
 @compiled(INT64(
     INT64, INT64, FLOAT64, INT64, INT64, INT32, READ_INT64, READ_INT64, READ_INT32, UINT64, UINT64,
     WRITE_INT32, WRITE_INT32, INT64

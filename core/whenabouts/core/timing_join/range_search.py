@@ -9,6 +9,7 @@ from whenabouts.core.arrays.jit import (
     BOOL,
     FOUR_INT64,
     INT64,
+    READ_INT32,
     READ_INT32_2D,
     READ_INT64,
     READ_INT64_2D,
@@ -20,6 +21,7 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.times.limits import ALWAYS_US
 
 _NEAR = 8  # how many values a search counts at once before it gallops
+_WINDOW = 16  # how many values all four searches of a row look at together
 
 
 @compiled(FOUR_INT64(READ_INT64, READ_INT64))
@@ -95,31 +97,54 @@ def locate(
         k = base_key[i]
         first, last = target_starts[k], target_starts[k + 1]
         # An inclusive end is searched as the start of what follows; nothing follows ALWAYS_US.
-        after_sure, after_outer = bounds[i, 2], bounds[i, 3]
+        outer, sure, after_sure, after_outer = bounds[i, 0], bounds[i, 1], bounds[i, 2], bounds[i, 3]
         after_sure += after_sure < ALWAYS_US
         after_outer += after_outer < ALWAYS_US
+        low = max(lower[k] - _NEAR // 2, first)
+        # Rows with few partners find all four ends in one look at a few values, without a branch that depends on them.
+        if (
+            gallop
+            and low + _WINDOW <= axis.size
+            and (low == first or axis[low] < outer)
+            and (low + _WINDOW >= last or axis[low + _WINDOW - 1] >= max(outer, after_outer))
+        ):
+            to_outer = to_sure = to_end_of_sure = to_end = 0
+            own = last - low
+            for j in range(_WINDOW):  # a constant number, so that it is vectorised
+                value, is_own = axis[np.uint64(low + j)], j < own
+                to_outer += is_own & (value < outer)
+                to_sure += is_own & (value < sure)
+                to_end_of_sure += is_own & (value < after_sure)
+                to_end += is_own & (value < after_outer)
+            lower[k] = i0 = low + to_outer
+            upper[k] = i3 = low + to_end
+            outer_hi = max(i0, i3)
+            sure_lo = min(max(low + to_sure, i0), outer_hi)
+            sure_hi = min(max(low + to_end_of_sure, sure_lo), outer_hi)
+            out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
+            continue
         if gallop:
-            lower[k] = i0 = _gallop(axis, first, last, lower[k], bounds[i, 0])
+            lower[k] = i0 = _gallop(axis, first, last, lower[k], outer)
             upper[k] = i3 = _gallop(axis, first, last, upper[k], after_outer)
         else:
-            i0 = _bisect(axis, first, last, bounds[i, 0])
+            i0 = _bisect(axis, first, last, outer)
             i3 = _bisect(axis, first, last, after_outer)
         outer_hi = max(i0, i3)
         # The sure range is inside the outer one, and close to its ends.
         if gallop:
-            sure_lo = _gallop(axis, i0, outer_hi, i0, bounds[i, 1])
+            sure_lo = _gallop(axis, i0, outer_hi, i0, sure)
             sure_hi = _gallop(axis, sure_lo, outer_hi, outer_hi, after_sure)
         else:
-            sure_lo = _bisect(axis, i0, outer_hi, bounds[i, 1])
+            sure_lo = _bisect(axis, i0, outer_hi, sure)
             sure_hi = _bisect(axis, sure_lo, outer_hi, after_sure)
         out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
 
 
-@compiled((READ_INT32_2D, READ_INT64, WRITE_INT32_2D))
-def scatter_rows(rows: NDArray[np.int32], index: IntArray, out: NDArray[np.int32]) -> None:
+@compiled((READ_INT32_2D, READ_INT32, WRITE_INT32_2D))
+def scatter_rows(rows: NDArray[np.int32], index: NDArray[np.int32], out: NDArray[np.int32]) -> None:
     """`out[index[i]] = rows[i]` for rows of four."""
     for i in range(index.size):
-        p = np.uint64(index[i])
+        p = np.uint32(index[i])
         out[p, 0], out[p, 1], out[p, 2], out[p, 3] = rows[i, 0], rows[i, 1], rows[i, 2], rows[i, 3]
 
 

@@ -27,14 +27,16 @@ Rows with different keys are never compared: targets are grouped by key, and ord
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.key_time_order import Times
-from whenabouts.core.arrays.typing import BoolArray, Positions
+from whenabouts.core.arrays.threads import cuts, each
+from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.probability.confidence_bounds import is_wide
 from whenabouts.core.times.limits import NEVER_US
 from whenabouts.core.timing_join.candidate_ranges import (
@@ -57,6 +59,7 @@ from whenabouts.core.timing_join.pair_fill import (
     STATE_SLOTS,
     SURE,
     TAKEN,
+    candidate_counts,
     fill_pairs,
     part_extent,
 )
@@ -68,6 +71,8 @@ Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 Accepts = Callable[[Positions, Positions], BoolArray]
 """Which of the pairs (base positions, target positions) meet a further condition."""
+
+_NO_TABLE = np.empty(0, np.int64)
 
 FIRST_CANDIDATES = 8
 """How many candidates of a row are tried first when one accepted partner is enough."""
@@ -173,7 +178,8 @@ def _pairs(
         yield from search(join, found, counters)
         return
     if expect is not None:
-        expect(part_extent(found.ranges, SURE)[0], part_extent(found.ranges, EVERYTHING)[0])
+        counts = each(lambda at: candidate_counts(found.ranges[at]), cuts(len(found.ranges)))
+        expect(sum(sure for sure, _ in counts), sum(candidates for _, candidates in counts))
     parts: tuple[int, ...] = (EVERYTHING,)
     lengths = sides.base_lengths[1] + sides.target_lengths[1]
     # Corollary 2 compares one tail of D. In a narrow window both tails matter, and dominance proves nothing.
@@ -230,8 +236,27 @@ def _first_accepted(join: _Join, found: CandidateRanges, counters: CorrelationCo
 def _fill(
     join: _Join, found: CandidateRanges, part: int, counters: CorrelationCounters, chunk_pairs: int
 ) -> Iterator[Pairs]:
-    """Yield one part of the pairs, resuming the fill kernel after each full chunk."""
-    sides, (base, target, ranges, kinds, _) = join.sides, found
+    """Yield one part of the pairs, in chunks."""
+    if part in (LEFT_PROBE, RIGHT_PROBE):  # in order: each row can use what the rows before it have found
+        chunks = _resumed(join.sides, found, part, chunk_pairs)
+    else:
+        chunks = _by_blocks(join.sides, found, part, chunk_pairs)
+    for pairs, done in chunks:
+        counters.sure += int(done[TAKEN])
+        counters.probed += int(done[PROBED])
+        counters.lookup_hits += int(done[HITS])
+        counters.passed += int(done[PASSED])
+        if join.accepts is not None and len(pairs[0]):
+            accepted = join.accepts(*pairs)
+            pairs = pairs[0][accepted], pairs[1][accepted]
+        counters.matched += len(pairs[0])
+        if len(pairs[0]):
+            yield pairs
+
+
+def _resumed(sides: Sides, found: CandidateRanges, part: int, chunk_pairs: int) -> Iterator[tuple[Pairs, IntArray]]:
+    """The pairs of a part and the counts of what was done for them, resuming the fill kernel after each full chunk."""
+    base, target, ranges, kinds, _ = found
     candidates, first, last = part_extent(ranges, part)
     table = np.full(last - first if part in (LEFT_PROBE, RIGHT_PROBE) else 0, NEVER_US)
     state = np.zeros(STATE_SLOTS, np.int64)
@@ -245,15 +270,55 @@ def _fill(
             part, sides.lo, sides.hi, sides.confidence, base.t_min, base.t_max, base.position,
             target.t_min, target.t_max, target.position, ranges, kinds, table, first, state, out_base, out_target,
         )  # fmt: skip
-        done = state - before
-        counters.sure += int(done[TAKEN])
-        counters.probed += int(done[PROBED])
-        counters.lookup_hits += int(done[HITS])
-        counters.passed += int(done[PASSED])
-        pairs = out_base[:count], out_target[:count]
-        if join.accepts is not None and count:
-            accepted = join.accepts(*pairs)
-            pairs = pairs[0][accepted], pairs[1][accepted]
-        counters.matched += len(pairs[0])
-        if len(pairs[0]):
-            yield pairs
+        yield (out_base[:count], out_target[:count]), state - before
+
+
+def _by_blocks(sides: Sides, found: CandidateRanges, part: int, chunk_pairs: int) -> Iterator[tuple[Pairs, IntArray]]:
+    """As `_resumed`, with chunks that end between rows, which several threads fill."""
+    which = part != SURE
+    slices = cuts(len(found.ranges), per_thread=4)
+    sizes = [counts[which] for counts in each(lambda at: candidate_counts(found.ranges[at]), slices)]
+    if sum(sizes) <= chunk_pairs:
+        yield _at_once(sides, found, part, slices, sizes)
+        return
+    columns = (0, 3) if which else (1, 2)
+    ends = np.cumsum(found.ranges[:, columns[1]] - found.ranges[:, columns[0]], dtype=np.int64)
+    start = before = 0
+    while start < len(ends):
+        stop = max(int(np.searchsorted(ends, before + chunk_pairs, side="right")), start + 1)
+        block = found.between(start, stop)
+        if ends[stop - 1] - before > chunk_pairs:  # a single row
+            yield from _resumed(sides, block, part, chunk_pairs)
+        else:
+            slices = cuts(stop - start, per_thread=4)
+            sizes = [candidate_counts(block.ranges[at])[which] for at in slices]
+            yield _at_once(sides, block, part, slices, sizes)
+        start, before = stop, int(ends[stop - 1])
+
+
+def _at_once(
+    sides: Sides, found: CandidateRanges, part: int, slices: Sequence[slice], sizes: Sequence[int]
+) -> tuple[Pairs, IntArray]:
+    """All pairs of some slices of rows, which have `sizes` candidates, in the order of the rows."""
+    target = found.target
+    out_base, out_target = np.empty(sum(sizes), np.int32), np.empty(sum(sizes), np.int32)
+    firsts = [0, *accumulate(sizes)]
+
+    def fill(number: int) -> tuple[int, IntArray]:
+        base, _, ranges, kinds, _ = found.between(slices[number].start, slices[number].stop)
+        out, state = slice(*firsts[number : number + 2]), np.zeros(STATE_SLOTS, np.int64)
+        count = fill_pairs(
+            part, sides.lo, sides.hi, sides.confidence, base.t_min, base.t_max, base.position,
+            target.t_min, target.t_max, target.position, ranges, kinds, _NO_TABLE, 0, state, out_base[out],
+            out_target[out],
+        )  # fmt: skip
+        return count, state
+
+    filled = each(fill, range(len(slices)))
+    written = 0
+    for first, (count, _) in zip(firsts[:-1], filled, strict=True):
+        if first > written:  # candidates before it that are no pairs
+            for out in (out_base, out_target):
+                out[written : written + count] = out[first : first + count]
+        written += count
+    return (out_base[:written], out_target[:written]), np.sum([state for _, state in filled], axis=0)

@@ -27,7 +27,7 @@ from whenabouts.core.clocks.profile.scattered_columns import (
 )
 from whenabouts.core.clocks.profile.units import Verdict, raw_times, settled
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.frames.kinds import Frame, GivenFrames, arrow_table, class_name
+from whenabouts.core.frames.kinds import Frame, GivenFrames, arrow_table, class_name, is_dataset
 from whenabouts.core.frames.scattered import Scattered
 from whenabouts.core.hosting.engine import engine_of
 from whenabouts.core.hosting.input_checks import check_input
@@ -226,7 +226,7 @@ def _check(schema: pa.Schema, named: Sequence[str], group: Sequence[str]) -> Non
 
 def _source(table: Any) -> Scattered:
     """A frame as rows that are read in parts."""
-    if isinstance(table, pa.Table) or _is_dataset(table):
+    if isinstance(table, pa.Table) or is_dataset(table):
         return Scattered.of(table)
     engine = engine_of([("profiled", table)])
     check_input("profiled", table, engine.frames, engine.hint)
@@ -241,11 +241,7 @@ def _source(table: Any) -> Scattered:
 
 def _is_here(table: Any) -> bool:
     """Whether it is a frame of this process. DataFrames of Spark 4.3 have Arrow's C interface, too."""
-    return isinstance(table, Frame) and not _is_dataset(table) and Frame in engine_of([("profiled", table)]).frames
-
-
-def _is_dataset(table: Any) -> bool:
-    return class_name(table).startswith("pyarrow._dataset.") and hasattr(table, "scanner")
+    return isinstance(table, Frame) and not is_dataset(table) and Frame in engine_of([("profiled", table)]).frames
 
 
 def _first_rows(table: pa.RecordBatchReader, named: Sequence[str], max_rows: int) -> tuple[pa.Table, int]:

@@ -87,6 +87,8 @@ def polling(distinct: IntArray, granules: Sequence[int]) -> Polling | None:
     if skipped > _SELDOM:
         return None
     longest = float(np.quantile(beats, _REGULAR, method="higher")) * period
+    if 2 * longest > since[-1]:  # one gap takes up the span, as between the years 1 and 9999: nothing comes back
+        return None
     return Polling(period, local, overall, float(skipped), _up(longest))
 
 

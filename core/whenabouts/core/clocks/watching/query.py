@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
@@ -70,6 +70,12 @@ class WatchClock:
         if isinstance(clock, LearnedClock):
             known = min(clock.delay_error, MOST_ERROR)
             clock = clock.spec("right", t=self.reading)
+        if isinstance(clock, Mapping):  # LearnedClocks
+            raise QueryError(
+                Code.BAD_OPTION,
+                f"clock holds {len(clock)} clocks, one for each key",
+                "watch the rows of each key by themselves, with clock=clocks[key]",
+            )
         if clock is not None and not isinstance(clock, Learned):
             raise refused("clock", clock, "give what learn_delay or learn_clock returned, or a Learned")
         if clock is not None and (clock.t != self.reading or len(clock.templates) != 1):

@@ -1,0 +1,110 @@
+"""Runs over the whole history of finite input without an extent: one value column of numbers or times, and `equal`.
+
+Rows whose times increase in each group take one pass. Others are sorted by group and time, each with its value, so that
+nothing is looked up in the order of arrival afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.record_batches import one_chunk
+from whenabouts.core.arrays.typing import IntArray, Positions
+from whenabouts.core.coalescing.equivalence import comparable
+from whenabouts.core.coalescing.extents import Runs
+from whenabouts.core.coalescing.tuples import Groups, groups_of
+from whenabouts.core.runtime.blocks import times
+from whenabouts.core.runtime.keys import Keys
+
+_NONE = np.zeros(0, np.int64)
+
+
+class RunsOfRows(NamedTuple):
+    """Runs, and for each the index of a row of its group. `value`: the values that are shown; None: those of `row`.
+
+    `neighbours`: how many rows have a predecessor in their group; None if they were not counted.
+    """
+
+    runs: Runs
+    row: Positions
+    value: pa.Array | None = None
+    neighbours: int | None = None
+
+
+def runs_of_history(
+    table: pa.Table, keys: Keys, values: Sequence[str], *, with_last: bool = False
+) -> RunsOfRows | None:
+    """Runs of equal values, one for each group and stretch of time; None if an extent is needed. O(n).
+
+    It is for several rows of a group at one time, null groups, several value columns, and a value column that has nulls
+    or is not numeric; out of order also for groups and values that can be equal with other bits. The order is that of
+    an extent, but that of first rows where rows are in order. `with_last`: whether the time of the last row is asked
+    for.
+    """
+    if len(values) != 1 or any(table.column(name).null_count for name in (*keys.of(0), *values)):
+        return None
+    column = one_chunk(table.column(values[0]))
+    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)):
+        return None
+    groups = groups_of(keys, table)
+    value = comparable(column).values
+    found = _in_order(times(table)[0], groups, value, with_last)
+    if found is None and _is_comparable_as_stored(column.type) and all(map(_has_one_form, table.select(keys.of(0)))):
+        found = _in_any_order(times(table)[0], groups, value, column.type, with_last)
+    return found
+
+
+def _in_order(us: IntArray, groups: Groups, value: NDArray[Any], with_last: bool) -> RunsOfRows | None:
+    from whenabouts.core.coalescing.kernels import runs_in_order_of_floats, runs_in_order_of_integers
+
+    row, (start, end, n, last) = np.empty(len(us), np.int32), _columns(len(us), with_last)
+    kernel = runs_in_order_of_floats if value.dtype == np.float64 else runs_in_order_of_integers
+    found = kernel(us, groups.codes, groups.low, groups.size, value, row, start, end, n, last)
+    if found < 0:
+        return None
+    return RunsOfRows(Runs(_NONE, _NONE, *(each[:found] for each in (start, end, n, last))), row[:found])
+
+
+def _in_any_order(
+    us: IntArray, groups: Groups, value: NDArray[Any], type_: pa.DataType, with_last: bool
+) -> RunsOfRows | None:
+    from whenabouts.core.arrays.grouped_sort import sorted_in_groups
+    from whenabouts.core.coalescing.kernels import rows_of_groups, runs_of_pairs
+
+    pairs, starts, has_ties = sorted_in_groups(us, value.view(np.int64), groups.codes, groups.low, groups.size)
+    if has_ties:
+        return None
+    row_of = np.zeros(groups.size, np.int32)
+    rows_of_groups(groups.codes, groups.low, row_of)
+    row, bits = np.empty(len(us), np.int32), np.empty(len(us), np.int64)
+    start, end, n, last = _columns(len(us), with_last)
+    floats = value.dtype == np.float64
+    found = runs_of_pairs(
+        pairs, pairs.view(np.float64), floats, starts, row_of, row, start, end, n, last, bits
+    )  # fmt: skip
+    shown = pa.array(bits[:found].view(value.dtype))
+    shown = shown.cast(type_) if pa.types.is_integer(type_) else shown.view(type_)
+    runs = Runs(_NONE, _NONE, *(each[:found] for each in (start, end, n, last)))
+    return RunsOfRows(runs, row[:found], shown, len(us) - int(np.count_nonzero(np.diff(starts))))
+
+
+def _columns(rows: int, with_last: bool) -> list[IntArray]:
+    return [np.empty(rows if wanted else 0, np.int64) for wanted in (True, True, True, with_last)]
+
+
+def _is_comparable_as_stored(type_: pa.DataType) -> bool:
+    """Whether `comparable` keeps the values of a type, so that they can be given out."""
+    if pa.types.is_integer(type_):
+        return not pa.types.is_uint64(type_)
+    of_8_bytes = (pa.types.is_float64, pa.types.is_timestamp, pa.types.is_duration, pa.types.is_date64)
+    return any(is_it(type_) for is_it in of_8_bytes)
+
+
+def _has_one_form(group: pa.ChunkedArray) -> bool:
+    """Whether equal values of a group column look alike: 0.0 and -0.0 do not."""
+    return not (pa.types.is_floating(group.type) or pa.types.is_nested(group.type))

@@ -1,0 +1,90 @@
+"""Finite input without an extent: the rows of an extent, in its order and to the last bit, for every type of column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from whenabouts.core.coalescing import history_runs, operator
+from whenabouts.core.coalescing.query import Coalesce
+from whenabouts.core.local import coalesce, run
+
+ROWS = 400
+GROUPS: dict[str, Any] = {
+    "int64": lambda codes: pa.array(codes),
+    "sparse": lambda codes: pa.array(codes * 10**12),
+    "text": lambda codes: pa.array([f"room {code}" for code in codes]),
+    "float": lambda codes: pa.array(np.where(codes == 0, np.where(np.arange(ROWS) % 2, 0.0, -0.0), codes)),
+    "none": None,
+}
+VALUES: dict[str, Any] = {
+    "float64": lambda v: pa.array(np.array([0.0, -0.0, np.nan, 1.5, np.inf, -np.nan])[v]),
+    "float32": lambda v: pa.array(np.array([0.0, -0.0, np.nan, 1.5, np.inf, 2.5], np.float32)[v]),
+    "int64": lambda v: pa.array(np.array([-(2**63), 0, 1, 2, 3, 2**63 - 1])[v]),
+    "int8": lambda v: pa.array(v.astype(np.int8)),
+    "uint32": lambda v: pa.array(v.astype(np.uint32)),
+    "uint64": lambda v: pa.array(v.astype(np.uint64) << np.uint64(61)),
+    "timestamp": lambda v: pa.array(v, pa.timestamp("ns", "UTC")),
+    "date32": lambda v: pa.array(v.astype(np.int32), pa.date32()),
+    "duration": lambda v: pa.array(v, pa.duration("s")),
+}
+QUICK = {"float64", "int8", "uint64", "date32"}
+"""Enough of the types with groups of every kind: what is given as it was stored, cast, looked up, and ranked."""
+
+
+def _cases() -> list[Any]:
+    return [(group, value) for group in GROUPS for value in VALUES if group == "int64" or value in QUICK]
+
+
+@pytest.mark.parametrize(("group", "value"), _cases())
+@pytest.mark.parametrize("with_last", [True, False])
+def test_rows_in_any_order_are_those_of_an_extent(
+    group: str, value: str, with_last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(8)
+    columns = {"t": pa.array(rng.permutation(ROWS) * 1000), "v": VALUES[value](np.sort(rng.integers(0, 6, ROWS)))}
+    if GROUPS[group] is not None:
+        columns["g"] = GROUPS[group](rng.integers(0, 4, ROWS))
+    table = pa.table(columns)
+    given: dict[str, Any] = {"time": "t", "group": "g" if "g" in columns else (), "values": "v"}
+    found = coalesce(table, valid_last=with_last, **given)
+    counts = run(Coalesce(**given), [table]).metrics
+    monkeypatch.setattr(operator, "runs_of_history", lambda *args, **options: None)
+    assert _bits(found) == _bits(coalesce(table, valid_last=with_last, **given))
+    assert counts == run(Coalesce(**given), [table]).metrics
+
+
+def test_which_rows_need_no_extent() -> None:
+    """Numbers in any order do; two readings of a room at one time, and groups that equal others, do not."""
+    asked: list[bool] = []
+    whole = history_runs._in_any_order
+
+    def noted(*args: Any) -> Any:
+        asked.append(whole(*args) is not None)
+        return whole(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history_runs, "_in_any_order", noted)
+        given: dict[str, Any] = {"time": "t", "group": "g", "values": "v"}
+        coalesce(pa.table({"t": [3, 1, 2], "g": [1, 1, 2], "v": [1.0, 2.0, 3.0]}), **given)
+        assert asked == [True]
+        coalesce(pa.table({"t": [3, 1, 1], "g": [1, 1, 1], "v": [1.0, 2.0, 2.0]}), **given)
+        assert asked == [True, False]
+        coalesce(pa.table({"t": [3, 1, 2], "g": [0.0, -0.0, 2.0], "v": [1.0, 2.0, 3.0]}), **given)
+        assert asked == [True, False]
+
+
+def _bits(table: pa.Table) -> tuple[pa.Schema, list[list[Any]]]:
+    """The schema and the values, where floats are compared by their bits."""
+    columns = []
+    for column in table.columns:
+        array = column.combine_chunks()
+        if pa.types.is_floating(array.type):
+            array = array.view(pa.int64() if pa.types.is_float64(array.type) else pa.int32())
+        columns.append(
+            array.to_pylist() if not pa.types.is_temporal(array.type) else array.cast(pa.string()).to_pylist()
+        )
+    return table.schema, columns
