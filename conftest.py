@@ -6,6 +6,7 @@ Under pytest-xdist each worker keeps to one engine while that engine has tests: 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Collection, Iterable
 from importlib.util import find_spec
 from typing import Any
@@ -21,6 +22,12 @@ __all__ = ["pytest_addoption"]
 settings.register_profile("whenabouts", deadline=None)
 settings.register_profile("fast", deadline=None, max_examples=20)  # make test-fast
 settings.load_profile("whenabouts")
+
+# A program that a test starts ends by Ctrl-C even where these tests ignore it (nohup, a shell's background): a program
+# inherits what is ignored, not what is handled.
+for _signal in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, lambda *_: None)
 
 # What only newer Sparks have cannot be imported under older ones, and has no doctests to lose.
 _NEWER_SPARK = bool(find_spec("pyspark")) and bool(find_spec("pyspark.sql.streaming.datasource"))

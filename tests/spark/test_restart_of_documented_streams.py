@@ -28,10 +28,12 @@ UTC = pa.timestamp("us", "UTC")
 Lives = list[dict[str, list[pa.Table]]]
 
 
-def _instants(life: int, seed: int, life_us: int) -> tuple[np.random.Generator, np.ndarray[tuple[int], np.dtype]]:
+def _instants(
+    life: int, seed: int, life_us: int, rows: int = ROWS
+) -> tuple[np.random.Generator, np.ndarray[tuple[int], np.dtype]]:
     """Times of a life in order, and what draws its other values."""
     draw = np.random.default_rng(10 * life + seed)
-    return draw, np.sort(draw.integers(0, life_us, ROWS)) + START_US + life * life_us
+    return draw, np.sort(draw.integers(0, life_us, rows)) + START_US + life * life_us
 
 
 def _quoted(life: int, seed: int, column: str) -> pa.Table:
@@ -65,7 +67,7 @@ def _two_lives(sides: tuple[str, str], of: list[tuple[pa.Table, pa.Table]]) -> L
 def _run_lives(folder: Path, lives: Lives, page: str, after: str, schemas: dict[str, str]) -> int:
     """Run both lives; returns how many rows the first one wrote."""
     written = 0
-    output = folder / ("priced" if "trades" in schemas else "per_order")
+    output = folder / {"trades": "priced", "orders": "per_order", "events": "alarms"}[next(iter(schemas))]
     for life, tables in enumerate(lives):
         for side, given in tables.items():
             (folder / side).mkdir(exist_ok=True)
@@ -147,3 +149,22 @@ def test_the_stream_of_a_join_aggregate(tmp_path: Path) -> None:
     )  # fmt: skip
     whole = {row["id"]: row["n"] for row in batch.to_pylist()}
     assert any(whole[row["id"]] > row["n"] for row in alone.to_pylist())
+
+
+def test_the_stream_of_a_watched_clock(tmp_path: Path) -> None:
+    """Both lives together give the alarms of one batch; rows of both are needed to see the step at their border."""
+    lives: Lives = []
+    rows = 160
+    for life in (0, 1):
+        draw, arrived = _instants(life, 1, LIFE_US, rows)
+        shown = arrived - draw.integers(0, 1000, rows) + 5 * SECOND * life
+        columns = {"device": ["door"] * rows, "t": pa.array(shown, UTC), "arrived": pa.array(arrived, UTC)}
+        lives.append({"events": [pa.table(columns)]})
+    events = pa.concat_tables([lives[0]["events"][0], lives[1]["events"][0]])
+    lives[1]["events"] += [_heartbeat(events, START_US + hours * 3600 * SECOND) for hours in (1, 2)]
+    schemas = {"events": "device string, t timestamp, arrived timestamp"}
+    assert _run_lives(tmp_path, lives, "clocks.md", "same alarms. A program on Spark:", schemas) == 0
+    batch = wa.watch_clock(events, reading="t", against="arrived", group="device")
+    assert batch["kind"].to_pylist() == ["step"]
+    assert wa.watch_clock(lives[1]["events"][0], reading="t", against="arrived", group="device").num_rows == 0
+    _assert_same(tmp_path / "alarms", batch)
