@@ -120,5 +120,5 @@ clean: ## Remove the environments, caches and build output
 
 .venv-docs/ready .venv-peers/ready .venv-release/ready: .venv-%/ready: .venv/ready requirements/%.lock
 	@$(BIN)/python -m venv --clear .venv-$*
-	@.venv-$*/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/$*.lock
+	@.venv-$*/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/$*.lock
 	@touch $@
