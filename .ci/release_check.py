@@ -59,21 +59,22 @@ def unresolved(project: dict[str, Any]) -> Iterator[str]:
                 yield f"[{extra}] on Python {python}: {done.stderr.strip()}"
 
 
-def fails_when_installed(python: str, sdist: Path) -> str | None:
-    """Install the sdist in a new environment and run its doctests there; what failed, None if nothing did."""
+def fails_when_installed(python: str, distribution: Path) -> str | None:
+    """Install the sdist or wheel in a new environment and run its doctests there; what failed, None if nothing did."""
     with tempfile.TemporaryDirectory() as scratch:
         own = Path(scratch) / "venv" / "bin" / "python"
         commands: list[list[str | Path]] = [
             ["uv", "venv", "--quiet", f"--python={python}", own.parents[1]],
-            ["uv", "pip", "install", "--quiet", f"--python={own}", f"{sdist}[conformance,plot,sql]", *FRAMES],
+            ["uv", "pip", "install", "--quiet", f"--python={own}", f"{distribution}[conformance,plot,sql]", *FRAMES],
             [own.with_name("whenabouts"), "--version"],
             [own, "-m", "pytest", "-q", *OPTIONS, "--pyargs", *TESTED],
         ]
         for command in commands:
             done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
             if done.returncode:
-                return f"Python {python}: {' '.join(map(str, command))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
-        print(f"Python {python}: {done.stdout.strip().splitlines()[-1]}")
+                told = f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+                return f"Python {python}, {distribution.name}: {' '.join(map(str, command))}\n{told}"
+        print(f"Python {python}, {distribution.name}: {done.stdout.strip().splitlines()[-1]}")
     return None
 
 
@@ -104,12 +105,13 @@ def main() -> int:
     version, failed = project["version"], []
     failed += [f"{name} has version {has}" for name, has in versions_elsewhere(ROOT).items() if has != version]
     failed += unresolved(project)
-    (sdist,) = (ROOT / "dist").glob("*.tar.gz")
+    distributions = [*(ROOT / "dist").glob("*.tar.gz"), *(ROOT / "dist").glob("*.whl")]
     for python in pythons(project):
         if not has_python(python):
             print(f"Python {python} is not on this machine: its doctests did not run")
-        elif fault := fails_when_installed(python, sdist):
-            failed.append(fault)
+            continue
+        faults = (fails_when_installed(python, distribution) for distribution in distributions)
+        failed += [fault for fault in faults if fault]
     bill = write_bill(project)
     print(*failed, f"{len(failed)} checks failed" if failed else f"{version} is ready: {bill}", sep="\n")
     return len(failed)
