@@ -16,36 +16,29 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
-from typing import Literal, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
 
-from whenabouts.conformance.simulated_engine import Segments, SimulatedHarness, SimulatedRun
-from whenabouts.core.hosting.bucket_labels import least_labels, murmur3
+from whenabouts.conformance.simulated_engine import SimulatedHarness, SimulatedRun
+from whenabouts.conformance.simulated_flink_batch import BatchTask
+from whenabouts.conformance.simulated_flink_buckets import (
+    GROUPS,
+    Blob,
+    Bucket,
+    BucketState,
+    Clock,
+    Element,
+    key_group,
+    labels,
+)
 from whenabouts.core.hosting.element_host import ElementHost, Here
 from whenabouts.core.hosting.element_watermark import LAST_MS, LEAST_MS, delay_ms
 from whenabouts.core.hosting.host import BlockPacker, clock_of
 from whenabouts.core.hosting.packed_kinds import PRESENT
 
-GROUPS = 128
-"""Key groups: each task has a range of them."""
-
 BUNDLE_SIZE = 5
-
-Blob = tuple[int, bytes]
-Clock = Literal["event", "clock"]
-
-
-def key_group(label: int) -> int:
-    """The key group of a label."""
-    return abs(murmur3(62 + label)) % GROUPS
-
-
-@lru_cache
-def labels(buckets: int) -> tuple[int, ...]:
-    """The label of each bucket: one in the middle of its share of key groups."""
-    middles = [(2 * bucket + 1) * GROUPS // (2 * buckets) for bucket in range(buckets)]
-    return least_labels(middles, key_group)
 
 
 class Barrier(NamedTuple):
@@ -58,28 +51,7 @@ class Mark(NamedTuple):
     ms: int
 
 
-class Element(NamedTuple):
-    """A packed row for a bucket."""
-
-    label: int
-    packed: tuple[int, int, bytes]
-
-
 Item = Element | Mark | Barrier
-
-
-@dataclass
-class Bucket:
-    """The engine's storage for a bucket."""
-
-    segments: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    record: bytes | None = None
-    kept: tuple[bytes, ...] = ()
-    timers: frozenset[tuple[Clock, int]] = frozenset()
-
-    def copy(self) -> Bucket:
-        """An independent bucket of the same bytes."""
-        return Bucket(dict(self.segments), self.record, self.kept, self.timers)
 
 
 @dataclass
@@ -109,6 +81,15 @@ class Task:
         self.held: list[int] = []
         self.sent: list[tuple[Bucket, Clock, int, bool]] = []
         self.called = not (run.process_mode and run.calls)
+
+    def storage(self, label: int) -> Bucket:
+        """What the engine has stored for a bucket."""
+        return self.buckets.setdefault(label, Bucket())
+
+    @property
+    def now_ms(self) -> int:
+        """The processing time."""
+        return self.run.now_ms
 
     @property
     def ended(self) -> bool:
@@ -173,7 +154,7 @@ class Task:
 
     def send(self, label: int, clock: Clock, ms: int, there: bool) -> None:
         """Python has set or deleted a timer."""
-        self.sent.append((self.buckets.setdefault(label, Bucket()), clock, ms, there))
+        self.sent.append((self.storage(label), clock, ms, there))
         if not self.run.process_mode:
             self.take_sent()
 
@@ -185,72 +166,6 @@ class Task:
 
     def _timers(self, clock: Clock) -> list[tuple[int, int]]:
         return [(label, at) for label, bucket in self.buckets.items() for kind, at in bucket.timers if kind == clock]
-
-
-@dataclass(frozen=True, slots=True)
-class BucketState:
-    """`element_host.BucketState` of a bucket of a task."""
-
-    task: Task
-    key: int
-
-    @property
-    def bucket(self) -> Bucket:
-        """The engine's storage for it."""
-        return self.task.buckets.setdefault(self.key, Bucket())
-
-    @property
-    def segments(self) -> Segments:
-        """The operator's state."""
-        return Segments(self.bucket.segments)
-
-    def read_record(self) -> bytes | None:
-        """The record's bytes."""
-        return self.bucket.record
-
-    def write_record(self, data: bytes) -> None:
-        """Replace the record."""
-        self.bucket.record = data
-
-    def clear(self) -> None:
-        """Drop segments and record."""
-        self.bucket.segments.clear()
-        self.bucket.record = None
-
-    def keep(self, data: bytes) -> None:
-        """Append to the rows that wait."""
-        self.bucket.kept += (data,)
-
-    def take_kept(self) -> list[bytes]:
-        """The rows that wait."""
-        kept, self.bucket.kept = self.bucket.kept, ()
-        return list(kept)
-
-    @property
-    def watermark_ms(self) -> int:
-        """The task's watermark."""
-        return self.task.watermark_ms
-
-    @property
-    def now_ms(self) -> int:
-        """The processing time."""
-        return self.task.run.now_ms
-
-    def set_event_timer(self, ms: int) -> None:
-        """Set an event-time timer."""
-        self.task.send(self.key, "event", ms, there=True)
-
-    def delete_event_timer(self, ms: int) -> None:
-        """Delete an event-time timer."""
-        self.task.send(self.key, "event", ms, there=False)
-
-    def set_clock_timer(self, ms: int) -> None:
-        """Set a processing-time timer."""
-        self.task.send(self.key, "clock", ms, there=True)
-
-    def delete_clock_timer(self, ms: int) -> None:
-        """Delete a processing-time timer."""
-        self.task.send(self.key, "clock", ms, there=False)
 
 
 class SimulatedFlinkRun(SimulatedRun):
@@ -453,22 +368,25 @@ class SimulatedFlinkRun(SimulatedRun):
             task.tick()
 
     def _batch(self) -> Iterator[Blob]:
-        """A batch job: key by key, all rows and then the end of the input."""
+        """A batch job. Flink sorts the rows of each task by key; those of one key stay in the order of the inputs."""
         self._restore()
-        rows: dict[int, list[tuple[int, int, bytes]]] = {}
-        for input in range(len(self.files)):
-            for number in range(len(self.files[input])):
-                for row in self.packed(input, number):
-                    rows.setdefault(labels(self.hosting.buckets)[row.bucket], []).append((row.kind, row.rows, row.blob))
-        for label, packed in rows.items():
-            task = self.tasks[self.owner[label]]
-            task.called = True
-            for each in packed:
-                task.element(Element(label, each))
-            task.end_bundle()
-        for task in self.tasks:
-            task.advance(LAST_MS)
-        return chain.from_iterable(task.given for task in self.tasks)
+        tasks = [self._batch_task() for _ in self.tasks]
+        names = labels(self.hosting.buckets)
+        elements = [
+            Element(names[row.bucket], (row.kind, row.rows, row.blob))
+            for input, files in enumerate(self.files)
+            for number in range(len(files))
+            for row in self.packed(input, number)
+        ]
+        for element in sorted(elements, key=attrgetter("label")):
+            tasks[self.owner[element.label]].take(element)
+        for task in tasks:
+            task.end()
+        return chain.from_iterable(task.given for task in tasks)
+
+    def _batch_task(self) -> BatchTask:
+        host = ElementHost(self.hosting, Here(), _ignore)
+        return BatchTask(host, self.fate, self.bundle_size if self.process_mode else 1, self.now_ms)
 
 
 def _ignore(_: Counter[str], __: int | None) -> None:
