@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.gather import gather
 from whenabouts.core.arrays.key_time_order import (
     Axis,
     OrderedRows,
@@ -249,11 +248,9 @@ def _in_time(sides: Sides, keys: int) -> BaseRows | None:
     rows = sides.base
     if sides.strategy != "auto" or nearly_in_order(rows.t_max):
         return None
-    t_max, t_min, position = sorted_rows(rows.t_max, rows.t_min, rows.key, keys)
-    key = np.zeros(len(rows), np.int64)
-    if rows.key is not None:
-        gather(rows.key, position, key)
-    return BaseRows(t_min, t_max, position, key)
+    ordered = sorted_rows(rows, rows.t_max, "t_max", keys)
+    key = np.repeat(np.arange(keys), np.diff(ordered.starts))
+    return BaseRows(ordered.t_min, ordered.t_max, ordered.position, key)
 
 
 def _ranges(
