@@ -63,6 +63,7 @@ from whenabouts.core.timing_join.pair_fill import (
     fill_pairs,
     part_extent,
 )
+from whenabouts.core.timing_join.short_fill import MOST_CANDIDATES, fill_short_rows
 from whenabouts.core.timing_join.where import PAIRS_AT_ONCE
 
 __all__ = ["STRATEGIES", "CorrelationCounters", "Times", "correlate"]
@@ -303,15 +304,19 @@ def _at_once(
     target = found.target
     out_base, out_target = np.empty(sum(sizes), np.int32), np.empty(sum(sizes), np.int32)
     firsts = [0, *accumulate(sizes)]
+    few = sum(sizes) <= MOST_CANDIDATES * sum(rows.stop - rows.start for rows in slices)
+    short = few and part == EVERYTHING and not found.kinds.table.size
 
     def fill(number: int) -> tuple[int, IntArray]:
         base, _, ranges, kinds, _ = found.between(slices[number].start, slices[number].stop)
         out, state = slice(*firsts[number : number + 2]), np.zeros(STATE_SLOTS, np.int64)
-        count = fill_pairs(
-            part, sides.lo, sides.hi, sides.confidence, base.t_min, base.t_max, base.position,
-            target.t_min, target.t_max, target.position, ranges, kinds, _NO_TABLE, 0, state, out_base[out],
-            out_target[out],
+        rows = (
+            sides.lo, sides.hi, sides.confidence, base.t_min, base.t_max, base.position, target.t_min, target.t_max,
+            target.position, ranges,
         )  # fmt: skip
+        if short:
+            return fill_short_rows(*rows, state, out_base[out], out_target[out]), state
+        count = fill_pairs(part, *rows, kinds, _NO_TABLE, 0, state, out_base[out], out_target[out])
         return count, state
 
     filled = each(fill, range(len(slices)))
