@@ -1,4 +1,4 @@
-"""Rows by key and time, against numpy's stable sort: along every axis, from every order, lengths short and beyond packing."""
+"""Rows by key and time, against numpy's stable sort: every axis and order, lengths that can be packed and not."""
 
 from __future__ import annotations
 

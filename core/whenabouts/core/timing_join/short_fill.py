@@ -1,8 +1,8 @@
 """Fills pairs of rows that have few candidates each: most of the time would be waiting for memory.
 
 The rows' candidates lie all over the ordered targets. `pair_fill.fill_pairs` reads the position of each target while
-the next row depends on data that cannot be predicted, so that the CPU waits for one after the other. Here the indices of
-some hundred rows are written first, and then exchanged for positions in a loop without branches, which has many
+the next row depends on data that cannot be predicted, so that the CPU waits for one after the other. Here the indices
+of some hundred rows are written first, and then exchanged for positions in a loop without branches, which has many
 reads under way.
 """
 
@@ -77,9 +77,10 @@ def fill_short_rows(
                 slot, j = np.uint64(written), np.uint64(target)
                 out_base[slot] = base_position[i]
                 out_target[slot] = target
-                written += (target >= sure_lo and target < sure_hi) or pair_probability(  # noqa: PLR1716  # numba
-                    base_min[i], base_max[i], target_min[j], target_max[j], lo, hi
-                ) >= confidence
+                written += (
+                    sure_lo <= target < sure_hi
+                    or pair_probability(base_min[i], base_max[i], target_min[j], target_max[j], lo, hi) >= confidence
+                )
         for at in range(first, written):
             slot = np.uint64(at)
             out_target[slot] = target_position[np.uint32(out_target[slot])]
