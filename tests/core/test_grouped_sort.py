@@ -23,13 +23,17 @@ def _values(shape: str, rows: int) -> IntArray:
             return values
         case "ties":
             return rng.integers(0, 1 + rows // 4, rows)
+        case "nearly":  # insertion alone
+            return np.arange(rows) * 2 + rng.choice([0, 0, 0, 0, 0, -1, 1, 7], rows) * (np.arange(rows) % 3 == 0)
+        case "halves":  # insertion gives up
+            return np.concatenate([np.arange(rows // 2), np.arange(rows - rows // 2)])
         case "falling":
             return np.arange(rows)[::-1] * 1000
         case _:
             return np.sort(rng.integers(0, YEARS, rows))
 
 
-@pytest.mark.parametrize("shape", ["uniform", "crowded", "ties", "falling", "rising"])
+@pytest.mark.parametrize("shape", ["uniform", "crowded", "ties", "nearly", "halves", "falling", "rising"])
 @pytest.mark.parametrize(("rows", "groups"), [(0, 3), (1, 1), (40, 3), (20_000, 1), (20_000, 7), (20_000, 30_000)])
 def test_pairs_are_in_the_order_of_a_stable_sort(shape: str, rows: int, groups: int) -> None:
     values, codes = _values(shape, rows), np.random.default_rng(4).integers(0, groups, rows) + 5

@@ -2,7 +2,7 @@
 
 A counting sort by group, and by the leading bits of the values where groups are large, leaves parts that fit into the
 CPU's caches. Each part is distributed over two buckets a row, which insertion then finishes; a part whose values crowd
-in few buckets is sorted by radix instead. Stable; O(n).
+in few buckets is sorted by radix instead, and one that is nearly in order by insertion alone. Stable; O(n).
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _FEW = 32
 """Parts of up to this size are sorted by insertion alone."""
 _CROWDED = 16
 """A bucket of c rows costs insertion c^2 / 4 moves: with more than this many c^2 a row, radix passes cost less."""
+_FEW_FALLS = 4
+"""A part where no more than every fourth value is below the last one may be nearly sorted: insertion is tried."""
+_MOVES_A_ROW = 4
 _RADIX_BITS = 11
 _RADIX = 1 << _RADIX_BITS
 
@@ -106,6 +109,26 @@ def _by_radix(
             whole[i, 0], whole[i, 1] = given[i, 0], given[i, 1]
 
 
+@compiled(TWO_INT64(WRITE_INT64_2D, INT64, INT64), inline=True)
+def _by_insertion(pairs: IntArray, begin: int, size: int) -> Any:
+    # Sorts a part in place: whether few moves were enough (if not, it is partly sorted), and whether values are equal.
+    moves, has_ties = _MOVES_A_ROW * size, 0
+    for i in range(begin + 1, begin + size):
+        value = pairs[i, 0]
+        if pairs[i - 1, 0] < value:
+            continue
+        other, j = pairs[i, 1], i
+        while j > begin and pairs[j - 1, 0] > value:
+            pairs[j, 0], pairs[j, 1] = pairs[j - 1, 0], pairs[j - 1, 1]
+            j -= 1
+        pairs[j, 0], pairs[j, 1] = value, other
+        has_ties |= j > begin and pairs[j - 1, 0] == value
+        moves -= i - j
+        if moves < 0:
+            return 0, has_ties
+    return 1, has_ties
+
+
 @compiled(BOOL(READ_INT64, WRITE_INT64_2D))
 def _sort_parts(starts: IntArray, pairs: IntArray) -> Any:
     # Sorts each part by its first column; returns whether two values of a part are equal.
@@ -119,15 +142,20 @@ def _sort_parts(starts: IntArray, pairs: IntArray) -> Any:
         begin, size = starts[part], starts[part + 1] - starts[part]
         if size < 2:
             continue
-        rises = True
+        falls = 0
         least = greatest = pairs[begin, 0]
         for i in range(begin + 1, begin + size):
             value = pairs[i, 0]
-            rises &= value > pairs[i - 1, 0]
+            falls += value <= pairs[i - 1, 0]
             least = min(least, value)
             greatest = max(greatest, value)
-        if rises:
+        if falls == 0:
             continue
+        if falls <= size // _FEW_FALLS:
+            done, ties = _by_insertion(pairs, begin, size)
+            has_ties |= ties != 0
+            if done:
+                continue
         span = greatest - least
         if size <= _FEW:
             for i in range(size):

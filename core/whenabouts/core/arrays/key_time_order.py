@@ -1,8 +1,7 @@
 """Rows of a block grouped by key and sorted along one time axis: the input of every strategy.
 
-Blocks usually arrive almost in time order. So the cheapest sufficient method is used: nothing if the rows are sorted, a
-counting sort by key (stable, linear) and an insertion sort within each key if they are nearly sorted, and a full sort
-by radix (`grouped_sort`) only for shuffled input.
+Sorted blocks are returned as they are. Others are sorted by radix (`grouped_sort`), which finishes by insertion what is
+nearly in order, as blocks mostly are.
 """
 
 from __future__ import annotations
@@ -26,9 +25,6 @@ from whenabouts.core.arrays.jit import (
 from whenabouts.core.arrays.typing import IntArray
 
 Axis = Literal["arrival", "t_max", "midpoint", "shifted"]
-
-_MOVES_PER_ROW = 24  # beyond this a full sort is cheaper than insertion
-_MOVES_AHEAD = 1 << 16  # an initial allowance, for blocks whose first rows are unsorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,34 +114,6 @@ def is_ascending(values: IntArray) -> bool:
     (True, False)
     """
     return bool(_is_ordered(np.ascontiguousarray(values), np.array([0, len(values)])))
-
-
-@compiled(BOOL(WRITE_INT64, WRITE_INT64, WRITE_INT32, READ_INT64))
-def _insertion_sort(
-    axis: IntArray,
-    t_min: IntArray,
-    position: NDArray[np.int32],
-    starts: IntArray,
-) -> bool:
-    # Stable, within each key. Returns False, leaving the rows partly sorted, if they need too many moves.
-    budget = _MOVES_AHEAD
-    for k in range(starts.size - 1):
-        first = starts[k]
-        for i in range(first + 1, starts[k + 1]):
-            budget += _MOVES_PER_ROW
-            value = axis[i]
-            if axis[i - 1] <= value:
-                continue
-            row_min, row = t_min[i], position[i]
-            j = i
-            while j > first and axis[j - 1] > value:
-                axis[j], t_min[j], position[j] = axis[j - 1], t_min[j - 1], position[j - 1]
-                j -= 1
-            axis[j], t_min[j], position[j] = value, row_min, row
-            budget -= i - j
-            if budget < 0:
-                return False
-    return True
 
 
 def nearly_in_order(values: IntArray) -> bool:
@@ -251,29 +219,20 @@ def order_rows(times: Times, axis: Axis, keys: int, shift: IntArray | None = Non
     >>> rows.position.tolist(), rows.axis.tolist(), rows.starts.tolist()
     ([1, 2, 0], [9, 4, 6], [0, 1, 3])
     """
-    position = np.arange(len(times), dtype=np.int32)
-    starts = np.array([0] * keys + [len(times)])
-    # Only (axis, t_min, position) of a row are moved: t_max is the axis or can be computed from it.
-    values, t_min = times.t_min + times.t_max if axis == "midpoint" else times.t_max, times.t_min
+    values = times.t_min + times.t_max if axis == "midpoint" else times.t_max
     if shift is not None:
         values = times.t_max + shift
     key = times.key if keys > 1 else None
+    starts = np.array([0] * keys + [len(times)])
     if key is not None:
         starts[:] = 0
         _count_keys(key, starts)
     grouped = key is None or _is_ordered(key, np.array([0, len(times)]))
     if grouped and (axis == "arrival" or _is_ordered(values, starts)):
-        return OrderedRows(t_min, times.t_max, position, values, starts)
-    in_place = axis == "arrival" or nearly_in_order(values)
-    if in_place:
-        if key is None or grouped:
-            moved = values.copy(), t_min.copy(), position
-        else:
-            moved = np.empty_like(values), np.empty_like(t_min), position
-            _group_by_key(key, starts, values, t_min, *moved)
-        in_place = axis == "arrival" or _insertion_sort(*moved, starts)
-    if not in_place:
+        return OrderedRows(times.t_min, times.t_max, np.arange(len(times), dtype=np.int32), values, starts)
+    if axis != "arrival" or key is None:
         return sorted_rows(times, values, axis, keys)
-    values, t_min, position = moved
-    t_max = values - t_min if axis == "midpoint" else values if shift is None else times.t_max[position]
-    return OrderedRows(t_min, t_max, position, values, starts)
+    position = np.empty(len(times), np.int32)
+    t_min, t_max = np.empty_like(values), np.empty_like(values)
+    _group_by_key(key, starts, values, times.t_min, t_max, t_min, position)
+    return OrderedRows(t_min, t_max, position, t_max, starts)
