@@ -3,7 +3,7 @@
 A strategy determines the order of the rows on both sides, and for each base row four indices `outer_lo <= sure_lo <=
 sure_hi <= outer_hi` into the ordered targets of its key. Targets in the sure range match, other targets in the outer
 range are *probed* with the canonical kernel, and the rest cannot match. One fill kernel writes the pairs of all
-strategies, in bounded chunks.
+strategies, in bounded chunks; a second one, with the same pairs in the same order, those of rows with few candidates.
 
 | strategy | base rows | targets | ranges |
 | --- | --- | --- | --- |
