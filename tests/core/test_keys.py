@@ -53,6 +53,39 @@ VALUES = {
 
 @pytest.mark.parametrize("kind", VALUES)
 @given(data=st.data())
+def test_rows_are_chosen_by_the_keys_of_others(kind: str, data: st.DataObject) -> None:
+    """No row is left out that has the key of another one; with two key columns, each of them is looked at."""
+    type_, values = VALUES[kind]
+    column = st.lists(values, min_size=1, max_size=8)
+    drawn = [pa.array(data.draw(column), type_) for _ in range(3)]
+    one, other, more = (
+        pa.record_batch({"k": each, "j": pa.nulls(len(each), pa.int64()).fill_null(1)}) for each in drawn
+    )
+    for names in (("k",), ("k", "j")):
+        keys = Keys(names, [one.schema, other.schema], ("left", "right"))
+        chosen = keys.among(0, [other, more], 1)(one).tolist()
+        wanted = [*other.column("k").to_pylist(), *more.column("k").to_pylist()]
+        for value, is_chosen in zip(one.column("k").to_pylist(), chosen, strict=True):
+            assert is_chosen or not any(same(value, each) for each in wanted)
+
+
+def test_few_rows_are_chosen_for_few_keys() -> None:
+    """Integers, times and text; instants that no common type holds are all kept."""
+    number = np.arange(100_000)
+    for made in (pa.array, lambda n: pa.array(n).cast(pa.timestamp("s")), lambda n: pa.array(n).cast(pa.string())):
+        rows, few = (pa.record_batch({"k": made(n)}) for n in (number, number[::1_000]))
+        chosen = Keys(("k",), [rows.schema] * 2, ("left", "right")).among(0, [few], 1)(rows)
+        assert chosen[::1_000].all()
+        assert chosen.sum() < 0.1 * len(number)
+    far, near = (
+        pa.record_batch({"k": pa.array([10**12], pa.timestamp("s"))}),
+        pa.record_batch({"k": pa.array([5], pa.timestamp("ns"))}),
+    )
+    assert Keys(("k",), [far.schema, near.schema], ("left", "right")).among(0, [near], 1)(far).tolist() == [True]
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@given(data=st.data())
 def test_equal_values_meet(kind: str, data: st.DataObject) -> None:
     type_, values = VALUES[kind]
     column = st.lists(st.one_of(st.none(), values), max_size=8)

@@ -14,6 +14,7 @@ from whenabouts.core import EngineError, Interval
 from whenabouts.core.arrays.record_batches import copy_of
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN
 from whenabouts.core.runtime.event_reader import EventReader
+from whenabouts.core.state import segment_layout
 from whenabouts.core.state.memory_store import DictStore
 from whenabouts.core.state.segment_codec import FORMAT_VERSION, decode, encode
 from whenabouts.core.state.segment_layout import DIRECTORY, Layout
@@ -46,8 +47,10 @@ class StateMachine(RuleBasedStateMachine):
         self.floors = [-(2**63), -(2**63)]
         self.physical = 0
 
+    span_us = 0
+
     def state(self) -> SegmentedState:
-        return SegmentedState(self.store, [SCHEMA, SCHEMA], slot_us=10)
+        return SegmentedState(self.store, [SCHEMA, SCHEMA], slot_us=10, span_us=self.span_us)
 
     @rule(input=st.integers(0, 1), times=st.lists(st.integers(-50, 50), min_size=1, max_size=8))
     def append(self, input: int, times: list[int]) -> None:
@@ -90,6 +93,9 @@ class StateMachine(RuleBasedStateMachine):
             assert all(one.first < one.stop <= other.first for one, other in pairwise(spans))
             alive = [t for t in self.rows[input] if t >= self.floors[input]]
             assert sorted(ends(state.load(input, -100, 100))) == sorted(alive)
+            even = state.load_chosen(input, -100, 100, lambda rows: np.asarray(rows.column(T_MAX)) % 2 == 0)
+            assert sorted(ends(even)) == sorted(t for t in alive if t % 2 == 0)
+            assert state.rows_within(input, -100, 100) >= len(alive)
             near = ends(state.load(input, 0, 5))
             assert sorted(t for t in near if 0 <= t <= 5) == sorted(t for t in alive if 0 <= t <= 5)
             end = state.first_end_us(input)
@@ -98,6 +104,48 @@ class StateMachine(RuleBasedStateMachine):
 
 TestSegmentedState = StateMachine.TestCase
 TestSegmentedState.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+class GrowingStateMachine(StateMachine):
+    """The same where small segments grow."""
+
+    span_us = 40
+
+
+TestGrowingSegmentedState = GrowingStateMachine.TestCase
+TestGrowingSegmentedState.settings = TestSegmentedState.settings
+
+
+@pytest.mark.parametrize(("step", "late"), [(100, 0), (100, 3_000), (5_000, 0)])
+def test_segments_grow_to_a_size_and_no_further(step: int, late: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long state is neither one segment, which each step would rewrite, nor one for each step."""
+    monkeypatch.setattr(segment_layout, "GROWING_BYTES", 40_000)
+    store, draw, schema, rows = CountingStore(), np.random.default_rng(7), pa.schema({T_MAX: pa.int64()}), 100_000
+    for start in range(0, rows, step):
+        times = np.arange(start, start + step) - draw.integers(0, late + 1, step)
+        state = SegmentedState(store, [schema], slot_us=100, span_us=50_000)
+        state.append(0, pa.record_batch([pa.array(times)], schema=schema))
+        state.save()
+    segments = sorted(state._segments[0].values())
+    assert sum(segment.rows for segment in segments) == rows
+    assert len(segments) <= 4 * 8 * rows / 40_000
+    assert max(segment.size for segment in segments) <= 40_000 + 8 * (step + late) + 1_000
+    assert all(segment.stop - segment.first <= 500 for segment in segments)
+    written = sum(call.kind == "put" and call.input == 0 for call in store.calls)
+    assert written <= (8 if late else 2) * max(rows / step, len(segments))
+
+
+def test_segments_of_an_earlier_release_keep_their_slots() -> None:
+    store = DictStore()
+    SegmentedState(store, [SCHEMA], slot_us=100).append(0, block([5]))
+    before = SegmentedState(store, [SCHEMA], slot_us=100)
+    before.append(0, block([5]))
+    before.save()
+    state = SegmentedState(store, [SCHEMA], slot_us=1, span_us=100)
+    state.append(0, block([250]))
+    state.save()
+    assert state.slot_us == 100
+    assert [segment[:3] for segment in sorted(state._segments[0].values())] == [(0, 1, 1), (2, 3, 1)]
 
 
 def test_a_step_touches_only_the_segments_it_needs() -> None:

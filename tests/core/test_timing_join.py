@@ -1,5 +1,8 @@
 """The operator by itself: when rows wait, what it keeps, what it requests from its host. The suite checks its pairs."""
 
+from collections import Counter
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -8,6 +11,7 @@ from whenabouts.core import Interval, Lateness, Point, QueryError, within
 from whenabouts.core.errors import InputError
 from whenabouts.core.runtime.protocol import END_OF_TIME, FlushMode, Step
 from whenabouts.core.times.conditions import deadline
+from whenabouts.core.timing_join import operator as timing_join_operator
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.core.timing_join.settings import STRATEGIES
 
@@ -77,6 +81,32 @@ def test_rows_are_kept_exactly_as_long_as_a_partner_can_come(strategy: str) -> N
         bucket.step(left={"a": 10}, demand=FlushMode.FLUSH)
         bucket.step(watermark=watermark, demand=FlushMode.FLUSH)
         assert pairs(bucket.step(right={"x": 11}, demand=FlushMode.FLUSH)) == expected
+
+
+@pytest.mark.parametrize("strategy", ["auto", "eager", "lazy", "simple"])
+def test_stored_rows_of_other_keys_may_be_left_out_as_they_are_read(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pairs and counts are the same, whether a step reads all stored rows or looks up those of its keys."""
+    schema, found = pa.schema({"t": pa.int64(), "k": pa.int64(), "id": pa.int64()}), []
+    joined = query(condition=deadline("100 s", since="0 s", confidence=1), on="k", strategy=strategy)
+    for many in (0, 10**9):
+        monkeypatch.setattr(timing_join_operator, "MANY_ROWS", many)
+        monkeypatch.setattr(timing_join_operator, "MANY_TIMES", 0)
+        driver, draw, counts = OperatorDriver(joined, schema), np.random.default_rng(1), Counter[str]()
+        rows: list[tuple[int, ...]] = []
+        for second in range(0, 300, 10):
+            sides = {}
+            for side, size in (("left", 200), ("right", 5)):
+                t = np.sort(draw.integers(second, second + 10, size)) * SECOND
+                columns = [t, draw.integers(0, 50, size), second * 1_000 + np.arange(size)]
+                sides[side] = pa.record_batch([pa.array(column) for column in columns], schema=schema)
+            step = driver.feed(sides, max(second - 10, 0) * SECOND, FlushMode.FLUSH)
+            rows += [tuple(row.values()) for batch in step.output for row in batch.to_pylist()]
+            counts.update({name: step.metrics[name] for name in ("matched", "rows_stored", "rows_evicted")})
+        found.append((sorted(rows, key=repr), counts))
+    assert found[0] == found[1]
+    assert found[0][1]["matched"] > 1_000
 
 
 def test_eviction_frees_the_store_and_asks_for_a_timer() -> None:

@@ -16,7 +16,7 @@ from whenabouts.conformance.case_tables import SECOND, YEAR_2024, Files
 from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.multiset import Row
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
-from whenabouts.core import Condition, Histogram, Interval, Lateness, between, within
+from whenabouts.core import Condition, Histogram, Interval, Lateness, Point, between, within
 from whenabouts.core.harness import Variant
 from whenabouts.core.local import Outcome
 from whenabouts.core.times.time_specs import TimeSpec
@@ -69,6 +69,45 @@ def test_oracle_pairs_on_streams(engine: Engine, dataset: str, strategy: str) ->
     inputs, answer = expectations.of_dataset(dataset)
     multiset.assert_same(expectations.join_rows(outcome), answer.rows, "pairs", {"query": query})
     assert outcome.rejects.num_rows == sum(map(len, inputs.refused.values()))
+    assert outcome.metrics["rows_late"] == 0
+
+
+LONG_US, FILES = 28 * case_tables.DAY, 6
+"""A window of four weeks, and the files of each side."""
+
+
+@lru_cache
+def _long_state(keys: str) -> tuple[dict[str, Files], Counter[tuple[Any, ...]]]:
+    """Many rows that stay long, few that look them up by their keys; and the pairs, of a loop over each key's rows."""
+    draw = case_tables.rng("long state")
+    times = {name: np.sort(draw.integers(0, 42 * case_tables.DAY, n)) for name, n in (("left", 180_000), ("right", 90))}
+    codes = {name: draw.integers(0, 3_000, len(t)) for name, t in times.items()}
+    pairs: Counter[tuple[Any, ...]] = Counter()
+    for at, (t, code) in enumerate(zip(times["right"].tolist(), codes["right"].tolist(), strict=True)):
+        met = np.flatnonzero((codes["left"] == code) & (times["left"] <= t) & (times["left"] >= t - LONG_US))
+        pairs.update((number, at) for number in met.tolist())
+    files = {}
+    for name, t in times.items():
+        code = pa.array(codes[name])
+        key = code if keys == "integers" else pa.array([f"user {each}" for each in codes[name].tolist()])
+        table = pa.table({"k": key, "t": t, "id": np.arange(len(t))})
+        size = len(t) // FILES
+        files[name] = tuple(table.slice(start, size) for start in range(0, len(t), size))
+    return files, pairs
+
+
+@hosting
+@pytest.mark.parametrize("keys", ["integers", pytest.param("texts", marks=pytest.mark.similar)])
+def test_oracle_long_state(engine: Engine, keys: str) -> None:
+    """Few rows find their partners among very many stored ones, of which a step takes those of its keys."""
+    files, pairs = _long_state(keys)
+    query = TimingJoin(
+        left_time=Point("t"), right_time=Point("t"), condition=Condition(0, LONG_US, 1.0), on="k",
+        lateness=Lateness("1 s", "1 s"), probability=False,
+    )  # fmt: skip
+    outcome = engine.run(query, files, Variant(streaming=True, restart_after=4))
+    found = Counter(multiset.rows(outcome.output, ["id_left", "id_right"]))
+    multiset.assert_same(found, pairs, "pairs of a long state")
     assert outcome.metrics["rows_late"] == 0
 
 

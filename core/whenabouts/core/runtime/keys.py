@@ -7,11 +7,12 @@ can equal an int64, and instants a nanosecond apart remain different.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
@@ -84,6 +85,20 @@ class Keys:
             missing |= np.asarray(column.is_null())
         return hashes, missing
 
+    def among(self, input: int, blocks: Sequence[pa.RecordBatch], other: int) -> Callable[[pa.RecordBatch], BoolArray]:
+        """Says which rows of an input may have the key of a row of another input's blocks: all that have, and some
+        more. One look-up a row and column."""
+        names = zip(self.of(other), self.types, strict=True)
+        sought = [_Sought(in_one_type([block.column(name) for block in blocks], type_)) for name, type_ in names]
+
+        def may(rows: pa.RecordBatch) -> BoolArray:
+            found = np.ones(rows.num_rows, bool)
+            for name, type_, values in zip(self.of(input), self.types, sought, strict=True):
+                found &= values.among(in_one_type([rows.column(name)], type_))
+            return found
+
+        return may
+
     def codes(self, tables: Sequence[pa.RecordBatch | pa.Table], first: int = 0) -> list[IntArray]:
         """One int64 code per row of every table: equal codes mean equal keys, `NULL_KEY` a key with a null.
 
@@ -127,6 +142,33 @@ class Keys:
             return None
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         return (values, low, high) if high - low < 4 * sum(map(len, values)) else None
+
+
+class _Sought:
+    """Values of a key column. Integers are looked up by some bits of a product (Knuth's multiplicative hashing), so
+    that up to one in sixteen others is taken for one of them."""
+
+    def __init__(self, values: pa.ChunkedArray) -> None:
+        self._values = values.unique()
+        numbers = _as_int64(self._values)
+        if numbers is not None:
+            bits = max(int(16 * len(numbers)).bit_length(), 8)
+            self._shift = np.uint64(64 - bits)
+            self._marked = np.zeros(1 << bits, bool)
+            self._marked[self._place(numbers)] = True
+
+    def among(self, column: pa.ChunkedArray) -> BoolArray:
+        """Which values of a column may be among them."""
+        if column.type != self._values.type:  # instants that do not fit the common type are compared in a wider one
+            return np.ones(len(column), bool)
+        numbers = _as_int64(column)
+        if numbers is not None:
+            return self._marked[self._place(numbers)]
+        found = pc.is_in(column, value_set=self._values).combine_chunks()
+        return np.asarray(found.to_numpy(zero_copy_only=False))
+
+    def _place(self, numbers: IntArray) -> NDArray[np.int64]:
+        return ((numbers.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> self._shift).view(np.int64)
 
 
 def _chunks(table: pa.RecordBatch | pa.Table, name: str) -> list[pa.Array]:

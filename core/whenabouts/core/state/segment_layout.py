@@ -35,6 +35,13 @@ LEAST_SLOT_US = 250_000
 SEGMENTS_PER_STEP = 4
 """About how many new segments of an input hold rows that arrive together: a segment is only dropped as a whole."""
 
+SLOTS_PER_SPAN = 256
+"""How fine slots are where segments grow: in a span, after which a segment takes no later rows."""
+
+GROWING_BYTES, GROWING_PART = 1 << 18, 256
+"""A segment grows up to so many bytes, or to this part of its input's rows if that is more: few enough that a step of
+few rows rewrites little, enough that the directory stays short."""
+
 NONE_OPEN = END_OF_TIME
 """The time of the first open row of a segment without open rows."""
 
@@ -85,6 +92,32 @@ class Segment(NamedTuple):
     rows: int
     open_us: int = NONE_OPEN
     size: int = 0
+
+
+def with_room(held: Sequence[Segment], span: int, more: int) -> list[Segment]:
+    """Segments of an input in order, those that stay small with `more` rows with all the slots that they may grow over:
+    up to the next segment, and at most `span` slots."""
+    most = most_bytes(held)
+    stops = [*(segment.first for segment in held[1:]), END_OF_TIME][: len(held)]
+    return [
+        segment._replace(stop=max(segment.stop, min(segment.first + span, before)))
+        if segment.size * (segment.rows + more) <= most * segment.rows
+        else segment
+        for segment, before in zip(held, stops, strict=True)
+    ]
+
+
+def most_bytes(held: Sequence[Segment]) -> int:
+    """How many bytes a segment of an input may grow to."""
+    return max(GROWING_BYTES, sum(segment.size for segment in held) // GROWING_PART)
+
+
+def segments_wanted(held: Sequence[Segment], slots: IntArray, size: int, span: int) -> int:
+    """How many new segments rows of so many bytes go to: each is at most a quarter of what one may grow to, in bytes
+    and in slots, since obsolete rows are freed with their segment."""
+    if not len(slots):
+        return 1
+    return 1 + max(4 * size // most_bytes(held), 4 * int(slots.max() - slots.min()) // max(span, 1))
 
 
 def segments_for(

@@ -29,6 +29,8 @@ from whenabouts.core.state.segment_layout import (
     SegmentRows,
     every_row,
     segments_for,
+    segments_wanted,
+    with_room,
 )
 from whenabouts.core.state.stored_segments import StoredSegments, present
 
@@ -37,7 +39,8 @@ class SegmentedState:
     """Reads the directory when created (one `get`); `save` writes it back (one `put`) if anything changed.
 
     `slot_us` is only used for a new bucket: an existing one keeps the width it was written with, so that query options
-    may change at a restart. Raises EngineError WA-3003 if the state has other columns.
+    may change at a restart. With `span_us` small segments grow over later slots, up to that span; without it a segment
+    has the slots that it was created with. Raises EngineError WA-3003 if the state has other columns.
 
     >>> from whenabouts.core.state.memory_store import DictStore
     >>> schema = pa.schema({"_wa_t_min": pa.int64(), "_wa_t_max": pa.int64()})
@@ -48,7 +51,9 @@ class SegmentedState:
     ([[25]], 1, 1)
     """
 
-    def __init__(self, store: SegmentStore, layout: Layout | Sequence[pa.Schema], *, slot_us: int) -> None:
+    def __init__(
+        self, store: SegmentStore, layout: Layout | Sequence[pa.Schema], *, slot_us: int, span_us: int = 0
+    ) -> None:
         self._store = store
         self._layout = layout if isinstance(layout, Layout) else Layout(layout)
         self._schemas = tuple(self._layout.schemas)
@@ -63,7 +68,7 @@ class SegmentedState:
         self._waiting: list[list[int]] = []
         self._floors = [NO_WATERMARK] * len(self._schemas)
         self._kept: list[int] | None = None
-        self.slot_us = slot_us
+        self.slot_us, self._span_us = slot_us, span_us
         self._read_directory()
 
     @property
@@ -154,13 +159,33 @@ class SegmentedState:
 
         A segment that was not marked yet (`Layout.marked_later`) has no further columns.
         """
+        loaded = [self._alive(input, segment.first) for segment in self._within(input, first_us, last_us)]
+        return [held for held in loaded if held.rows.num_rows]
+
+    def load_chosen(
+        self, input: int, first_us: int, last_us: int, chosen: Callable[[pa.RecordBatch], BoolArray]
+    ) -> list[pa.RecordBatch]:
+        """As `load`, only the rows that `chosen` says. One segment is in memory at a time."""
+        loaded = []
+        for segment in self._within(input, first_us, last_us):
+            rows, floor = self._stored.read(input, segment.first, keep=False), self._floors[input]
+            wanted = chosen(rows)
+            if floor > segment.first * self.slot_us:
+                wanted &= self._axis(input, rows) >= floor
+            loaded.append(rows.take(pa.array(np.flatnonzero(wanted))))  # a copy: the segment can go
+        return [rows for rows in loaded if rows.num_rows]
+
+    def rows_within(self, input: int, first_us: int, last_us: int) -> int:
+        """Rows of the segments that `load` would read, from the directory alone."""
+        return sum(segment.rows for segment in self._within(input, first_us, last_us))
+
+    def _within(self, input: int, first_us: int, last_us: int) -> list[Segment]:
         from_us = max(first_us, self._floors[input])
-        loaded = [
-            self._alive(input, segment.first)
+        return [
+            segment
             for segment in sorted(self._segments[input].values())
             if segment.stop * self.slot_us > from_us and segment.first * self.slot_us <= last_us
         ]
-        return [held for held in loaded if held.rows.num_rows]
 
     def mark(self, held: SegmentRows, marks: pa.RecordBatch) -> None:
         """Replace the marks of rows from `load_marked`. `save` writes them, unless the rows are dropped before."""
@@ -197,13 +222,18 @@ class SegmentedState:
     def append(self, input: int, block: pa.RecordBatch, *, segments: int = SEGMENTS_PER_STEP) -> None:
         """Append rows (with marks, if the input has them) to the segments that span their slots.
 
-        Rows that no segment spans go to new segments, to about so many.
+        Rows that no segment spans go to new segments, to about so many, or fewer where these would be small and short.
         """
         slots = self._axis(input, block) // self.slot_us
-        for first, stop, at in segments_for(sorted(self._segments[input].values()), slots, segments):
+        held = sorted(self._segments[input].values())
+        if self._span_us:
+            span = self._span_us // self.slot_us
+            held = with_room(held, span, block.num_rows)
+            segments = min(segments, segments_wanted(held, slots, block.nbytes, span))
+        for first, stop, at in segments_for(held, slots, segments):
             rows = rows_at(block, at)
             if first in self._segments[input]:
-                stop = self._segments[input][first].stop
+                stop = max(self._segments[input][first].stop, int(slots[at].max()) + 1)
                 before = self._stored.read(input, first)
                 rows = one_batch(table_of([before, with_null_columns(rows, before.schema)], before.schema))
             self._write(input, first, stop, rows)

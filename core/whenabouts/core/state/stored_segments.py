@@ -46,13 +46,15 @@ class StoredSegments:
         """Whether this step has read or written the segment."""
         return (input, first) in self._loaded
 
-    def read(self, input: int, first: int) -> pa.RecordBatch:
-        """All rows of a segment, with their marks as further columns."""
+    def read(self, input: int, first: int, *, keep: bool = True) -> pa.RecordBatch:
+        """All rows of a segment, with their marks as further columns. `keep`: this step may need them again."""
         if (input, first) not in self._loaded:
             rows = decode(present(self._store.get(input, first), input, first), self._schemas[input])
             if self._has_marks(input, first):
                 data = present(self._store.get(MARKS - input, first), MARKS - input, first)
                 rows = with_columns_of(rows, decode(data, self._layout.marks[input]))
+            if not keep:
+                return rows
             self._loaded[input, first] = rows
         return self._loaded[input, first]
 

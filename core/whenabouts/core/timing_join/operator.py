@@ -27,7 +27,7 @@ from whenabouts.core.runtime.keys import NULL_KEY, Keys
 from whenabouts.core.runtime.output_memory import Growing
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, FlushMode, SegmentStore, Step
 from whenabouts.core.runtime.watermarks import drop_late
-from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout, SegmentRows
+from whenabouts.core.state.segment_layout import LEAST_SLOT_US, SLOTS_PER_SPAN, Layout, SegmentRows
 from whenabouts.core.state.segmented_state import SegmentedState, rows_in_state
 from whenabouts.core.timing_join.cost import block_rows
 from whenabouts.core.timing_join.finalizer import Pairs, finalizer_of, keep_marks
@@ -38,6 +38,11 @@ from whenabouts.core.timing_join.where import Where
 
 if TYPE_CHECKING:
     from whenabouts.core.timing_join.settings import TimingJoinSettings
+
+
+MANY_ROWS, MANY_TIMES = 1 << 14, 4
+"""Stored rows within reach from which on those of other keys are left out as they are read, if they are also so many
+times the arriving rows: a look-up costs about a fifth of what a row costs in a correlation."""
 
 
 class TimingJoinOperator:
@@ -78,7 +83,8 @@ class TimingJoinOperator:
         )
         blocks = [reader.block_schema for reader in self.readers]
         self._longest = specs[LEFT].max_uncertainty_us or 0, specs[RIGHT].max_uncertainty_us or 0
-        self._slot_us = _slot_us(query, self._longest)
+        self._span_us = _span_us(query, self._longest)
+        self._slot_us = max(self._span_us // SLOTS_PER_SPAN, LEAST_SLOT_US)
         compared = {*of_input(query.key_columns, RIGHT), *(where.columns[RIGHT] if where else ())}
         self._finalizer = finalizer_of(
             query.mode, blocks, compared, query.window_from(LEFT), self._longest, self._columns
@@ -105,7 +111,7 @@ class TimingJoinOperator:
     ) -> Step:
         """One step (`protocol.Operator`). Cost: the arriving rows, the segments within reach, and the pairs."""
         step = Step()
-        state = SegmentedState(store, self._layout, slot_us=self._slot_us)
+        state = SegmentedState(store, self._layout, slot_us=self._slot_us, span_us=self._span_us)
         if demand is not FlushMode.END:
             state.set_retention([self.obsolete_before(input, 0) for input in (LEFT, RIGHT)])
         fresh = self._with_keys(drop_late(self.readers, arrivals, watermark_us, step), step)
@@ -203,12 +209,24 @@ class TimingJoinOperator:
         """The rows of `input` that this step's correlations can need, one chunk per column."""
         schema = self._layout.schemas[input]
         others = [arrival.block for arrival in arrivals if arrival.input != input]
-        held: list[SegmentRows] = state.load_marked(input, *self._reach(input, others)) if others else []
-        if self._finalizer is not None:
-            held = [self._finalizer.wanted(each) for each in held]
-        stored = [each.rows.select(schema.names) for each in held]
+        held: list[SegmentRows] = []
+        stored: list[pa.RecordBatch] = []
+        if others and self._chooses(state, input, others):
+            stored = state.load_chosen(input, *self._reach(input, others), self.keys.among(input, others, 1 - input))
+        elif others:
+            held = state.load_marked(input, *self._reach(input, others))
+            if self._finalizer is not None:
+                held = [self._finalizer.wanted(each) for each in held]
+            stored = [each.rows.select(schema.names) for each in held]
         table = table_of([*stored, *(block for of, block in arrivals if of == input)], schema)
         return SideRows(table, *times(table), templates_of(table), sum(batch.num_rows for batch in stored), tuple(held))
+
+    def _chooses(self, state: SegmentedState, input: int, others: list[pa.RecordBatch]) -> bool:
+        """Whether to leave out stored rows of other keys as they are read: where there are many, and no marks."""
+        if self._finalizer is not None or not self.keys.names or self.query.strategy in WHOLE_BUFFER:
+            return False
+        many: int = max(MANY_ROWS, MANY_TIMES * sum(block.num_rows for block in others))
+        return state.rows_within(input, *self._reach(input, others)) > many
 
     def _reach(self, input: int, others: list[pa.RecordBatch]) -> tuple[int, int]:
         """The range of `t_max` in which rows of `input` can match rows of the other input's blocks."""
@@ -262,8 +280,8 @@ class TimingJoinOperator:
         return min((us for us in due if us is not None), default=None)
 
 
-def _slot_us(query: TimingJoinSettings, longest: tuple[int, int]) -> int:
-    """The slot width of a new bucket: a quarter of the range in which partners can lie."""
+def _span_us(query: TimingJoinSettings, longest: tuple[int, int]) -> int:
+    """The span of a new bucket's segments: a quarter of the range in which partners can lie."""
     if query.condition.one_sided:
         return LEAST_SLOT_US
     return max((query.condition.hi_us - query.condition.lo_us + sum(longest)) // 4, LEAST_SLOT_US)
