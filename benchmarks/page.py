@@ -168,11 +168,11 @@ def _engine(promise: Promise) -> str:
     return next((engine for engine in ENGINES if engine in promise.says.lower()), "local")
 
 
-ASOF = "As-of joins: "
+ASOF, STATE = "As-of joins: ", "State: "
 
 
 def findings_part(folder: Path) -> str:
-    """How costs grow, what as-of joins cost, and how long pairs wait; the last with pictures."""
+    """How costs grow, what as-of joins and large state cost, and how long pairs wait; the last two with pictures."""
     claims = {claim["figure"]: claim for claim in _claims(folder)}
     grown = [f"- **{figure}.** {claim['why']}" for figure, claim in claims.items() if figure.startswith("Growth: ")]
     asof = [
@@ -182,6 +182,9 @@ def findings_part(folder: Path) -> str:
     parts = ["## How costs grow\n", *grown, ""]
     if asof:
         parts += ["## As-of joins of uncertain times, and of streams\n", *asof, ""]
+    heavy = [_claim(claim) for figure, claim in claims.items() if figure.startswith(STATE)]
+    if heavy:
+        parts += ["## Large state\n", *heavy]
     return "\n".join([*parts, "## How long pairs wait\n", *waits])
 
 

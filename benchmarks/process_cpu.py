@@ -26,6 +26,18 @@ def cpu_of_tree(root: int | None = None, *, without: int | None = None) -> dict[
     return total
 
 
+def memory_of_tree(root: int) -> dict[str, int]:
+    """Resident bytes of `root` and its descendants: the JVM's, and those of `workers`. Pages that processes share are
+    divided among them."""
+    total: dict[str, int] = {}
+    for pid, (name, _, _) in _tree(root).items():
+        kind = "JVM" if name == "java" else "workers"
+        with suppress(OSError, IndexError):
+            told = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total[kind] = total.get(kind, 0) + 1024 * int(told.partition("\nPss:")[2].split()[0])
+    return total
+
+
 def cpu_since(before: Mapping[str, float], *, without: int | None = None) -> dict[str, float]:
     """The increase of `cpu_of_tree` since `before`. The seconds of ended processes that no parent waited for are lost,
     so differences are limited to 0 from below."""

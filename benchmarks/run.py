@@ -62,6 +62,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "join_aggregate_engines": (None, ""),
     "flink_join": (None, ""),
     "kafka_join": (None, ""),
+    "state_heavy": (None, "--again"),
 }
 """Arguments of the quick and of the full run by script; None: only in the full one."""
 
