@@ -62,12 +62,14 @@ def runs_of_history(
 def _in_order(us: IntArray, groups: Groups, value: NDArray[Any], with_last: bool) -> RunsOfRows | None:
     from whenabouts.core.coalescing.kernels import runs_in_order_of_floats, runs_in_order_of_integers
 
-    row, (start, end, n, last) = np.empty(len(us), np.int32), _columns(len(us), with_last)
+    room = len(us) + 1
+    row, (start, end, n, last) = np.empty(room, np.int32), _columns(room, with_last)
     kernel = runs_in_order_of_floats if value.dtype == np.float64 else runs_in_order_of_integers
     found = kernel(us, groups.codes, groups.low, groups.size, value, row, start, end, n, last)
     if found < 0:
         return None
-    return RunsOfRows(Runs(_NONE, _NONE, *(each[:found] for each in (start, end, n, last))), row[:found])
+    runs = slice(1, found + 1)
+    return RunsOfRows(Runs(_NONE, _NONE, *(each[runs] for each in (start, end, n, last))), row[runs])
 
 
 def _in_any_order(

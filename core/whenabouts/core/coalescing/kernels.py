@@ -43,43 +43,34 @@ def _runs_in_order(
 ) -> Any:
     """Runs of equal values in one pass over rows whose times strictly increase within each group.
 
-    Writes for each run, in the order of first rows, its first row, `[start, end)`, its row count, and the time of its
-    last row, unless `last` is empty. Returns the number of runs, or -1 if the rows are not in that order. No nulls.
+    Writes for each run, in the order of first rows and from index 1 on, its first row, `[start, end)`, its row count,
+    and the time of its last row, unless `last` is empty. Returns the number of runs, or -1 if the rows are not in that
+    order. The arrays have room for a run of each row and one more. No nulls.
     """
-    last_time = np.empty(groups, np.int64)
-    last_run = np.full(groups, -1, np.int64)
-    last_value = np.empty(groups, values.dtype)
-    count = np.empty(groups, np.int64)
-    runs = 0
+    # Whether a row begins a run cannot be predicted, so that nothing branches on it: every row is written as a run of
+    # its own, which the next new run overwrites, and as the end of its group's run so far (0: none yet).
+    run_of = np.zeros(groups, np.int32)
+    value_of = np.empty(groups, values.dtype)
+    end[0] = n[0] = 0
+    runs = 1
     for row in range(len(times)):
-        group = codes[row] - low
-        time, value, run = times[row], values[row], last_run[group]
-        if run >= 0:
-            if time <= last_time[group]:
-                return -1
-            previous = last_value[group]
-            if value == previous or (value != value and previous != previous):
-                count[group] += 1
-                last_time[group] = time
-                continue
-            end[run] = time
-            n[run] = count[group]
-            if len(last) > 0:
-                last[run] = last_time[group]
-        first[runs] = row
-        start[runs] = time
-        last_run[group] = runs
-        last_value[group] = value
-        last_time[group] = time
-        count[group] = 1
-        runs += 1
-    for group in range(groups):
-        if last_run[group] >= 0:
-            end[last_run[group]] = last_time[group]
-            n[last_run[group]] = count[group]
-            if len(last) > 0:
-                last[last_run[group]] = last_time[group]
-    return runs
+        group = np.uint64(codes[row] - low)  # unsigned: numba omits the test for negative indices
+        time, value = times[row], values[row]
+        run, new, previous = np.uint64(run_of[group]), np.uint64(runs), value_of[group]
+        if (time <= end[run]) & (run > 0):
+            return -1
+        same = np.int64((run > 0) & ((value == previous) | ((value != value) & (previous != previous))))
+        first[new] = row
+        start[new] = end[new] = end[run] = time
+        n[new] = 1
+        n[run] += same
+        now = run if same else new
+        if len(last) > 0:
+            last[now] = time
+        run_of[group] = now
+        value_of[group] = value
+        runs += 1 - same
+    return runs - 1
 
 
 _SHAPE = (READ_INT64, READ_INT64, INT64, INT64), (WRITE_INT32, *(WRITE_INT64,) * 4)
@@ -120,27 +111,34 @@ def runs_of_pairs(
     Writes for each run the row `row_of[g]` of its group, `[start, end)`, its row count, the time of its last row
     (unless `last` is empty), and the bits of its first value. Returns the number of runs.
     """
+    most = 0
+    for group in range(len(starts) - 1):
+        most = max(most, starts[group + 1] - starts[group])
+    heads = np.empty(most + 2, np.int64)
     runs = 0
     for group in range(len(starts) - 1):
         begin, stop = starts[group], starts[group + 1]
-        head = begin
-        while head < stop:
-            bits, number = pairs[head, 1], as_floats[head, 1]
-            at = head + 1
-            while at < stop:
-                other = as_floats[at, 1]
-                if pairs[at, 1] != bits and not (floats and (other == number or (other != other and number != number))):
-                    break
-                at += 1
+        if begin == stop:
+            continue
+        # Which rows begin a run cannot be predicted: each is written as a head, and stays if it is one.
+        heads[0] = begin
+        found = 1
+        for at in range(begin + 1, stop):
+            one, other = as_floats[at - 1, 1], as_floats[at, 1]
+            equal = floats & ((one == other) | ((one != one) & (other != other)))
+            heads[found] = at
+            found += 1 - np.int64(equal | (pairs[at - 1, 1] == pairs[at, 1]))
+        heads[found] = stop
+        for i in range(found):
+            head, after = heads[i], heads[i + 1]
             first[runs] = row_of[group]
             start[runs] = pairs[head, 0]
-            end[runs] = pairs[min(at, stop - 1), 0]
-            n[runs] = at - head
-            value[runs] = bits
+            end[runs] = pairs[min(after, stop - 1), 0]
+            n[runs] = after - head
+            value[runs] = pairs[head, 1]
             if len(last) > 0:
-                last[runs] = pairs[at - 1, 0]
+                last[runs] = pairs[after - 1, 0]
             runs += 1
-            head = at
     return runs
 
 
