@@ -51,22 +51,15 @@ class FinalExtents:
             return len(self.tuples) - len(self.tuples.groups)
         return len(self.tuples) - int(self.tuples.heads.sum())
 
-    def _count_runs(self) -> int:
-        """How many runs all ranges have: one each, plus one for every later tuple that starts a run."""
-        held = self.ranges.lows < self.ranges.highs
-        begun = np.cumsum(~self.linked)
-        inside = begun[self.ranges.highs[held] - 1] - begun[self.ranges.lows[held]]
-        return int(inside.sum()) + len(inside)
-
     def runs(self, width: int = 0) -> Runs:
         """The coalesced tuples of all ranges. `width`: bytes of an output row. O(tuples in ranges).
 
         Raises QueryError WA-2201 if the rows would not fit into memory.
         """
-        from whenabouts.core.coalescing.kernels import runs_of_ranges  # numba: imported when first needed
+        from whenabouts.core.coalescing.kernels import count_runs_of_ranges, runs_of_ranges  # numba: when first needed
 
         given = self.tuples.times, self.linked, self.ranges.lows, self.ranges.highs
-        size = self._count_runs()
+        size = count_runs_of_ranges(*given[1:])
         require_room(size, 6 * 8 + width, "coalesced rows of all extents")
         of, first, end, n = (np.empty(size, np.int64) for _ in range(4))
         if size:

@@ -142,6 +142,23 @@ def runs_of_pairs(
     return runs
 
 
+@compiled(INT64(READ_BOOL, READ_INT64, READ_INT64))
+def count_runs_of_ranges(linked: BoolArray, lows: IntArray, highs: IntArray) -> Any:
+    """How many runs `runs_of_ranges` finds. O(tuples in ranges), a byte each.
+
+    >>> count_runs_of_ranges(np.array([True, False, True, False]), np.array([0, 1, 2]), np.array([4, 3, 2]))
+    4
+    """
+    found = 0
+    for r in range(len(lows)):
+        if lows[r] < highs[r]:
+            found += 1
+            for at in range(lows[r] + 1, highs[r]):
+                if not linked[at]:
+                    found += 1
+    return found
+
+
 @compiled(INT64(READ_INT64, READ_BOOL, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64))
 def runs_of_ranges(
     times: IntArray,

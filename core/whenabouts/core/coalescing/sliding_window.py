@@ -268,12 +268,13 @@ class SlidingWindow:
         if self._equivalence.needs_all_values or not self.eager:
             return self._rows.put(added.rows)
         size, held = added.rows.num_rows, len(added.last)
-        both = pa.concat_tables([self._rows.table(added.last), added.rows])
-        earlier = np.arange(held - 1, held + size - 1)
-        earlier[added.continued] = np.arange(held)
-        later = np.flatnonzero(added.linked)
-        own = np.ones(size, bool)
-        own[later] = ~same_bits(both, earlier[later], held + later)
+        own = ~added.linked
+        if any(pa.types.is_floating(field.type) for field in added.rows.schema):  # others that are equal look alike
+            both = pa.concat_tables([self._rows.table(added.last), added.rows])
+            earlier = np.arange(held - 1, held + size - 1)
+            earlier[added.continued] = np.arange(held)
+            later = np.flatnonzero(added.linked)
+            own[later] = ~same_bits(both, earlier[later], held + later)
         row = np.empty(size, np.int64)
         row[own] = self._rows.put(added.rows.filter(pa.array(own)))
         shared = ~own[added.continued]
