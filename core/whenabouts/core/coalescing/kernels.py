@@ -59,7 +59,7 @@ def _runs_in_order(
         run, new, previous = np.uint64(run_of[group]), np.uint64(runs), value_of[group]
         if (time <= end[run]) & (run > 0):
             return -1
-        same = np.int64((run > 0) & ((value == previous) | ((value != value) & (previous != previous))))
+        same = int((run > 0) & ((value == previous) | ((value != value) & (previous != previous))))
         first[new] = row
         start[new] = end[new] = end[run] = time
         n[new] = 1
@@ -127,7 +127,7 @@ def runs_of_pairs(
             one, other = as_floats[at - 1, 1], as_floats[at, 1]
             equal = floats & ((one == other) | ((one != one) & (other != other)))
             heads[found] = at
-            found += 1 - np.int64(equal | (pairs[at - 1, 1] == pairs[at, 1]))
+            found += 1 - int(equal | (pairs[at - 1, 1] == pairs[at, 1]))
         heads[found] = stop
         for i in range(found):
             head, after = heads[i], heads[i + 1]
