@@ -1,15 +1,19 @@
 """Our timing join on Flink against Flink's own SQL interval join on the same rows: CPU of JVM and Python per row.
 
-    python benchmarks/flink_join.py [--form NAME]... [--rounds 3] [--no-latency]
+    python benchmarks/flink_join.py [--form NAME]... [--rounds 2] [--no-latency]
     python benchmarks/flink_join.py --latency [--seconds 30]
 
 All forms process the same rows in one JVM, alternately: `native` is Flink's SQL interval join on exact times, with rows
-generated inside the JVM, the cheapest source there is; `blocks` reads them from Parquet files with `read_files`;
-`table` gets them as a Table; `eager` as a DataStream with `max_latency="100 ms"`,
-and Python in the JVM's threads. Ours use exact times too, so that all give the same pairs: the first round of each
-counts and hashes them, and the hashes must agree; `intervals` is `blocks` with uncertain times and the probability
-predicate. The other rounds discard the pairs. Reported are CPU-seconds per million rows of input, including the start
-of each job, of the JVM (with its compiler, JIT) and of Python.
+generated inside the JVM, the cheapest source there is; `table` gets the same Tables, and both end in the same sink;
+`blocks` reads the rows from Parquet files with `read_files` (Flink's pip package cannot read these); `native-csv` and
+`blocks-csv` read the same text files. `eager` gets a DataStream with `max_latency="100 ms"`, with Python in the JVM's
+threads. Ours use exact times too, so that all give the same pairs: a first run of each counts and hashes them, and the
+hashes must agree; `intervals` is `blocks` with uncertain times and the probability predicate. The other runs discard
+the pairs.
+
+Each form runs with two numbers of rows, once to warm up and then in each round. Reported are CPU-seconds per million
+rows of input, of the JVM (with its compiler, JIT) and of Python: of the smaller run with the start of its job, and of
+each further row, which is what a stream costs that runs for long.
 
 Then latency: rows arrive one by one, 1,000 per second and side. The latency of a pair is the time from the creation of
 its later row until Python receives it after the join. The first seconds, in which Flink and the kernels start, are left
@@ -36,6 +40,7 @@ import pyarrow.parquet as pq
 from latency_plot import draw_waits
 from measuring import RESULTS, SEPARATOR, DisagreementError, Suite
 from process_cpu import cpu_of_tree, cpu_since
+from pyarrow import csv
 from pyflink.common import Row, Types, WatermarkStrategy
 from pyflink.datastream import DataStream, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.datastream.connectors import Sink
@@ -65,21 +70,24 @@ JOIN: Any = {
 
 @dataclass(frozen=True)
 class Form:
-    """`rows` of a side."""
+    """`rows` of a side, and how many they are in the longer run."""
 
     name: str
     rows: int
-    mode: str
+    more: int
+    mode: str = PROCESS
 
 
 FORMS = {
     form.name: form
     for form in (
-        Form("native", 400_000, PROCESS),
-        Form("blocks", 400_000, PROCESS),
-        Form("intervals", 400_000, PROCESS),
-        Form("table", 400_000, PROCESS),
-        Form("eager", 100_000, THREAD),  # fewer, since each costs more
+        Form("native", 400_000, 2_400_000),
+        Form("blocks", 400_000, 2_400_000),
+        Form("intervals", 400_000, 2_400_000),
+        Form("table", 400_000, 2_400_000),
+        Form("native-csv", 400_000, 2_400_000),
+        Form("blocks-csv", 400_000, 2_400_000),
+        Form("eager", 100_000, 600_000, THREAD),  # fewer, since each costs more
     )
 }
 
@@ -99,6 +107,12 @@ TABLE = """
     ) WITH ('connector' = 'datagen', 'rows-per-second' = '1000000000', 'fields.id.kind' = 'sequence',
             'fields.id.start' = '0', 'fields.id.end' = '{last}')
 """
+CSV_TABLE = """
+    CREATE TEMPORARY TABLE {side}_rows (
+        mark BIGINT, id BIGINT, k BIGINT, us BIGINT, t AS TO_TIMESTAMP_LTZ(us / 1000, 3),
+        WATERMARK FOR t AS t - INTERVAL '1' SECOND
+    ) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'csv', 'csv.allow-comments' = 'true')
+"""
 NATIVE = """
     SELECT l.id AS id_left, r.id AS id_right FROM left_rows AS l JOIN right_rows AS r
     ON l.k = r.k AND l.t BETWEEN r.t - INTERVAL '1' SECOND AND r.t + INTERVAL '1' SECOND
@@ -106,12 +120,12 @@ NATIVE = """
 HASH = "COUNT(*), SUM(CAST(MOD(id_left * 31 + id_right * 17, {prime}) AS BIGINT))"
 
 
-def environment(form: Form) -> StreamTableEnvironment:
+def environment(form: Form, rows: int) -> StreamTableEnvironment:
     """Tables of both sides in a job of one slot."""
     env = local_environment(1, mode=form.mode)
     tables = StreamTableEnvironment.create(env)
     for side, stride in STRIDES.items():
-        tables.execute_sql(TABLE.format(side=side, stride=stride, keys=KEYS, last=form.rows - 1))
+        tables.execute_sql(TABLE.format(side=side, stride=stride, keys=KEYS, last=rows - 1))
     return tables
 
 
@@ -120,9 +134,16 @@ def discard(stream: DataStream) -> None:
     stream.sink_to(Sink(get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink()))
 
 
-def run_native(form: Form, *, check: bool) -> tuple[int, int] | None:
+def run_native(form: Form, rows: int, *, check: bool) -> tuple[int, int] | None:
     """Flink's own join."""
-    tables = environment(form)
+    return _sql(environment(form, rows), NATIVE, check=check)
+
+
+def run_native_csv(form: Form, rows: int, folder: Path, *, check: bool) -> tuple[int, int] | None:
+    """Flink's own join of rows in text files."""
+    tables = StreamTableEnvironment.create(local_environment(1, mode=form.mode))
+    for side in STRIDES:
+        tables.execute_sql(CSV_TABLE.format(side=side, path=_folder(folder, side, rows, "csv").as_uri()))
     return _sql(tables, NATIVE, check=check)
 
 
@@ -139,10 +160,12 @@ def _sql(tables: StreamTableEnvironment, pairs: str, *, check: bool) -> tuple[in
     return None
 
 
-def run_blocks(form: Form, folder: Path, *, check: bool) -> tuple[int, int] | None:
+def run_blocks(form: Form, rows: int, folder: Path, *, check: bool) -> tuple[int, int] | None:
     """Ours from files, exact or (`intervals`) uncertain times."""
     env = local_environment(1, mode=form.mode)
-    left, right = (read_files(env, folder / f"{side}-{form.rows}", name=side) for side in STRIDES)
+    kind = "csv" if form.name.endswith("csv") else "parquet"
+    schema = pa.schema([(name, pa.int64()) for name in ("id", "k", "t")]) if kind == "csv" else None
+    left, right = (read_files(env, _folder(folder, side, rows, kind), name=side, schema=schema) for side in STRIDES)
     uncertain = form.name == "intervals"
     spec = Interval("t_min", "t", max_uncertainty="100 ms") if uncertain else Point("t")
     condition = within("1 s", confidence=0.8) if uncertain else CONDITION
@@ -173,18 +196,18 @@ def _hash(blob: Any, schema: pa.Schema) -> tuple[int, int]:
     return block.num_rows, int(((left * 31 + right * 17) % PRIME).sum())
 
 
-def run_table(form: Form, *, check: bool) -> tuple[int, int] | None:
+def run_table(form: Form, rows: int, *, check: bool) -> tuple[int, int] | None:
     """Ours from Tables to a Table."""
-    tables = environment(form)
+    tables = environment(form, rows)
     sides = [tables.sql_query(f"SELECT id, k, t FROM {side}_rows") for side in STRIDES]
     pairs = timing_join(*sides, **JOIN, lateness=LATENESS)
     tables.create_temporary_view("pairs", pairs)
     return _sql(tables, "SELECT id_left, id_right FROM pairs", check=check)
 
 
-def run_eager(form: Form, *, check: bool) -> tuple[int, int] | None:
+def run_eager(form: Form, rows: int, *, check: bool) -> tuple[int, int] | None:
     """Ours from a DataStream, with rows that wait at most 100 ms."""
-    tables = environment(form)
+    tables = environment(form, rows)
     chosen = "SELECT id, k, id * 1000 AS t FROM {}_rows"
     sides = [tables.to_data_stream(tables.sql_query(chosen.format(side))) for side in STRIDES]
     pairs = timing_join(*sides, **JOIN, lateness=LATENESS, max_latency="100 ms")
@@ -209,7 +232,7 @@ def expected(rows: int) -> tuple[int, int]:
     return count, total
 
 
-def cpu_of(work: Callable[[], Any]) -> dict[str, float]:
+def cpu_of(work: Callable[[], Any]) -> Cpu:
     """CPU-seconds by process while `work` runs."""
     before = cpu_of_tree()
     work()
@@ -217,39 +240,83 @@ def cpu_of(work: Callable[[], Any]) -> dict[str, float]:
 
 
 def measure(suite: Suite, names: tuple[str, ...]) -> None:
-    """All forms alternately, after one round each that counts and hashes the pairs."""
+    """All forms alternately, after one run each that counts and hashes the pairs, and one that warms up."""
     with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
         runs = {name: runner_of(FORMS[name], Path(folder)) for name in names}
-        answers = {name: run(check=True) for name, run in runs.items()}
+        answers = {name: run(FORMS[name].rows, check=True) for name, run in runs.items()}
         for name, answer in answers.items():
             click.echo(f"{name}: {answer} pairs and hash")
             if name != "intervals" and answer != expected(FORMS[name].rows):
                 raise DisagreementError(f"{name} gave {answer}, not {expected(FORMS[name].rows)} (pairs, hash)")
-        spent: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+        for name, run in runs.items():
+            run(FORMS[name].more, check=False)
+        spent: dict[str, list[tuple[Cpu, Cpu]]] = {name: [] for name in names}
         for number in range(suite.rounds):
             for name, run in runs.items():
-                spent[name].append(cpu_of(lambda run=run: run(check=False)))
-                click.echo(f"round {number}, {name}: {spent[name][-1]}")
+                form = FORMS[name]
+                few, many = (cpu_of(partial(run, rows, check=False)) for rows in (form.rows, form.more))
+                spent[name].append((few, many))
+                click.echo(f"round {number}, {name}: {few}, {many}")
     for name, costs in spent.items():
-        rows = 2 * FORMS[name].rows
-        each = [sum(cost.values()) / rows * 1e6 for cost in costs]
-        parts = {part: statistics.median(cost.get(part, 0.0) for cost in costs) for part in costs[0]}
-        pairs, hashed = answers[name]
-        suite.record(WORKLOAD + SEPARATOR + name, each, rows_in=rows, rows_out=pairs, hash=f"{hashed:x}", **parts)
-        click.echo(f"{name}: {statistics.median(each):.2f} us of CPU a row; of a run, {parts}")
+        tell(suite, FORMS[name], costs, answers[name])
 
+
+def tell(suite: Suite, form: Form, costs: list[tuple[Cpu, Cpu]], answer: tuple[int, int]) -> None:
+    """Record what a row costs with the start of the job, and what each further row costs, in microseconds."""
+    rows, further = 2 * form.rows, 2 * (form.more - form.rows)
+    whole = [sum(few.values()) / rows * 1e6 for few, _ in costs]
+    parts = {part: statistics.median(few.get(part, 0.0) for few, _ in costs) for part in costs[0][0]}
+    facts = {"rows_out": answer[0], "hash": f"{answer[1]:x}"}
+    suite.record(WORKLOAD + SEPARATOR + form.name, whole, rows_in=rows, **facts, **parts)
+    slope = [(sum(many.values()) - sum(few.values())) / further * 1e6 for few, many in costs]
+    each = {
+        part: statistics.median((many.get(part, 0.0) - few.get(part, 0.0)) / further * 1e6 for few, many in costs)
+        for part in costs[0][1]
+    }
+    suite.record(FURTHER + SEPARATOR + form.name, slope, rows_in=further, **each)
+    told = ", ".join(f"{part} {us:.2f}" for part, us in each.items())
+    click.echo(
+        f"{form.name}: us of CPU a row: {statistics.median(whole):.2f} with the start of the job, "
+        f"{statistics.median(slope):.2f} each further row ({told})"
+    )
+
+
+Cpu = dict[str, float]
+"""CPU-seconds by process."""
 
 WORKLOAD = "a million rows into a join"
+FURTHER = "a million further rows into a join"
+
+
+def _folder(folder: Path, side: str, rows: int, kind: str) -> Path:
+    """Where the rows of a side are, written if they are not there yet."""
+    path = folder / f"{side}-{rows}-{kind}" / f"rows.{kind}"
+    if not path.exists():
+        path.parent.mkdir()
+        table = side_table(side, rows)
+        if kind == "parquet":
+            pq.write_table(table, path, row_group_size=ROW_GROUP)
+        else:  # the first line is a comment to Flink, and the names of the columns to Arrow
+            marked = table.select(["id", "k", "t"]).add_column(0, "#", pa.array(np.zeros(rows, np.int8)))
+            with path.open("wb") as file:
+                file.write(b"#,id,k,t\n")
+                csv.write_csv(marked, file, csv.WriteOptions(include_header=False))
+    return path.parent
+
+
+ROW_GROUP = 1 << 20
+"""pyarrow's own choice."""
 
 
 def runner_of(form: Form, folder: Path) -> Callable[..., Any]:
-    """A function that runs a form, given `check`."""
-    if form.name in ("blocks", "intervals"):
+    """A function that runs a form, given the rows of a side, and `check`."""
+    files = {"native-csv": run_native_csv}
+    if form.name in files or form.name in ("blocks", "intervals", "blocks-csv"):
+        run = files.get(form.name, run_blocks)
         for side in STRIDES:
-            rows = folder / f"{side}-{form.rows}" / "rows.parquet"
-            rows.parent.mkdir(exist_ok=True)
-            pq.write_table(side_table(side, form.rows), rows, row_group_size=1 << 16)
-        return partial(run_blocks, form, folder)
+            for rows in (form.rows, form.more):
+                _folder(folder, side, rows, "csv" if form.name.endswith("csv") else "parquet")
+        return lambda rows, *, check: run(form, rows, folder, check=check)
     return partial({"native": run_native, "table": run_table, "eager": run_eager}[form.name], form)
 
 
@@ -363,7 +430,7 @@ WARM_UP_US = 8_000_000
 
 @click.command(help=__doc__)
 @click.option("--form", "forms", multiple=True, type=click.Choice(list(FORMS)), help="All of them unless given.")
-@click.option("--rounds", default=3, show_default=True)
+@click.option("--rounds", default=2, show_default=True)
 @click.option("--latency/--no-latency", default=None, help="Measure latencies alone, or none.")
 @click.option("--seconds", default=30, show_default=True, help="How long each latency is measured.")
 def main(forms: tuple[str, ...], rounds: int, latency: bool | None, seconds: int) -> None:
