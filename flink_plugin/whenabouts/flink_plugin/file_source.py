@@ -27,8 +27,18 @@ from whenabouts.core.runtime.option_checks import refused, whole_number
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_systems import LOCAL, File, listed
 
-ROWS_PER_BLOCK = 1 << 16
-"""Rows that are read and packed together."""
+ROWS_PER_BLOCK, MOST_ROWS_PER_BLOCK, BYTES_PER_BLOCK = 1 << 16, 1 << 18, 1 << 26
+"""Rows that are read and packed together; more of them, up to a limit, as long as they have no more bytes than that:
+each bucket has a step for each block, which costs as much as thousands of rows do."""
+
+
+def rows_per_block(rows: int, size: int) -> int:
+    """How many rows belong in a block if `rows` of them have `size` bytes.
+
+    >>> rows_per_block(1_000, 24_000), rows_per_block(1_000, 512_000), rows_per_block(1_000, 5_000_000)
+    (262144, 131072, 65536)
+    """
+    return max(ROWS_PER_BLOCK, min(MOST_ROWS_PER_BLOCK, BYTES_PER_BLOCK * rows // max(size, 1)))
 
 
 def read_files(
@@ -119,8 +129,10 @@ def _readable(file: File) -> Iterator[None]:
 def _batches(file: File, group: int | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if file.path.endswith(".parquet"):
         with _parquet(file) as parquet:
-            groups = [] if group is None else [group]
-            yield from parquet.iter_batches(batch_size=ROWS_PER_BLOCK, row_groups=groups)
+            if group is not None:
+                about = parquet.metadata.row_group(group)
+                size = rows_per_block(about.num_rows, about.total_byte_size)
+                yield from parquet.iter_batches(batch_size=size, row_groups=[group])
     elif file.path.endswith((".arrow", ".feather")):
         with _arrow(file) as reader:
             if group is not None:
@@ -135,8 +147,9 @@ def _conformed(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
     for batch in batches:
         columns = [batch.column(field.name).cast(field.type) for field in schema]
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-        for start in range(0, rows.num_rows, ROWS_PER_BLOCK):
-            yield rows.slice(start, ROWS_PER_BLOCK)
+        size = rows_per_block(rows.num_rows, rows.nbytes)
+        for start in range(0, rows.num_rows, size):
+            yield rows.slice(start, size)
 
 
 def _splits(file: File, system: int = 0) -> list[str]:
