@@ -19,11 +19,10 @@ from pyflink.table.expressions import col
 from whenabouts.core import DigitsCutWarning, EngineError, InputError, Lateness, Point, QueryError, within
 from whenabouts.core.local import coalesce as local_coalesce
 from whenabouts.core.local import timing_join as local_join
-from whenabouts.core.state.segment_codec import decode
 from whenabouts.flink_plugin import coalesce, metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks, ReadBlob
 from whenabouts.flink_plugin.mini_cluster import PROCESS, THREAD, local_environment
-from whenabouts.flink_plugin.row_streams import _PackColumns, rows_of
+from whenabouts.flink_plugin.row_streams import ReadColumns, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -285,14 +284,15 @@ def test_a_stream_that_was_a_table_is_one_of_named_rows() -> None:
 
 
 def test_nanoseconds_of_a_table_are_cut_downwards_and_told_of_once() -> None:
-    """The values that Flink passes to a vectorised function for TIMESTAMP(9) used to end the job."""
-    import pandas as pd
-
-    schema = pa.schema({"t": pa.timestamp("us"), "i": pa.timestamp("us", "UTC")})
-    pack, ticks = _PackColumns(schema, ()), pd.Series(pd.to_datetime([1_999, -1, None, 5_000], unit="ns"))
+    schema, sink = pa.schema({"t": pa.timestamp("us"), "i": pa.timestamp("us", "UTC")}), pa.BufferOutputStream()
+    ticks = pa.array([1_999, -1, None, 5_000], pa.timestamp("ns"))
+    rows = pa.record_batch({"t": ticks, "i": ticks})
+    with pa.ipc.new_stream(sink, rows.schema) as writer:  # as Flink's own writer does with TIMESTAMP(9)
+        writer.write_batch(rows)
+    read, stream = ReadColumns(schema), sink.getvalue().to_pybytes()
     with pytest.warns(DigitsCutWarning, match=r"WA-1075: 2 times of the first rows in 't' that have such") as told:
-        blobs = [pack(pd.Series([0.0] * 4), ticks, ticks.dt.tz_localize("UTC"))[0] for _ in range(2)]
+        found = [batch for _ in range(2) for batch in read(stream)]
     assert len(told) == 2  # one for each column
-    for blob in blobs:
-        rows = decode(blob, schema)
-        assert [column.cast(pa.int64()).to_pylist() for column in rows.columns] == [[1, -1, None, 5]] * 2
+    for batch in found:
+        assert batch.schema == schema
+        assert [column.cast(pa.int64()).to_pylist() for column in batch.columns] == [[1, -1, None, 5]] * 2

@@ -87,7 +87,10 @@ def _expected(form: str, mode: str) -> set[str]:
     found = {f"{side}-{step}" for side in ("one-left", "one-right", "other-events") for step in steps}
     given = {f"{query}-{what}" for query in ("one", "other") for what in ("output", "rejects")}
     if form != "blocks":
+        found |= {f"{side}-columns" for side in ("one-left", "one-right", "other-events")}
         given |= {f"{uid}-{'spread' if 'table' in form else 'rows'}" for uid in given}
+    if "table" in form:
+        given |= {f"{uid}-rows" for uid in given if uid.endswith("-spread")}
     if mode == PROCESS:
         given |= {"one-calls", "other-calls"}
     return found | given | {"one", "other", "one-counts"}

@@ -107,9 +107,9 @@ def hosted(
 ) -> Result:
     """The operator of a query in the job of its inputs, before output, rejects and counts part."""
     env = environment_of(inputs[0])
-    embedded, table_out = threads(env), isinstance(inputs[0], Table)
+    embedded = threads(env)
     gathered = not any(isinstance(source, Blocks) for source in inputs)
-    latency = Latency.of(max_latency, hops=hops(threads=embedded, table_out=table_out))
+    latency = Latency.of(max_latency, hops=hops(threads=embedded))
     if all(isinstance(source, Blocks) for source in inputs):
         require_latency(env, latency)
     else:

@@ -11,8 +11,13 @@ from pyflink.datastream import DataStream
 from pyflink.java_gateway import get_gateway
 
 
-def followed_by(stream: Any, name: str, references: Sequence[object], uid: str, *, parallelism: int) -> DataStream:
-    """A Java stream followed by the operator in `name`.java, which gets the references and has the stream's type."""
+def followed_by(
+    stream: Any, name: str, references: Sequence[object], uid: str, *, parallelism: int, gives: Any = None
+) -> DataStream:
+    """A Java stream followed by the operator in `name`.java, which gets the references.
+
+    `gives`: Java's type information of what it gives, by default the stream's.
+    """
     gateway = get_gateway()
     jvm, given = gateway.jvm, gateway.new_array(gateway.jvm.Object, len(references))
     for place, reference in enumerate(references):
@@ -22,7 +27,8 @@ def followed_by(stream: Any, name: str, references: Sequence[object], uid: str, 
     options = jvm.org.apache.flink.configuration.Configuration()
     operator = table.operators.CodeGenOperatorFactory(table.generated.GeneratedOperator(name, code, given, options))
     env, before = stream.getExecutionEnvironment(), stream.getTransformation()
-    made = api.transformations.OneInputTransformation(before, uid, operator, before.getOutputType(), parallelism, False)
+    type_ = before.getOutputType() if gives is None else gives
+    made = api.transformations.OneInputTransformation(before, uid, operator, type_, parallelism, False)
     made.setUid(uid)
     env.addOperator(made)
     return DataStream(api.datastream.DataStream(env, made))

@@ -1,8 +1,4 @@
-"""Tables whose column types are renamed without a conversion, by way of a stream in Flink's internal form.
-
-Flink stores the same number for an instant (TIMESTAMP_LTZ) and for a timestamp without zone, but PyFlink's vectorised
-functions do not accept every instant: PyFlink reads the number as local time, which fails where clocks skip or repeat
-an hour. So instants are passed as timestamps without zone. A cast would convert them; renaming the type costs nothing.
+"""Tables as streams in Flink's internal form, whose rows Flink does not convert, and such streams as Tables.
 
 Flink's optimiser does not see through such a stream.
 """
@@ -12,46 +8,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pyflink.datastream import DataStream
 from pyflink.java_gateway import get_gateway
-from pyflink.table import DataTypes, Schema, Table
-from pyflink.table.types import DataType, LocalZonedTimestampType, _to_java_data_type
+from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
+from pyflink.table.types import DataType, _to_java_data_type
 from pyflink.util.java_utils import get_java_class
 
 
-def without_zone(type_: DataType) -> DataType:
-    """The type in which a column is passed: instants lose their zone, other types stay."""
-    if isinstance(type_, LocalZonedTimestampType):
-        return DataTypes.TIMESTAMP(type_.precision)
-    return type_
+def internal_rows(table: Table) -> Any:
+    """The Java stream of a Table's rows. The time attribute of the Table, if it has one, is their timestamp."""
+    form = table._j_table.getResolvedSchema().toSourceRowDataType()
+    internal = form.bridgedTo(get_java_class(get_gateway().jvm.org.apache.flink.table.data.RowData))
+    return table._t_env._j_tenv.toDataStream(table._j_table, internal)
 
 
-def retyped(
-    table: Table,
-    types: Mapping[str, DataType],
-    clock: Schema.Builder | None = None,
-    *,
-    title: str | None = None,
-) -> Table:
-    """A Table's rows under types that differ from its own by the zone only; `clock` may declare event time.
-
-    `title`: the name in `explain` of a Table that is returned to users. The time attribute of the table, if it has one,
-    is the timestamp of the stream's elements.
-    """
-    jvm, tables = get_gateway().jvm, table._t_env
-    form = table._j_table.getResolvedSchema().toPhysicalRowDataType()
-    rows = tables._j_tenv.toDataStream(
-        table._j_table, form.bridgedTo(get_java_class(jvm.org.apache.flink.table.data.RowData))
-    )
+def logical_type(types: Mapping[str, DataType]) -> Any:
+    """Java's type of rows with these columns."""
     row = DataTypes.ROW([DataTypes.FIELD(name, type_) for name, type_ in types.items()])
-    info = jvm.org.apache.flink.table.runtime.typeutils.InternalTypeInfo.of(_to_java_data_type(row).getLogicalType())
-    rows.getTransformation().setOutputType(info)
-    columns = Schema.new_builder() if clock is None else clock
+    return _to_java_data_type(row).getLogicalType()
+
+
+def internal_type(types: Mapping[str, DataType]) -> Any:
+    """Java's type information of internal rows with these columns."""
+    info = get_gateway().jvm.org.apache.flink.table.runtime.typeutils.InternalTypeInfo
+    return info.of(logical_type(types))
+
+
+def table_of_internal(
+    rows: DataStream, types: Mapping[str, DataType], tables: StreamTableEnvironment, event_time: str | None, title: str
+) -> Table:
+    """A stream of `internal_type(types)` as a Table. `event_time`: the column of its time attribute, under the
+    stream's watermark. `title`: its name in `explain`."""
+    schema = Schema.new_builder()
     for name, type_ in types.items():
-        columns = columns.column(name, type_)
-    made = tables._j_tenv.fromDataStream(rows, columns.build()._j_schema)
-    if title is not None:
-        made = tables._j_tenv.createTable(_scan(made.getQueryOperation(), title))
-    return Table(made, tables)
+        schema = schema.column(name, type_)
+    if event_time is not None:
+        schema = schema.watermark(event_time, "SOURCE_WATERMARK()")
+    made = tables.from_data_stream(rows, schema.build())._j_table
+    return Table(tables._j_tenv.createTable(_scan(made.getQueryOperation(), title)), tables)
 
 
 def _scan(scan: Any, title: str) -> Any:
@@ -71,12 +65,6 @@ def _scan(scan: Any, title: str) -> Any:
     return jvm.org.apache.flink.table.operations.ExternalQueryOperation(
         named, scan.getDataStream(), scan.getPhysicalDataType(), scan.isTopLevelRecord(), scan.getChangelogMode()
     )
-
-
-def skips_hours(table: Table) -> bool:
-    """Whether the session's time zone has ever changed its offset."""
-    zone = get_gateway().jvm.java.time.ZoneId.of(table._t_env.get_config().get_local_timezone())
-    return not zone.getRules().isFixedOffset()
 
 
 def zone_of(table: Table) -> str | None:

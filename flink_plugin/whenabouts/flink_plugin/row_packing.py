@@ -1,8 +1,8 @@
-"""How single rows are gathered into bundles: how many at a time, how long they may wait, which latencies are refused.
+"""How single rows are gathered into blocks: how many at a time, how long they may wait, which latencies are refused.
 
-Flink hands rows to a vectorised Python function in bundles. A bundle ends when it is full, when its time is up, and
-before a checkpoint, so that no failure loses waiting rows. All Python functions of a job share one bundle size and one
-bundle time. In thread mode only vectorised functions have bundles; in process mode all of them have, one after another.
+An operator in Java gathers rows until there are so many, until the first has waited for so long, and before a
+checkpoint, so that no failure loses waiting rows. In process mode Flink hands elements to every Python function in
+bundles, one after another, which wait as well: all Python functions of a job share one bundle size and one bundle time.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 
 from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
-from pyflink.table import StreamTableEnvironment
+from pyflink.table import StreamTableEnvironment, Table
 
 from whenabouts.core.durations import Duration, parse_non_negative
 from whenabouts.core.errors import Code, EngineError, QueryError
 
-ROWS = 1 << 15
+ROWS = 1 << 17
 """Rows that are packed together at most, unless the job says otherwise (`python.fn-execution.arrow.batch.size`)."""
 
 WAIT_MS = 250
-"""How long a bundle lasts at most, unless `max_latency` requires less. A shorter time would make steps of few rows; a
-longer one would only add latency, since bundles fill up earlier when rows arrive fast."""
+"""How long rows are gathered, and a bundle lasts, at most, unless `max_latency` requires less. A shorter time would
+make steps of few rows; a longer one would only add latency, since blocks fill up earlier when rows arrive fast."""
 
 SHARE = 5
-"""The bundles on a row's path may last a `SHARE`th of `max_latency` together (doubled by Flink's clock), and rows wait
+"""The waits on a row's path may last a `SHARE`th of `max_latency` together (doubled by Flink's clock), and rows wait
 as much before the join."""
 
 BUFFER_SHARE = 20
@@ -35,14 +35,13 @@ _SIZE, _TIME = "python.fn-execution.bundle.size", "python.fn-execution.bundle.ti
 _BATCH = "python.fn-execution.arrow.batch.size"
 
 
-def hops(*, threads: bool, table_out: bool) -> int:
-    """The number of Python functions with bundles on a row's path.
+def hops(*, threads: bool) -> int:
+    """The number of places on a row's path where rows are gathered.
 
-    In thread mode these are the vectorised functions: the one that packs rows, and the one that fills the rows of a
-    Table. In process mode all are: two that pack, the operator, which a timer enters once more, and the reader of its
-    output.
+    In thread mode this is the operator that gathers rows. In process mode Python functions have bundles, too: the one
+    that packs, the operator, which a timer enters once more, and the reader of its output.
     """
-    return (1 if threads else 5) + table_out
+    return 1 if threads else 5
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,13 @@ def set_bundles(env: StreamExecutionEnvironment, tables: Iterable[StreamTableEnv
             config = each.get_config()
             config.set(name, config.get(name, value) if name == _BATCH else value)
     env.configure(options)
+
+
+def bundle_of(table: Table) -> tuple[int, int]:
+    """The most rows of a Table that are packed together, and for how many milliseconds the first of them may wait."""
+    env = StreamExecutionEnvironment(table._t_env._j_tenv.execEnv())
+    rows = table._t_env.get_config().get(_BATCH, _option(env, _BATCH, str(ROWS)))
+    return int(rows), min(WAIT_MS, int(_option(env, _TIME, str(WAIT_MS))))
 
 
 def require_latency(env: StreamExecutionEnvironment, latency: Latency) -> None:

@@ -1,13 +1,13 @@
 """Rows in and rows out: Tables and DataStreams of rows as streams of blocks, and back.
 
-Rows are packed by a vectorised function: Flink hands it columns with the rows of a bundle (`row_packing`), and it puts
-all of them into the first row of its result. Nothing waits in it, so nothing can be lost. A DataStream of rows is
-converted to a Table first, without Python.
+Rows are gathered into columns by an operator in Java (`ColumnsOfRows.java`), which has Flink's own writers of Arrow.
+Nothing waits in it at a checkpoint, so nothing can be lost. A DataStream of rows is converted to a Table first, without
+Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -19,15 +19,11 @@ from pyflink.common import Row, RowKind
 from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
-from pyflink.table.expression import Expression
-from pyflink.table.expressions import col, null_of, rand
-from pyflink.table.types import DataType, LocalZonedTimestampType, TimestampType, VarBinaryType
-from pyflink.table.udf import udf
+from pyflink.table.expressions import col
 
 from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.runtime.changes import OPS, changes_column
 from whenabouts.core.runtime.time_columns import digits_cut, warn_of_digits
-from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.flink_plugin.blocks import BatchFunction, Blocks, Read, behind, named
 from whenabouts.flink_plugin.changelogs import of_rows_only, rows_only
 from whenabouts.flink_plugin.column_types import (
@@ -37,13 +33,15 @@ from whenabouts.flink_plugin.column_types import (
     row_type,
     table_type,
 )
+from whenabouts.flink_plugin.java_operators import followed_by
 from whenabouts.flink_plugin.own_thread import in_jvm
-from whenabouts.flink_plugin.retyping import retyped, skips_hours, without_zone
-from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, no_event_time
-from whenabouts.flink_plugin.table_rows import EVENT_TIME, table_of
+from whenabouts.flink_plugin.retyping import internal_rows
+from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, bundle_of, no_event_time
+from whenabouts.flink_plugin.table_rows import table_of
+from whenabouts.flink_plugin.wire import blob_type
 from whenabouts.flink_plugin.worker_ends import let_workers_end
 
-BLOCK, ROWTIME, CLOCK = "block", "_wa_rowtime", "_wa_clock"
+ROWTIME, OPERATOR = "_wa_rowtime", "ColumnsOfRows"
 
 _KINDS = dict(zip(OPS, (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE), strict=True))
 
@@ -63,11 +61,11 @@ def blocks_of(source: Blocks | Table | DataStream, name: str, *, event_time: boo
     if isinstance(source, DataStream):
         schema = arrow_schema_of_rows(source)
         source = rows_only(source, name)
-        return _packed(_table_of_rows(source, schema, name, event_time=event_time), schema)
+        return _packed(_table_of_rows(source, schema, name, event_time=event_time), schema, name)
     if event_time and not _time_attributes(source):
         raise no_event_time(name, "give it a time attribute: a column with WATERMARK FOR")
     with of_rows_only(name):
-        return _packed(source, arrow_schema_of_table(source))
+        return _packed(source, arrow_schema_of_table(source), name)
 
 
 def environment_of(source: Blocks | Table | DataStream) -> StreamExecutionEnvironment:
@@ -113,14 +111,29 @@ def rows_of(blocks: Blocks) -> DataStream:
 
 
 @dataclass(frozen=True)
-class ReadFirst:
-    """Reads the blob in the first field of a row."""
+class ReadColumns:
+    """Reads what `ColumnsOfRows.java` gives: a stream of Arrow, whose columns are cast to the schema."""
 
     schema: pa.Schema
+    _told: set[str] = field(default_factory=set, init=False)
 
-    def __call__(self, row: Any) -> Iterator[pa.RecordBatch]:
-        """One record batch."""
-        yield decode(bytes(row[0]), self.schema)
+    def __call__(self, stream: Any) -> Iterator[pa.RecordBatch]:
+        """Record batches of the schema."""
+        for batch in pa.ipc.open_stream(bytes(stream)):
+            columns = [self._column(*each) for each in zip(batch.columns, self.schema, strict=False)]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _column(self, values: pa.Array, column: pa.Field) -> pa.Array:
+        """Nanoseconds as whole microseconds, with a warning (WA-1075) for the first batch that loses digits."""
+        if values.type == column.type:
+            return values
+        if values.type != pa.timestamp("ns"):
+            return values.cast(column.type)
+        n = 0 if column.name in self._told else digits_cut(values)
+        if n:
+            warn_of_digits(n, f" of the first rows in {column.name!r} that have such")
+            self._told.add(column.name)
+        return pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us")).cast(column.type)
 
 
 def table_of_changes(blocks: Blocks, tables: StreamTableEnvironment) -> Table:
@@ -143,48 +156,26 @@ def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, *, event_time
     return clocked.select(*columns, col(ROWTIME))
 
 
-def _packed(table: Table, schema: pa.Schema) -> Blocks:
+def _packed(table: Table, schema: pa.Schema, name: str) -> Blocks:
     """The rows of a Table, whose first columns have the schema, packed in order of arrival."""
-    types = {field.name: table_type(field) for field in schema}
-    if any(map(_is_instant, schema.types)) and skips_hours(table):
-        table = _without_zones(table, types)
-        types = {name: without_zone(type_) for name, type_ in types.items()}
-    masked = [field.name for field in schema if field.nullable and _pandas_blurs_nulls(field.type)]
-    columns = [_argument(name, type_, masked=name in masked) for name, type_ in types.items()]
-    pack = udf(_PackColumns(schema, tuple(masked)), result_type=DataTypes.BYTES(), func_type="pandas")
-    clock = [col(name) for name in _time_attributes(table)]
-    arguments = [rand(), *columns, *(col(name).is_null for name in masked)]
-    packed = table.select(pack(*arguments).alias(BLOCK), *clock)
-    stream = table._t_env.to_data_stream(packed.where(col(BLOCK).is_not_null))
-    return Blocks(stream, schema, ReadFirst(schema))
+    columns = [str(column) for column in table._j_table.getResolvedSchema().getColumnNames()]
+    casts = {each.name: col(each.name).cast(table_type(each)).alias(each.name) for each in _cast(table, schema)}
+    plain = table.select(*(casts.get(column, col(column)) for column in columns)) if casts else table
+    rows, type_ = internal_rows(plain), plain._j_table.getResolvedSchema().toSourceRowDataType().getLogicalType()
+    given = [type_, *bundle_of(table)]
+    bytes_, uid = blob_type().get_java_type_info(), f"{name}-columns"
+    stream = followed_by(rows, OPERATOR, given, uid, parallelism=rows.getParallelism(), gives=bytes_)
+    return Blocks(stream, schema, ReadColumns(schema))
 
 
-def _argument(name: str, type_: DataType, *, masked: bool) -> Expression:
-    """A column as an argument of a vectorised function.
-
-    Flink would pass a constant separately, a time in milliseconds and bytes not at all: it must not see that such a
-    column is constant.
-    """
-    if masked:
-        return col(name).if_null(0)
-    if isinstance(type_, TimestampType | LocalZonedTimestampType | VarBinaryType):
-        return (rand() >= 0).then(col(name), null_of(type_))
-    return col(name)
-
-
-def _without_zones(table: Table, types: Mapping[str, DataType]) -> Table:
-    """The same rows with instants as timestamps without zone; event time is kept."""
-    columns, clock = [col(name).cast(type_).alias(name) for name, type_ in types.items()], Schema.new_builder()
-    types = {name: without_zone(type_) for name, type_ in types.items()}
-    for attribute in _time_attributes(table)[:1]:  # becomes the timestamp of the stream's elements
-        columns.append(col(attribute).alias(ROWTIME))
-        types[ROWTIME] = EVENT_TIME
-        clock = clock.column_by_metadata(CLOCK, EVENT_TIME, "rowtime").watermark(CLOCK, "SOURCE_WATERMARK()")
-    return retyped(table.select(*columns), types, clock)
-
-
-def _is_instant(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(type_) and type_.tz is not None)
+def _cast(table: Table, schema: pa.Schema) -> Iterator[pa.Field]:
+    """Columns of texts and bytes of a fixed length, and of the time of processing, which is no value yet."""
+    types = get_gateway().jvm.org.apache.flink.table.types.logical.utils.LogicalTypeChecks
+    columns = table._j_table.getResolvedSchema().getColumns()
+    for wanted, column in zip(schema, columns, strict=False):
+        type_ = column.getDataType().getLogicalType()
+        if str(type_.getTypeRoot()) in ("CHAR", "BINARY") or types.isProctimeAttribute(type_):
+            yield wanted
 
 
 def _time_attributes(table: Table) -> list[str]:
@@ -194,47 +185,6 @@ def _time_attributes(table: Table) -> list[str]:
     return [
         str(column.getName()) for column in columns if types.isRowtimeAttribute(column.getDataType().getLogicalType())
     ]
-
-
-def _pandas_blurs_nulls(type_: pa.DataType) -> bool:
-    """Whether pandas would turn such numbers into floats because of a null, or the null into a NaN."""
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
-
-
-@dataclass(frozen=True)
-class _PackColumns:
-    """Columns of a batch of rows, then a column of nulls for each of `masked`, into one blob in the first row.
-
-    Constant columns arrive as one value each; the first column is never constant, and shows the number of rows.
-    """
-
-    schema: pa.Schema
-    masked: tuple[str, ...]
-    _told: set[str] = field(default_factory=set, init=False)
-
-    def __call__(self, rows: Any, *columns: Any) -> Any:
-        make, width = type(rows), len(self.schema)
-        series = [c if isinstance(c, make) else make([c] * len(rows), dtype=object) for c in columns]
-        nulls = dict(zip(self.masked, series[width:], strict=True))
-        arrays = []
-        for values, column in zip(series[:width], self.schema, strict=True):
-            if getattr(values.dtype, "tz", None) is not None:  # Flink read an instant's number as local time
-                values = values.dt.tz_localize(None)
-            mask = nulls[column.name].to_numpy(bool) if column.name in nulls else None
-            if values.dtype == "datetime64[ns]" and pa.types.is_timestamp(column.type):  # from a TIMESTAMP(7) to (9)
-                arrays.append(self._cut(pa.Array.from_pandas(values, mask=mask), column))
-                continue
-            arrays.append(pa.Array.from_pandas(values, mask=mask, type=column.type))
-        blob = encode(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
-        return make([blob] + [None] * (len(rows) - 1), dtype=object)
-
-    def _cut(self, values: pa.Array, column: pa.Field) -> pa.Array:
-        """Nanoseconds as whole microseconds, with a warning (WA-1075) for the first batch that loses digits."""
-        n = 0 if column.name in self._told else digits_cut(values)
-        if n:
-            warn_of_digits(n, f" of the first rows in {column.name!r} that have such")
-            self._told.add(column.name)
-        return pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us")).cast(column.type)
 
 
 class _HasEventTime(ProcessFunction):
