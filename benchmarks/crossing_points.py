@@ -20,7 +20,7 @@ from statistics import median
 import click
 from curves import Curve, draw
 from measuring import Suite
-from spark_join import LATENESS, Case, alternate, session
+from spark_join import EXACT, FORMAT, LATENESS, NATIVE, Case, alternate, newest_format, session
 
 from whenabouts.core.durations import parse_duration
 
@@ -48,7 +48,7 @@ def cases(rows: Sequence[int], keys: Sequence[int], late: Sequence[str], steps: 
         for count in keys:
             for size in rows:
                 name = f"{count:,} keys, {lateness} late, {size:,} rows"
-                yield Filled(name, count, size, 0, WARM, steps, 1, exact=True, lateness=lateness)
+                yield Filled(name, count, size, 0, WARM, steps, 1, lateness=lateness)
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> float | None:
@@ -77,15 +77,17 @@ def verdict(label: str, points: Sequence[tuple[float, float]]) -> str:
 
 def curves(suite: Suite, chosen: Sequence[Case], state_format: int) -> dict[str, list[tuple[float, float]]]:
     """The ratio Spark's own over ours by rows, a line for each number of keys and lateness."""
-    own = {"spark__sql__streaming__join__stateFormatVersion": state_format}
+    own = {FORMAT: state_format}
     spark = session(spark__sql__streaming__pollingDelay="500ms", **own)
     found: dict[str, list[tuple[float, float]]] = {}
     try:
         for case in chosen:
-            costs, answer = alternate(spark, case, ("ours", "native"))
-            spent = {name: [cost.hot_seconds for cost in each] for name, each in costs.items()}
+            costs, answer = alternate(spark, case, (EXACT, NATIVE))
+            spent = {
+                name: [cost.hot_seconds for cost in costs[who]] for name, who in (("ours", EXACT), ("native", NATIVE))
+            }
             for name, seconds in spent.items():
-                suite.record(f"{case.name} / {name}", seconds, rows_in=2 * case.rows, rows_out=answer.rows[0])
+                suite.record(f"{case.name} / {name}", seconds, rows_in=2 * case.rows, rows_out=answer.pairs)
             ratio = median(spent["native"]) / median(spent["ours"])
             found.setdefault(f"{case.keys:,} keys, {case.lateness} late", []).append((case.rows, ratio))
             click.echo(f"{case.name}: {ratio:.2f}, {answer}")
@@ -102,13 +104,6 @@ def picture(found: Curve) -> str:
     label, ticks = "CPU of Spark's own join over ours", (0.5, 1, 2, 5)
     marks = {"yticks": ticks, "yticklabels": list(map(str, ticks))}
     return draw("crossing_points", {**found, **level}, "rows of a side in a micro-batch", label, **marks)
-
-
-def newest_format() -> int:
-    """The newest state format of stream-stream joins that this Spark has."""
-    from importlib.metadata import version
-
-    return 4 if tuple(map(int, version("pyspark").split(".")[:2])) >= (4, 2) else 3
 
 
 @click.command()

@@ -66,7 +66,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
 }
 """Arguments of the quick and of the full run by script; None: only in the full one."""
 
-NEWEST_SPARK = frozenset({"crossing_points"})
+NEWEST_SPARK = frozenset({"crossing_points", "spark_join"})
 """What is measured beside the newest Spark, which has an environment of its own."""
 
 

@@ -5,14 +5,13 @@
 
 Without options: all cases, then `--scaling 400k` and `--scaling 120k`.
 
-Streams: one file of each side in every micro-batch, RocksDB state, two cores. Both queries run in one Spark and read
-the same files alternately, a step of ours and a step of Spark's. The first steps are warm-up; the table has the median
-of the others. Ours has intervals and the probability predicate; Spark's own join compares exact times (the
-intervals' ends), for it has nothing else. `points` runs both on exact times with a sink that hashes the rows: the
-hashes must agree. All cases are parts of the same kind of stream, with 1.2 events per second and key on each side and
-2.4 matches for each. They differ in the number of keys and in the size of the micro-batches. In `hot` one key has half
-of
-all rows.
+Streams: one file of each side in every micro-batch, RocksDB state, two cores. All queries run in one Spark and read
+the same files alternately, a step of each. The first steps are warm-up; the table has the median of the others.
+Contenders are ours with intervals and the probability predicate; ours on exact times (the intervals' ends); and Spark's
+own join, which has nothing but exact times, with its default state format and with format 4, its fastest, where Spark
+has it (4.2 and later). The pairs of the last three are hashed, and must agree. All cases are parts of the same kind of
+stream, with 1.2 events per second and key on each side and 2.4 matches for each. They differ in the number of keys and
+in the size of the micro-batches. In `hot` one key has half of all rows.
 `--scaling` runs one join alone, with two buckets, with all its processes pinned alternately to one core and to two. All
 files exist from the start, and a step is the duration of a micro-batch as Spark reports it. Before, small micro-batches
 run until the JVM's compiler is nearly idle, as in a stream that has run for some minutes.
@@ -39,7 +38,8 @@ from measuring import Suite
 from process_cpu import cpu_of_tree, cpu_since, pin_tree
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import count, expr, xxhash64
+from pyspark.sql.functions import coalesce, count, expr, lit, shiftrightunsigned, xxhash64
+from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming.query import StreamingQuery
 
 from whenabouts.core import Interval, Lateness, Point, within
@@ -59,14 +59,13 @@ CONFIDENCE = 0.8
 
 @dataclass(frozen=True)
 class Case:
-    """`rows` of each side in a step; `wanted`: our rate over Spark's.
+    """`rows` of each side in a step; `wanted`: our rate over Spark's, and on exact times over its own with format 4.
 
     Before the `measured` steps there are `warm` steps, and for ours `more` steps before them: its steps are short, and
     the JVM compiles code that has run for long. They hold a quarter of the rows, but at least 16,000. If a step of
     Spark's own join takes so long (a minute) that Spark ends our idle workers, ours takes `again` steps before it is
-    measured. `exact`: ours has exact times too, and the rows' hashes are compared. `hot`:
-    the share of rows that have key 0; `slots`: the width of our time slots for it. `lateness`: how long rows stay in
-    state for rows that come late.
+    measured. `hot`: the share of rows that have key 0; `slots`: the width of our time slots for it. `lateness`: how
+    long rows stay in state for rows that come late.
     """
 
     name: str
@@ -76,10 +75,10 @@ class Case:
     warm: int
     measured: int
     wanted: float
+    wanted_v4: float = 0
     streaming: bool = True
     within: str = "1 second"
     per_second: float = 1.2
-    exact: bool = False
     again: int = 0
     hot: float = 0.0
     slots: str | None = None
@@ -95,14 +94,13 @@ class Case:
         """The event time that a step of so many rows covers."""
         return round(rows / self.keys / self.per_second * 1_000_000)
 
-    @property
-    def query(self) -> TimingJoin:
+    def query(self, *, exact: bool) -> TimingJoin:
         """Ours."""
-        timed = Point("b") if self.exact else Interval("a", "b", max_uncertainty=LONGEST)
+        timed = Point("b") if exact else Interval("a", "b", max_uncertainty=LONGEST)
         return TimingJoin(
             left_time=timed,
             right_time=timed,
-            condition=within(self.within, confidence=1.0 if self.exact else CONFIDENCE),
+            condition=within(self.within, confidence=1.0 if exact else CONFIDENCE),
             on="k",
             lateness=Lateness(self.lateness, self.lateness),
             time_slots=self.slots,
@@ -115,12 +113,11 @@ SCALED = ("400k", "120k")
 CASES = {
     case.name: case
     for case in (
-        Case("16k", 10_000, 16_000, 25, 5, 5, 2),
-        Case("120k", 10_000, 120_000, 8, 3, 3, 6),
-        Case("400k", 10_000, 400_000, 6, 3, 1, 12, again=1),
-        Case("8keys", 8, 16_000, 10, 1, 1, 20, again=1),
-        Case("points", 10_000, 60_000, 8, 3, 3, 1, exact=True),
-        Case("hot", 1_000, 6_000, 10, 1, 1, 1, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
+        Case("16k", 10_000, 16_000, 25, 5, 5, 2, 2.5),
+        Case("120k", 10_000, 120_000, 8, 3, 3, 6, 7),
+        Case("400k", 10_000, 400_000, 8, 1, 1, 12, 12, again=1),
+        Case("8keys", 8, 16_000, 10, 1, 1, 20, 4, again=1),
+        Case("hot", 1_000, 6_000, 10, 1, 1, 1, 3, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
         Case("batch", 8, 40_000, 3, 1, 3, 15, streaming=False),
     )
 }
@@ -162,7 +159,12 @@ def write(case: Case, folder: Path) -> list[list[Path]]:
 
 def ours(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
     """The timing join."""
-    return run(case.query, [left, right])
+    return run(case.query(exact=False), [left, right])
+
+
+def ours_exact(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
+    """The timing join of exact times."""
+    return run(case.query(exact=True), [left, right])
 
 
 def native(case: Case, left: DataFrame, right: DataFrame) -> DataFrame:
@@ -187,7 +189,21 @@ def session(**options: object) -> SparkSession:
     return local_session("benchmark", spark__driver__memory="3g", spark__driver__extraJavaOptions=FIXED, **options)
 
 
-BUILDERS: dict[str, Callable[..., DataFrame]] = {"ours": ours, "native": native}
+OURS, EXACT, NATIVE, V4 = "ours", "ours, exact", "native", "native V4"
+BUILDERS: dict[str, Callable[..., DataFrame]] = {OURS: ours, EXACT: ours_exact, NATIVE: native, V4: native}
+FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+
+
+def contenders(*, streaming: bool = True) -> tuple[str, ...]:
+    """Those of a case that this Spark has."""
+    if not streaming:
+        return OURS, NATIVE
+    return (OURS, EXACT, NATIVE, V4) if newest_format() == 4 else (OURS, EXACT, NATIVE)
+
+
+def newest_format() -> int:
+    """The newest state format of stream-stream joins that this Spark has."""
+    return 4 if tuple(map(int, version("pyspark").split(".")[:2])) >= (4, 2) else 3
 
 
 @dataclass
@@ -229,45 +245,56 @@ def cost_of(rows: int) -> Iterator[Cost]:
     cost.cpu = cpu_since(before)
 
 
-class Hashes:
-    """A sink that counts rows and adds up their hashes."""
+HASHED = ("id_left", "id_right", "b_left", "b_right", "v_left", "v_right")
+ANSWER = "answer"
 
-    COLUMNS = ("id_left", "id_right", "b_left", "b_right", "v_left", "v_right")
 
-    def __init__(self) -> None:
-        self.found = (0, 0)
-
-    def __call__(self, rows: DataFrame, number: int = 0) -> None:
-        """Add a micro-batch."""
-        hashed = rows.select(xxhash64(*self.COLUMNS).cast("decimal(38,0)").alias("h"))
-        row = hashed.agg(count("h"), expr("cast(coalesce(sum(h), 0) as string)")).collect()[0]
-        self.found = self.found[0] + row[0], self.found[1] + int(row[1])
+def observe_pairs(rows: DataFrame) -> DataFrame:
+    """The same rows; their number and a hash of their multiset, in two halves, are among the observed metrics."""
+    hashed = xxhash64(*HASHED)
+    halves = [hashed.bitwiseAND(0xFFFFFFFF), shiftrightunsigned(hashed, 32)]
+    return rows.observe(ANSWER, count("*"), *(coalesce(sum_of(half), lit(0)).alias(str(half)) for half in halves))
 
 
 class Stream:
     """One streaming query; a step is a file of each side."""
 
     def __init__(self, spark: SparkSession, case: Case, name: str, sides: list[list[Path]], folder: Path) -> None:
-        self._case, self._sides, self._taken = case, sides, 0 if name == "ours" else case.more
+        self._spark, self._case, self._name, self._sides = spark, case, name, sides
+        self._taken = 0 if name in (OURS, EXACT) else case.more
+        work = folder / name.replace(", ", "-").replace(" ", "-")
         self._folders, frames = [], []
         for files in sides:
-            target = folder / name / files[0].parent.name
+            target = work / files[0].parent.name
             target.mkdir(parents=True)
             self._folders.append(target)
             schema = spark.read.parquet(files[0].as_uri()).schema
             frames.append(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(target.as_uri()))
-        self.hashes = Hashes()
-        rows = BUILDERS[name](case, *frames).writeStream
-        writer = rows.foreachBatch(self.hashes) if case.exact else rows.format("noop")
-        self._writer = writer.option("checkpointLocation", (folder / name / "checkpoint").as_uri())
+        rows = BUILDERS[name](case, *frames)
+        writer = (rows if name == OURS else observe_pairs(rows)).writeStream.format("noop")
+        self._writer = writer.option("checkpointLocation", (work / "checkpoint").as_uri())
         self.query: StreamingQuery | None = None
+        self._seen, self.answer = -1, (0, 0, 0)
 
     def step(self) -> Cost:
         """Process the next file of each side, and the micro-batches that follow from it."""
         with cost_of(2 * self._case.sizes[self._taken]) as cost:
             self._offer()
             self._work()
+        self._add_answers()
         return cost
+
+    def _add_answers(self) -> None:
+        """Pairs of the micro-batches since the last look."""
+        assert self.query is not None
+        if self._name == OURS:
+            return
+        for progress in self.query.recentProgress:
+            if progress.batchId > self._seen:
+                self._seen = progress.batchId
+                pairs, low, high = self.answer
+                more = tuple(progress.observedMetrics[ANSWER])
+                self.answer = pairs + more[0], low + more[1], high + more[2]
 
     def sustained(self, steps: int) -> list[dict[str, int]]:
         """The duration of the parts of each micro-batch in milliseconds, when the next one's files are always
@@ -291,7 +318,7 @@ class Stream:
         """Run. Spark gives Python workers 10 s to start, and a busy machine needs more."""
         while True:
             if self.query is None:
-                self.query = self._writer.start()
+                self.query = self._started()
             try:
                 self.query.processAllAvailable()
                 return
@@ -300,6 +327,15 @@ class Stream:
                 if not attempts or "failed to connect back" not in str(error):
                     raise
                 self.query = None
+
+    def _started(self) -> StreamingQuery:
+        """A query keeps the settings that its session has when it starts."""
+        default = self._spark.conf.get(FORMAT) or ""
+        self._spark.conf.set(FORMAT, "4" if self._name == V4 else default)
+        try:
+            return self._writer.start()
+        finally:
+            self._spark.conf.set(FORMAT, default)
 
     def stop(self) -> None:
         """The end."""
@@ -325,7 +361,7 @@ class Batch:
         self._case = case
         frames = [spark.read.parquet(files[0].as_uri()) for files in sides]
         self._rows = BUILDERS[name](case, *frames)
-        self.query, self.hashes = None, Hashes()
+        self.query, self.answer = None, (0, 0, 0)
 
     def step(self) -> Cost:
         """One run."""
@@ -353,14 +389,12 @@ class State:
 
 @dataclass(frozen=True)
 class Found:
-    """Results besides times: rows and hash where they are compared, and our state."""
+    """Results besides times: the pairs of exact times, which all contenders agreed on, and our state."""
 
-    rows: tuple[int, int]
+    pairs: int
     state: State | None
 
     def __str__(self) -> str:
-        if self.rows[0]:
-            return f"{self.rows[0]:,} pairs, equal hashes"
         state = self.state
         if state is None:
             return ""
@@ -377,32 +411,37 @@ def alternate(spark: SparkSession, case: Case, names: tuple[str, ...]) -> tuple[
         try:
             for number in range(-case.more - case.warm, case.measured):
                 for name, contender in runs.items():
-                    if number < -case.warm and name != "ours":
+                    mine = name in (OURS, EXACT)
+                    if number < -case.warm and not mine:
                         continue
-                    if number == 0:
-                        contender.hashes.found = (0, 0)
-                    for _ in range(case.again if number >= 0 and name == "ours" else 0):
+                    for _ in range(case.again if number >= 0 and mine else 0):
                         show(case, name, contender.step(), "again")
                     cost = contender.step()
                     show(case, name, cost, "warm" if number < 0 else "")
                     if number >= 0:
                         costs[name].append(cost)
-            if case.exact and len({contender.hashes.found for contender in runs.values()}) > 1:
-                found = {name: contender.hashes.found for name, contender in runs.items()}
-                raise click.ClickException(f"{case.name}: the outputs differ: {found}")
+            pairs = agreed(case, {name: contender.answer for name, contender in runs.items() if name != OURS})
             first = runs[names[0]]
-            state = state_of(case, first.query, pq.read_schema(sides[0][0])) if names[0] == "ours" else None
-            return costs, Found(first.hashes.found, state)
+            schema = pq.read_schema(sides[0][0])
+            state = state_of(case, first.query, schema, exact=names[0] == EXACT) if names[0] in (OURS, EXACT) else None
+            return costs, Found(pairs, state)
         finally:
             for contender in runs.values():
                 contender.stop()
+
+
+def agreed(case: Case, answers: dict[str, tuple[int, int, int]]) -> int:
+    """The number of pairs. Raises ClickException unless all answers are the same."""
+    if len(set(answers.values())) > 1:
+        raise click.ClickException(f"{case.name}: the outputs differ: {answers}")
+    return next(iter(answers.values()))[0] if answers else 0
 
 
 RAW_BYTES = 5 * 8
 """Of a row: five columns of eight bytes."""
 
 
-def state_of(case: Case, query: StreamingQuery | None, schema: pa.Schema) -> State | None:
+def state_of(case: Case, query: StreamingQuery | None, schema: pa.Schema, *, exact: bool) -> State | None:
     """After the last step with rows."""
     if query is None or case.slots:
         return None
@@ -410,8 +449,8 @@ def state_of(case: Case, query: StreamingQuery | None, schema: pa.Schema) -> Sta
     rows, taken = (sum(held[f"state_{what}_{side}"] for side in ("left", "right")) for what in ("rows", "bytes"))
     span_us = case.span_us(case.rows)
     rate, every = case.rows / span_us * 1_000_000, f"{span_us} us"
-    expected = sum(each.bytes for each in forecast_state(case.query, [schema] * 2, [rate] * 2, every=every).values())
-    return State(taken, rows * RAW_BYTES, round(expected))
+    forecast = forecast_state(case.query(exact=exact), [schema] * 2, [rate] * 2, every=every)
+    return State(taken, rows * RAW_BYTES, round(sum(each.bytes for each in forecast.values())))
 
 
 def parts(costs: list[Cost]) -> str:
@@ -428,14 +467,16 @@ def middle(costs: list[Cost]) -> Cost:
 def show(case: Case, name: str, cost: Cost, note: str = "") -> None:
     """One line for one step."""
     click.echo(
-        f"  {case.name:6s} {name:6s} {cost.rate:9,.0f} rows/CPU-s  {cost.cpu_seconds:6.2f} CPU-s ({parts([cost])})"
+        f"  {case.name:6s} {name:11s} {cost.rate:9,.0f} rows/CPU-s  {cost.cpu_seconds:6.2f} CPU-s ({parts([cost])})"
         f"  {cost.seconds:5.1f} s {note}"
     )
 
 
 HEADS = {
-    "case": "| case | keys | rows a step and side | ours, rows/CPU-s | Spark's own | ratio | without JIT | wanted "
-    "| ours, CPU-s a step | Spark's own, CPU-s a step | steps | state over |\n" + "| --- " * 12 + "|",
+    "case": f"| case | keys | rows a step and side | {' | '.join(BUILDERS)} | ours over native | without JIT | wanted "
+    "| ours, exact over native V4 | without JIT | wanted | CPU-s a step | steps | state over |\n"
+    + "| --- " * (12 + len(BUILDERS))
+    + "|",
     "scaling": "| scaling | one core, rows/s | two cores, rows/s | ratio | wanted | compiler's share of the CPU |\n"
     + "| --- " * 6
     + "|",
@@ -443,7 +484,8 @@ HEADS = {
 
 
 COLUMNS = """\
-Medians of the measured steps, ours and Spark's own in turn; rows of both sides per CPU-second of the JVM (its compiler
+Medians of the measured steps, a step of each contender in turn: ours with intervals, ours on exact times, Spark's own
+join with its default state format and with format 4 (`V4`). Rows of both sides per CPU-second of the JVM (its compiler
 threads apart, as JIT: they rest once a stream has run for long), the Python workers and the driver. `without JIT`: the
 ratio without the compiler. `state over`: bytes of our state over the raw bytes of the columns of the rows that it
 holds, and over the forecast. What has no line has not been measured.
@@ -455,11 +497,16 @@ how long Spark says that they took."""
 
 def table_row(case: Case, costs: dict[str, list[Cost]], found: Found) -> str:
     """A line of the table of results."""
-    mine, other = middle(costs["ours"]), middle(costs["native"])
-    cells: list[object] = [case.name, f"{case.keys:,}", f"{case.rows:,}", f"{mine.rate:,.0f}", f"{other.rate:,.0f}"]
-    cells += [f"{mine.rate / other.rate:.1f}", f"{other.hot_seconds / mine.hot_seconds:.1f}", case.wanted]
-    cells += [parts(costs["ours"]), parts(costs["native"]), case.measured, found]
-    return f"| {' | '.join(map(str, cells))} |"
+    cells: list[object] = [case.name, f"{case.keys:,}", f"{case.rows:,}"]
+    cells += [f"{middle(costs[name]).rate:,.0f}" if name in costs else "" for name in BUILDERS]
+    for one, other, wanted in ((OURS, NATIVE, case.wanted), (EXACT, V4, case.wanted_v4)):
+        if one in costs and other in costs:
+            mine, theirs = middle(costs[one]), middle(costs[other])
+            cells += [f"{mine.rate / theirs.rate:.1f}", f"{theirs.hot_seconds / mine.hot_seconds:.1f}", wanted]
+        else:
+            cells += ["", "", ""]
+    spent = "; ".join(f"{name}: {parts(each)}" for name, each in costs.items())
+    return f"| {' | '.join(map(str, [*cells, spent, case.measured, found]))} |"
 
 
 def record(out: Path, line: str) -> None:
@@ -526,7 +573,7 @@ def scaling(names: Sequence[str], who: str, out: Path | None, suite: Suite) -> N
     settle(spark, who)
     for name in names:
         seconds, compiling = throughput(spark, CASES[name], who)
-        told = f"{name}, alone" if who == "ours" else f"{name}, {who} alone"
+        told = f"{name}, alone" if who == OURS else f"{name}, {who} alone"
         for used, words in ((1, "one core"), (2, "two cores")):
             suite.record(f"{told} / {words}", seconds[used], clock="wall", rows_in=2 * CASES[name].rows)
         rates = [2 * CASES[name].rows / median(each) for each in seconds.values()]
@@ -545,12 +592,15 @@ def compare(names: Sequence[str], suite: Suite, steps: int | None, only: str | N
     spark = session(spark__sql__streaming__pollingDelay="500ms")
     for name in names:
         case = replace(CASES[name], measured=steps) if steps else CASES[name]
-        costs, found = alternate(spark, case, (only,) if only else tuple(BUILDERS))
+        costs, found = alternate(spark, case, (only,) if only else contenders(streaming=case.streaming))
         if only:
             continue
-        for contender in BUILDERS:
+        for contender in costs:
             suite.record(
-                f"{name} / {contender}", [cost.cpu_seconds for cost in costs[contender]], rows_in=2 * case.rows
+                f"{name} / {contender}",
+                [cost.cpu_seconds for cost in costs[contender]],
+                rows_in=2 * case.rows,
+                rows_out=found.pairs,
             )
         if found.state is not None:
             found.state.record(suite, name)
@@ -565,7 +615,7 @@ def compare(names: Sequence[str], suite: Suite, steps: int | None, only: str | N
 @click.command()
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), help="default: all")
 @click.option("--steps", type=int, help="measured steps, instead of the case's own")
-@click.option("--only", type=click.Choice(list(BUILDERS)), help="one of the two without comparison: prints its steps")
+@click.option("--only", type=click.Choice(list(BUILDERS)), help="one contender without comparison: prints its steps")
 @click.option("--scaling", "scaled", multiple=True, type=click.Choice(list(CASES)), help="only this: one core and two")
 @click.option("--out", type=click.Path(path_type=Path), help="keep the results in this file")
 def main(
@@ -574,11 +624,11 @@ def main(
     """Medians of CPU-seconds, ours and Spark's own, and their ratio; all cases, and one core against two."""
     suite = Suite("spark_join")
     if scaled:
-        scaling(scaled, only or "ours", out, suite)
+        scaling(scaled, only or OURS, out, suite)
         return
     compare(cases or tuple(CASES), suite, steps, only, out)
     if not (cases or only):
-        scaling(SCALED, "ours", out, suite)
+        scaling(SCALED, OURS, out, suite)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from itertools import chain
 from whenabouts.conformance import multiset
 from whenabouts.conformance.simulated_engine import KilledError, Segments, SimulatedHarness, SimulatedRun, outcome
 from whenabouts.core.hosting.bucket_labels import least_labels, murmur3
-from whenabouts.core.hosting.host import Packed, Tagged
+from whenabouts.core.hosting.host import Packed, Tagged, tagged_rows
 from whenabouts.core.hosting.micro_batch_host import CONTROL, MicroBatchHost
 from whenabouts.core.hosting.micro_batch_watermark import delay_ms
 from whenabouts.core.hosting.out_of_core import Timed, take_in
@@ -245,7 +245,7 @@ class SimulatedSparkRun(SimulatedRun):
             self.fate.perhaps_fail("before a bucket")
             rows = sorted(by_bucket[bucket], key=lambda row: row.first_us)
             if rows:
-                given += take_in(self.hosting, operator, rows)
+                given += take_in(self.hosting, operator, rows, tagged_rows)
         return given
 
 

@@ -1,7 +1,7 @@
 """A query in Spark's plan: its inputs packed, by bucket, into the operator, batch or streaming as the inputs are.
 
 The way of a row: `packing` (rows to blobs, by bucket) -> `batch_host` or `streaming_host` (the operator) ->
-`tagged_rows` (output, rejects, counts) -> `results`, where they part.
+`tagged_rows` (output, rejects, counts) -> `results`, where they part; `batch_host` also gives the output alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from whenabouts.core.hosting.micro_batch_watermark import delay_ms
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.wrappers.state_limit import StateLimit
 from whenabouts.spark_plugin.arrow_types import arrow_schema
-from whenabouts.spark_plugin.batch_host import BatchHost
 from whenabouts.spark_plugin.column_types import check_types
 from whenabouts.spark_plugin.observing import observe_counts
 from whenabouts.spark_plugin.packing import ARRIVED, FLUSH, PACKED, EndMarkers, Packer
@@ -69,7 +68,7 @@ def tagged(
     if streaming:
         return marked(_stream(hosting, packed, end_of_input), hosting)
     rows = reduce(DataFrame.union, packed).repartition("bucket").sortWithinPartitions("bucket", "first")
-    return marked(rows.mapInArrow(Stage(query.described, BatchHost(hosting).run), TAGGED), hosting)
+    return marked(rows, hosting)
 
 
 def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) -> DataFrame:

@@ -11,9 +11,21 @@ from datetime import datetime
 from itertools import count
 from typing import Any, TextIO
 
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import array, coalesce, col, from_json, lit, map_filter, map_from_arrays, when
-from pyspark.sql.functions import sum as sum_of
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import (
+    aggregate,
+    array,
+    coalesce,
+    col,
+    collect_list,
+    from_json,
+    lit,
+    map_filter,
+    map_from_arrays,
+    split,
+    transform,
+    when,
+)
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
@@ -43,11 +55,27 @@ def observe_counts(tagged: DataFrame, query: Query) -> DataFrame:
 
     Each stream has a number of its own: Spark refuses one name for two operators of a query.
     """
-    counts = when(col(TAG) == COUNTS, from_json(col(BLOB).cast("string"), "map<string, bigint>"))
-    names = metrics.shown(query.inputs)
-    sums = [coalesce(sum_of(counts[name]), lit(0)) for name in names]
-    nonzero = map_filter(map_from_arrays(array(*map(lit, names)), array(*sums)), lambda _, number: number != 0)
+    # One aggregate and one expression for all names: a sum for each name would be planned, and its code generated, in
+    # every micro-batch and task, which took a seventh of the JVM's time in small micro-batches.
+    said = collect_list(when(col(TAG) == COUNTS, col(BLOB).cast("string")))
+    parsed = transform(said, lambda text: from_json(text, "map<string, bigint>"))
+    names = split(lit(_BETWEEN.join(metrics.shown(query.inputs))), _BETWEEN)
+
+    def sums(maps: Column) -> Column:
+        added = transform(
+            names, lambda name: aggregate(maps, lit(0).cast("bigint"), lambda sum_, counts: sum_ + _count(counts, name))
+        )
+        return map_filter(map_from_arrays(names, added), lambda _, number: number != 0)
+
+    nonzero = transform(array(parsed), sums)[0]  # so that each text is parsed once
     return tagged.observe(f"{PREFIX} {next(_number)}: {query.described}", nonzero.alias(VALUES))
+
+
+_BETWEEN = "\n"
+
+
+def _count(counts: Column, name: Column) -> Column:
+    return coalesce(counts[name], lit(0))
 
 
 def metrics_of(progress: StreamingQueryProgress) -> Counter[str]:

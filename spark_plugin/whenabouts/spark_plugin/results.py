@@ -14,9 +14,10 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.hosting.column_case import told_apart
 from whenabouts.core.hosting.host import COUNTS, OUTPUT, REJECTED, Hosting
 from whenabouts.core.hosting.micro_batch_watermark import delay_ms
+from whenabouts.spark_plugin.batch_host import BatchHost
 from whenabouts.spark_plugin.plans import aliased
 from whenabouts.spark_plugin.sessions import ignores_case
-from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, Unpacker
+from whenabouts.spark_plugin.tagged_rows import BLOB, TAG, TAGGED, Unpacker
 from whenabouts.spark_plugin.workers import Stage
 
 WATERMARK_KEY = "spark.watermarkDelayMs"
@@ -26,21 +27,26 @@ refuses times before 1970.)"""
 
 _MARK = "whenabouts_"
 _hostings: dict[str, Hosting] = {}
-"""By the alias of their tagged rows in plans. Equal queries have one alias, so that a program that makes the same query
-again and again (in `foreachBatch`) does not grow."""
+"""By the alias of their rows in plans, see `marked`. Equal queries have one alias, so that a program that makes the
+same query again and again (in `foreachBatch`) does not grow."""
 
 
 class Result(NamedTuple):
-    """A query's tagged rows, and how to read them."""
+    """A query's tagged rows, and how to read them. `packed`: of finite input, what they are made of."""
 
     tagged: DataFrame
     hosting: Hosting
+    packed: DataFrame | None = None
 
     @property
     def output(self) -> DataFrame:
         """The output rows; an event time column carries the watermark on."""
         operator = self.hosting.operator()
-        rows = self._rows(OUTPUT, "rows", operator.output_schema)
+        if self.packed is not None:
+            host = BatchHost(self.hosting)
+            rows = self.packed.mapInArrow(Stage(self.hosting.query.described, host.output), host.output_schema)
+        else:
+            rows = self._rows(OUTPUT, "rows", operator.output_schema)
         if operator.event_time is None:
             return rows
         delay = max(map(delay_ms, self.hosting.query.lateness_us))
@@ -65,17 +71,24 @@ class Result(NamedTuple):
         return self.tagged.where(col(TAG) == COUNTS).select(explode(parsed).alias("name", "value"))
 
 
-def marked(tagged: DataFrame, hosting: Hosting) -> Result:
-    """A result that `results_in` finds in plans."""
+def marked(rows: DataFrame, hosting: Hosting) -> Result:
+    """A result that `results_in` finds in plans. `rows`: a stream's tagged rows, or packed rows for `BatchHost`."""
     mark = _MARK + sha256(cloudpickle.dumps(hosting)).hexdigest()[:16]  # type: ignore[no-untyped-call]
     _hostings[mark] = hosting
-    return Result(tagged.alias(mark), hosting)
+    return _result(rows.alias(mark), hosting)
+
+
+def _result(rows: DataFrame, hosting: Hosting) -> Result:
+    if hosting.streaming:
+        return Result(rows, hosting)
+    tagged = rows.mapInArrow(Stage(hosting.query.described, BatchHost(hosting).run), TAGGED)
+    return Result(tagged, hosting, rows)
 
 
 def results_in(df: DataFrame) -> list[Result]:
     """The queries of this process that a DataFrame is derived from, without those that these are derived from."""
-    found = [(_hostings.get(mark), tagged) for mark, tagged in aliased(df, _MARK)]
-    return [Result(tagged, hosting) for hosting, tagged in found if hosting is not None]
+    found = [(_hostings.get(mark), rows) for mark, rows in aliased(df, _MARK)]
+    return [_result(rows, hosting) for hosting, rows in found if hosting is not None]
 
 
 def result_of(df: DataFrame) -> Result:

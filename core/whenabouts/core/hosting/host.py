@@ -382,6 +382,14 @@ class Tagged(NamedTuple):
     blob: bytes
 
 
+def output_rows(
+    step: Step, arrived: BucketInput, operator: Operator, inputs: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """The output of a step alone, in the pieces and with the parameters of `tagged_rows`."""
+    for batch in step.output:
+        yield from _pieces(batch)
+
+
 def tagged_rows(step: Step, arrived: BucketInput, operator: Operator, inputs: tuple[str, ...]) -> Iterator[Tagged]:
     """All results of a step, and the rows that the readers had rejected before it."""
     for batch in step.output:

@@ -7,11 +7,11 @@ more leave the state. Memory is then that of one piece and of the rows that are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from whenabouts.core.hosting.batch_output import as_stream
-from whenabouts.core.hosting.host import BucketInput, Hosting, Tagged, tagged_rows
+from whenabouts.core.hosting.host import BucketInput, Hosting
 from whenabouts.core.hosting.packed_kinds import has_rows
 from whenabouts.core.runtime.protocol import NO_WATERMARK, FlushMode, Operator, Step
 from whenabouts.core.state.memory_store import DictStore
@@ -29,11 +29,16 @@ class Timed(NamedTuple):
     blob: bytes
 
 
-def take_in(hosting: Hosting, whole: Operator, rows: Iterable[Timed]) -> Iterator[Tagged]:
-    """All results of one bucket, with `rows` sorted by `first_us`; `whole` is the query's operator for finite input.
+Result = TypeVar("Result")
+Results: TypeAlias = Callable[[Step, BucketInput, Operator, tuple[str, ...]], Iterator[Result]]
+"""What is made of a step, what arrived for it, the operator, and the names of its inputs."""
 
-    In pieces only if the query also runs as a stream (otherwise nothing says when a row may be dropped) with the same
-    columns.
+
+def take_in(hosting: Hosting, whole: Operator, rows: Iterable[Timed], results: Results[Result]) -> Iterator[Result]:
+    """The results of one bucket, with `rows` sorted by `first_us`; `whole` is the query's operator for finite input.
+
+    `results`: what is made of each step, `host.tagged_rows` or `host.output_rows`. In pieces only if the query also
+    runs as a stream (otherwise nothing says when a row may be dropped) with the same columns.
     """
     inputs, store = hosting.query.inputs, DictStore()
     streaming: Operator | None = None
@@ -44,24 +49,24 @@ def take_in(hosting: Hosting, whole: Operator, rows: Iterable[Timed]) -> Iterato
             if streaming is None:
                 last += piece
                 continue
-            yield from _step(streaming, whole, store, last, FlushMode.FLUSH, inputs)
+            yield from results(*_step(streaming, whole, store, last, FlushMode.FLUSH), whole, inputs)
         last = piece
-    yield from _step(streaming or whole, whole, store, last, FlushMode.END, inputs)
+    yield from results(*_step(streaming or whole, whole, store, last, FlushMode.END), whole, inputs)
 
 
 def _step(
-    operator: Operator, whole: Operator, store: DictStore, rows: list[Timed], demand: FlushMode, inputs: tuple[str, ...]
-) -> Iterator[Tagged]:
+    operator: Operator, whole: Operator, store: DictStore, rows: list[Timed], demand: FlushMode
+) -> tuple[Step, BucketInput]:
     arrived = BucketInput()
     in_order = sorted(rows, key=lambda row: row.kind)  # the left input first, as everywhere on finite input
     arrived.take(operator, ((row.kind, row.rows, row.blob) for row in in_order))
     if operator is whole:
         step = operator.step(store, arrived.arrivals, NO_WATERMARK, demand, arrived.latest_us)
-        return tagged_rows(step, arrived, whole, inputs)
+        return step, arrived
     watermark_us = min((row.first_us for row in rows if has_rows(row.kind)), default=NO_WATERMARK)
     step = operator.step(store, arrived.arrivals, watermark_us, demand, arrived.latest_us)
     output = [batch.select(whole.output_schema.names) for batch in step.output]  # without event_time
-    return tagged_rows(Step(output, step.rejected, metrics=step.metrics), arrived, whole, inputs)
+    return Step(output, step.rejected, metrics=step.metrics), arrived
 
 
 def _pieces(rows: Iterable[Timed]) -> Iterator[list[Timed]]:
