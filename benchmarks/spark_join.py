@@ -290,10 +290,10 @@ class Stream:
         if self._name == OURS:
             return
         for progress in self.query.recentProgress:
-            if progress.batchId > self._seen:
+            if progress.batchId > self._seen and ANSWER in progress.observedMetrics:  # a trigger may find nothing to do
                 self._seen = progress.batchId
                 pairs, low, high = self.answer
-                more = tuple(progress.observedMetrics[ANSWER])
+                more = progress.observedMetrics[ANSWER]
                 self.answer = pairs + more[0], low + more[1], high + more[2]
 
     def sustained(self, steps: int) -> list[dict[str, int]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import window
+from pyspark.sql.functions import expr, window
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -108,6 +108,26 @@ def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(
         sleep(0.1)
     spark.streams.removeListener(listener)
     assert printed.getvalue().splitlines()[2] == told
+
+
+def test_code_of_a_stream_is_kept_while_another_one_runs(
+    spark: SparkSession, stream_of: StreamOf, tmp_path: Path
+) -> None:
+    left, right = (stream_of([_points(step, step + 0.5) for step in range(0, 40, 10)]) for _ in range(2))
+    ours = timing_join(left, right, **_fields(JOIN), lateness=Lateness("1 s", "1 s"))
+    timed = [df.toDF(f"t_{n}", f"id_{n}").withWatermark(f"t_{n}", "1 second") for n, df in enumerate((left, right))]
+    own = timed[0].join(timed[1], expr("id_0 = id_1 and t_1 between t_0 - interval 1 second and t_0"))
+    jvm: Any = spark._jvm
+    compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+
+    def newly_compiled(rows: DataFrame, name: str) -> int:
+        before = compiled.getCount()
+        _finish(rows.writeStream.format("noop"), tmp_path / name)
+        return int(compiled.getCount() - before)
+
+    newly_compiled(ours, "ours")
+    newly_compiled(own, "own")
+    assert newly_compiled(ours, "ours again") == 0
 
 
 def test_labels_go_where_spark_says(spark: SparkSession) -> None:

@@ -23,6 +23,10 @@ from whenabouts.spark_plugin.pipelines import refused_in_pipelines
 
 WORKER_DAEMON = "whenabouts.spark_plugin.worker_daemon"
 
+GENERATED_CLASSES = 1_000
+"""How many classes of generated code Spark keeps. A stream of ours needs some seventy in each micro-batch: of Spark's
+default, 100, two streams in turn throw each other's out and compile them again in every micro-batch."""
+
 _LOG = logging.getLogger("whenabouts")
 
 
@@ -46,6 +50,7 @@ def local_session(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.codegen.cache.maxEntries": str(GENERATED_CLASSES),
         "spark.log.level": "ERROR",
         "spark.python.daemon.module": WORKER_DAEMON,
         PROVIDER_CONF: ROCKSDB,
