@@ -19,12 +19,12 @@ test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUB
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
-	@echo "PYTHON=... names the Python (3.11 to 3.13) to make the environments with."
+	@echo "PYTHON=... names the Python (3.11 to 3.14) to make the environments with."
 
 demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark stream, as a Spark batch and locally
 	@$(WITH_JAVA) $(BIN)/whenabouts demo
 
-test: lint test-main ## Lint, types, doctests, unit tests, all laws in process, hosting laws on Spark and Flink: ten minutes
+test: lint test-main ## Lint, types, doctests, unit tests, all laws in process, hosting laws on Spark and Flink: a quarter of an hour
 
 test-main: .venv/ready ## The same without lint
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
@@ -34,7 +34,7 @@ test-fast: .venv/ready ## What needs no engine and no JVM: under 90 seconds
 		--ignore=tests/spark --ignore=tests/flink --ignore=tests/faults --ignore=tests/cluster \
 		--hypothesis-profile=fast $(TWO_AT_ONCE)
 
-test-full: test test-rest ## All laws on all engines, longer kills, more random schedules: three quarters of an hour
+test-full: test test-rest ## All laws on all engines, longer kills, more random schedules: an hour
 
 test-rest: .venv/ready ## What `make test-full` adds to `make test`
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30

@@ -6,21 +6,21 @@ cd "$(dirname "$0")/.."
 folder=$1 lock=$2
 
 fits() { # is there such a Python, and of a version that whenabouts supports?
-    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null
 }
 
-find_python() { # 3.13 last: the versions that Flink shares do not exist for it
+find_python() { # 3.13 and 3.14 last: the versions that Flink shares do not exist for them
     local candidate
-    for candidate in ${PYTHON:-python3.12 python3.11 python3 python python3.13}; do
+    for candidate in ${PYTHON:-python3.12 python3.11 python3 python python3.13 python3.14}; do
         if fits "$candidate"; then
             echo "$candidate"
             return
         fi
     done
     if [ -n "${PYTHON:-}" ]; then
-        echo "PYTHON=$PYTHON is no Python 3.11, 3.12 or 3.13 with its venv module." >&2
+        echo "PYTHON=$PYTHON is no Python 3.11 to 3.14 with its venv module." >&2
     else
-        echo "No Python 3.11, 3.12 or 3.13 with its venv module was found: install one (on Debian and Ubuntu:" \
+        echo "No Python 3.11 to 3.14 with its venv module was found: install one (on Debian and Ubuntu:" \
             "apt-get install python3 python3-venv), or name it: make PYTHON=/path/to/python3.12 ..." >&2
     fi
     return 1
@@ -34,7 +34,7 @@ fi
 python=$folder/bin/python
 
 if [ "$lock" = main ] && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then
-    echo "Python 3.13: taking requirements/newest.lock, for main.lock holds back to versions without wheels for it."
+    echo "Python 3.13 or later: taking requirements/newest.lock, for main.lock holds back to versions without wheels for it."
     lock=newest
 fi
 

@@ -23,10 +23,10 @@ from pkgutil import extend_path
 from typing import TYPE_CHECKING, Any
 
 # pip sees to it; an archive or a JAR on the Python path does not. What is imported from here on needs it.
-if sys.version_info < (3, 11):  # noqa: UP036  # the very check
+if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     raise ImportError(
-        f"WA-3002: Python is {sys.version_info[0]}.{sys.version_info[1]}, at least 3.11 is needed (hint: give driver "
-        "and workers a newer one: PYSPARK_PYTHON on Spark, python.executable on Flink; docs/shipping.md)"
+        f"WA-3002: Python is {sys.version_info[0]}.{sys.version_info[1]}, one from 3.11 to 3.14 is needed (hint: give "
+        "such a one to driver and workers: PYSPARK_PYTHON on Spark, python.executable on Flink; docs/shipping.md)"
     )
 
 # In the repository and in an editable install the parts of the package (core, planner, adapters, ...) lie in several

@@ -56,12 +56,12 @@ def test_public_names_are_the_frozen_list() -> None:
         _ = wa.timing_joint  # type: ignore[attr-defined]
 
 
-def test_an_old_python_is_refused_with_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("minor", [10, 15])
+def test_an_unsupported_python_is_refused_with_a_code(monkeypatch: pytest.MonkeyPatch, minor: int) -> None:
     """An archive or a JAR brings the package to any Python."""
-    monkeypatch.setattr(sys, "version_info", (3, 10, 14, "final", 0))
-    with pytest.raises(
-        ImportError, match=r"WA-3002: Python is 3\.10, at least 3\.11 is needed \(hint: .*PYSPARK_PYTHON"
-    ):
+    monkeypatch.setattr(sys, "version_info", (3, minor, 14, "final", 0))
+    needed = rf"WA-3002: Python is 3\.{minor}, one from 3\.11 to 3\.14 is needed \(hint: .*PYSPARK_PYTHON"
+    with pytest.raises(ImportError, match=needed):
         exec(Path(wa.__file__).read_text(encoding="utf-8"), {"__path__": [], "__name__": "whenabouts"})
 
 

@@ -44,6 +44,9 @@ def test_every_place_that_names_pythons_names_the_supported_ones() -> None:
     assert PROJECT["requires-python"] == f">={first},<{past}"
     fits = ", ".join(f"({python.replace('.', ', ')})" for python in (first, last))
     assert f"{fits.replace('), (', ') <= sys.version_info[:2] <= (')}" in _text(".ci/environment.sh")
+    found = _text("core/whenabouts/__init__.py")
+    assert f"{fits.replace('), (', ') <= sys.version_info[:2] <= (')}" in found
+    assert f"one from {first} to {last} is needed" in found
     workflow = yaml.safe_load(_text(".github/workflows/ci.yml"))
     assert workflow["jobs"]["fast"]["strategy"]["matrix"]["python"] == SUPPORTED
     recipe = yaml.safe_load(_text("recipe/recipe.yaml"))

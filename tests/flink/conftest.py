@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import pytest
 
-collect_ignore_glob = [] if find_spec("pyflink") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("pyflink") else ["*.py"]
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -98,11 +98,11 @@ def guarded(work: Callable[[], Any], *, doing: str) -> Any:
     """Call `work`, and turn whatever it raises without a code of ours into EngineError WA-3005. Raises
     KeyboardInterrupt if Ctrl-C came in a `stoppable` block and had no effect.
 
-    >>> guarded(lambda: 1 // 0, doing="dividing")
+    >>> guarded(lambda: {}["x"], doing="looking up")
     Traceback (most recent call last):
         ...
-    whenabouts.core.errors.EngineError: WA-3005: dividing failed: ZeroDivisionError: integer division or modulo by \
-zero (hint: set WHENABOUTS_TRACEBACK=1 to see where)
+    whenabouts.core.errors.EngineError: WA-3005: looking up failed: KeyError: 'x' (hint: set WHENABOUTS_TRACEBACK=1 to \
+see where)
     """
     try:
         done = work()
