@@ -29,7 +29,8 @@ def test_a_worker_without_a_package_says_for_which_python_to_install_it(
 ) -> None:
     monkeypatch.setattr(preflight, "installed_version", {"numba": found}.get)
     monkeypatch.setattr(preflight, "find_spec", lambda _: None)
-    with pytest.raises(EngineError, match=re.escape(f"WA-3002: {problem} (hint: install them for {sys.executable}")):
+    hint = f"install numba>=0.61, numpy>=2.0, pyarrow>=16.0 for {sys.executable} on every machine"
+    with pytest.raises(EngineError, match=re.escape(f"WA-3002: {problem} (hint: {hint}")):
         preflight.check_worker.__wrapped__()
 
 

@@ -89,13 +89,28 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return coordinates, repository
 
 
+def _python_without(folder: Path, *packages: str) -> str:
+    """A Python that has all that this one has, but neither whenabouts nor these packages."""
+    venv.create(folder / "env", with_pip=False)
+    lacking = next((folder / "env").glob("lib/python3*/site-packages"))
+    for source in {Path(pa.__file__).parents[1], Path(pyspark.__path__[0]).parent}:
+        for entry in source.iterdir():
+            if not entry.name.startswith((*packages, "__editable__", "whenabouts", "_pytest", "pyspark")):
+                link = lacking / entry.name
+                if not link.exists():
+                    link.symlink_to(entry)
+    return str(folder / "env" / "bin" / "python")
+
+
 def test_a_cluster_runs_it_from_a_maven_repository(tmp_path: Path, repository: tuple[str, str]) -> None:
+    """On machines whose Python, the driver's too, has no whenabouts of its own."""
     _events(tmp_path)
     coordinates, url = repository
+    python = _python_without(tmp_path)
     # Ivy looks for the package in other places, too, and finds it in ours
     job = _submit(
         tmp_path, "parquet", "--packages", coordinates, "--repositories", url,
-        "--conf", f"spark.jars.ivy={tmp_path / 'ivy'}",
+        "--conf", f"spark.jars.ivy={tmp_path / 'ivy'}", PYSPARK_PYTHON=python, PYSPARK_DRIVER_PYTHON=python,
     )  # fmt: skip
     driver = _check(job, tmp_path, "whenabouts-spark-")
     assert driver.startswith(str(tmp_path / "ivy")), driver
@@ -104,23 +119,16 @@ def test_a_cluster_runs_it_from_a_maven_repository(tmp_path: Path, repository: t
 def test_a_worker_without_numba_says_what_to_install(tmp_path: Path, repository: tuple[str, str]) -> None:
     """The Python of the executors has all but numba; the query ends at its start, with a code."""
     _events(tmp_path)
-    venv.create(tmp_path / "env", with_pip=False)
-    lacking = next((tmp_path / "env").glob("lib/python3*/site-packages"))
-    for folder in {Path(pa.__file__).parents[1], Path(pyspark.__path__[0]).parent}:
-        for entry in folder.iterdir():
-            if not entry.name.startswith(("numba", "__editable__", "whenabouts", "_pytest", "pyspark")):
-                link = lacking / entry.name
-                if not link.exists():
-                    link.symlink_to(entry)
+    python = _python_without(tmp_path, "numba")
     coordinates, url = repository
     job = _submit(
         tmp_path, "parquet", "--packages", coordinates, "--repositories", url,
         "--conf", f"spark.jars.ivy={tmp_path / 'ivy'}",
-        PYSPARK_PYTHON=str(tmp_path / "env" / "bin" / "python"), PYSPARK_DRIVER_PYTHON=sys.executable,
+        PYSPARK_PYTHON=python, PYSPARK_DRIVER_PYTHON=sys.executable,
     )  # fmt: skip
     assert job.returncode != 0
     assert "WA-3002: numba is not installed" in job.stderr, job.stderr[-3000:]
-    assert f"install them for {tmp_path / 'env'}" in job.stderr
+    assert f"pyarrow>=16.0 for {python}" in job.stderr
 
 
 def test_the_jar_has_the_package_and_its_coordinates(repository: tuple[str, str]) -> None:

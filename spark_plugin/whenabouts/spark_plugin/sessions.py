@@ -85,7 +85,8 @@ def prepare(session: SparkSession, *, streaming: bool) -> None:
 
     Sets two things unless the user has: workers run the driver's Python (local masters only; elsewhere it may not
     exist), and streams keep their state in RocksDB, the only store that Spark's stateful Python operators support. A
-    running stream or an existing checkpoint keeps its store.
+    running stream or an existing checkpoint keeps its store. An archive that the package came in is put on workers'
+    path for streams.
     """
     check_packages()
     check_worker()  # the package may have come to the driver, too, as a JAR without its dependencies
@@ -93,6 +94,7 @@ def prepare(session: SparkSession, *, streaming: bool) -> None:
     _use_own_python(session)
     if streaming:
         _mend_protobuf(session)
+        _show_archive(session)
     if streaming and "RocksDB" not in str(session.conf.get(PROVIDER_CONF, "")):
         _LOG.info("%s is set to %s: Spark's stateful Python operators need it", PROVIDER_CONF, ROCKSDB)
         with refused_in_pipelines(f"{PROVIDER_CONF} = {ROCKSDB}"):
@@ -116,6 +118,21 @@ def _use_own_python(session: SparkSession) -> None:
         return
     if context.master.startswith("local"):
         context.pythonExec = sys.executable
+
+
+def _show_archive(session: SparkSession) -> None:
+    """Put the archive that the package came in, by `--py-files` or `--packages`, on the `PYTHONPATH` of workers.
+
+    Executors' workers find it without this. But Spark calls the `init` of a stateful operator on the driver's machine
+    first, in a worker that gets none of these files.
+    """
+    context = getattr(session, "_sc", None)
+    if context is None:
+        return
+    known = [path for path in context.environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    archives = [root for root in import_roots() if os.path.isfile(root)]
+    if archives:
+        context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*known, *archives]))
 
 
 def _mend_protobuf(session: SparkSession) -> None:

@@ -53,7 +53,8 @@ def check_worker() -> None:
 
     The package itself may come with the job, its dependencies do not. A process is checked once.
     """
-    hint = f"install them for {sys.executable} on every machine, or ship an environment with them: docs/shipping.md"
+    needed = ", ".join(f"{package}>={least[0]}.{least[1]}" for package, least in OF_WORKERS.items())
+    hint = f"install {needed} for {sys.executable} on every machine, or ship an environment with them: docs/shipping.md"
     for package, least in OF_WORKERS.items():
         found = installed_version(package)
         if found is not None or find_spec(package) is None:  # a package may be there without its metadata
