@@ -116,7 +116,7 @@ def test_every_flat_type_passes_from_a_table_to_a_table_and_to_arrow(tmp_path: P
         assert {name: row[name] for name in TIMES} == {name: _python(given[name]) for name in TIMES}
     assert (first["filled"], second["filled"]) == (-1, 0)
     assert first["now_"].year > 2000
-    descriptor = str(topic_sink(left, "broker:9092", "left"))
+    descriptor = str(topic_sink(left, "broker:9092", "left", **{"sink.delivery-guarantee": "at-least-once"}))
     assert [name for name in TIMES if f"`{name}` {CARRIED[name][0]}" not in descriptor] == []
     schema = Schema.new_builder().from_resolved_schema(pairs.get_resolved_schema())
     sink = TableDescriptor.for_connector("filesystem").schema(schema.build()).format("json")

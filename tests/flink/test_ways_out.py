@@ -15,7 +15,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.datastream.connectors.file_system import FileSink
 from pyflink.table import Schema, StreamTableEnvironment, Table, TableDescriptor
 
-from whenabouts.core import Lateness, Point, QueryError, within
+from whenabouts.core import AtLeastOnceWarning, Lateness, Point, QueryError, within
 from whenabouts.core.local import timing_join as local_join
 from whenabouts.flink_plugin import Blocks, collect, local_environment, read_files, rejects, rows_of, table_of
 from whenabouts.flink_plugin import timing_join as flink_join
@@ -93,6 +93,9 @@ def test_a_table_of_blocks_has_event_time_and_goes_to_a_sink_of_files(sides: Pat
     rows = [row for part in (tmp_path / "out").glob("part-*") for row in csv.reader(part.open(encoding="utf-8"))]
     assert (sum(int(row[1]) for row in rows), sum(int(row[2]) for row in rows)) == (ROWS - 1, ROWS - 2)
     assert len(rows) == ROWS * 10_000 // 10_000_000
+    with pytest.warns(AtLeastOnceWarning, match="WA-2054: the sink commits rows with checkpoints"):
+        topic_sink(table, "broker:9092", "pairs")
+    env.enable_checkpointing(10_000)
     descriptor = str(topic_sink(table, "broker:9092", "pairs", key=("k",)))
     assert "`x_left` DOUBLE" in descriptor
 

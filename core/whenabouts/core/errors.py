@@ -193,7 +193,7 @@ class SingleBucketWarning(UserWarning):
 
 
 class AtLeastOnceWarning(UserWarning):
-    """A stream is written to a sink that gets rows again when a failure repeats a micro-batch (`WA-2054`)."""
+    """A stream is written to a sink that gets rows again after a failure, or that cannot commit them (`WA-2054`)."""
 
 
 class NotFiniteWarning(UserWarning):

@@ -13,11 +13,14 @@ sees each row once, a checkpoint later.
 
 from __future__ import annotations
 
+import warnings
+
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table, TableDescriptor
 from pyflink.table.expressions import col, lit
 
 from whenabouts.core.durations import Duration, parse_non_negative
+from whenabouts.core.errors import AtLeastOnceWarning, Code
 from whenabouts.core.hosting.brokers import require_broker
 from whenabouts.core.hosting.element_watermark import delay_ms
 
@@ -70,9 +73,10 @@ def read_topic(
 def topic_sink(rows: Table, brokers: str, topic: str, *, key: tuple[str, ...] = (), **options: str) -> TableDescriptor:
     """Where `rows` can be inserted: a topic that takes each as a record of JSON, exactly once.
 
-    `key`: the columns of the record's key. The job needs checkpoints: rows become visible with them. The broker
-    distinguishes writers by `sink.transactional-id-prefix`, by default the topic's name: jobs that write to one topic
-    need different ones. Times are written with microseconds, bytes as base64.
+    `key`: the columns of the record's key. The job needs checkpoints: rows become visible with them. A stream without
+    them is warned of (`AtLeastOnceWarning`, WA-2054). The broker distinguishes writers by
+    `sink.transactional-id-prefix`, by default the topic's name: jobs that write to one topic need different ones. Times
+    are written with microseconds, bytes as base64.
     """
     chosen = {
         "properties.bootstrap.servers": brokers,
@@ -85,10 +89,27 @@ def topic_sink(rows: Table, brokers: str, topic: str, *, key: tuple[str, ...] = 
     }
     if key:
         chosen |= {"key.format": "json", "key.fields": ";".join(key), "key.json.timestamp-format.standard": "ISO-8601"}
+    chosen |= options
+    if chosen["sink.delivery-guarantee"] == "exactly-once":
+        _warn_without_checkpoints(rows)
     descriptor = TableDescriptor.for_connector("kafka").schema(_columns_of(rows))
-    for name, value in (chosen | options).items():
+    for name, value in chosen.items():
         descriptor = descriptor.option(name, value)
     return descriptor.build()
+
+
+def _warn_without_checkpoints(rows: Table) -> None:
+    """A sink commits with checkpoints; without them readers wait for the end of the input, which a stream has not."""
+    config = rows._t_env.get_config()
+    streaming = config.get("execution.runtime-mode", "STREAMING").upper() == "STREAMING"
+    if streaming and not config.get("execution.checkpointing.interval", ""):
+        warnings.warn(
+            f"{Code.AT_LEAST_ONCE}: the sink commits rows with checkpoints, and the job makes none: readers see no row "
+            "before the input ends, and a restart begins anew (hint: call env.enable_checkpointing(10_000) before, or "
+            "choose **{'sink.delivery-guarantee': 'at-least-once'})",
+            AtLeastOnceWarning,
+            stacklevel=3,
+        )
 
 
 def _columns_of(rows: Table) -> Schema:
