@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from click.testing import Result
 
 import whenabouts as wa
+from whenabouts.cli import aggregates
+from whenabouts.core.local import run
 
 Cli = Callable[..., Result]
 
@@ -88,6 +91,29 @@ def test_explain_counts_sure_rows_and_rows_that_cost_a_probability(cli: Cli) -> 
         assert done.exit_code == 0, done.stderr
         assert f"partners: {sure} right rows in sure ranges" in done.stderr
         assert f"beside these {beside} whose probability is computed, at most {beside} for a left row" in done.stderr
+
+
+@pytest.mark.parametrize(("sampled", "near"), [(500, 0.0), (20, 0.3)])
+def test_explain_tells_the_chance_terms(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: int, near: float
+) -> None:
+    """As many as the run counts, or an estimate from some of the left rows; decided functions have none."""
+    monkeypatch.setattr(aggregates, "SAMPLED", sampled)
+    first = 1_700_000_000_000_000 + 137_000 * np.arange(100)
+    table = pa.table({"k": np.arange(100) % 2, "a": first, "b": first + 900_000, "v": np.arange(100)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    time = wa.Interval("a", "b")
+    asked = {"n": "p_none", "s": "sum_variance:v", "c": "count"}
+    given: Any = {"left_time": time, "right_time": time, "condition": wa.within("2 s", confidence=0.5)}
+    counts = run(wa.JoinAggregate(**given, on="k", aggregates=asked), [table, table]).metrics["chance_terms"]
+    call = "join a.parquet a.parquet --on k --left-time a,b --right-time a,b --within 2s --confidence 0.5 --explain"
+    chances = "--aggregate n=p_none --aggregate s=sum_variance:v --max-uncertain-per-row 1"
+    found = cli(f"{call} {chances} --aggregate c=count")
+    told = re.search(r"^chance terms: ([\d,]+), .*partners(.*)$", found.stderr, re.MULTILINE)
+    assert told, found.stderr
+    assert abs(int(told[1].replace(",", "")) - counts) <= near * counts
+    assert told[2] == ("" if sampled > 100 else ", estimated from 20 left rows")
+    assert "chance terms" not in cli(f"{call} --aggregate c=count").stderr
 
 
 @pytest.mark.usefixtures("files")

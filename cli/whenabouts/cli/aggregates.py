@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,8 +15,11 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.condition_keywords import condition_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from whenabouts.cli.inputs import Input
     from whenabouts.core.join_aggregate.query import JoinAggregate
+    from whenabouts.core.runtime.keys import Keys
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -23,6 +28,9 @@ OF_PAIRS = {
     "suffixes": "_left,_right", "no_probability": False,
 }  # fmt: skip
 """Options that say how pairs are chosen or shown, and their defaults: there are no pairs."""
+
+SAMPLED = 500
+"""For how many left rows the chance functions are computed, to say what they cost."""
 
 
 def aggregate_options(command: _Command) -> _Command:
@@ -86,7 +94,10 @@ def aggregate_query(common: CommonOptions, arguments: dict[str, Any]) -> JoinAgg
 
 
 def partner_lines(query: JoinAggregate, inputs: tuple[Input, ...]) -> list[str]:
-    """How many right rows the left rows can meet, and how many of them cost a probability. No number is computed."""
+    """How many right rows the left rows can meet, how many of them cost a probability, and what chances cost.
+
+    Chance functions are computed for a sample of left rows, other numbers for none.
+    """
     from whenabouts.cli.expected_pairs import keyed_blocks
     from whenabouts.core.join_aggregate.partners import PartnerSearch
     from whenabouts.core.runtime.keys import Keys
@@ -101,4 +112,25 @@ def partner_lines(query: JoinAggregate, inputs: tuple[Input, ...]) -> list[str]:
     return [
         f"partners: {found.sure:,} right rows in sure ranges, which cost nothing each",
         f"beside these {total:,} whose probability is computed, at most {most:,} for a left row",
+        *_chance_lines(query, keys, left, right),
     ]
+
+
+def _chance_lines(query: JoinAggregate, keys: Keys, left: pa.Table, right: pa.Table) -> list[str]:
+    """The chance terms, counted for left rows at equal distances. None if no chance function is asked."""
+    import pyarrow as pa
+
+    from whenabouts.core import metrics
+    from whenabouts.core.join_aggregate.answers import answers_of
+
+    chances = tuple(each for each in query.aggregates if not each.decided)
+    if not chances:
+        return []
+    asked = replace(query, aggregates=chances, how="left_outer", most_uncertain=None, folding="auto")
+    types = pa.schema([pa.field(each.name, each.type_from(right.schema)) for each in chances])
+    rows = range(0, left.num_rows, -(-left.num_rows // SAMPLED))
+    counts: Counter[str] = Counter()
+    answers_of(asked, keys, types, left.take(pa.array(rows)).combine_chunks(), right, counts)
+    terms = round(counts[metrics.CHANCE_TERMS] * left.num_rows / len(rows))
+    told = "" if len(rows) == left.num_rows else f", estimated from {len(rows):,} left rows"
+    return [f"chance terms: {terms:,}, which are points of quadrature times uncertain partners{told}"]
