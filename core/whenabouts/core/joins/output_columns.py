@@ -134,7 +134,7 @@ class OwnColumns:
     def __init__(self, own: pa.Schema, extra: Sequence[pa.Field]) -> None:
         self._own = own.names
         self.schema = pa.schema([*own, *extra])
-        check_names(self.schema.names)
+        check_names(self.schema.names, "rename one")
         self._rows_per_batch = rows_per_batch(self.schema)
 
     def rows(self, rows: pa.Table, at: NDArray[np.int32] | None, extra: Extra) -> Iterator[pa.RecordBatch]:
@@ -147,15 +147,11 @@ class OwnColumns:
             yield batch_of(self.schema, columns, extra, piece)
 
 
-def check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str], hint: str = "rename one, or give other suffixes") -> None:
     """Refuse output columns with the same name (QueryError WA-2009)."""
     for name, times in Counter(names).items():
         if times > 1:
-            raise QueryError(
-                Code.COLUMN_CLASH,
-                f"two output columns would be called {name!r}",
-                "rename one, or give other suffixes",
-            )
+            raise QueryError(Code.COLUMN_CLASH, f"two output columns would be called {name!r}", hint)
 
 
 def rows_per_batch(schema: pa.Schema) -> int:
