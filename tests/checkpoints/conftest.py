@@ -1,4 +1,4 @@
-"""The program that kept Flink's checkpoints is imported only if Flink is installed: it lacks a release for some Pythons."""
+"""The program that kept Flink's checkpoints is imported only where Flink is installed: some Pythons have no release."""
 
 from importlib.util import find_spec
 
