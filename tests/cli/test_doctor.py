@@ -11,6 +11,7 @@ from click.testing import Result
 
 from whenabouts.cli import doctor as module
 from whenabouts.core.hosting import java
+from whenabouts.spark_plugin import environment
 
 Cli = Callable[..., Result]
 
@@ -44,6 +45,7 @@ def test_nothing_of_spark_is_no_reason_to_fail_unless_spark_is_asked_for(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent(monkeypatch, "pyspark", "pandas", "protobuf", "apache-flink")
+    monkeypatch.setattr(environment, "_importable", lambda name: False)
     monkeypatch.setattr(java, "java_version", lambda: None)
     monkeypatch.setattr(java, "java_command", lambda: None)
     local = cli("doctor")

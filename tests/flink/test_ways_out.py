@@ -15,7 +15,8 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.datastream.connectors.file_system import FileSink
 from pyflink.table import Schema, StreamTableEnvironment, Table, TableDescriptor
 
-from whenabouts.core import AtLeastOnceWarning, Lateness, Point, QueryError, within
+from whenabouts import AtLeastOnceWarning
+from whenabouts.core import Lateness, Point, QueryError, within
 from whenabouts.core.local import timing_join as local_join
 from whenabouts.flink_plugin import Blocks, collect, local_environment, read_files, rejects, rows_of, table_of
 from whenabouts.flink_plugin import timing_join as flink_join

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from whenabouts.core.errors import Code, EngineError
@@ -62,8 +63,16 @@ def test_a_driver_that_lacks_a_package_is_refused(monkeypatch: pytest.MonkeyPatc
     preflight.check_worker.cache_clear()
 
 
+def test_the_spark_of_a_distribution_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """spark-submit puts its pyspark on the path; it is installed nowhere, so only it knows its version."""
+    monkeypatch.setattr(environment, "installed_version", lambda package: None)
+    assert environment.spark_version() == pyspark.__version__
+    environment.check_packages()
+
+
 def test_a_missing_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "installed_version", lambda package: None)
+    monkeypatch.setattr(environment, "_importable", lambda package: False)
     assert environment.spark_version() is None
     with pytest.raises(EngineError, match=r"whenabouts\[spark\]") as raised:
         environment.check_packages()

@@ -19,7 +19,7 @@ LEAST_PYTHON = (3, 11)
 _LOCAL = ("numpy", "pyarrow", "numba")
 _INSTALL_FLINK = "pip install 'whenabouts[flink]'"
 _INSTALL_SPARK = "pip install 'whenabouts[spark]'"
-_SPARK_PACKAGES = ("pyspark", "pandas", "protobuf")
+_SPARK_PACKAGES = ("pandas", "protobuf")
 
 
 class Finding(NamedTuple):
@@ -74,13 +74,11 @@ def spark_findings() -> list[Finding]:
     """What Spark requires: packages, its version, and Java."""
     from whenabouts.spark_plugin import environment
 
-    packages = [_package(name, _INSTALL_SPARK) for name in _SPARK_PACKAGES]
+    version = environment.spark_version()
+    spark = Finding("pyspark", version or "not installed", version is not None, _INSTALL_SPARK)
     return [
-        *(
-            finding._replace(**_refusal(environment.check_packages)) if finding.fit else finding
-            for finding in packages[:1]
-        ),
-        *packages[1:],
+        spark._replace(**_refusal(environment.check_packages)) if spark.fit else spark,
+        *(_package(name, _INSTALL_SPARK) for name in _SPARK_PACKAGES),
         _java(environment.check_java),
     ]
 

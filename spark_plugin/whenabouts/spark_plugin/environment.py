@@ -5,6 +5,7 @@ Importing this module loads neither Spark nor a JVM.
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 
 from whenabouts.core.errors import Code, EngineError
@@ -19,8 +20,11 @@ PROVIDER_CONF = "spark.sql.streaming.stateStore.providerClass"
 
 
 def spark_version() -> str | None:
-    """Version of the installed pyspark, None if there is none."""
-    return installed_version("pyspark")
+    """Version of pyspark, None if there is none. That of a Spark distribution is on the path, but not installed."""
+    found = installed_version("pyspark")
+    if found is None and _importable("pyspark"):
+        found = str(import_module("pyspark.version").__version__)
+    return found
 
 
 def check_environment() -> None:
