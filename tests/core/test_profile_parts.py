@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -96,10 +97,23 @@ def test_a_poll_is_found_with_its_period_and_random_times_have_none() -> None:
         assert tick(us) is None
 
 
+@pytest.mark.parametrize("rows", [60, 199, 3_000])
+@pytest.mark.parametrize("silence", [HOUR, 3 * DAY])
+def test_a_stretch_without_polls_is_no_period(rows: int, silence: int) -> None:
+    beats = np.arange(rows) * 30 * SECOND + np.where(np.arange(rows) < rows // 2, 0, silence)
+    us = NOW + beats + np.random.default_rng(0).integers(0, SECOND, rows)
+    found = profile(pa.table({"t": us}), "t")
+    assert found.whole.polling is not None
+    assert (found.whole.polling.longest_us, found.whole.polling.skipped) == (pytest.approx(30 * SECOND, rel=1e-3), 0)
+    assert [each.kind for each in found.findings] == ["polling", "outage"]
+
+
 def test_a_coarser_lattice_of_most_times_is_no_poll() -> None:
     random = np.random.default_rng(0)
     at = np.cumsum(np.where(random.random(5_000) < 0.8, 1, random.geometric(0.005, 5_000)))  # in bursts
-    assert polling(np.unique(NOW + 20 * MS * at + 10 * MS * (random.random(5_000) < 0.1)), [10 * MS]) is None
+    times = np.unique(NOW + 20 * MS * at + 10 * MS * (random.random(5_000) < 0.1))
+    assert polling(times, [10 * MS]) is None
+    assert profile(pa.table({"t": times}), "t").whole.polling is None
 
 
 def test_a_tick_off_the_ladder_is_found() -> None:

@@ -20,7 +20,9 @@ _LEVEL = 1e-6
 _LONGEST = 1_000
 """So many of the longest gaps are examined."""
 
-_MANY = 50
+MANY = 50
+"""If there are more outages, rows come in bursts."""
+
 _SAMPLED = 2_000
 _SHOWN = 5
 _BURSTS_US = 1_000
@@ -166,7 +168,7 @@ def outage_finding(found: list[Outage], span_us: int, whose: str) -> Finding:
     share = silent / max(1, span_us)
     longest = sorted(found, key=lambda outage: outage.start_us - outage.end_us)[:_SHOWN]
     shown = ", ".join(f"{format_duration(end - start)} from {instant(start)}" for start, end in longest)
-    if len(found) > _MANY:
+    if len(found) > MANY:
         many = f"{len(found):,}" + (" or more" if len(found) >= _LONGEST else "")
         return Finding(
             "bursts", "note", share, (), f"{whose} gives rows in bursts, with {many} gaps of over ten times the median "

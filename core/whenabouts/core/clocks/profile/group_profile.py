@@ -88,7 +88,7 @@ class GroupProfile:
             tuple(shares),
             found_tick,
             _rounding(us, arrival_us, max(granules, default=1)),
-            None if found_tick else polling(unbroken, granules),
+            None if found_tick else polling(unbroken, granules, silences),
             0.0 if near is None else float(near.mean()),
             tuple(silences),
             Order.of(us),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.typing import FloatArray, IntArray
+from whenabouts.core.clocks.profile.gaps import MANY, Outage
 
 ComplexArray: TypeAlias = NDArray[np.complex128]
 
@@ -38,7 +39,7 @@ _SHORTEST_TICK, _LONGEST_TICK = 3, 10_000
 
 class Polling(NamedTuple):
     """A poll: its period, how the phases concentrate (1: all equal) over 64 neighbours and over all times, the share of
-    polls without a row, and the gap that 99.5 % of rows do not exceed, rounded up to four digits."""
+    polls without a row, and the gap that 99.5 % of rows do not exceed, rounded up to four digits; both outages aside."""
 
     period_us: float
     local: float
@@ -47,10 +48,11 @@ class Polling(NamedTuple):
     longest_us: int
 
 
-def polling(distinct: IntArray, granules: Sequence[int]) -> Polling | None:
+def polling(distinct: IntArray, granules: Sequence[int], silences: Sequence[Outage] = ()) -> Polling | None:
     """The polling period of sorted, distinct times, None if there is none.
 
-    `granules`: granularities of the column in microseconds: what they explain is no poll. O(n) per candidate, for at
+    `granules`: granularities of the column in microseconds: what they explain is no poll. `silences`: outages, during
+    which nobody polled; of bursts, which have very many, they count as polls without a row. O(n) per candidate, for at
     most 8,192 times.
     """
     times = _middle(distinct)
@@ -78,8 +80,8 @@ def polling(distinct: IntArray, granules: Sequence[int]) -> Polling | None:
         return None
     best = max(local for _, local, _ in found)
     period, local, overall = max(each for each in found if each[1] >= 0.9 * best)
-    gaps = np.diff(times)
-    beats = np.rint(gaps / period)
+    outages = [outage.start_us for outage in silences] if len(silences) <= MANY else []
+    beats = np.rint(np.diff(times)[~np.isin(times[:-1], outages)] / period)
     beats = beats[beats >= 1]
     if not len(beats):
         return None
