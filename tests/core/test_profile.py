@@ -116,9 +116,11 @@ def test_a_planted_defect_is_found(defect: str, share: float) -> None:
     assert wanted in kinds(columns, **options)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.5])
-def test_a_group_of_local_times_is_suspected(share: float) -> None:
+@pytest.mark.parametrize(("share", "max_rows"), [(0.01, 10_000_000), (0.5, 10_000_000), (0.5, 2_000), (0.04, 2_000)])
+def test_a_group_of_local_times_is_suspected(share: float, max_rows: int) -> None:
+    """In a sample of 2,000 rows, too: zones are looked for in 65,536 random ones."""
     columns, options = _zoned(share)
+    options["max_rows"] = max_rows
     assert "zone" in kinds(columns, ("doubt",), **options)
     columns["t"] = columns["t"] - np.where(columns["g"], 3 * HOUR, 0)
     assert "zone" not in kinds(columns, **options)

@@ -71,10 +71,12 @@ class Readings:
 
 
 class Sample(NamedTuple):
-    """What is known of all rows of which some stretches of time were read, and of those of each group number."""
+    """What is known of all rows of which some stretches of time were read, and of those of each group number; and the
+    group numbers of the times of the uniform sample, `whole.uniform`."""
 
     whole: Known
     groups: tuple[Known, ...]
+    drawn: IntArray
 
 
 def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows: int, seed: int) -> Readings:
@@ -95,7 +97,7 @@ def readings(table: Any, time: str, group: Sequence[str], arrival: str, max_rows
     empty = {name: raw_times(source.columns.empty_table().column(name), name) for name in times}
     if source.count() > max_rows:
         look = Look(times, seed)
-        looked = look.merged(source.apply(times, look))
+        looked = look.merged(source.apply([*times, *group], look))
         if all(each.valid for each in looked.values()):
             how = {name: verdict_of(looked[name], empty[name], name) for name in times}
             return _sampled(source, looked[time], how, time, group, max_rows)
@@ -174,13 +176,19 @@ def _sampled(
     order = np.arange(len(us))
     if arrival_us is not None or not ordered:
         order = np.argsort(us if arrival_us is None else arrival_us, kind="stable")
-    numbers, keys, counted = _counted_groups(rows, groups) if group else (*_one(len(us)), (whole,))
+    of_drawn = looked.drawn.drop_columns(["priority", "number"])
+    drawn = np.zeros(len(uniform), np.int64)
+    if group:
+        keys, counted, number = _counted_groups(groups)
+        numbers, drawn = number(rows), number(of_drawn.filter(pa.array(kept)))
+    else:
+        (numbers, keys), counted = _one(len(us)), (whole,)
     findings.append(_of_a_sample(len(us), whole.rows, len(stretches), max_rows))
     return Readings(
         us[order], order, numbers[order], keys, None if arrival_us is None else arrival_us[order], None,
         looked.rows, looked.rows - looked.valid, tuple(findings), how.tick_us, ordered,
         False,
-        Sample(Known(whole, stretches, uniform), tuple(Known(each, stretches, uniform[:0]) for each in counted)),
+        Sample(Known(whole, stretches, uniform), tuple(Known(each, stretches, uniform[:0]) for each in counted), drawn),
     )  # fmt: skip
 
 
@@ -189,26 +197,30 @@ def _of_a_sample(rows: int, of: int, stretches: int, max_rows: int) -> Finding:
         "sample", "note", rows / max(1, of), (),
         "All rows were counted (units, sentinels, granularities, groups, the span), but polls, duplicates, short "
         f"outages, order and steps were looked for in {rows:,} of {of:,} rows, those of {stretches} stretches of time, "
-        "and zones not at all.",
+        "and zones in a random sample.",
         f"Raise max_rows (it is {max_rows:,}) to have more of them.",
     )  # fmt: skip
 
 
 def _counted_groups(
-    rows: pa.Table, groups: dict[Key, Counted]
-) -> tuple[IntArray, tuple[Key, ...], tuple[Counted, ...]]:
-    """The group number of each sampled row, the keys, and the counts of each number; the small groups have the last."""
+    groups: dict[Key, Counted],
+) -> tuple[tuple[Key, ...], tuple[Counted, ...], Callable[[pa.Table], IntArray]]:
+    """The keys that are profiled each, the counts of each, and what gives rows their numbers; small groups have the
+    last."""
     there = list(groups)
-    columns = [name for name in rows.column_names if name.startswith("g")]
-    rank = ranks_of_rows(pa.table({name: pa.array([key[at] for key in there]) for at, name in enumerate(columns)}))
+    rank = ranks_of_rows(pa.table({f"g{at}": pa.array(values) for at, values in enumerate(zip(*there, strict=True))}))
     counts = np.array([groups[key].rows for key in there], np.int64)
     chosen = _largest(counts, rank)
     numbers = {there[at]: number for number, at in enumerate(chosen.tolist())}
     few = [groups[key] for key in there if key not in numbers]
-    codes, keys = _coded(rows.select(columns), rows.num_rows)
-    of_code = np.array([numbers.get(key, len(chosen)) for key in _keys(keys)], np.int64)
     counted = tuple(groups[there[at]] for at in chosen.tolist()) + ((total_of(few),) if few else ())
-    return of_code[codes], tuple(there[at] for at in chosen.tolist()), counted
+
+    def number(rows: pa.Table) -> IntArray:
+        columns = rows.select([name for name in rows.column_names if name.startswith("g")])
+        codes, keys = _coded(columns, rows.num_rows)
+        return np.array([numbers.get(key, len(chosen)) for key in _keys(keys)], np.int64)[codes]
+
+    return tuple(there[at] for at in chosen.tolist()), counted, number
 
 
 def _check(schema: pa.Schema, named: Sequence[str], group: Sequence[str]) -> None:

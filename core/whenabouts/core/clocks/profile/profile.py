@@ -54,8 +54,8 @@ def profile(
 
     Of more than `max_rows` rows all are counted, for units, sentinels, granularities, groups and the span; polls,
     duplicates, short outages, order and steps are looked for in about `max_rows` of them, the rows of up to 16
-    stretches of time, and zones not at all. A finding, `sample`, says so. Of a reader, which is read once, they are the
-    first rows.
+    stretches of time, and zones in a random sample. A finding, `sample`, says so. Of a reader, which is read once, they
+    are the first rows.
 
     The same rows in another order give the same profile, but for order, steps, and examples. `str()` of a profile, its
     `to_dict()`, `to_html()` and `plot()` are reports; `spec()`, `specs()` and `lateness()` what joins take.
@@ -115,10 +115,12 @@ def profile(
     )
 
 
-def _members(read: Readings) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
-    """The groups with the positions of their rows in the order of arrival, small ones together."""
-    order = np.argsort(read.group, kind="stable")
-    ends = np.searchsorted(read.group[order], np.arange(len(read.keys) + 2))
+def _members(read: Readings, group: IntArray | None = None) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
+    """The groups with the positions of their rows in the order of arrival, small ones together; or of `group`, the
+    group numbers of other rows."""
+    group = read.group if group is None else group
+    order = np.argsort(group, kind="stable")
+    ends = np.searchsorted(group[order], np.arange(len(read.keys) + 2))
     few = (FEW,) if (FEW,) not in read.keys else (f"{FEW} rows",)
     for number, key in enumerate((*read.keys, few)):
         at = order[ends[number] : ends[number + 1]]
@@ -149,7 +151,7 @@ def _found(
         read.us[order], read.group[order], read.row[order], whole.granule_us, ranks, grouped=bool(groups)
     )
     yield from _silences(read, whole, groups)
-    if len(groups) > 1 and read.sample is None:
+    if len(groups) > 1:
         yield from _zones(read, seed)
     if not read.ordered:
         return
@@ -256,15 +258,16 @@ def _steps(read: Readings, each: dict[tuple[Any, ...], GroupProfile]) -> Iterato
 
 
 def _zones(read: Readings, seed: int) -> Iterator[Finding]:
-    days = Days(read.us)
-    members = sorted(_members(read), key=lambda each: -len(each[1]))[:_ZONED_GROUPS]
+    us, group = (read.us, read.group) if read.sample is None else (read.sample.whole.uniform, read.sample.drawn)
+    days = Days(us)
+    members = sorted(_members(read, group), key=lambda each: -len(each[1]))[:_ZONED_GROUPS]
     if len(members) == 2:
         members = members[1:]  # the offset of two is one finding
     for key, at in members:
-        offset = days.offset(read.us[at], seed)
+        offset = days.offset(us[at], seed)
         if offset is not None:
             yield Finding(
-                "zone", "doubt", len(at) / len(read.us), examples(read.row[at]),
+                "zone", "doubt", len(at) / len(us), examples(read.row[at]) if read.sample is None else (),
                 f"The days of {_name(key)} look like those of the other groups, shifted by "
                 f"{format_duration(offset * QUARTER)}: perhaps it writes local times.",
                 "Compare events that several groups see; a daily pattern alone proves nothing.",

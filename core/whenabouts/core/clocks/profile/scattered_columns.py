@@ -47,23 +47,29 @@ def read_bytes(data: bytes) -> pa.Table:
 
 
 class Looked(NamedTuple):
-    """What `Look` finds of a column: all rows, those with a number, how many look like each unit, and a sample."""
+    """What `Look` finds of a column: all rows, those with a number, how many look like each unit, and a sample.
+
+    `drawn`: the sample's numbers, by a `priority` that was drawn, and for the first column their groups.
+    """
 
     rows: int
     valid: int
     units: Counter[str]
     narrow: bool
-    priorities: FloatArray
-    numbers: IntArray | FloatArray
+    drawn: pa.Table
 
     def __add__(self, other: Looked) -> Looked:  # type: ignore[override]
-        priorities = np.concatenate([self.priorities, other.priorities])
-        numbers = np.concatenate([self.numbers, other.numbers])
-        first = np.argsort(priorities, kind="stable")[:_DRAWN]
+        both = pa.concat_tables([self.drawn, other.drawn])
+        first = np.argsort(both.column("priority").to_numpy(), kind="stable")[:_DRAWN]
         return Looked(
             self.rows + other.rows, self.valid + other.valid, self.units + other.units, self.narrow and other.narrow,
-            priorities[first], numbers[first],
+            both.take(pa.array(first)),
         )  # fmt: skip
+
+    @property
+    def numbers(self) -> IntArray | FloatArray:
+        """Those of the sample."""
+        return np.asarray(self.drawn.column("number").to_numpy())
 
     def raw(self, empty: RawTimes) -> RawTimes:
         """The sample as a column of the type of `empty`."""
@@ -75,7 +81,8 @@ class Looked(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """The first function: a `Looked` for each column of times. Its draws depend on `seed` and on the rows."""
+    """The first function: a `Looked` for each column of times; groups follow them. Its draws depend on `seed` and on
+    the rows."""
 
     times: tuple[str, ...]
     seed: int
@@ -89,16 +96,16 @@ class Look:
                 seed = [self.seed, at, zlib.crc32(raw.numbers.tobytes())]
                 drawn = np.random.default_rng(seed).random(len(raw.numbers))
                 few = np.argpartition(drawn, _DRAWN)[:_DRAWN] if len(drawn) > _DRAWN else np.arange(len(drawn))
-                one = Looked(
-                    batch.num_rows, len(drawn), Counter(unit_counts(raw.numbers)), raw.narrow, drawn[few],
-                    raw.numbers[few],
-                )  # fmt: skip
+                columns = {"priority": drawn[few], "number": raw.numbers[few]}
+                if at == 0:
+                    columns |= _groups(batch, len(self.times), np.flatnonzero(raw.valid)[few])
+                counts = Counter(unit_counts(raw.numbers))
+                one = Looked(batch.num_rows, len(drawn), counts, raw.narrow, pa.table(columns))
                 found[name] = [sum_of([*found[name], one])]
         for name, parts in found.items():
             for part in parts:
-                table = pa.table({"priority": part.priorities, "number": part.numbers})
                 header = {"rows": part.rows, "valid": part.valid, "units": part.units, "narrow": part.narrow}
-                yield _bytes(table, {"column": name, **header})
+                yield _bytes(part.drawn, {"column": name, **header})
 
     def merged(self, parts: Iterable[bytes]) -> dict[str, Looked]:
         """What was looked up of all rows; without a column of which there are no rows."""
@@ -106,8 +113,8 @@ class Look:
         for data in parts:
             table = read_bytes(data)
             header = _header(table)
-            numbers = [np.asarray(table.column(each).to_numpy()) for each in ("priority", "number")]
-            one = Looked(header["rows"], header["valid"], Counter(header["units"]), header["narrow"], *numbers)
+            drawn = table.replace_schema_metadata(None)
+            one = Looked(header["rows"], header["valid"], Counter(header["units"]), header["narrow"], drawn)
             found[header["column"]] = [sum_of([*found.get(header["column"], []), one])]
         return {name: each for name, (each,) in found.items()}
 
@@ -193,10 +200,7 @@ class Tally:
                 unknown += int(np.count_nonzero(~there))
                 row = row[there]
                 columns = {"us": us[there], "arrival": arrived[at[there]]}
-            groups = {
-                f"g{at}": values.cast(plain_type(values.type)).take(pa.array(row))
-                for at, values in enumerate(batch.columns[len(self.times) :])
-            }
+            groups = _groups(batch, len(self.times), row)
             counts = [_grouped([*counts, _classes(columns["us"], groups)])]
             taken = self._within(columns["us"])
             sample = pa.table({**{name: values[taken] for name, values in columns.items()}})
@@ -295,6 +299,14 @@ def _usable(column: pa.Array, name: str, how: Verdict) -> tuple[IntArray, IntArr
     raw = raw_times(pa.chunked_array([column]), name)
     us, kept, odd = how.read(raw.numbers)
     return us[kept], np.flatnonzero(raw.valid)[kept], odd
+
+
+def _groups(batch: pa.RecordBatch, times: int, rows: IntArray) -> dict[str, pa.Array]:
+    """The groups of some rows of a batch, whose first columns are times."""
+    return {
+        f"g{at}": values.cast(plain_type(values.type)).take(pa.array(rows))
+        for at, values in enumerate(batch.columns[times:])
+    }
 
 
 def _classes(us: IntArray, groups: dict[str, pa.Array]) -> pa.Table:
