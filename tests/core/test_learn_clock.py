@@ -25,7 +25,7 @@ from whenabouts.core.clocks.line_checks import aliases, wander
 from whenabouts.core.clocks.line_fit import FittedLine, fit
 from whenabouts.core.clocks.pair_images import Window, image_of, pair_image
 from whenabouts.core.clocks.ticks import tick_of
-from whenabouts.core.errors import WhenaboutsError
+from whenabouts.core.errors import InputError, WhenaboutsError
 
 START, DAY = 1_700_000_000_000_000, 86_400_000_000
 REAL = Path(os.environ.get("WHENABOUTS_DATA", "")) / "italy_20161014_picks.parquet"
@@ -212,6 +212,18 @@ def test_keys_restrict_pairs_and_share_one_clock() -> None:
     assert abs(clock.offset_us - 90_000_000) < 1_000
     assert abs(clock.evidence.share - 0.5) < 0.1
     assert clock.evidence.chance_pairs_per_s < 10
+
+
+def test_rows_that_lie_by_key_are_no_clock_that_steps() -> None:
+    left, right, _, _ = linked(5, n=2_000)
+    sides = []
+    for us in (left, right):
+        half = np.concatenate([us[::2], us[1::2][:80]])
+        sides.append(pa.table({"t": START + half, "k": np.repeat(["a", "b"], [len(us[::2]), 80])}))
+    given: dict[str, Any] = {"left_time": "t", "right_time": "t"}
+    with pytest.raises(InputError, match="WA-1081: left column 't': The clock of the column steps back"):
+        wa.learn_clock(*sides, **given)
+    wa.learn_clock(*sides, on="k", **given)
 
 
 def test_each_key_has_its_own_clock() -> None:

@@ -260,6 +260,13 @@ def test_the_line_to_paste_is_the_specification() -> None:
     assert eval(last.removeprefix("left_time="), {"wa": wa}) == found.spec()
 
 
+def test_small_groups_together_have_no_clock_that_steps() -> None:
+    us = poisson(0, 450)
+    table = pa.table({"t": np.concatenate([us, us[:30]]), "g": np.arange(480) // 15})  # the last two begin again
+    assert [each.kind for each in profile(table, "t").wrong] == ["clock step"]
+    assert not profile(table, "t", group="g").wrong
+
+
 def test_small_groups_are_one() -> None:
     table = pa.table({"t": poisson(0, 130), "g": [1] * 100 + [n for n in range(2, 17) for _ in range(2)]})
     assert {key: each.rows for key, each in profile(table, "t", group="g").groups.items()} == {1: 100, "few": 30}

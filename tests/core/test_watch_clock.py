@@ -83,6 +83,41 @@ def test_a_learned_clock_is_watched_with_its_own_error() -> None:
     assert stepped.num_rows == 1
 
 
+def test_each_group_has_the_clock_of_its_key() -> None:
+    """Two cameras whose clocks gain differently, and one that has no clock; then the second one gains more."""
+    random = np.random.default_rng(2)
+    left, right, seen = [], [], 1_700_000_000_000_000 + SEEN[:2_000]
+    for key, drift, kept in (("a", 20, 1), ("b", -30, 1), ("c", 0, 150)):
+        t = (seen + random.normal(0, 20_000, 2_000).astype(np.int64) + (seen - seen[0]) * drift // 1_000_000)[::kept]
+        left.append(pa.table({"site": [key] * 2_000, "seen": seen}))
+        right.append(pa.table({"place": [key] * len(t), "t": t}))
+    sides = pa.concat_tables(left), pa.concat_tables(right)
+    clocks = wa.learn_clock(
+        *sides, left_time="seen", right_time="t", on=[("site", "place")], per_key=True, max_offset="2 min"
+    )
+    assert [clock.found for clock in clocks.values()] == [True, True, False]
+    rows = pa.table({
+        "site": ["a"] * 2_000 + ["b"] * 2_000 + ["c"] * 2_000, "seen": np.tile(seen, 3),
+        "t": np.concatenate([
+            right[0]["t"].to_numpy(), right[1]["t"].to_numpy() + (seen - seen[0]) // 1_000, seen + 10**9 * seen % 7
+        ]),
+    })  # fmt: skip
+    watched = {"reading": "t", "against": "seen", "lateness": "1 min"}
+    alarms = wa.watch_clock(rows, clock=clocks, group="site", **watched)
+    assert {(row["site"], row["kind"]) for row in alarms.to_pylist()} == {("b", "late"), ("b", "scatter")}
+    own = [clocks[key].delay_error for key in "ab"]
+    query = wa.WatchClock(clock=clocks, group="site", **watched)  # type: ignore[arg-type]
+    assert [(each.key, each.error) for each in query.clock] == [(("a",), own[0]), (("b",), own[1])]  # type: ignore
+    assert wa.WatchClock(clock=clocks, group="place", error=0.1, **watched).clock[0].error == 0.1  # type: ignore
+    for group in ((), ("site", "t")):
+        with pytest.raises(QueryError, match=r"WA-2006: group is .*, and the clocks are of keys of place"):
+            wa.WatchClock(clock=clocks, group=group, **watched)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="WA-2221"):
+        wa.WatchClock(clock=wa.LearnedClocks(clocks.on, clocks.by_key[2:]), group="site", **watched)  # type: ignore
+    with pytest.raises(QueryError, match="WA-2008"):
+        wa.watch_clock(rows.set_column(0, "site", pa.array(range(6_000))), clock=clocks, group="site", **watched)
+
+
 def _ahead(rows: pa.Table) -> pa.Table:
     return rows.set_column(2, "t", pa.compute.add(rows["t"], pa.scalar(9_000_000, pa.duration("ms"))))
 
@@ -92,7 +127,7 @@ def _ahead(rows: pa.Table) -> pa.Table:
     [
         {"every": 0}, {"error": 0.5}, {"error": "small"}, {"group": 4}, {"reading": None},
         {"clock": wa.Learned("u", 0, 0, 0, wa.uniform(-1, 1))},
-        {"clock": wa.LearnedClocks((), ())},
+        {"clock": wa.LearnedClocks((), ())}, {"clock": ("a", "b")}, {"clock": ()},
         {"clock": wa.Learned("t", 0, 0, 0, {"a": wa.uniform(-1, 1), "b": wa.uniform(0, 1)}, "k")},
     ],
 )  # fmt: skip

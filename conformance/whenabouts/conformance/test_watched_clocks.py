@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +19,7 @@ from whenabouts.conformance.engine import Engine
 from whenabouts.conformance.slow_engine_cases import fewer_on_slow_engines
 from whenabouts.core import Learned, uniform
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.clocks.watching.query import WatchClock
+from whenabouts.core.clocks.watching.query import ClockOfKey, WatchClock
 from whenabouts.core.harness import Variant
 
 ROWS = 900
@@ -34,7 +35,16 @@ CLOCK = Learned("t", 5_000_000, 20_000, YEAR_2024, uniform("-10 ms", 0))
 
 ALARMS = WatchClock(reading="t", against="seen", group="k", clock=CLOCK, error=0.02, every=10_000, lateness="30 s")
 STEPS = WatchClock(reading="t", against="seen", group="k", lateness="30 s")
-QUERIES = {"steps": STEPS, "a learned clock": ALARMS}
+SLOWER = replace(CLOCK, templates=uniform("-20 ms", 0))
+"""As if delays were twice as long: those of group 2 then lie early."""
+
+BY_KEY = replace(ALARMS, clock=(ClockOfKey((0,), CLOCK, 0.02), ClockOfKey((2,), SLOWER, 0.02)), error=None)
+"""The clocks of two groups; of the third no clock is known."""
+
+QUERIES = {"steps": STEPS, "a learned clock": ALARMS, "clocks of keys": BY_KEY}
+LEARNED = {"steps": {}, "a learned clock": dict.fromkeys(range(3), 10_000), "clocks of keys": {0: 10_000, 2: 20_000}}
+"""The longest delay of the learned clock of each group, in microseconds."""
+
 VARIANTS = {"batch": Variant(parallelism=2), "stream": Variant(streaming=True, parallelism=2, restart_after=2)}
 
 
@@ -61,12 +71,12 @@ def _files(streaming: bool) -> dict[str, tuple[pa.Table, ...]]:
     return {"rows": tuple(rows.slice(at, size) for at in range(0, rows.num_rows, size)) if streaming else (rows,)}
 
 
-def _places(seen: IntArray, t: IntArray) -> Iterator[float]:
+def _places(seen: IntArray, t: IntArray, longest: int) -> Iterator[float]:
     """Where each delay lies in the uniform distribution, by exact arithmetic."""
     for reference, reading in zip(seen.tolist(), t.tolist(), strict=True):
         since = reading - CLOCK.t_ref_us - CLOCK.offset_us
         late = CLOCK.t_ref_us + since * 10**9 // (10**9 + CLOCK.drift_ppb) - reference
-        yield (min(max(late, 0), 10_000) + min(max(late - 1, 0), 10_000)) / 20_000
+        yield (min(max(late, 0), longest) + min(max(late - 1, 0), longest)) / (2 * longest)
 
 
 def _misfits(places: list[float]) -> Iterator[tuple[int, str]]:
@@ -89,12 +99,11 @@ def _misfits(places: list[float]) -> Iterator[tuple[int, str]]:
 def _expected(query: str) -> Counter[tuple[Any, ...]]:
     """The group and kind of each alarm, and its row; of a step, whether it is near the one that was made."""
     found: Counter[tuple[Any, ...]] = Counter({(1, "step", True): 1})
-    if query == "a learned clock":
-        for group in range(3):
-            rows = _rows().filter(pa.compute.equal(_rows()["k"], group)).drop_null().sort_by([("seen", "ascending")])
-            rows = rows.filter(pa.compute.less(rows["t"], 2**61))
-            places = list(_places(rows["seen"].to_numpy(), rows["t"].to_numpy()))
-            found += Counter((group, kind, row) for row, kind in _misfits(places))
+    for group, longest in LEARNED[query].items():
+        rows = _rows().filter(pa.compute.equal(_rows()["k"], group)).drop_null().sort_by([("seen", "ascending")])
+        rows = rows.filter(pa.compute.less(rows["t"], 2**61))
+        places = list(_places(rows["seen"].to_numpy(), rows["t"].to_numpy(), longest))
+        found += Counter((group, kind, row) for row, kind in _misfits(places))
     return found
 
 
@@ -113,7 +122,12 @@ def test_oracle_watched_clocks(engine: Engine, query: str, variant: str) -> None
         for row in outcome.output.to_pylist()
     )
     expected = _expected(query)
-    assert query == "steps" or {kind for _, kind, _ in expected} >= {"step", "late", "scatter"}
+    wanted = {
+        "steps": {"step"},
+        "a learned clock": {"step", "late", "scatter"},
+        "clocks of keys": {"step", "late", "early"},
+    }
+    assert {kind for _, kind, _ in expected} >= wanted[query]
     multiset.assert_same(found, expected, "alarms", {"query": QUERIES[query]})
     assert sorted(outcome.rejects.column("code").to_pylist()) == ["WA-1003", "WA-1007"]
     by_us = [row["by_us"] for row in outcome.output.to_pylist() if row["kind"] == "step"]

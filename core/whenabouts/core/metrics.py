@@ -77,6 +77,10 @@ CHANCE_TERMS = "chance_terms"
 """Join aggregates: nodes of quadrature x partners whose shares change, the work of the chance functions."""
 NOT_FINITE = "rows_not_finite"
 """Join aggregates: output rows in which a chance function is NaN because of a value that is NaN or infinite."""
+CLOCK_STEPS = "clock_steps"
+"""Watched clocks: output rows that say that a clock stepped."""
+CLOCK_MISFITS = "clock_misfits"
+"""Watched clocks: output rows that say that a learned clock no longer fits."""
 
 ADDED = (
     ROWS_IN,
@@ -139,11 +143,11 @@ def held(gauges: dict[str, int], input: str, rows: int, size: int) -> None:
         gauges[name] = gauges.get(name, 0) + value
 
 
-def shown(inputs: tuple[str, ...]) -> tuple[str, ...]:
-    """All names that an engine shows for a query with these inputs.
+def shown(inputs: tuple[str, ...], own: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """All names that an engine shows for a query with these inputs; `own`: those of its `own_counts`.
 
     >>> shown(("left",))[-2:]
     ('state_rows_left', 'state_bytes_left')
     """
     by_code = map(rejected_by, REASONS)
-    return (*ADDED, *by_code, *(name(input) for input in inputs for name in (state_rows, state_bytes)))
+    return (*ADDED, *own, *by_code, *(name(input) for input in inputs for name in (state_rows, state_bytes)))

@@ -409,7 +409,8 @@ class Operations:
         - With `clock`, what `learn_delay` or `learn_clock` returned of the left time `against` and the right time
           `reading` (or a `Learned`): `late`, `early`, `scatter`, where readings lie later or earlier than its
           distribution says, or too often at its ends, beyond chance. `by_us` is the median of the last 64 rows or
-          fewer. After one of these 1,000 rows of the group pass before the next.
+          fewer. After one of these 1,000 rows of the group pass before the next. What `learn_clock(per_key=True)`
+          returned has a clock for each `group`, its key columns; where it has none, only steps are looked for.
 
         `every`: the mean number of a group's rows to a false alarm of the second kind is at least this, if the error of
         the distribution is at most `error` (default: the clock's `delay_error`) and delays do not depend on those

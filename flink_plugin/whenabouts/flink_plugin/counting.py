@@ -17,10 +17,10 @@ FLINK_NAMES = {LATE: "numLateRecordsDropped"}
 
 
 class GroupCounts:
-    """Adds the counts of every step to the counters of a subtask."""
+    """Adds the counts of every step to the counters of a subtask; `own`: those that only this kind of query has."""
 
-    def __init__(self, group: Any, inputs: tuple[str, ...]) -> None:
-        self._counters = {name: group.counter(name) for name in shown(inputs)}
+    def __init__(self, group: Any, inputs: tuple[str, ...], own: tuple[str, ...] = ()) -> None:
+        self._counters = {name: group.counter(name) for name in shown(inputs, own)}
         self._same = {name: group.counter(of_flink) for name, of_flink in FLINK_NAMES.items()}
         self._held_names = [name(input) for input in inputs for name in (state_rows, state_bytes)]
         self._held: dict[int, Mapping[str, int]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, Required, TypedDict, Unpack, overload
@@ -25,7 +26,7 @@ from whenabouts.core.clocks.unpaired_streams import Sides, by_key, copied, dithe
 from whenabouts.core.durations import Duration, format_duration, parse_duration
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.frames.kinds import GivenFrames
-from whenabouts.core.runtime.key_names import key_names
+from whenabouts.core.runtime.key_names import key_names, of_input
 from whenabouts.core.runtime.option_checks import flag, refused, text
 from whenabouts.core.times.empirical_distributions import MOST_BUCKETS, through_quantiles
 from whenabouts.core.times.learned import BILLION
@@ -136,20 +137,22 @@ def learn_clock(
     frames = GivenFrames(dict(zip(SIDES, (left, right), strict=True)))
     columns = (left_time, right_time)
     blocks = read_sides(frames.tables, columns)
+    keys = named(blocks, on) if per_key else []
+    together = [] if per_key else by_key(blocks, on)
     if not unchecked:
-        for side, table, column in zip(SIDES, frames.tables, columns, strict=True):
-            _check(side, table, column)
+        for number, side in enumerate(SIDES):
+            _check(side, frames.tables[number], columns[number], of_input(key_names(on, SIDES), number))
     if not per_key:
-        return _of_pairs(by_key(blocks, on), given_tick, asked, columns)
-    keys = named(blocks, on)
+        return _of_pairs(together, given_tick, asked, columns)
     shared = sum(len(pair[0]) > 0 < len(pair[1]) for _, pair in keys)
     own = replace(asked, alpha=asked.alpha / max(shared, 1))
     clocks = ((key, _of_pairs([pair], given_tick, own, columns)) for key, pair in keys)
     return LearnedClocks(key_names(on, SIDES), tuple(clocks))
 
 
-def _check(side: str, table: Any, column: str) -> None:
-    for found in profile(table, column).wrong:
+def _check(side: str, table: Any, column: str, keys: Sequence[str]) -> None:
+    """Refuse a column that is wrong. Rows of one key each are in the order of their clock."""
+    for found in profile(table, column, group=keys or None).wrong:
         raise InputError(
             Code.UNFIT_TIMES,
             f"{side} column {column!r}: {found.sentence}",

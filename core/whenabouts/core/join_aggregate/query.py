@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Required, TypedDict
 
 import pyarrow as pa
 
+from whenabouts.core import metrics
 from whenabouts.core.costs.choices import Choice, Held, Value, Workload
 from whenabouts.core.durations import Duration
 from whenabouts.core.join_aggregate.cost import algorithm, folding, held
@@ -79,6 +80,8 @@ class JoinAggregate(JoinAggregateSettings):
     ...                  aggregates={"n": "count", "total": "sum:v"}).aggregates[1]
     Aggregate(name='total', function='sum', argument='v')
     """
+
+    own_counts = (metrics.CHANCE_TERMS, metrics.NOT_FINITE)
 
     def choices(self, load: Workload | None = None, pins: Mapping[str, Value] | None = None) -> list[Choice]:
         """The only way to run it, and whether streams fold; see `costs.choices`. There is nothing to pin."""

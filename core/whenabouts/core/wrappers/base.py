@@ -42,6 +42,12 @@ class WrappedQuery:
         return self.query.described
 
     @property
+    def own_counts(self) -> tuple[str, ...]:
+        """As the wrapped query: the counts that queries of other kinds do not have."""
+        counts: tuple[str, ...] = getattr(self.query, "own_counts", ())
+        return counts
+
+    @property
     def needs_rows_of(self) -> Mapping[str, str]:
         """As the wrapped query."""
         needed: Mapping[str, str] = getattr(self.query, "needs_rows_of", {})

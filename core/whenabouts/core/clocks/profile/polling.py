@@ -39,7 +39,7 @@ _SHORTEST_TICK, _LONGEST_TICK = 3, 10_000
 
 class Polling(NamedTuple):
     """A poll: its period, how the phases concentrate (1: all equal) over 64 neighbours and over all times, the share of
-    polls without a row, and the gap that 99.5 % of rows do not exceed, rounded up to four digits; both outages aside."""
+    polls without a row, and the gap that 99.5 % of rows do not exceed, rounded up to four digits; outages aside."""
 
     period_us: float
     local: float

@@ -245,6 +245,8 @@ def _order(whole: GroupProfile) -> Iterator[Finding]:
 def _steps(read: Readings, each: dict[tuple[Any, ...], GroupProfile]) -> Iterator[Finding]:
     names, differences = [], []
     for key, at in _members(read) if len(each) > 1 or () not in each else [((), np.arange(len(read.us)))]:
+        if _number(read, key) == len(read.keys):
+            continue  # small groups together: the rows of many clocks
         us, found = read.us[at], each[key]
         if read.arrival_us is None:
             steps = backward_steps(us)

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.plain_types import plain
-from whenabouts.core.arrays.typing import FloatArray, IntArray
-from whenabouts.core.clocks.calibration import distribution_function, quantiles
 from whenabouts.core.clocks.watching.clock_state import STEP, Alarm, ClockState, state_fields
-from whenabouts.core.clocks.watching.fit_alarm import ENDS, HIGH, Capital, FitAlarm
+from whenabouts.core.clocks.watching.fit_alarm import ENDS, HIGH, Capital
+from whenabouts.core.clocks.watching.learned_clocks_of_groups import ClocksOfGroups
 from whenabouts.core.clocks.watching.query import WatchClock
 from whenabouts.core.coalescing.reorder_buffer import ReorderBuffer
 from whenabouts.core.durations import format_duration
@@ -32,7 +31,6 @@ from whenabouts.core.runtime.time_columns import microseconds
 from whenabouts.core.runtime.watermarks import drop_late
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.core.state.segmented_state import rows_in_state
-from whenabouts.core.times.learned import Learned
 from whenabouts.core.times.time_specs import Point
 
 _CLOCKS = -64
@@ -58,8 +56,7 @@ class WatchOperator:
         own = [("time", reader.schema.field(query.against).type), ("kind", pa.string()), ("by_us", pa.int64())]
         own += [("row", pa.int64()), ("sentence", pa.string())]
         self.output_schema = pa.schema([*groups, *(pa.field(name, type_) for name, type_ in own)])
-        self._clock = query.clock if isinstance(query.clock, Learned) else None
-        self._fit = None if self._clock is None else FitAlarm(query.error or 0.0, query.every)
+        self._clocks = ClocksOfGroups(query, pa.schema(groups))
 
     def step(
         self,
@@ -100,7 +97,6 @@ class WatchOperator:
     def _watch(self, store: SegmentStore, rows: pa.Table, step: Step, *, keep: bool) -> None:
         references = times(rows)[1]
         readings = microseconds(plain(rows.column(self.query.reading).combine_chunks())).us
-        expected, places = self._expected(readings, references)
         data = store.get(_CLOCKS, 0)
         before = pa.Table.from_batches([decode(data, self._state)] if data else [], self._state)
         groups = pa.concat_tables([before.select(self._group), rows.select(self._group)]) if self._group else None
@@ -112,27 +108,29 @@ class WatchOperator:
         parts = np.flatnonzero(np.diff(codes[before.num_rows :][order], prepend=-1))
         alarms: list[tuple[int, Alarm]] = []
         firsts = dict(zip(codes[::-1].tolist(), range(len(codes) - 1, -1, -1), strict=True))
-        for at in np.split(order, parts[1:]):
-            code = int(codes[before.num_rows + at[0]])
+        members = np.split(order, parts[1:])
+        watched = [int(codes[before.num_rows + at[0]]) for at in members]
+        of_group = None if groups is None else groups.take(pa.array([firsts[code] for code in watched], pa.int64()))
+        for code, at, fit in zip(watched, members, self._clocks.of(of_group, len(watched)), strict=True):
             state = states.setdefault(code, ClockState())
-            found = state.watch(expected[at], references[at], None if places is None else places[at], self._fit)
+            if fit is None:
+                found = state.watch(readings[at], references[at], None, None)
+            else:
+                expected = fit.expected(readings[at], references[at])
+                found = state.watch(expected.readings, references[at], expected.places, fit.test)
             alarms += [(code, each) for each in found]
         if keep:
             store.put(_CLOCKS, 0, encode(self._stored(states, firsts, groups), self._state))
         if alarms:
             step.output.append(self._alarms(alarms, firsts, groups))
-            step.metrics[metrics.MATCHED] += len(alarms)
-
-    def _expected(self, readings: IntArray, references: IntArray) -> tuple[IntArray, FloatArray | None]:
-        """Readings on the scale of the reference, median delay taken off, and the places of their delays."""
-        if self._clock is None:
-            return readings, None
-        ((_, template),) = self._clock.templates
-        corrected = self._clock.corrected(readings)
-        phi = references - corrected
-        below, above = (distribution_function(template, phi + more) for more in (0, 1))
-        median = int(np.floor(quantiles(template, [0.5])[0]))
-        return corrected + median, 1 - (below + above) / 2  # a late reading has a low phi
+            steps = sum(each.kind == STEP for _, each in alarms)
+            step.metrics.update(
+                {
+                    metrics.MATCHED: len(alarms),
+                    metrics.CLOCK_STEPS: steps,
+                    metrics.CLOCK_MISFITS: len(alarms) - steps,
+                }
+            )
 
     def _stored(self, states: dict[int, ClockState], firsts: dict[int, int], groups: pa.Table | None) -> pa.RecordBatch:
         columns = self._group_columns(list(states), firsts, groups)
