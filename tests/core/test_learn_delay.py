@@ -237,6 +237,11 @@ def test_bad_options_have_codes(asked: dict[str, Any], code: str) -> None:
         learned(**asked)
 
 
+def test_a_missing_key_is_answered_with_the_columns_of_the_user() -> None:
+    with pytest.raises(WhenaboutsError, match=r"no key column 'no' \(hint: it has [a-z]"):
+        learned(on="no")
+
+
 def test_bad_uses_have_codes() -> None:
     clock = learned()
     for use in (lambda: clock.condition(0.5), lambda: clock.condition(1), lambda: clock.spec("both")):

@@ -25,7 +25,9 @@ def read_clock(path: str | PathLike[str]) -> LearnedClock:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
-            Code.UNREADABLE_FILE, f"a clock cannot be read from {path}: {error}", "give a file that learn-delay wrote"
+            Code.UNREADABLE_FILE,
+            f"a clock cannot be read from {path}: {error}",
+            "give a file that learn-delay or learn-clock wrote",
         ) from error
     try:
         return LearnedClock.from_dict(values)

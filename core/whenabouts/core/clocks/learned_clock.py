@@ -249,7 +249,10 @@ class LearnedClock:
     def table(self) -> list[tuple[str, str]]:
         """What was found, as names and values."""
         rows = [("pairs", f"{self.pairs:,}")]
-        rows += [("ids left out", f"{self.repeated:,}")] if self.evidence is None else self.evidence.table()
+        if self.evidence is not None:
+            rows += self.evidence.table()
+        elif self.found or self.repeated:  # learn_clock knows no ids
+            rows.append(("ids left out", f"{self.repeated:,}"))
         if not self.found:
             return rows
         rows += [

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from whenabouts.core.durations import parse_non_negative
 from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.runtime.blocks import PREFIX
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.time_specs import TimeSpec
 
@@ -36,12 +37,15 @@ def shown(value: object) -> str:
 
 
 def columns_shown(schema: pa.Schema) -> str:
-    """The hint of an error about a column that does not exist.
+    """The hint of an error about a column that does not exist; without the columns that a block has before its own.
 
-    >>> columns_shown(pa.schema({"t": pa.int64(), "k": pa.string()})), columns_shown(pa.schema([]))
-    ('it has t, k', 'it has no columns')
+    >>> columns_shown(pa.schema({"_wa_t_max": pa.int64(), "t": pa.int64(), "k": pa.string()}))
+    'it has t, k'
+    >>> columns_shown(pa.schema([]))
+    'it has no columns'
     """
-    return f"it has {', '.join(schema.names) or 'no columns'}"
+    own = [name for name in schema.names if not name.startswith(PREFIX)]
+    return f"it has {', '.join(own) or 'no columns'}"
 
 
 def time_of(name: str, value: Any) -> TimeSpec:
