@@ -26,7 +26,7 @@ from whenabouts.core.harness import Variant
 from whenabouts.core.local import run_stream
 from whenabouts.core.runtime.protocol import Query
 from whenabouts.core.timing_join.query import TimingJoin
-from whenabouts.spark_plugin import run, timing_join, write_stream, write_with_rejects
+from whenabouts.spark_plugin import run, timing_join, watch_clock, write_stream, write_with_rejects
 from whenabouts.spark_plugin.bucket_labels import partition_of
 from whenabouts.spark_plugin.environment import PROVIDER_CONF, ROCKSDB
 from whenabouts.spark_plugin.harness import SparkHarness
@@ -54,6 +54,26 @@ def _finish(writer: DataStreamWriter, folder: Path) -> StreamingQuery:
 
 def _dropped(query: StreamingQuery) -> list[int]:
     return [op["numRowsDroppedByWatermark"] for step in query.recentProgress for op in step["stateOperators"]]
+
+
+def test_a_clock_that_steps_is_told_in_foreach_batch_and_in_the_metrics(stream_of: StreamOf, tmp_path: Path) -> None:
+    seen = np.arange(257) * SECOND
+    seen[-1] += 3_600 * SECOND  # so that the watermark passes the others
+    rows = pa.table(
+        {
+            "seen": pa.array(NOW + seen, pa.timestamp("us", "UTC")),
+            "t": pa.array(NOW + seen + np.where(seen < 128 * SECOND, 0, 60 * SECOND), pa.timestamp("us", "UTC")),
+            "k": np.ones(257, np.int64),
+        }
+    )
+    steps = watch_clock(stream_of([rows, rows.slice(256)]), reading="t", against="seen", group="k", lateness="5 s")
+    told: list[Any] = []
+    query = _finish(
+        write_with_rejects(steps, lambda rows, _: told.extend(rows.collect()), lambda rows, _: None), tmp_path
+    )
+    assert [(row.k, row.kind, row.row, row.by_us) for row in told] == [(1, "step", 129, 60 * SECOND)]
+    shown: Counter[str] = sum((metrics_of(progress) for progress in query.recentProgress), Counter())
+    assert (shown["clock_steps"], shown["clock_misfits"], shown["matched"]) == (1, 0, 1)
 
 
 def test_late_rows_are_rejected_by_us_and_never_dropped_by_spark(

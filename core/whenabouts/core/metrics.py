@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from whenabouts.core.errors import REASONS
 
 ROWS_IN = "rows_in"
@@ -151,3 +153,9 @@ def shown(inputs: tuple[str, ...], own: tuple[str, ...] = ()) -> tuple[str, ...]
     """
     by_code = map(rejected_by, REASONS)
     return (*ADDED, *own, *by_code, *(name(input) for input in inputs for name in (state_rows, state_bytes)))
+
+
+def shown_of(query: Any) -> tuple[str, ...]:
+    """All names that an engine shows for a query: those that all have, and its `own_counts`, if there are any."""
+    own: tuple[str, ...] = getattr(query, "own_counts", ())
+    return shown(query.inputs, own)

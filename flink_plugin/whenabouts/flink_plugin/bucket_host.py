@@ -143,9 +143,7 @@ class BucketFunction(KeyedProcessFunction):
         self._runner = runner()
         if self._max_latency_ms is not None:
             self._runner.run(load_kernels)  # Flink lets rows come when all tasks are open: none waits for this
-        query = self._hosting.query
-        own: tuple[str, ...] = getattr(query, "own_counts", ())
-        counts = GroupCounts(runtime_context.get_metrics_group(), query.inputs, own)
+        counts = GroupCounts(runtime_context.get_metrics_group(), self._hosting.query)
         self._host = ElementHost(self._hosting, self._runner, counts.take, self._max_latency_ms, gathers=self._gathers)
 
     def close(self) -> None:

@@ -10,19 +10,20 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from whenabouts.core.metrics import LATE, shown, state_bytes, state_rows
+from whenabouts.core.metrics import LATE, shown_of, state_bytes, state_rows
+from whenabouts.core.runtime.protocol import Query
 
 FLINK_NAMES = {LATE: "numLateRecordsDropped"}
 """Counts that Flink's own operators have, too, by their names there: dashboards and alerts look for them."""
 
 
 class GroupCounts:
-    """Adds the counts of every step to the counters of a subtask; `own`: those that only this kind of query has."""
+    """Adds the counts of every step of a query to the counters of a subtask."""
 
-    def __init__(self, group: Any, inputs: tuple[str, ...], own: tuple[str, ...] = ()) -> None:
-        self._counters = {name: group.counter(name) for name in shown(inputs, own)}
+    def __init__(self, group: Any, query: Query) -> None:
+        self._counters = {name: group.counter(name) for name in shown_of(query)}
         self._same = {name: group.counter(of_flink) for name, of_flink in FLINK_NAMES.items()}
-        self._held_names = [name(input) for input in inputs for name in (state_rows, state_bytes)]
+        self._held_names = [name(input) for input in query.inputs for name in (state_rows, state_bytes)]
         self._held: dict[int, Mapping[str, int]] = {}
 
     def take(self, counts: Counter[str], bucket: int | None) -> None:

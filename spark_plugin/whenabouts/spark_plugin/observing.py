@@ -59,7 +59,7 @@ def observe_counts(tagged: DataFrame, query: Query) -> DataFrame:
     # every micro-batch and task, which took a seventh of the JVM's time in small micro-batches.
     said = collect_list(when(col(TAG) == COUNTS, col(BLOB).cast("string")))
     parsed = transform(said, lambda text: from_json(text, "map<string, bigint>"))
-    names = split(lit(_BETWEEN.join(metrics.shown(query.inputs))), _BETWEEN)
+    names = split(lit(_BETWEEN.join(metrics.shown_of(query))), _BETWEEN)
 
     def sums(maps: Column) -> Column:
         added = transform(
