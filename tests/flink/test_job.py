@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,8 +19,8 @@ from pyflink.java_gateway import get_gateway
 
 from infra.processes import free_port
 from whenabouts.core import Point, within
-from whenabouts.core.metrics import CLOCK_MISFITS, CLOCK_STEPS, shown
-from whenabouts.flink_plugin import coalesce, metrics, rejects, timing_join, watch_clock
+from whenabouts.core.metrics import shown
+from whenabouts.flink_plugin import coalesce, metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.counting import FLINK_NAMES
 from whenabouts.flink_plugin.file_source import read_files
@@ -59,18 +58,6 @@ def _readings(folder: Path) -> Path:
     return folder / "readings"
 
 
-def _stepping(folder: Path) -> Path:
-    """Readings of a clock that steps by a minute, in the first of as many files as `_readings` has; then one a file."""
-    (folder / "clock").mkdir()
-    seen = np.arange(READINGS + 256) * 1_000_000
-    t = seen + np.where(seen < 128_000_000, 0, 60_000_000)
-    rows = pa.table({"seen": seen, "t": t, "k": np.zeros(len(t), np.int64)})
-    for number in range(READINGS + 1):
-        part = rows.slice(0, 256) if number == 0 else rows.slice(255 + number, 1)
-        pq.write_table(part, folder / "clock" / f"{number:02}.parquet")
-    return folder / "clock"
-
-
 def _rest(port: int, path: str) -> Any:
     """The answer of Flink's REST interface."""
     with urllib.request.urlopen(f"http://localhost:{port}/jobs{path}", timeout=10) as answer:
@@ -80,8 +67,7 @@ def _rest(port: int, path: str) -> Any:
 def _metrics(port: int, job: str, operator: str = "timing-join") -> dict[str, int]:
     """What the running operator shows, summed over its subtasks, without Flink's prefix of the names."""
     found: dict[str, int] = {}
-    own = (CLOCK_STEPS, CLOCK_MISFITS)
-    names = (*shown(("left", "right", "events"), own), *FLINK_NAMES.values(), "numRecordsIn", "currentInputWatermark")
+    names = (*shown(("left", "right", "events")), *FLINK_NAMES.values(), "numRecordsIn", "currentInputWatermark")
     for vertex in _rest(port, f"/{job}")["vertices"]:
         where = f"/{job}/vertices/{vertex['id']}/subtasks/metrics"
         shown_here = {metric["id"]: metric["id"].rpartition(".")[::2] for metric in _rest(port, where)}
@@ -143,10 +129,7 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     readings = read_files(env, _readings(tmp_path), splits_per_checkpoint=READINGS // 2, name="readings")
     runs = coalesce(readings, time="t", group="k", values="v", window="1h", lateness=0)
     assert isinstance(runs, Blocks)
-    clock = read_files(env, _stepping(tmp_path), splits_per_checkpoint=READINGS // 2, name="clock")
-    steps = watch_clock(clock, reading="t", against="seen", group="k", lateness=0)
-    assert isinstance(steps, Blocks)
-    for rows in (rows_of(pairs), rows_of(rejects(pairs)), metrics(pairs), rows_of(runs), rows_of(steps)):
+    for rows in (rows_of(pairs), rows_of(rejects(pairs)), metrics(pairs), rows_of(runs)):
         rows.print()
     job = env.execute_async("counts")
     expected = {"rows_in": 24, "rows_rejected": 8, "rows_processed": 16, "matched": 20, "rows_rejected_WA-1003": 8}
@@ -158,8 +141,6 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     assert found["currentInputWatermark"] in (2_999, 3_000)  # milliseconds; the last rows of both sides are at 3 s
     late = _wait_for(port, str(job.get_job_id()), {"rows_in": 2 * READINGS, "numLateRecordsDropped": 1}, "coalesce")
     assert 0 < late["numLateRecordsDropped"] == late["rows_late"] == late["rows_rejected_WA-1010"]
-    stepped = _wait_for(port, str(job.get_job_id()), {"clock_steps": 1}, "watch-clock")
-    assert (stepped["clock_steps"], stepped["clock_misfits"], stepped["matched"]) == (1, 0, 1)
     documented = [*(f"timing-join-{side}-{step}" for side in ("left", "right") for step in STEPS), "timing-join"]
     assert {*documented, "left", "right", "timing-join-output", "timing-join-rejects"} <= _names(
         port, str(job.get_job_id())
