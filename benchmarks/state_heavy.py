@@ -296,8 +296,8 @@ def report(suite: Suite, stream: Clicks, outcomes: dict[str, Outcome]) -> None:
     why = (
         f"{stream.held:,} clicks in a window, {stream.keys:,} users, single runs. `filling` is from the first output "
         "to the 28th day, `evicting` the 7 days after it; state is the checkpoint's, memory the most that was used, "
-        "`restart` the time by the clock from the start of a process to its first output, which depends on whatever else "
-        f"the machine does (load {os.getloadavg()[0]:.0f} when this was written).\n\n{table}\n"
+        "`restart` the time by the clock from the start of a process to its first output; it depends on whatever else "
+        f"the machine does.\n\n{table}\n"
     )
     suite.finding(f"{TITLE}, {stream.held:,} held", why, plots=[plot])
     suite.save()
