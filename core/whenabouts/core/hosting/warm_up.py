@@ -50,6 +50,7 @@ KERNELS = (
     "timing_join.pair_fill",
     "timing_join.probed_rows",
     "timing_join.range_search",
+    "timing_join.short_fill",
     "window_join.expansion",
     "window_join.forward_evaluation",
 )
