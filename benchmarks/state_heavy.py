@@ -196,7 +196,7 @@ class Race:
             process.wait()
 
     def alive(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether it still runs. Raises ClickException if it failed; a job that is out of time is told so."""
+        """Whether it still runs. Raises ClickException if it failed; one that is out of time is ended."""
         if time.monotonic() - self.begun > self.cap_s:
             self.outcome.capped = f"stopped after {self.cap_s / 60:.0f} minutes"
             return False

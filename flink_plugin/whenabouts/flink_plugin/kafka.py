@@ -105,7 +105,7 @@ def _warn_without_checkpoints(rows: Table) -> None:
     if streaming and not config.get("execution.checkpointing.interval", ""):
         warnings.warn(
             f"{Code.AT_LEAST_ONCE}: the sink commits rows with checkpoints, and the job makes none: readers see no row "
-            "before the input ends, and a restart begins anew (hint: call env.enable_checkpointing(10_000) before, or "
+            "before the input ends, and a restart starts over (hint: call env.enable_checkpointing(10_000) before, or "
             "choose **{'sink.delivery-guarantee': 'at-least-once'})",
             AtLeastOnceWarning,
             stacklevel=3,
