@@ -4,7 +4,8 @@
     python benchmarks/flink_join.py --latency [--seconds 30]
 
 All forms process the same rows in one JVM, alternately: `native` is Flink's SQL interval join on exact times, with rows
-generated inside the JVM, the cheapest source there is; `table` gets the same Tables, and both end in the same sink;
+generated inside the JVM, the cheapest source there is, the sides in turn: of two sources one may run ahead, and then
+Flink's join looks through all rows that wait. `table` gets the same Tables, and both end in the same sink;
 `blocks` reads the rows from Parquet files with `read_files` (Flink's pip package cannot read these); `native-csv` and
 `blocks-csv` read the same text files. `eager` gets a DataStream with `max_latency="100 ms"`, with Python in the JVM's
 threads. Ours use exact times too, so that all give the same pairs: a first run of each counts and hashes them, and the
@@ -93,7 +94,7 @@ FORMS = {
 
 
 def side_table(side: str, rows: int) -> pa.Table:
-    """The rows of a side, as `TABLE` makes them."""
+    """The rows of a side, as `VIEW` makes them."""
     number = np.arange(rows)
     t_us = number * 1000
     columns = {"id": number, "k": number * STRIDES[side] % KEYS, "t": t_us, "t_min": t_us - number % 100 * 1000}
@@ -101,11 +102,14 @@ def side_table(side: str, rows: int) -> pa.Table:
 
 
 TABLE = """
-    CREATE TEMPORARY TABLE {side}_rows (
-        id BIGINT, k AS MOD(id * {stride}, {keys}), t AS TO_TIMESTAMP_LTZ(id, 3),
-        WATERMARK FOR t AS t - INTERVAL '1' SECOND
+    CREATE TEMPORARY TABLE rows_of_both (
+        id BIGINT, t AS TO_TIMESTAMP_LTZ(id / 2, 3), WATERMARK FOR t AS t - INTERVAL '1' SECOND
     ) WITH ('connector' = 'datagen', 'rows-per-second' = '1000000000', 'fields.id.kind' = 'sequence',
             'fields.id.start' = '0', 'fields.id.end' = '{last}')
+"""
+VIEW = """
+    CREATE TEMPORARY VIEW {side}_rows AS
+    SELECT id / 2 AS id, MOD(id / 2 * {stride}, {keys}) AS k, t FROM rows_of_both WHERE MOD(id, 2) = {parity}
 """
 CSV_TABLE = """
     CREATE TEMPORARY TABLE {side}_rows (
@@ -124,8 +128,9 @@ def environment(form: Form, rows: int) -> StreamTableEnvironment:
     """Tables of both sides in a job of one slot."""
     env = local_environment(1, mode=form.mode)
     tables = StreamTableEnvironment.create(env)
-    for side, stride in STRIDES.items():
-        tables.execute_sql(TABLE.format(side=side, stride=stride, keys=KEYS, last=rows - 1))
+    tables.execute_sql(TABLE.format(last=2 * rows - 1))
+    for parity, (side, stride) in enumerate(STRIDES.items()):
+        tables.execute_sql(VIEW.format(side=side, stride=stride, keys=KEYS, parity=parity))
     return tables
 
 

@@ -61,6 +61,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "spark_window_join": (None, ""),
     "join_aggregate_engines": (None, ""),
     "flink_join": (None, ""),
+    "join_aggregate_flink": (None, ""),
     "kafka_join": (None, ""),
     "state_heavy": (None, "--again"),
 }

@@ -26,7 +26,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from importlib.metadata import version
+from operator import and_
 from pathlib import Path
 from statistics import median
 
@@ -38,7 +40,7 @@ from measuring import Suite
 from process_cpu import cpu_of_tree, cpu_since, pin_tree
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import coalesce, count, expr, lit, shiftrightunsigned, xxhash64
+from pyspark.sql.functions import coalesce, col, count_if, expr, lit, shiftrightunsigned, when, xxhash64
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -65,7 +67,8 @@ class Case:
     the JVM compiles code that has run for long. They hold a quarter of the rows, but at least 16,000. If a step of
     Spark's own join takes so long (a minute) that Spark ends our idle workers, ours takes `again` steps before it is
     measured. `hot`: the share of rows that have key 0; `slots`: the width of our time slots for it. `lateness`: how
-    long rows stay in state for rows that come late.
+    long rows stay in state for rows that come late. `default`: whether Spark's own with its default state format takes
+    part; it would take an hour where a key has many rows.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Case:
     hot: float = 0.0
     slots: str | None = None
     lateness: str = LATENESS
+    default: bool = True
 
     @property
     def sizes(self) -> list[int]:
@@ -114,10 +118,25 @@ CASES = {
     case.name: case
     for case in (
         Case("16k", 10_000, 16_000, 25, 5, 5, 2, 2.5),
-        Case("120k", 10_000, 120_000, 8, 3, 3, 6, 7),
-        Case("400k", 10_000, 400_000, 8, 1, 1, 12, 12, again=1),
-        Case("8keys", 8, 16_000, 10, 1, 1, 20, 4, again=1),
-        Case("hot", 1_000, 6_000, 10, 1, 1, 1, 3, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
+        Case("120k", 10_000, 120_000, 8, 3, 5, 6, 7),
+        Case("400k", 10_000, 400_000, 8, 1, 5, 12, 12, again=1),
+        Case("8keys", 8, 16_000, 20, 2, 5, 20, 4),
+        Case("hot", 1_000, 6_000, 10, 1, 1, 1, 0, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
+        Case(
+            "hot60k",
+            1_000,
+            60_000,
+            10,
+            2,
+            5,
+            0,
+            3,
+            within="1 millisecond",
+            per_second=5,
+            hot=0.5,
+            slots="400 ms",
+            default=False,
+        ),
         Case("batch", 8, 40_000, 3, 1, 3, 15, streaming=False),
     )
 }
@@ -249,11 +268,17 @@ HASHED = ("id_left", "id_right", "b_left", "b_right", "v_left", "v_right")
 ANSWER = "answer"
 
 
-def observe_pairs(rows: DataFrame) -> DataFrame:
-    """The same rows; their number and a hash of their multiset, in two halves, are among the observed metrics."""
+def observe_pairs(case: Case, rows: DataFrame) -> DataFrame:
+    """The same rows; their number and a hash of their multiset, in two halves, are among the observed metrics.
+
+    Only pairs of files that all contenders read: ours takes more steps before and, in some cases, between.
+    """
+    least, end = sum(case.sizes[: case.more]), sum(case.sizes[: case.more + case.warm + case.measured])
+    read_by_all = reduce(and_, (col(name).between(least, end - 1) for name in HASHED[:2]))
     hashed = xxhash64(*HASHED)
-    halves = [hashed.bitwiseAND(0xFFFFFFFF), shiftrightunsigned(hashed, 32)]
-    return rows.observe(ANSWER, count("*"), *(coalesce(sum_of(half), lit(0)).alias(str(half)) for half in halves))
+    parts = {"low": hashed.bitwiseAND(0xFFFFFFFF), "high": shiftrightunsigned(hashed, 32)}
+    sums = (coalesce(sum_of(when(read_by_all, part)), lit(0)).alias(name) for name, part in parts.items())
+    return rows.observe(ANSWER, count_if(read_by_all).alias("pairs"), *sums)
 
 
 class Stream:
@@ -271,7 +296,7 @@ class Stream:
             schema = spark.read.parquet(files[0].as_uri()).schema
             frames.append(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(target.as_uri()))
         rows = BUILDERS[name](case, *frames)
-        writer = (rows if name == OURS else observe_pairs(rows)).writeStream.format("noop")
+        writer = (rows if name == OURS else observe_pairs(case, rows)).writeStream.format("noop")
         self._writer = writer.option("checkpointLocation", (work / "checkpoint").as_uri())
         self.query: StreamingQuery | None = None
         self._seen, self.answer = -1, (0, 0, 0)
@@ -401,7 +426,7 @@ class Found:
         return f"{state.taken / state.raw:.2f} raw, {state.taken / state.forecast:.2f} forecast"
 
 
-def alternate(spark: SparkSession, case: Case, names: tuple[str, ...]) -> tuple[dict[str, list[Cost]], Found]:
+def alternate(spark: SparkSession, case: Case, names: Sequence[str]) -> tuple[dict[str, list[Cost]], Found]:
     """The measured steps of each contender, and the results."""
     with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
         sides = write(case, Path(folder) / "waiting")
@@ -536,14 +561,14 @@ def machine() -> str:
 
 
 def settle(spark: SparkSession, who: str) -> None:
-    """Run small micro-batches until the JVM's compiler is nearly idle."""
+    """Run small micro-batches until the JVM's compiler is nearly idle, as in a stream that has run for minutes."""
     case = replace(CASES["16k"], rows=SETTLING_ROWS, more=0, warm=0, measured=SETTLING)
     with streaming(spark, case, who) as stream:
         for _ in range(0, SETTLING, SETTLING_BLOCK):
             with cost_of(0) as cost:
                 stream.sustained(SETTLING_BLOCK)
             seconds = cost.seconds / SETTLING_BLOCK
-            click.echo(f"  settling: {seconds:.2f} s a step, {cost.compiling:.0%} of the CPU compiles")
+            click.echo(f"  settling {who}: {seconds:.2f} s a step, {cost.compiling:.0%} of the CPU compiles")
             if cost.compiling < SETTLED:
                 return
 
@@ -586,22 +611,24 @@ def scaling(names: Sequence[str], who: str, out: Path | None, suite: Suite) -> N
     spark.stop()
 
 
-def compare(names: Sequence[str], suite: Suite, steps: int | None, only: str | None, out: Path | None) -> None:
+def compare(
+    names: Sequence[str], suite: Suite, steps: int | None, only: str | None, skipped: Sequence[str], out: Path | None
+) -> None:
     """Cases one after the other in one Spark; with `only` the steps of one contender are printed and not recorded."""
     # a waiting query must not cost the other one
     spark = session(spark__sql__streaming__pollingDelay="500ms")
     for name in names:
         case = replace(CASES[name], measured=steps) if steps else CASES[name]
-        costs, found = alternate(spark, case, (only,) if only else contenders(streaming=case.streaming))
+        left_out = set(skipped) | (set() if case.default else {NATIVE})
+        run_now = [each for each in contenders(streaming=case.streaming) if each not in left_out]
+        costs, found = alternate(spark, case, [only] if only else run_now)
         if only:
             continue
         for contender in costs:
-            suite.record(
-                f"{name} / {contender}",
-                [cost.cpu_seconds for cost in costs[contender]],
-                rows_in=2 * case.rows,
-                rows_out=found.pairs,
-            )
+            facts = {"rows_in": 2 * case.rows, "rows_out": found.pairs}
+            suite.record(f"{name} / {contender}", [cost.cpu_seconds for cost in costs[contender]], **facts)
+            hot = [cost.hot_seconds for cost in costs[contender]]
+            suite.record(f"{name}, without JIT / {contender}", hot, **facts)
         if found.state is not None:
             found.state.record(suite, name)
         line = table_row(case, costs, found)
@@ -616,17 +643,19 @@ def compare(names: Sequence[str], suite: Suite, steps: int | None, only: str | N
 @click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), help="default: all")
 @click.option("--steps", type=int, help="measured steps, instead of the case's own")
 @click.option("--only", type=click.Choice(list(BUILDERS)), help="one contender without comparison: prints its steps")
+@click.option("--skip", "skipped", multiple=True, type=click.Choice(list(BUILDERS)), help="leave a contender out")
 @click.option("--scaling", "scaled", multiple=True, type=click.Choice(list(CASES)), help="only this: one core and two")
 @click.option("--out", type=click.Path(path_type=Path), help="keep the results in this file")
 def main(
-    cases: tuple[str, ...], steps: int | None, only: str | None, scaled: tuple[str, ...], out: Path | None
-) -> None:
+    cases: tuple[str, ...], steps: int | None, only: str | None, skipped: tuple[str, ...], scaled: tuple[str, ...],
+    out: Path | None,
+) -> None:  # fmt: skip
     """Medians of CPU-seconds, ours and Spark's own, and their ratio; all cases, and one core against two."""
     suite = Suite("spark_join")
     if scaled:
         scaling(scaled, only or OURS, out, suite)
         return
-    compare(cases or tuple(CASES), suite, steps, only, out)
+    compare(cases or tuple(CASES), suite, steps, only, skipped, out)
     if not (cases or only):
         scaling(SCALED, OURS, out, suite)
 
