@@ -15,6 +15,8 @@ from pyflink.common.typeinfo import LocalTimeTypeInfo, TypeInformation
 from pyflink.table import Schema, StreamTableEnvironment, Table, TableDescriptor
 
 from whenabouts.core import InputError, Lateness, Point, within
+from whenabouts.core.runtime.changes import changes_field
+from whenabouts.core.state.segment_codec import encode
 from whenabouts.flink_plugin import Blocks, collect, local_environment, rows_of, table_of, timing_join
 from whenabouts.flink_plugin.blocks import ReadBlob
 from whenabouts.flink_plugin.kafka import topic_sink
@@ -171,7 +173,7 @@ def test_every_flat_type_passes_from_rows_to_rows(mode: str) -> None:
     rows = env.from_collection([Row(1, 0, *(value for _, value in ROWS.values()))], type_)
     plain = env.from_collection([Row(1, 0)], Types.ROW_NAMED(["k", "t"], [Types.LONG(), Types.LONG()]))
     pairs = timing_join(rows, plain, **JOIN)
-    # In thread mode a function that is chained to the producer of the rows sees Java's own objects for times.
+    # In thread mode PyFlink gives Python Java's own objects for times.
     names = [name for name in ROWS if mode == PROCESS or name not in ("day", "wall")]
     told = pairs.map(lambda row: repr([row[name] for name in names]), Types.STRING())
     with told.execute_and_collect() as found:
@@ -193,6 +195,57 @@ def test_every_other_type_of_rows_is_refused_by_name(type_: TypeInformation) -> 
     odd = env.from_collection([], Types.ROW_NAMED(["k", "t", "odd"], [Types.LONG(), Types.LONG(), type_]))
     with pytest.raises(InputError, match="WA-1002: column 'odd' is "):
         timing_join(odd, odd, **JOIN)
+
+
+_INSTANT = dt.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)
+SPREAD: dict[str, tuple[pa.DataType, Any, str, str]] = {
+    "truth": (pa.bool_(), False, "false", "False"),
+    "tiny": (pa.int8(), -128, "-128", "-128"),
+    "small": (pa.int16(), 32767, "32767", "32767"),
+    "whole": (pa.int32(), -1, "-1", "-1"),
+    "big": (pa.int64(), 2**60 + 1, "1152921504606846977", "1152921504606846977"),
+    "real": (pa.float32(), 0.5, "0.5", "0.5"),
+    "double": (pa.float64(), float("nan"), "NaN", "nan"),
+    "text": (pa.string(), "ä", "ä", "'ä'"),
+    "bytes": (pa.binary(), b"\0\xff", "[0, -1]", r"b'\x00\xff'"),
+    "money": (pa.decimal128(10, 2), Decimal("1.20"), "1.20", "Decimal('1.20')"),
+    "tens": (pa.decimal128(5, -1), Decimal("1.2E+2"), "1.2E+2", "Decimal('1.2E+2')"),
+    "wide": (pa.decimal256(45, 1), Decimal("1" * 44 + ".5"), "1" * 44 + ".5", f"Decimal('{'1' * 44}.5')"),
+    "day": (pa.date32(), dt.date(1900, 2, 3), "1900-02-03", "datetime.date(1900, 2, 3)"),
+    "clock": (pa.time32("s"), dt.time(23, 59, 58), "23:59:58", "datetime.time(23, 59, 58)"),
+    "milli": (pa.time32("ms"), dt.time(0, 0, 0, 7000), "00:00:00.007", "datetime.time(0, 0, 0, 7000)"),
+    "wall": (
+        pa.timestamp("us"), dt.datetime(1900, 1, 1, 0, 0, 1, 1),
+        "1900-01-01T00:00:01.000001", "datetime.datetime(1900, 1, 1, 0, 0, 1, 1)",
+    ),
+    "at": (pa.timestamp("us", "UTC"), _INSTANT, "1969-12-31T23:59:59.999999Z", "Instant<-1, 999999000>"),
+    "zoned": (pa.timestamp("us", "Asia/Tokyo"), _INSTANT, "1969-12-31T23:59:59.999999Z", "Instant<-1, 999999000>"),
+}  # fmt: skip
+"""Types of blocks: a value, and how Java and Python write it in a row."""
+JAVA_IN_THREADS = ("day", "clock", "milli", "wall", "at", "zoned")
+
+
+@pytest.mark.parametrize("mode", [PROCESS, THREAD])
+def test_every_type_of_blocks_passes_to_rows_with_nulls_and_kinds(mode: str) -> None:
+    ops = changes_field("op")
+    schema = pa.schema([ops, *(pa.field(name, type_) for name, (type_, *_) in SPREAD.items())])
+    values = [pa.array([value, None], type_) for type_, value, *_ in SPREAD.values()]
+    rows = pa.RecordBatch.from_arrays([pa.array(["insert", "delete"]), *values], schema=schema)
+    data, read = encode(rows), ReadBlob(schema)
+    blocks = Blocks(local_environment(1, mode=mode).from_collection([1], Types.LONG()), schema, lambda _: read(data))
+    names = [name for name in SPREAD if mode == PROCESS or name not in JAVA_IN_THREADS]
+    told = rows_of(blocks).map(
+        lambda row: f"{row.get_row_kind()} {', '.join(repr(row[name]) for name in names)}", Types.STRING()
+    )
+    nulls = ", ".join(["None"] * len(names))
+    with told.execute_and_collect() as found:
+        assert list(found) == [f"+I {', '.join(SPREAD[name][3] for name in names)}", f"-D {nulls}"]
+    in_java = rows_of(blocks)._j_data_stream.executeAndCollect()
+    assert [in_java.next().toString() for _ in range(2)] == [
+        f"+I[{', '.join(java for *_, java, _ in SPREAD.values())}]",
+        f"-D[{', '.join(['null'] * len(SPREAD))}]",
+    ]
+    in_java.close()
 
 
 UP = {

@@ -107,9 +107,9 @@ def _join(folder: Path, parallelism: int, **conf: object) -> tuple[StreamExecuti
 
 
 def _names(port: int, job: str) -> set[str]:
-    """The operators of a job as Flink's screens show them, those of one task joined by arrows."""
+    """The operators of a job as Flink's screens show them, those of one task joined by arrows, branches in brackets."""
     vertices = [vertex["name"] for vertex in _rest(port, f"/{job}")["vertices"]]
-    return {name.removeprefix("Source: ") for vertex in vertices for name in re.split(" -> |, ", vertex)}
+    return {name.removeprefix("Source: ") for vertex in vertices for name in re.split(" -> |, |[()]", vertex)}
 
 
 @pytest.mark.parametrize(

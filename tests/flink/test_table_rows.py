@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from whenabouts.core.state.segment_codec import encode
 from whenabouts.flink_plugin.blocks import ReadBlob
-from whenabouts.flink_plugin.table_rows import _ToColumns
+from whenabouts.flink_plugin.rows_of_columns import _ToColumns, internal_meanings
 
 INSTANT = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, dt.UTC)
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -33,7 +33,7 @@ ROWS = pa.record_batch([pa.array(values, type_) for type_, values in COLUMNS.val
 
 def streams(blocks: list[pa.RecordBatch], event_time: str | None = None) -> list[pa.RecordBatch]:
     """What the operator in Java reads."""
-    to_columns = _ToColumns(ReadBlob(SCHEMA), event_time)
+    to_columns = _ToColumns(ReadBlob(SCHEMA), internal_meanings(SCHEMA), event_time)
     to_columns.open(None)  # type: ignore[arg-type]  # it asks nothing of Flink
     given = [stream for rows in blocks for stream in to_columns.flat_map(encode(rows, SCHEMA))]
     return [batch for stream in given for batch in pa.ipc.open_stream(stream)]

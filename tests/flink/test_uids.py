@@ -88,14 +88,13 @@ def _expected(form: str, mode: str) -> set[str]:
     given = {f"{query}-{what}" for query in ("one", "other") for what in ("output", "rejects")}
     if form != "blocks":
         found |= {f"{side}-columns" for side in ("one-left", "one-right", "other-events")}
-        given |= {f"{uid}-{'spread' if 'table' in form else 'rows'}" for uid in given}
-    if "table" in form:
-        given |= {f"{uid}-rows" for uid in given if uid.endswith("-spread")}
+        given |= {f"{uid}-{what}" for uid in given for what in (TABLE if "table" in form else ROWS)}
     if mode == PROCESS:
         given |= {"one-calls", "other-calls"}
     return found | given | {"one", "other", "one-counts"}
 
 
+TABLE, ROWS = ("spread", "spread-rows"), ("row-columns", "rows")
 TIMED = [f"event times of {form}" for form in ("rows", "tables", "tables in Berlin")]
 
 

@@ -29,9 +29,14 @@ def named(stream: DataStream, name: str, *, like: DataStream) -> DataStream:
 
 
 def behind(stream: DataStream, what: str, *, like: DataStream) -> DataStream:
-    """As `named`, by its purpose and the uid (or name, if it has none) of the stream before it."""
-    front = like._j_data_stream.getTransformation()
-    return named(stream, f"{front.getUid() or front.getName()}-{what}", like=like)
+    """As `named`, by `uid_behind`."""
+    return named(stream, uid_behind(like, what), like=like)
+
+
+def uid_behind(stream: DataStream, what: str) -> str:
+    """The uid of an operator by its purpose and the uid (or name, if it has none) of the stream before it."""
+    front = stream._j_data_stream.getTransformation()
+    return f"{front.getUid() or front.getName()}-{what}"
 
 
 @dataclass(frozen=True, eq=False)

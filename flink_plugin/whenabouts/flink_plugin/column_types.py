@@ -5,13 +5,11 @@ TIMESTAMP_LTZ is an instant and reaches the query as timestamp[us, UTC]; TIMESTA
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyflink.common import Instant, Types
+from pyflink.common import Types
 from pyflink.common.typeinfo import ExternalTypeInfo, LocalTimeTypeInfo, RowTypeInfo, TypeInformation
 from pyflink.datastream import DataStream
 from pyflink.table import DataTypes, Table
@@ -24,8 +22,6 @@ from whenabouts.core.errors import Code, InputError
 _INSTANT = pa.timestamp("us", "UTC")
 _WALL_TIME = pa.timestamp("us")
 _TIME = LocalTimeTypeInfo.TimeType
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class _Plain(NamedTuple):
@@ -123,55 +119,6 @@ def row_type(schema: pa.Schema) -> TypeInformation:
     """The type of an output's rows in the DataStream API."""
     types = [Types.BIG_DEC() if pa.types.is_decimal(field.type) else _plain(field).row() for field in schema]
     return Types.ROW_NAMED(list(schema.names), types)
-
-
-def from_row(value: Any) -> Any:
-    """A value of a row of the DataStream API, as Arrow accepts it."""
-    if isinstance(value, Instant):
-        return value.seconds * 1_000_000 + value.nanos // 1000
-    return bytes(value) if isinstance(value, (bytearray, list)) else value
-
-
-class ToJava:
-    """Values of Arrow columns as the DataStream API accepts them; made in the worker.
-
-    `embedded`: Python runs in the JVM, which then needs Java objects for types without a conversion.
-    """
-
-    def __init__(self, *, embedded: bool) -> None:
-        self._classes: dict[type, Callable[[Any], Any]] = {dt.datetime: _python_time}
-        if embedded:
-            from pemja import findClass
-
-            time = "java.time."
-            day, wall, instant = (findClass(time + name) for name in ("LocalDate", "LocalDateTime", "Instant"))
-            decimal = findClass("java.math.BigDecimal")
-
-            def java_time(value: dt.datetime) -> Any:
-                if value.tzinfo is None:
-                    return wall.parse(value.isoformat())
-                return instant.ofEpochSecond(*_seconds(value))
-
-            self._classes = {
-                dt.datetime: java_time,
-                dt.date: lambda value: day.parse(value.isoformat()),
-                dt.time: lambda value: findClass(time + "LocalTime").parse(value.isoformat()),
-                Decimal: lambda value: decimal(str(value)),
-            }
-
-    def __call__(self, value: Any) -> Any:
-        """One value."""
-        convert = self._classes.get(type(value))
-        return value if convert is None else convert(value)
-
-
-def _python_time(value: dt.datetime) -> Any:
-    return value if value.tzinfo is None else Instant(*_seconds(value))
-
-
-def _seconds(value: dt.datetime) -> tuple[int, int]:
-    seconds, micros = divmod((value - _EPOCH) // _MICROSECOND, 1_000_000)
-    return seconds, micros * 1000
 
 
 def _plain(field: pa.Field) -> _Plain:

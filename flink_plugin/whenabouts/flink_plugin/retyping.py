@@ -28,6 +28,13 @@ def logical_type(types: Mapping[str, DataType]) -> Any:
     return _to_java_data_type(row).getLogicalType()
 
 
+def converter_of(types: Mapping[str, DataType]) -> Any:
+    """Java's converter between the internal form of rows with these columns and `Row`."""
+    row = DataTypes.ROW([DataTypes.FIELD(name, type_) for name, type_ in types.items()])
+    converters = get_gateway().jvm.org.apache.flink.table.data.conversion.DataStructureConverters
+    return converters.getConverter(_to_java_data_type(row))
+
+
 def internal_type(types: Mapping[str, DataType]) -> Any:
     """Java's type information of internal rows with these columns."""
     info = get_gateway().jvm.org.apache.flink.table.runtime.typeutils.InternalTypeInfo

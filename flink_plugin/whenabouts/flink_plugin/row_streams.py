@@ -2,48 +2,38 @@
 
 Rows are gathered into columns by an operator in Java (`ColumnsOfRows.java`), which has Flink's own writers of Arrow.
 Nothing waits in it at a checkpoint, so nothing can be lost. A DataStream of rows is converted to a Table first, without
-Python.
+Python. Another operator in Java makes rows of columns (`rows_of_columns`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyflink.common import Row, RowKind
-from pyflink.datastream import DataStream, ProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from pyflink.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.expressions import col
 
 from whenabouts.core.hosting.element_watermark import LEAST_MS
-from whenabouts.core.runtime.changes import OPS, changes_column
+from whenabouts.core.runtime.changes import changes_column
 from whenabouts.core.runtime.time_columns import digits_cut, warn_of_digits
-from whenabouts.flink_plugin.blocks import BatchFunction, Blocks, Read, behind, named
+from whenabouts.flink_plugin.blocks import Blocks, named
 from whenabouts.flink_plugin.changelogs import of_rows_only, rows_only
-from whenabouts.flink_plugin.column_types import (
-    ToJava,
-    arrow_schema_of_rows,
-    arrow_schema_of_table,
-    row_type,
-    table_type,
-)
+from whenabouts.flink_plugin.column_types import arrow_schema_of_rows, arrow_schema_of_table, table_type
 from whenabouts.flink_plugin.java_operators import followed_by
-from whenabouts.flink_plugin.own_thread import in_jvm
 from whenabouts.flink_plugin.retyping import internal_rows
 from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, bundle_of, no_event_time
+from whenabouts.flink_plugin.rows_of_columns import external_rows_of
 from whenabouts.flink_plugin.table_rows import table_of
 from whenabouts.flink_plugin.wire import blob_type
 from whenabouts.flink_plugin.worker_ends import let_workers_end
 
 ROWTIME, OPERATOR = "_wa_rowtime", "ColumnsOfRows"
-
-_KINDS = dict(zip(OPS, (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE), strict=True))
 
 _rows: WeakKeyDictionary[Blocks, DataStream] = WeakKeyDictionary()
 _blocks: WeakKeyDictionary[Table | DataStream, Blocks] = WeakKeyDictionary()
@@ -100,13 +90,10 @@ def rows_of(blocks: Blocks) -> DataStream:
 
     Elements keep the event time of their block. The column of changes (`whenabouts.core.runtime.changes`), if there is
     one, becomes their `RowKind`, as `from_changelog_stream` reads it. Raises InputError WA-1002 for a column that Flink
-    has no type for. Cost: Python makes every row; `table_of` costs less unless the next step is your own Python.
+    has no type for. Flink makes the rows from columns, in the JVM (`rows_of_columns`).
     """
     if blocks not in _rows:
-        changes = changes_column(blocks.schema)
-        kept = pa.schema([field for field in blocks.schema if field.name != changes])
-        rows = blocks.stream.flat_map(_ToRows(kept.names, blocks.read, changes), row_type(kept))
-        _rows[blocks] = behind(rows, "rows", like=blocks.stream)
+        _rows[blocks] = external_rows_of(blocks)
     return _rows[blocks]
 
 
@@ -137,7 +124,7 @@ class ReadColumns:
 
 
 def table_of_changes(blocks: Blocks, tables: StreamTableEnvironment) -> Table:
-    """Blocks of changes as an updating Table. Cost: Python makes every row, since columns have no `RowKind`."""
+    """Blocks of changes as an updating Table."""
     types = {field.name: table_type(field) for field in blocks.schema if field.name != changes_column(blocks.schema)}
     columns = [col(name).cast(type_).alias(name) for name, type_ in types.items()]
     return tables.from_changelog_stream(rows_of(blocks)).select(*columns)
@@ -198,32 +185,3 @@ class _HasEventTime(ProcessFunction):
         if ctx.timestamp() in (None, LEAST_MS):
             raise no_event_time(self._input, LOST_ASSIGNER)
         yield value
-
-
-class _ToRows(BatchFunction):
-    """Elements of a stream of blocks to rows."""
-
-    def __init__(self, names: list[str], read: Read, changes: str | None) -> None:
-        super().__init__(read)
-        self._names, self._changes = names, changes
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        """Called by Flink in every task before anything else."""
-        super().open(runtime_context)
-        self._to_java = ToJava(embedded=in_jvm())
-
-    def flat_map(self, value: Any) -> Iterator[Row]:
-        """The rows of one element."""
-        for kinds, columns in self.results(value, self._rows):
-            for kind, row in zip(kinds, zip(*columns, strict=True), strict=False):
-                out = Row(*map(self._to_java, row))
-                out.set_field_names(self._names)  # a Python function chained to this one receives this very object
-                out.set_row_kind(kind)
-                yield out
-
-    def _rows(self, batch: pa.RecordBatch) -> tuple[Iterable[RowKind], list[list[Any]]]:
-        kinds: Iterable[RowKind] = repeat(RowKind.INSERT)
-        if self._changes is not None:
-            kinds = [_KINDS[op] for op in batch.column(self._changes).to_pylist()]
-            batch = batch.drop_columns([self._changes])
-        return kinds, [column.to_pylist() for column in batch.columns]
