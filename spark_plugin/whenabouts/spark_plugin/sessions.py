@@ -27,6 +27,10 @@ GENERATED_CLASSES = 1_000
 """How many classes of generated code Spark keeps. A stream of ours needs some seventy in each micro-batch: of Spark's
 default, 100, two streams in turn throw each other's out and compile them again in every micro-batch."""
 
+ANY_SIZE = 2_147_483_647
+"""The greatest number of bytes that Spark allows in a batch for Python. With a smaller one Spark 4.1 and later add up the
+sizes of all columns for each row, which costs more than all else that is done with a narrow row on its way to Python."""
+
 _LOG = logging.getLogger("whenabouts")
 
 
@@ -51,6 +55,7 @@ def local_session(
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.codegen.cache.maxEntries": str(GENERATED_CLASSES),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ANY_SIZE),
         "spark.log.level": "ERROR",
         "spark.python.daemon.module": WORKER_DAEMON,
         PROVIDER_CONF: ROCKSDB,
