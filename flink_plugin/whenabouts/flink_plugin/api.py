@@ -23,6 +23,7 @@ from whenabouts.core.runtime.protocol import Query
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.dataflow import Form, Result, hosted, is_streaming
 from whenabouts.flink_plugin.job_names import require_free
+from whenabouts.flink_plugin.parts import scattered
 from whenabouts.flink_plugin.row_streams import as_given, environment_of, stream_of
 
 _results: ResultsKept[Result] = ResultsKept()
@@ -66,6 +67,7 @@ ENGINE = Engine(
         "batches": "the result is not in this process: write it to a sink",
         "threads": "a task works with one core: set buckets and the parallelism",
     },
+    scattered=scattered,
 )
 
 OPERATIONS = Operations(ENGINE)

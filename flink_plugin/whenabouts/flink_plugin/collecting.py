@@ -7,6 +7,8 @@ rows. An element here holds the rows of a step.
 
 from __future__ import annotations
 
+import uuid
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -20,6 +22,9 @@ from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.state.segment_codec import decode, encode
 from whenabouts.flink_plugin.blocks import BatchFunction, Blocks, Read, behind
 from whenabouts.flink_plugin.row_streams import blocks_behind
+
+PIECE_BYTES = 1 << 20
+"""Flink's sink for results in the client refuses elements above 2 MiB, whatever its options are."""
 
 
 def collect(result: Blocks | Table | DataStream) -> pa.Table:
@@ -37,9 +42,36 @@ def collect(result: Blocks | Table | DataStream) -> pa.Table:
             "give the object that was returned; for a Table made from it, use to_pandas()",
         )
     blobs = blocks.stream.flat_map(_ToBlobs(blocks.schema, blocks.read), Types.PICKLED_BYTE_ARRAY())
-    with closing(behind(blobs, "collected", like=blocks.stream).execute_and_collect()) as found:
-        batches = [decode(blob, blocks.schema) for blob in found]
+    found = whole(behind(blobs, "collected", like=blocks.stream).execute_and_collect())
+    batches = [decode(blob, blocks.schema) for blob in found]
     return pa.Table.from_batches(batches, blocks.schema)
+
+
+def pieces(blob: bytes) -> Iterator[bytes]:
+    """The pieces of a blob in order, each with a name that it shares with the others, and the number of those left."""
+    name, starts = uuid.uuid4().bytes, range(0, max(1, len(blob)), PIECE_BYTES)
+    for left, start in zip(reversed(range(len(starts))), starts, strict=True):
+        yield name + left.to_bytes(4, "little") + blob[start : start + PIECE_BYTES]
+
+
+def whole(found: Any) -> Iterator[bytes]:
+    """The blobs whose pieces a job gives; those of one come in order, with others in between. Ends the job.
+
+    >>> class Found(list):
+    ...     def close(self):
+    ...         print("closed")
+    >>> blobs = [bytes(3 * PIECE_BYTES), b"", b"one"]
+    >>> list(whole(Found(piece for blob in blobs for piece in pieces(blob)))) == blobs
+    closed
+    True
+    """
+    waiting: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    with closing(found):
+        for piece in found:
+            name, left = piece[:16], piece[16:20]
+            waiting[name].append(piece[20:])
+            if not any(left):
+                yield b"".join(waiting.pop(name))
 
 
 class _ToBlobs(BatchFunction):
@@ -50,5 +82,6 @@ class _ToBlobs(BatchFunction):
         self._schema = schema
 
     def flat_map(self, value: Any) -> Iterator[bytes]:
-        """The blobs of one element."""
-        return self.results(value, lambda batch: encode(batch, self._schema))
+        """The blobs of one element, in pieces."""
+        for blob in self.results(value, lambda batch: encode(batch, self._schema)):
+            yield from pieces(blob)

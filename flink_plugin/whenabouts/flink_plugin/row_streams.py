@@ -19,6 +19,7 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.expressions import col
 
+from whenabouts.core.errors import Code, InputError
 from whenabouts.core.hosting.element_watermark import LEAST_MS
 from whenabouts.core.runtime.changes import changes_column
 from whenabouts.core.runtime.time_columns import digits_cut, warn_of_digits
@@ -59,9 +60,15 @@ def blocks_of(source: Blocks | Table | DataStream, name: str, *, event_time: boo
 
 
 def environment_of(source: Blocks | Table | DataStream) -> StreamExecutionEnvironment:
-    """The job of an input; its workers may then end in this process."""
+    """The job of an input; its workers may then end in this process. Raises InputError WA-1062 for a Table without."""
     let_workers_end()
     if isinstance(source, Table):
+        if not isinstance(source._t_env, StreamTableEnvironment):
+            raise InputError(
+                Code.NOT_AN_INPUT,
+                "the Table belongs to a TableEnvironment, which has no DataStreams",
+                "make it in a StreamTableEnvironment: create(env), or create(env, EnvironmentSettings.in_batch_mode())",
+            )
         return StreamExecutionEnvironment(source._t_env._j_tenv.execEnv())
     return stream_of(source).get_execution_environment()
 

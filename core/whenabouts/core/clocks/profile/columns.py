@@ -27,7 +27,7 @@ from whenabouts.core.clocks.profile.scattered_columns import (
 )
 from whenabouts.core.clocks.profile.units import Verdict, raw_times, settled
 from whenabouts.core.errors import Code, InputError, QueryError
-from whenabouts.core.frames.kinds import Frame, GivenFrames, arrow_table, class_name, is_dataset
+from whenabouts.core.frames.kinds import Frame, GivenFrames, arrow_table, is_dataset
 from whenabouts.core.frames.scattered import Scattered
 from whenabouts.core.hosting.engine import engine_of
 from whenabouts.core.hosting.input_checks import check_input
@@ -242,12 +242,8 @@ def _source(table: Any) -> Scattered:
         return Scattered.of(table)
     engine = engine_of([("profiled", table)])
     check_input("profiled", table, engine.frames, engine.hint)
-    if engine.scattered is None:
-        raise InputError(
-            Code.NOT_AN_INPUT,
-            f"the table is a {class_name(table)}, whose rows are not in this process",
-            "pass rows of it as a local table, for instance table.fetch(1_000_000).to_pandas(), or its files",
-        )
+    if engine.scattered is None:  # frames of this process have become tables
+        raise AssertionError(engine.name)
     return engine.scattered(table)
 
 

@@ -47,10 +47,11 @@ def profile(
     - **Clock steps**: jumps of the clock in the order of arrival, with the time zones that an hour fits.
     - **Zones**: groups whose days look alike but shifted.
 
-    `table`: any dataframe, a pyarrow Dataset or RecordBatchReader (read by chunks, only the named columns), or a
-    DataFrame of Spark. `time`: a timestamp column, or integers. `group`: columns; each group of 20 rows or more is
-    profiled by itself (the 200 greatest), the others together as "few". `arrival`: a column of times of arrival;
-    default: rows arrived in their order (those of Spark have none). `seed`: of resampled days and drawn rows.
+    `table`: any dataframe, a pyarrow Dataset or RecordBatchReader (read by chunks, only the named columns), a DataFrame
+    of Spark, or a Table, rows or Blocks of Flink that end. `time`: a timestamp column, or integers. `group`: columns;
+    each group of 20 rows or more is profiled by itself (the 200 greatest), the others together as "few". `arrival`: a
+    column of times of arrival; default: rows arrived in their order (those of Spark and Flink have none). `seed`: of
+    resampled days and drawn rows.
 
     Of more than `max_rows` rows all are counted, for units, sentinels, granularities, groups and the span; polls,
     duplicates, short outages, order and steps are looked for in about `max_rows` of them, the rows of up to 16
@@ -61,9 +62,9 @@ def profile(
     `to_dict()`, `to_html()` and `plot()` are reports; `spec()`, `specs()` and `lateness()` what joins take.
 
     Raises: InputError WA-1001 for a missing column, WA-1002 for one that holds no times, WA-1062 for what is no frame,
-    a frame of Flink, or a stream; QueryError WA-2006 for other arguments. Cost: O(n log n), half a second to three
-    seconds for a million rows. On Spark about `max_rows` rows at most come into this process; of more there are two
-    passes over the named columns.
+    or rows that do not end, WA-1065 for a Table of Flink with updates; QueryError WA-2006 for other arguments. Cost:
+    O(n log n), half a second to three seconds for a million rows. On Spark and Flink rows are counted first; then about
+    `max_rows` rows at most come into this process, and of more there are two passes over the named columns.
 
     >>> import pyarrow as pa
     >>> seconds = np.random.default_rng(0).integers(0, 86_400, 1000)
