@@ -6,10 +6,12 @@ import json
 import re
 import time
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +20,8 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 
 from infra.processes import free_port
-from whenabouts.core import Point, within
+from whenabouts import watch_clock
+from whenabouts.core import Learned, Point, uniform, within
 from whenabouts.core.metrics import shown
 from whenabouts.flink_plugin import coalesce, metrics, rejects, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
@@ -58,6 +61,27 @@ def _readings(folder: Path) -> Path:
     return folder / "readings"
 
 
+def _watched(folder: Path) -> pa.Table:
+    """Rows of two clocks, one of which steps and one of which is ever later than was learned; then one row an hour on,
+    which moves the watermark past them; and a file that keeps the source waiting (two are read before a checkpoint)."""
+    (folder / "watched").mkdir()
+    row = np.arange(300)
+    late = np.random.default_rng(3).integers(0, 10_000, (2, 300))
+    late[0, 160:] += 2_000_000
+    late[1, 160:] = 9_990
+    rows = pa.table(
+        {
+            "k": np.repeat([0, 1], 300),
+            "seen": np.tile(row * 1_000_000, 2),
+            "t": late.ravel() + np.tile(row * 1_000_000, 2),
+        }
+    ).sort_by("seen")
+    later = pa.table({"k": [2], "seen": [3_600_000_000], "t": [3_600_000_000]})
+    for number, table in enumerate((rows, later, later)):
+        pq.write_table(table, folder / "watched" / f"{number}.parquet")
+    return rows
+
+
 def _rest(port: int, path: str) -> Any:
     """The answer of Flink's REST interface."""
     with urllib.request.urlopen(f"http://localhost:{port}/jobs{path}", timeout=10) as answer:
@@ -67,7 +91,8 @@ def _rest(port: int, path: str) -> Any:
 def _metrics(port: int, job: str, operator: str = "timing-join") -> dict[str, int]:
     """What the running operator shows, summed over its subtasks, without Flink's prefix of the names."""
     found: dict[str, int] = {}
-    names = (*shown(("left", "right", "events")), *FLINK_NAMES.values(), "numRecordsIn", "currentInputWatermark")
+    own = ("clock_steps", "clock_misfits")
+    names = (*shown(("left", "right", "events"), own), *FLINK_NAMES.values(), "numRecordsIn", "currentInputWatermark")
     for vertex in _rest(port, f"/{job}")["vertices"]:
         where = f"/{job}/vertices/{vertex['id']}/subtasks/metrics"
         shown_here = {metric["id"]: metric["id"].rpartition(".")[::2] for metric in _rest(port, where)}
@@ -106,6 +131,21 @@ def _join(folder: Path, parallelism: int, **conf: object) -> tuple[StreamExecuti
     return env, pairs
 
 
+def _alarms(folder: Path, env: StreamExecutionEnvironment) -> tuple[Blocks, dict[str, int]]:
+    """The alarms of watched clocks, and how many of which kind there are in process."""
+    rows = _watched(folder)
+    options: dict[str, Any] = {
+        "reading": "t", "against": "seen", "group": "k", "error": 0.02, "every": 10_000,
+        "clock": Learned("t", 0, 0, 0, uniform("-10 ms", 0)),
+    }  # fmt: skip
+    kinds = Counter(watch_clock(rows, **options)["kind"].to_pylist())
+    told = {"clock_steps": kinds["step"], "clock_misfits": kinds.total() - kinds["step"], "matched": kinds.total()}
+    files = read_files(env, folder / "watched", splits_per_checkpoint=1, name="watched")
+    alarms = watch_clock(files, lateness=0, **options)
+    assert isinstance(alarms, Blocks)
+    return alarms, told
+
+
 def _names(port: int, job: str) -> set[str]:
     """The operators of a job as Flink's screens show them, those of one task joined by arrows, branches in brackets."""
     vertices = [vertex["name"] for vertex in _rest(port, f"/{job}")["vertices"]]
@@ -129,7 +169,8 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     readings = read_files(env, _readings(tmp_path), splits_per_checkpoint=READINGS // 2, name="readings")
     runs = coalesce(readings, time="t", group="k", values="v", window="1h", lateness=0)
     assert isinstance(runs, Blocks)
-    for rows in (rows_of(pairs), rows_of(rejects(pairs)), metrics(pairs), rows_of(runs)):
+    alarms, told = _alarms(tmp_path, env)
+    for rows in (rows_of(pairs), rows_of(rejects(pairs)), metrics(pairs), rows_of(runs), rows_of(alarms)):
         rows.print()
     job = env.execute_async("counts")
     expected = {"rows_in": 24, "rows_rejected": 8, "rows_processed": 16, "matched": 20, "rows_rejected_WA-1003": 8}
@@ -141,6 +182,9 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
     assert found["currentInputWatermark"] in (2_999, 3_000)  # milliseconds; the last rows of both sides are at 3 s
     late = _wait_for(port, str(job.get_job_id()), {"rows_in": 2 * READINGS, "numLateRecordsDropped": 1}, "coalesce")
     assert 0 < late["numLateRecordsDropped"] == late["rows_late"] == late["rows_rejected_WA-1010"]
+    assert (told["clock_steps"], told["clock_misfits"]) == (1, 2)
+    shown_alarms = _wait_for(port, str(job.get_job_id()), {"rows_in": 601, **told}, "watch-clock")
+    assert {name: shown_alarms[name] for name in told} == told
     documented = [*(f"timing-join-{side}-{step}" for side in ("left", "right") for step in STEPS), "timing-join"]
     assert {*documented, "left", "right", "timing-join-output", "timing-join-rejects"} <= _names(
         port, str(job.get_job_id())
@@ -155,7 +199,7 @@ def test_counts_are_in_flinks_metrics_and_a_savepoint_goes_on_with_another_paral
         **kept,
         execution__checkpointing__interval="100 ms",
         execution__state_recovery__path=savepoint,
-        execution__state_recovery__ignore_unclaimed_state="true",  # that of coalesce
+        execution__state_recovery__ignore_unclaimed_state="true",  # those of coalesce and watch_clock
     )
     seconds = Types.TUPLE([Types.LONG(), Types.LONG()])
     times = rows_of(pairs).map(lambda row: (row["t_left"] // 1_000_000, row["t_right"] // 1_000_000), seconds)
