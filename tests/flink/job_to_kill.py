@@ -18,7 +18,7 @@ from pyflink.common import Encoder, Types
 from pyflink.datastream.connectors.file_system import FileSink, RollingPolicy
 
 import whenabouts as wa
-from whenabouts.core import Interval, Lateness, within
+from whenabouts.core import Interval, Lateness, between, within
 from whenabouts.flink_plugin import asof_join, timing_join
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.file_source import ReadSplit, read_files
@@ -47,8 +47,14 @@ def documented(orders: Any, payments: Any, **options: Any) -> Any:
     return eval(f"wa.{call} **options)", names)
 
 
+FOLDING = {name: JOIN[name] for name in ("on", "left_time", "right_time", "lateness")} | {
+    "condition": between("0 s", "20 s", confidence=0.4), "folding": "always",
+    "aggregates": {"n": "count", "total": "sum:id", "least": "min:id", "expected": "expected_count"},
+}  # fmt: skip
+
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "timing_join": (timing_join, JOIN), "asof_join": (asof_join, ASOF), "join_aggregate": (documented, {})
+    "timing_join": (timing_join, JOIN), "asof_join": (asof_join, ASOF), "join_aggregate": (documented, {}),
+    "folding": (wa.join_aggregate, FOLDING),
 }  # fmt: skip
 
 PATIENCE_S = 600

@@ -1,7 +1,7 @@
 """One run of a stream that folds payments into orders: `python folding_life.py FOLDER AGGREGATES`.
 
-The program takes in what files there are in FOLDER/orders and FOLDER/payments, adds its rows to FOLDER/answers and ends;
-started again, it continues from FOLDER/checkpoint. AGGREGATES are JSON.
+The program takes in what files there are in FOLDER/orders and FOLDER/payments, adds its rows to FOLDER/answers and
+ends; started again, it continues from FOLDER/checkpoint. AGGREGATES are JSON.
 """
 
 from __future__ import annotations
