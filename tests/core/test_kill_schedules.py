@@ -15,11 +15,12 @@ from whenabouts.conformance.kill_schedules import check, scenario
 
 pytestmark = pytest.mark.slow
 
-EVERY_RUN, FULL, TOGETHER = 300, 10_000, 50
+EVERY_RUN, FULL, EXHAUSTIVE, TOGETHER = 300, 3_000, 10_000, 50
 
 STARTS = [
     *range(0, EVERY_RUN, TOGETHER),
     *(pytest.param(start, marks=pytest.mark.full) for start in range(EVERY_RUN, FULL, TOGETHER)),
+    *(pytest.param(start, marks=pytest.mark.exhaustive) for start in range(FULL, EXHAUSTIVE, TOGETHER)),
 ]
 
 

@@ -17,7 +17,7 @@ from whenabouts.core.wrappers.deduplication import deduplicated
 
 pytestmark = pytest.mark.slow
 
-EVERY_RUN, FULL, TOGETHER = 100, 5_000, 50
+EVERY_RUN, FULL, EXHAUSTIVE, TOGETHER = 100, 1_500, 5_000, 50
 LOST, EXTRA = 12, 45
 """Seeds where a pair would be lost without a reject, and where one of a rejected row would come out."""
 
@@ -27,6 +27,7 @@ LOST, EXTRA = 12, 45
     [
         *range(0, EVERY_RUN, TOGETHER),
         *(pytest.param(first, marks=pytest.mark.full) for first in range(EVERY_RUN, FULL, TOGETHER)),
+        *(pytest.param(first, marks=pytest.mark.exhaustive) for first in range(FULL, EXHAUSTIVE, TOGETHER)),
     ],
 )
 def test_the_rows_are_those_of_a_batch_over_the_rows_that_were_not_rejected(first: int) -> None:

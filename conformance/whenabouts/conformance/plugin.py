@@ -87,6 +87,9 @@ def _when(item: pytest.Item) -> str | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Declared gaps are strict expected failures: a gap that has closed fails until it is removed."""
     often: Counter[tuple[str, str]] = Counter()
+    simulated = [
+        each for each in _harnesses(config).values() if each.capabilities.in_process and each is not LocalHarness
+    ]
     for item in items:
         spec = getattr(item, "callspec", None)
         if item.path.parent != _HERE or spec is None or "engine" not in spec.params:
@@ -102,9 +105,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             often[harness.name, law_of(item)] += 1
             if often[harness.name, law_of(item)] > FAST_CASES_OF_A_LAW:
                 item.add_marker("slow")
+        elif when == "exhaustive" and harness in simulated:
+            # Simulated engines take turns: of the similar cases, each runs on one of them in `make test-full`.
+            turn = often[harness.name, law_of(item)] % len(simulated)
+            often[harness.name, law_of(item)] += 1
+            item.add_marker("full" if simulated[turn] is harness else "exhaustive")
         elif when is not None and harness is not LocalHarness:
-            in_process = "full" if when == "exhaustive" else "slow"
-            item.add_marker(in_process if harness.capabilities.in_process else when)
+            item.add_marker("slow" if harness in simulated else when)
         if not harness.capabilities.in_process:
             item.add_marker("slow")
             # Sockets to an engine are closed when its process ends; that warning breaks no law.

@@ -28,8 +28,8 @@ GENERATED_CLASSES = 1_000
 default, 100, two streams in turn throw each other's out and compile them again in every micro-batch."""
 
 ANY_SIZE = 2_147_483_647
-"""The greatest number of bytes that Spark allows in a batch for Python. With a smaller one Spark 4.1 and later add up the
-sizes of all columns for each row, which costs more than all else that is done with a narrow row on its way to Python."""
+"""The greatest number of bytes that Spark allows in a batch for Python. With a smaller one Spark 4.1 and later add up
+the sizes of all columns for each row, which costs more than all else that happens to a narrow row on its way there."""
 
 _LOG = logging.getLogger("whenabouts")
 
