@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -167,4 +168,65 @@ def test_the_stream_of_a_watched_clock(tmp_path: Path) -> None:
     batch = wa.watch_clock(events, reading="t", against="arrived", group="device")
     assert batch["kind"].to_pylist() == ["step"]
     assert wa.watch_clock(lives[1]["events"][0], reading="t", against="arrived", group="device").num_rows == 0
+    _assert_same(tmp_path / "alarms", batch)
+
+
+DEVICES, AHEAD_US, LONGEST_US = ("front", "back", "new"), (0, 3 * SECOND, 0), 50_000
+
+
+def _last_week() -> pa.Table:
+    """An hour of the clocks of two devices, up to 50 ms late; a third one is not there yet."""
+    rows = 1_000
+    draw = np.random.default_rng(0)
+    arrived = START_US - 3600 * SECOND + np.sort(draw.integers(0, 3600 * SECOND, (2, rows)))
+    shown = arrived + np.array([AHEAD_US[:2]]).T + draw.integers(0, LONGEST_US, (2, rows))
+    return pa.table({
+        "device": np.repeat(DEVICES[:2], rows), "t": pa.array(shown.ravel(), UTC),
+        "arrived": pa.array(arrived.ravel(), UTC),
+    })  # fmt: skip
+
+
+def _watched_rows(life: int, rows: int) -> pa.Table:
+    """From the last 40 rows of the first life on, readings of the front door are among the later ones that were
+    learned; the new device steps between both lives."""
+    parts = []
+    for seed, (device, ahead) in enumerate(zip(DEVICES, AHEAD_US, strict=True)):
+        draw, arrived = _instants(life, seed, LIFE_US, rows)
+        late = draw.integers(0, LONGEST_US, rows)
+        if device == "front":
+            from_row = 0 if life else rows - 40
+            late[from_row:] = LONGEST_US * 3 // 5 + late[from_row:] * 2 // 5
+        if device == "new":
+            late += 5 * SECOND * life
+        shown = arrived + ahead + late
+        parts.append(
+            pa.table({"device": [device] * rows, "t": pa.array(shown, UTC), "arrived": pa.array(arrived, UTC)})
+        )
+    return pa.concat_tables(parts)
+
+
+def test_the_stream_of_watched_clocks_that_were_learned_by_key(tmp_path: Path) -> None:
+    """Both lives together give the alarms of one batch. Evidence of the first life against a learned clock counts in
+    the second; a device without a clock has its steps found."""
+    rows = 160
+    lives: Lives = [{"events": [_watched_rows(life, rows)]} for life in (0, 1)]
+    events = pa.concat_tables([lives[0]["events"][0], lives[1]["events"][0]])
+    for hours in (1, 2):  # of a device of their own: rows without a group are rejected, and move no watermark
+        at = pa.array([START_US + hours * 3600 * SECOND], UTC)
+        lives[1]["events"].append(pa.table({"device": ["none"], "t": at, "arrived": at}))
+    past = _last_week()
+    pq.write_table(past, tmp_path / "last-week.parquet")
+    schemas = {"events": "device string, t timestamp, arrived timestamp"}
+    assert _run_lives(tmp_path, lives, "clocks.md", "may be learned at every start:", schemas) == 0
+    clocks = wa.learn_clock(
+        past, past, left_time="arrived", right_time="t", on="device", per_key=True, max_offset="10 s"
+    )
+    assert sorted(clocks.found) == ["back", "front"]
+    options: dict[str, Any] = {"reading": "t", "against": "arrived", "group": "device", "clock": clocks}
+    batch = wa.watch_clock(events, **options)
+    assert batch.num_rows == 2
+    alarms = {row["device"]: row for row in batch.to_pylist()}
+    assert {device: row["kind"] for device, row in alarms.items()} == {"front": "late", "new": "step"}
+    (alone,) = wa.watch_clock(lives[1]["events"][0], **options).to_pylist()
+    assert rows < alarms["front"]["row"] < rows + alone["row"]
     _assert_same(tmp_path / "alarms", batch)
