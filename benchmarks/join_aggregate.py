@@ -253,7 +253,7 @@ def compare_stream(suite: Suite, work: Workload) -> None:
 
 def measure_uncertain(suite: Suite, partners: int = 10) -> None:
     """P(nobody) where no partner is certain: polls of 20 s, a window of 10 s."""
-    rows, poll_us = 2_000, 20_000_000
+    rows, poll_us = 20_000, 20_000_000
     random = np.random.default_rng(partners)
     end = START_US + np.arange(rows) * 100 * poll_us
     of_right = (end[:, None] + random.integers(-poll_us // 2, poll_us // 2, (rows, partners))).reshape(-1)
