@@ -8,7 +8,7 @@ among 1,000 candidates; without, rows are spread over as long a time as gives 10
 `noop` sink out. Its own join is asked for as one writes it, on the key and the difference, which tries all candidates;
 and with buckets of time made by hand (`--width`, in milliseconds), into which each left row is copied. Python gets
 batches of 131,072 rows, as docs/spark-speed.md recommends for narrow rows. Two rounds warm up. A run fails unless all
-answers are the same. Results are with and without the JVM's compiler (JIT), which rests in the tenth run or so.
+answers are the same. Results are with and without the JVM's compiler (JIT), which works less from run to run.
 """
 
 from __future__ import annotations
