@@ -13,6 +13,7 @@ from pyflink.datastream import RuntimeExecutionMode
 from pyflink.table import EnvironmentSettings, StreamTableEnvironment, Table, TableEnvironment
 from pyflink.util.java_utils import get_field_value
 
+from infra.profiled import findings, rows_to_profile
 from whenabouts.core import profile
 from whenabouts.core.errors import InputError
 from whenabouts.flink_plugin import Blocks, collect, local_environment, read_files, rows_of, table_of
@@ -22,28 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 ROWS = 12_000
 OPTIONS: dict[str, Any] = {"group": "device.kind", "arrival": "seen"}
-
-
-def much() -> pa.Table:
-    """Two granularities, late rows, sentinels, nulls."""
-    random = np.random.default_rng(0)
-    us = 1_700_000_000_000_000 + np.cumsum(random.exponential(1_000_000, ROWS)).astype(np.int64)
-    door = np.arange(ROWS) % 2 == 0
-    us = np.where(door, us // 1_000_000 * 1_000_000, us // 1_000 * 1_000)
-    arrival = us + random.exponential(1_000_000, ROWS).astype(np.int64)
-    us[::500] = 0
-    return pa.table(
-        {
-            "other": random.random(ROWS),
-            "written at": pa.array(us, mask=np.arange(ROWS) % 300 == 1),
-            "device.kind": np.where(door, "door", "lamp"),
-            "seen": pa.array(arrival, pa.timestamp("us", "UTC")),
-        }
-    )
-
-
-def findings(found: Any) -> list[tuple[str, str]]:
-    return [(each.kind, each.sentence) for each in found.findings]
 
 
 def _file(folder: Path, rows: pa.Table, rows_in_a_part: int) -> Path:
@@ -64,7 +43,7 @@ def _table_of_file(folder: Path, rows: pa.Table) -> Table:
 
 
 def test_a_large_table_has_the_counts_of_its_rows(tmp_path: Path) -> None:
-    rows = much()
+    rows = rows_to_profile(ROWS)
     table = _table_of_file(tmp_path, rows)
     before = _operators(table._t_env)
     local, ours = (profile(each, "written at", max_rows=3_000, **OPTIONS) for each in (rows, table))
@@ -81,7 +60,7 @@ def test_a_large_table_has_the_counts_of_its_rows(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_tables_blocks_and_streams_of_rows_have_the_profile_of_their_rows(tmp_path: Path) -> None:
-    rows = much()
+    rows = rows_to_profile(ROWS)
     blocks = read_files(local_environment(1), _file(tmp_path, rows, 5_000))  # in process mode
     tables = StreamTableEnvironment.create(blocks.stream.get_execution_environment())
     local = profile(rows, "written at", **OPTIONS)

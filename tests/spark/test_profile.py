@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
+from infra.profiled import findings, rows_to_profile
 from whenabouts.core import profile
 from whenabouts.core.errors import InputError
 
@@ -18,30 +18,8 @@ pytestmark = pytest.mark.slow
 ROWS = 20_000
 
 
-def much() -> pa.Table:
-    """Two granularities, late rows, sentinels, nulls."""
-    random = np.random.default_rng(0)
-    us = 1_700_000_000_000_000 + np.cumsum(random.exponential(1_000_000, ROWS)).astype(np.int64)
-    door = np.arange(ROWS) % 2 == 0
-    us = np.where(door, us // 1_000_000 * 1_000_000, us // 1_000 * 1_000)
-    arrival = us + random.exponential(1_000_000, ROWS).astype(np.int64)
-    us[::500] = 0
-    return pa.table(
-        {
-            "written at": pa.array(us, mask=np.arange(ROWS) % 300 == 1),
-            "device.kind": np.where(door, "door", "lamp"),
-            "seen": pa.array(arrival, pa.timestamp("us", "UTC")),
-            "other": random.random(ROWS),
-        }
-    )
-
-
-def findings(found: Any) -> list[tuple[str, str]]:
-    return [(each.kind, each.sentence) for each in found.findings]
-
-
 def test_a_dataframe_has_the_profile_of_its_rows(batch_of: Callable[[pa.Table], DataFrame], stream_of: Any) -> None:
-    table = much()
+    table = rows_to_profile(ROWS)
     df = batch_of(table).repartition(3)
     options: dict[str, Any] = {"group": "device.kind", "arrival": "seen"}
     local, ours = (profile(rows, "written at", **options) for rows in (table, df))
