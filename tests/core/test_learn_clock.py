@@ -24,6 +24,7 @@ from whenabouts.core.clocks.learned_clock import LearnedClock
 from whenabouts.core.clocks.line_checks import aliases, wander
 from whenabouts.core.clocks.line_fit import FittedLine, fit
 from whenabouts.core.clocks.pair_images import Window, image_of, pair_image
+from whenabouts.core.clocks.profile.granules import LADDER
 from whenabouts.core.clocks.ticks import tick_of
 from whenabouts.core.errors import InputError, WhenaboutsError
 
@@ -513,6 +514,21 @@ def test_ticks_are_found_wherever_their_lattice_begins(tick: int) -> None:
     t = poisson(np.random.default_rng(31), 500) // tick * tick
     mixed = np.where(np.arange(500) % 10 == 0, t + np.arange(500), t)
     assert {tick_of(t), tick_of(t + 12_345), tick_of(mixed)} == {tick}
+
+
+def test_the_tick_is_the_longest_whose_lattice_holds() -> None:
+    """By its definition: some place above which, dust included, four in five times lie in the circle of the tick."""
+    rng, seen = np.random.default_rng(32), set()
+    for _ in range(400):
+        n, granule = int(rng.choice([1, 2, 7, 50, 200])), int(rng.choice(LADDER))
+        t = rng.integers(0, rng.choice([1_000, 10**7, 10**11]), n)
+        on = rng.random(n) < rng.choice([1, 0.81, 0.79])
+        t = np.sort(np.where(on, t // granule * granule + rng.integers(0, rng.choice([1, 2, 4]), n), t)) - 10**9
+        near = {tick: (t[None, :] - t[:, None]) % tick <= (2 if tick >= 100 else 0) for tick in LADDER}
+        longest = max(tick for tick, each in near.items() if each.sum(axis=1).max() >= 0.8 * n)
+        assert tick_of(t) == longest
+        seen.add(longest)
+    assert len(seen) > 15
 
 
 def test_a_clock_is_a_value_that_json_keeps() -> None:
