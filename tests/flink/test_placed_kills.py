@@ -241,10 +241,8 @@ MANY = [*FEW, *FEW, *(name for name in SCENES if name not in FEW), "the end"]
     [
         (FEW[0], 1, 0),
         *(pytest.param(name, 1, 0, marks=pytest.mark.full) for name in FEW[1:]),
-        *(
-            pytest.param(name, 20, turn, marks=pytest.mark.full if turn < len(FEW) else pytest.mark.exhaustive)
-            for turn, name in enumerate(MANY)
-        ),
+        *(pytest.param(name, 10, turn, marks=pytest.mark.full) for turn, name in enumerate(FEW)),
+        *(pytest.param(name, 20, turn, marks=pytest.mark.exhaustive) for turn, name in enumerate(MANY)),
     ],
 )
 def test_a_job_that_is_killed_right_after_a_checkpoint_gives_the_batch_answer(
