@@ -124,7 +124,7 @@ class SlidingWindow:
         names = [*self.group, *self.values]
         passes = np.ones(len(new), bool)
         if self.needs.where is not None:
-            passes = self.needs.passing(pa.table(new.taken(np.arange(len(new)), names), names=names))
+            passes = self.needs.passing(pa.table(new.taken(None, names), names=names))
         append(
             self.state, self.times, self._data, self.numbers, self.linked, self.passes, ids,
             np.append(starts, len(new)), new.times, data, _NOTHING if numbers is None else numbers, added.linked,
@@ -254,7 +254,7 @@ class SlidingWindow:
         known = self.state[ids, BEGIN] < self.state[ids, END]
         last = self._data[self.state[ids[known], END] - 1]
         names = self._rows.schema.names
-        rows = pa.Table.from_arrays(new.taken(np.arange(len(new)), names), schema=self._rows.schema)
+        rows = pa.Table.from_arrays(new.taken(None, names), schema=self._rows.schema)
         if linked is None:
             found = links_to_predecessors(
                 self._rows.table(last).select(self.values), rows.select(self.values), new.heads, starts[known],
@@ -275,13 +275,15 @@ class SlidingWindow:
             earlier[added.continued] = np.arange(held)
             later = np.flatnonzero(added.linked)
             own[later] = ~same_bits(both, earlier[later], held + later)
-        row = np.empty(size, np.int64)
-        row[own] = self._rows.put(added.rows.filter(pa.array(own)))
         shared = ~own[added.continued]
-        row[added.continued[shared]] = added.last[shared]
-        own[added.continued[shared]] = True
-        data: IntArray = row[np.maximum.accumulate(np.where(own, np.arange(size), 0))]
-        return data
+        heads = own.copy()  # of the tuples that share a slot
+        heads[added.continued] = True
+        at = np.flatnonzero(heads)
+        has_own = own[at]
+        slots = np.empty(len(at), np.int64)
+        slots[has_own] = self._rows.put(added.rows.take(pa.array(at[has_own])))
+        slots[~has_own] = added.last[shared]  # these continue tuples held, in the order of `continued`
+        return np.repeat(slots, np.diff(at, append=size))
 
     def _make_room(self, ids: IntArray, more: IntArray) -> None:
         from whenabouts.core.coalescing.sliding_kernels import make_room

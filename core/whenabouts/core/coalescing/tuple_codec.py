@@ -79,30 +79,31 @@ class TupleCodec:
         return pa.schema([*(self.schema.field(name) for name in self.group), (COUNTED, pa.int64())])
 
     def encode(
-        self, tuples: TemporalTuples, at: IntArray, new: BoolArray, weight: IntArray | None = None
+        self, tuples: TemporalTuples, at: IntArray | None, new: BoolArray, weight: IntArray | None = None
     ) -> pa.RecordBatch:
-        """The tuples at these indices, in order, as stored rows; `new[i]`: the i-th begins a run. O(tuples).
+        """The tuples at these indices (None: all), in order, as rows; `new[i]`: the i-th begins a run. O(tuples).
 
         A run with equal values of different bits, 0.0 and -0.0, is stored in pieces: after expiry any of its tuples may
         be the first one, whose values are shown.
         """
-        times = tuples.times[at]
+        times = tuples.times if at is None else tuples.times[at]
         if not self.eager:
             columns = [pa.array(times), pa.array(times), *tuples.taken(at, self.names)]
             return pa.RecordBatch.from_arrays(columns, schema=self.stored)
         once = self.group if self.all_values else self.names
         shown = [name for name in once if pa.types.is_floating(self.schema.field(name).type)]
-        index = np.arange(len(at))
-        floats = pa.Table.from_arrays(tuples.taken(at, shown), names=shown)
-        new = new | ~np.append(True, same_bits(floats, index[:-1], index[1:]))[: len(at)]
+        if shown:
+            index = np.arange(len(times))
+            floats = pa.Table.from_arrays(tuples.taken(at, shown), names=shown)
+            new = new | ~np.append(True, same_bits(floats, index[:-1], index[1:]))[: len(times)]
         heads = np.flatnonzero(new)
-        ends = np.append(heads, len(at))[1:]
-        columns = [pa.array(times[heads]), pa.array(times[ends - 1]), *tuples.taken(at[heads], self.group)]
-        offsets = np.append(heads, len(at))
+        first = heads if at is None else at[heads]
+        offsets = np.append(heads, len(times))
+        columns = [pa.array(times[heads]), pa.array(times[offsets[1:] - 1]), *tuples.taken(first, self.group)]
         if self.all_values:
             columns += [_lists(values, offsets) for values in tuples.taken(at, self.values)]
         else:
-            columns += tuples.taken(at[heads], self.values)
+            columns += tuples.taken(first, self.values)
         columns.append(_lists(pa.array(times[~new]), offsets - np.arange(len(offsets))))
         if weight is not None:
             columns.append(_lists(pa.array(weight), offsets))

@@ -56,9 +56,11 @@ class TemporalTuples:
     def __len__(self) -> int:
         return len(self.times)
 
-    def taken(self, at: IntArray, names: Sequence[str]) -> list[pa.Array]:
-        """Columns of the tuples at these indices."""
-        rows = pa.array(self.rows[at])
+    def taken(self, at: IntArray | None, names: Sequence[str]) -> list[pa.Array]:
+        """Columns of the tuples at these indices (None: of all)."""
+        if not names:
+            return []
+        rows = pa.array(self.rows if at is None else self.rows[at])
         return [one_chunk(self.table.column(name)).take(rows) for name in names]
 
     @property

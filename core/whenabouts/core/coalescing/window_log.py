@@ -164,7 +164,7 @@ class WindowLog:
         self._state.replace_from(0, FIRST, self._codec.encode(tuples, at, begins))
 
     def _rows(self, tuples: TemporalTuples, linked: BoolArray) -> pa.RecordBatch:
-        return self._codec.encode(tuples, np.arange(len(tuples)), ~linked)
+        return self._codec.encode(tuples, None, ~linked)
 
     def keep_last_runs(self, merged: Merged, linked: BoolArray, step: Step) -> None:
         """Keep only the last run of each group, which later tuples may extend; the eager scheme keeps its two ends."""
