@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.jit import READ_INT32, READ_INT64, WRITE_INT64, compiled
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.jit import INT64, READ_BOOL, READ_INT32, READ_INT64, WRITE_INT32, WRITE_INT64, compiled
+from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 
 
 @compiled((READ_INT64, READ_INT32, WRITE_INT64))
@@ -20,3 +22,19 @@ def gather(values: IntArray, at: NDArray[np.int32], out: IntArray) -> None:
     """
     for i in range(at.size):
         out[i] = values[np.uint32(at[i])]  # unsigned: numba omits the test for negative indices
+
+
+@compiled(INT64(READ_BOOL, WRITE_INT32))
+def positions(chosen: BoolArray, out: Positions) -> Any:
+    """The indices of true values, of which it returns the number; `out` has room for all and one more.
+
+    It branches on no value: `np.flatnonzero` takes four times as long where these cannot be predicted.
+
+    >>> out = np.empty(4, np.int32); out[: positions(np.array([True, False, True]), out)].tolist()
+    [0, 2]
+    """
+    count = 0
+    for i in range(chosen.size):
+        out[count] = i
+        count += int(chosen[i])
+    return count

@@ -113,7 +113,7 @@ def take_rows(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:
     taken = pc.take(column.chunk(0) if column.num_chunks == 1 else column, pa.array(at), boundscheck=False)
     if not isinstance(taken, pa.ChunkedArray):
         return taken
-    return taken.chunk(0) if taken.num_chunks == 1 else pa.concat_arrays(taken.chunks)
+    return one_chunk(taken)
 
 
 def take_rows_or_null(column: pa.ChunkedArray, at: NDArray[np.int32]) -> pa.Array:

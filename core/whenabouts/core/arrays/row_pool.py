@@ -27,7 +27,7 @@ class RowPool:
         self.schema = schema
         self._stored = [_stored_type(field.type) for field in schema]
         self._columns: list[NDArray[Any]] = [np.zeros(0, kind or object) for kind in self._stored]
-        self._valid: list[BoolArray] = [np.zeros(0, bool) for _ in schema]
+        self._valid: list[BoolArray | None] = [None for _ in schema]  # None: no value has been null
         self._free = np.zeros(0, np.int64)
         self._free_count = 0
 
@@ -60,7 +60,7 @@ class RowPool:
         self._free_count -= n
         for i, column in enumerate(rows.columns):
             array = one_chunk(column)
-            self._valid[i][at] = np.asarray(array.is_valid()) if array.null_count else True
+            self._note_nulls(i, at, array)
             self._columns[i][at] = _as_numpy(array, self._stored[i])
         return at
 
@@ -75,15 +75,25 @@ class RowPool:
     def table(self, at: IntArray) -> pa.Table:
         """The rows in these slots."""
         arrays = [
-            _as_arrow(column[at], valid[at], field.type)
+            _as_arrow(column[at], None if valid is None else valid[at], field.type)
             for column, valid, field in zip(self._columns, self._valid, self.schema, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
+    def _note_nulls(self, i: int, at: IntArray, array: pa.Array) -> None:
+        valid = self._valid[i]
+        if valid is None:
+            if not array.null_count:
+                return
+            valid = self._valid[i] = np.ones(self.room, bool)
+        valid[at] = np.asarray(array.is_valid()) if array.null_count else True
+
     def _grow(self, more: int) -> None:
         size = len(self._free)
         self._columns = [np.concatenate([column, np.zeros(more, column.dtype)]) for column in self._columns]
-        self._valid = [np.concatenate([valid, np.zeros(more, bool)]) for valid in self._valid]
+        self._valid = [
+            None if valid is None else np.concatenate([valid, np.zeros(more, bool)]) for valid in self._valid
+        ]
         free = np.empty(size + more, np.int64)
         free[:more] = np.arange(size + more - 1, size - 1, -1)
         free[more : more + self._free_count] = self._free[: self._free_count]
@@ -115,8 +125,9 @@ def _as_numpy(array: pa.Array, stored: type[np.generic] | None) -> NDArray[Any]:
     return np.asarray((array.fill_null(nothing) if array.null_count else array).to_numpy(zero_copy_only=False))
 
 
-def _as_arrow(values: NDArray[Any], valid: BoolArray, type_: pa.DataType) -> pa.Array:
+def _as_arrow(values: NDArray[Any], valid: BoolArray | None, type_: pa.DataType) -> pa.Array:
     if values.dtype == object:
-        return pa.array([value if is_valid else None for value, is_valid in zip(values, valid, strict=True)], type_)
-    array = pa.array(values, mask=None if valid.all() else ~valid)
+        shown = [True] * len(values) if valid is None else valid
+        return pa.array([value if is_shown else None for value, is_shown in zip(values, shown, strict=True)], type_)
+    array = pa.array(values, mask=None if valid is None or valid.all() else ~valid)
     return array if array.type == type_ else array.view(type_)

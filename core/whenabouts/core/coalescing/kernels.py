@@ -78,6 +78,32 @@ runs_in_order_of_integers = compiled(INT64(*_SHAPE[0], READ_INT64, *_SHAPE[1]))(
 runs_in_order_of_floats = compiled(INT64(*_SHAPE[0], READ_FLOAT64, *_SHAPE[1]))(_runs_in_order)
 
 
+@compiled(INT64(READ_INT64, READ_BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT32))
+def split_runs(
+    times: IntArray,
+    begins: BoolArray,
+    heads: IntArray,
+    starts: IntArray,
+    ends: IntArray,
+    more: IntArray,
+    offsets: Positions,
+) -> Any:
+    """Runs and the vectors of their later times: run r begins with tuple `heads[r]` at `starts[r]`, its last one is at
+    `ends[r]`, and its times after the first one are `more[offsets[r] : offsets[r + 1]]`. Returns how many there are.
+
+    The first tuple begins a run. The arrays have room for a run of each tuple and one more.
+    """
+    runs = others = 0
+    for at in range(len(times)):  # which tuples begin a run cannot be predicted: each is written as if it did both
+        time, begin = times[at], int(begins[at])
+        heads[runs], starts[runs], offsets[runs], more[others] = at, time, others, time
+        runs += begin
+        others += 1 - begin
+        ends[runs - 1] = time
+    offsets[runs] = others
+    return runs
+
+
 @compiled((READ_INT64, INT64, WRITE_INT32))
 def rows_of_groups(codes: IntArray, low: int, rows: Positions) -> None:
     """Some row of each group: `rows[g]`, unchanged if the group has none.

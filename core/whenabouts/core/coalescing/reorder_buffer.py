@@ -17,7 +17,7 @@ from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Rejected, SegmentStore, Step
-from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout
+from whenabouts.core.state.segment_layout import LEAST_SLOT_US, Layout, every_row
 from whenabouts.core.state.segmented_state import SegmentedState
 
 
@@ -27,7 +27,7 @@ class ReorderBuffer:
     def __init__(self, reader: EventReader, group: tuple[str, ...], lateness_us: int) -> None:
         self.reader = reader
         self.keys = Keys(group, [reader.schema], (reader.name,))
-        self.layout = Layout([reader.block_schema], opens={0: lambda rows: np.ones(rows.num_rows, bool)})
+        self.layout = Layout([reader.block_schema], opens={0: every_row})
         self._slot_us = max(lateness_us // 16, LEAST_SLOT_US)
 
     def settle(
@@ -68,8 +68,9 @@ class ReorderBuffer:
     def settled(self, table: pa.Table, step: Step) -> TemporalTuples:
         """Rows that are settled as tuples, counted; those that are not taken are rejected."""
         tuples, duplicates = self.ordered(table)
-        for batch in table.take(pa.array(duplicates.rejected)).to_batches():
-            self._reject(Code.DUPLICATE_TIMESTAMP, batch, step)
+        if len(duplicates.rejected):
+            for batch in table.take(pa.array(duplicates.rejected)).to_batches():
+                self._reject(Code.DUPLICATE_TIMESTAMP, batch, step)
         step.metrics[metrics.REPLAYED] += duplicates.replayed
         step.metrics[metrics.PROCESSED] += len(tuples)
         return tuples

@@ -15,7 +15,7 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.equivalence import Equivalence, neighbours_linked, same_bits
 from whenabouts.core.coalescing.sorted_list_runs import share_data
 from whenabouts.core.coalescing.sorted_lists import Neighbours, SortedLists
-from whenabouts.core.coalescing.tuples import ListTuples, links_to_predecessors
+from whenabouts.core.coalescing.tuples import ListTuples, links_to_predecessors, predecessors
 
 
 class RunLists:
@@ -54,16 +54,15 @@ class RunLists:
         if not self._eager:
             self.lists.insert(new.lists, new.times, self.values.put(new.values), np.ones(size, bool))
             return 0
-        begins = np.append(True, np.diff(new.lists) != 0)
-        firsts = np.flatnonzero(begins)
+        firsts = np.flatnonzero(np.append(True, np.diff(new.lists) != 0))
         continued = firsts[self.lists.sizes[new.lists[firsts]] > 0]  # those that directly follow a tuple held
         last = self.lists.last_data(new.lists[continued])
         held = self.values.table(last)
-        _, earlier, extends, compared = links_to_predecessors(
-            held.select(self._compared), new.values.select(self._compared), begins, continued, self._equivalence
+        extends, compared = links_to_predecessors(
+            held.select(self._compared), new.values.select(self._compared), firsts, continued, self._equivalence
         )
         self.comparisons += compared
-        data = self._slots_of(new, held, earlier, extends, continued, last)
+        data = self._slots_of(new, held, extends, continued, last)
         self.lists.insert(new.lists, new.times, data, ~extends)
         return int(extends.sum())
 
@@ -127,7 +126,6 @@ class RunLists:
         self,
         new: ListTuples,
         held: pa.Table,
-        earlier: IntArray,
         extends: BoolArray,
         continued: IntArray,
         last: IntArray,
@@ -137,7 +135,8 @@ class RunLists:
             return self.values.put(new.values)
         shared = np.flatnonzero(extends)
         shares = np.zeros(len(extends), bool)
-        shares[shared] = same_bits(pa.concat_tables([held, new.values]), earlier[shared], len(last) + shared)
+        earlier = predecessors(len(last), len(extends), continued)[shared]
+        shares[shared] = same_bits(pa.concat_tables([held, new.values]), earlier, len(last) + shared)
         own = self.put(new.values.take(pa.array(np.flatnonzero(~shares))), uses=0)
         data = np.empty(len(shares), np.int64)
         share_data(shares, own, continued, last, self.uses, data)

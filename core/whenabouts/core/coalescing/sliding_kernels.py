@@ -145,6 +145,29 @@ def append(
         groups[ids[i], COUNTED] += starts[i + 1] - starts[i]
 
 
+@compiled((READ_BOOL, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64))
+def share_slots(own: BoolArray, slots: IntArray, continued: IntArray, last: IntArray, data: IntArray) -> None:
+    """The slot of each new tuple: the next one of `slots` if it has its `own`, else that of its predecessor.
+
+    `last[i]`: the slot of the predecessor of tuple `continued[i]`.
+
+    >>> import numpy as np; data = np.zeros(4, np.int64)
+    >>> share_slots(np.array([False, True, False, True]), np.array([8, 9]), np.array([0, 2]), np.array([5, 6]), data)
+    >>> data.tolist()
+    [5, 8, 6, 9]
+    """
+    used = begin = 0
+    for i in range(len(continued) + 1):
+        stop = continued[i] if i < len(continued) else len(own)
+        for at in range(begin, stop):  # which tuples have their own slot cannot be predicted: no branch
+            used += int(own[at])
+            data[at] = slots[used - 1]
+        begin, limit = stop, continued[i + 1] if i + 1 < len(continued) else len(own)
+        while begin < limit and not own[begin]:
+            data[begin] = last[i]
+            begin += 1
+
+
 @compiled((WRITE_INT64_2D, READ_INT64, READ_INT64, INT64, INT64, WRITE_INT64))
 def first_kept(groups: IntArray, keys: IntArray, ids: IntArray, least: int, most: int, kept_from: IntArray) -> None:
     """The first index of each group to keep: at most `most` tuples, none with a key below `least`.

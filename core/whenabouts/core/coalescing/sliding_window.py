@@ -18,11 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.group_ids import GroupIds
+from whenabouts.core.arrays.record_batches import take_rows
 from whenabouts.core.arrays.row_pool import RowPool
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.coalescing.aggregate_needs import AggregateNeeds
 from whenabouts.core.coalescing.equivalence import Equivalence, neighbours_linked, same_bits
-from whenabouts.core.coalescing.tuples import TemporalTuples, links_to_predecessors
+from whenabouts.core.coalescing.tuples import TemporalTuples, links_to_predecessors, predecessors
 from whenabouts.core.state.window_cache import Cacheable
 
 _NOTHING = np.zeros(0, np.int64)
@@ -113,9 +114,10 @@ class SlidingWindow:
 
         if not len(new):
             return np.zeros(0, bool), 0
-        held = np.flatnonzero(np.diff(new.starts))
+        size = np.diff(new.starts)
+        held = np.flatnonzero(size)
         ids = self._ids_of(new, held)
-        starts, size = new.starts[held], np.diff(new.starts)[held]
+        starts, size = new.starts[held], size[held]
         if linked is None and not self.eager:
             linked = np.zeros(len(new), bool)
         added = self._continuation(new, starts, ids, linked)
@@ -130,7 +132,7 @@ class SlidingWindow:
             np.append(starts, len(new)), new.times, data, _NOTHING if numbers is None else numbers, added.linked,
             passes,
         )  # fmt: skip
-        self._held += len(new), int(added.linked.sum())
+        self._held += len(new), np.count_nonzero(added.linked)
         return added.linked, added.compared
 
     def compare(self) -> int:
@@ -257,7 +259,7 @@ class SlidingWindow:
         rows = pa.Table.from_arrays(new.taken(None, names), schema=self._rows.schema)
         if linked is None:
             found = links_to_predecessors(
-                self._rows.table(last).select(self.values), rows.select(self.values), new.heads, starts[known],
+                self._rows.table(last).select(self.values), rows.select(self.values), starts, starts[known],
                 self._equivalence,
             )  # fmt: skip
             return _Continuation(rows, last, starts[known], found.linked, found.compared)
@@ -267,23 +269,22 @@ class SlidingWindow:
         """The slot in the row pool of each new tuple's values: its own, or that of its predecessor."""
         if self._equivalence.needs_all_values or not self.eager:
             return self._rows.put(added.rows)
+        from whenabouts.core.arrays.gather import positions
+        from whenabouts.core.coalescing.sliding_kernels import share_slots
+
         size, held = added.rows.num_rows, len(added.last)
         own = ~added.linked
         if any(pa.types.is_floating(field.type) for field in added.rows.schema):  # others that are equal look alike
             both = pa.concat_tables([self._rows.table(added.last), added.rows])
-            earlier = np.arange(held - 1, held + size - 1)
-            earlier[added.continued] = np.arange(held)
             later = np.flatnonzero(added.linked)
-            own[later] = ~same_bits(both, earlier[later], held + later)
-        shared = ~own[added.continued]
-        heads = own.copy()  # of the tuples that share a slot
-        heads[added.continued] = True
-        at = np.flatnonzero(heads)
-        has_own = own[at]
-        slots = np.empty(len(at), np.int64)
-        slots[has_own] = self._rows.put(added.rows.take(pa.array(at[has_own])))
-        slots[~has_own] = added.last[shared]  # these continue tuples held, in the order of `continued`
-        return np.repeat(slots, np.diff(at, append=size))
+            earlier = predecessors(held, size, added.continued)[later]
+            own[later] = ~same_bits(both, earlier, held + later)
+        data, at = np.empty(size, np.int64), np.empty(size + 1, np.int32)
+        at = at[: positions(own, at)]
+        rows = [take_rows(column, at) for column in added.rows.columns]
+        slots = self._rows.put(pa.Table.from_arrays(rows, schema=self._rows.schema))
+        share_slots(own, slots, added.continued, added.last, data)
+        return data
 
     def _make_room(self, ids: IntArray, more: IntArray) -> None:
         from whenabouts.core.coalescing.sliding_kernels import make_room

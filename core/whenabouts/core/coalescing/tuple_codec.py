@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.record_batches import one_chunk
-from whenabouts.core.arrays.typing import BoolArray, IntArray
+from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.coalescing.equivalence import same_bits
 from whenabouts.core.coalescing.tuples import TemporalTuples
 from whenabouts.core.runtime.blocks import PREFIX, T_MAX, T_MIN
+from whenabouts.core.state.segment_layout import Layout
 
 MORE = PREFIX + "more"
 """Timestamps of a run's tuples after the first one: the paper's vector v."""
@@ -74,6 +76,11 @@ class TupleCodec:
         return pa.schema(fields)
 
     @cached_property
+    def layout(self) -> Layout:
+        """How segments hold the stored rows."""
+        return Layout([self.stored], purpose=f"eager {self.eager}")
+
+    @cached_property
     def counted(self) -> pa.Schema:
         """Schema of the tuple counts of groups."""
         return pa.schema([*(self.schema.field(name) for name in self.group), (COUNTED, pa.int64())])
@@ -96,17 +103,14 @@ class TupleCodec:
             index = np.arange(len(times))
             floats = pa.Table.from_arrays(tuples.taken(at, shown), names=shown)
             new = new | ~np.append(True, same_bits(floats, index[:-1], index[1:]))[: len(times)]
-        heads = np.flatnonzero(new)
+        heads, starts, ends, more, offsets = _runs(times, new)
         first = heads if at is None else at[heads]
-        offsets = np.append(heads, len(times))
-        columns = [pa.array(times[heads]), pa.array(times[offsets[1:] - 1]), *tuples.taken(first, self.group)]
+        columns = [pa.array(starts), pa.array(ends), *tuples.taken(first, once)]
         if self.all_values:
-            columns += [_lists(values, offsets) for values in tuples.taken(at, self.values)]
-        else:
-            columns += tuples.taken(first, self.values)
-        columns.append(_lists(pa.array(times[~new]), offsets - np.arange(len(offsets))))
+            columns += [_lists(values, np.append(heads, len(times))) for values in tuples.taken(at, self.values)]
+        columns.append(_lists(pa.array(more), offsets))
         if weight is not None:
-            columns.append(_lists(pa.array(weight), offsets))
+            columns.append(_lists(pa.array(weight), np.append(heads, len(times))))
         return pa.RecordBatch.from_arrays(columns, schema=self.stored)
 
     def decode(self, batches: Sequence[pa.RecordBatch], from_us: int) -> DecodedTuples:
@@ -141,9 +145,29 @@ class TupleCodec:
         return DecodedTuples(plain, rows.astype(np.int32), times, joined, weight)
 
 
+class _Runs(NamedTuple):
+    """Runs as `kernels.split_runs` gives them."""
+
+    heads: IntArray
+    starts: IntArray
+    ends: IntArray
+    more: IntArray
+    offsets: Positions
+
+
+def _runs(times: IntArray, begins: BoolArray) -> _Runs:
+    from whenabouts.core.coalescing.kernels import split_runs  # numba: imported when first needed
+
+    room = len(times) + 1
+    heads, starts, ends, more = (np.empty(room, np.int64) for _ in range(4))
+    offsets = np.empty(room, np.int32)
+    runs = split_runs(times, begins, heads, starts, ends, more, offsets)
+    return _Runs(heads[:runs], starts[:runs], ends[:runs], more[: len(times) - runs], offsets[: runs + 1])
+
+
 def _flat(lists: pa.ChunkedArray) -> IntArray:
     return np.asarray(one_chunk(lists).flatten().to_numpy(zero_copy_only=False))
 
 
-def _lists(values: pa.Array, offsets: IntArray) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+def _lists(values: pa.Array, offsets: IntArray | Positions) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32, copy=False)), values)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from whenabouts.core.arrays.record_batches import one_chunk
+from whenabouts.core.arrays.record_batches import one_chunk, take_rows
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.coalescing.equivalence import Equivalence, comparable, linked, neighbours_linked
@@ -60,8 +60,8 @@ class TemporalTuples:
         """Columns of the tuples at these indices (None: of all)."""
         if not names:
             return []
-        rows = pa.array(self.rows if at is None else self.rows[at])
-        return [one_chunk(self.table.column(name)).take(rows) for name in names]
+        rows = self.rows if at is None else self.rows[at]
+        return [take_rows(self.table.column(name), rows) for name in names]
 
     @property
     def heads(self) -> BoolArray:
@@ -160,40 +160,51 @@ def links_of(tuples: TemporalTuples, values: Sequence[str], equivalence: Equival
 class PredecessorLinks(NamedTuple):
     """How new tuples continue the tuples already held.
 
-    `rows`: values of the last tuples held, followed by those of the new tuples. `earlier[i]`: the index in `rows` of
-    the predecessor of new tuple i. `linked[i]`: whether it extends that one. `compared`: comparisons made.
+    `linked[i]`: whether new tuple i extends its predecessor. `compared`: comparisons made.
     """
 
-    rows: pa.Table
-    earlier: IntArray
     linked: BoolArray
     compared: int
 
 
+def predecessors(held: int, new: int, continued: IntArray) -> IntArray:
+    """The predecessor of each new tuple among the last tuples held, `0 .. held - 1`, and the new ones after these.
+
+    `continued`: the indices of new tuples that directly follow those held. That of the first tuple of any other group
+    is arbitrary.
+
+    >>> predecessors(2, 4, np.array([0, 2])).tolist()
+    [0, 2, 1, 4]
+    """
+    earlier = np.arange(held - 1, held + new - 1)
+    earlier[continued] = np.arange(held)
+    return earlier
+
+
 def links_to_predecessors(
-    last: pa.Table, new: pa.Table, begins: BoolArray, continued: IntArray, equivalence: Equivalence
+    last: pa.Table, new: pa.Table, firsts: IntArray, continued: IntArray, equivalence: Equivalence
 ) -> PredecessorLinks:
     """Which new tuples extend their predecessor, if they come group by group and after all tuples held. O(new).
 
-    `begins`: the first new tuple of each group; `continued`: the indices of those whose group has a last tuple, which
-    is a row of `last`.
+    `firsts`: the indices of the first new tuple of each group; `continued`: of those whose group has a last tuple,
+    which is a row of `last`.
     """
     rows, held = pa.concat_tables([last, new]), last.num_rows
-    earlier = np.arange(held - 1, held + new.num_rows - 1)
-    earlier[continued] = np.arange(held)
-    known = ~begins
-    known[continued] = True
     found = np.zeros(new.num_rows, bool)
     if equivalence.predicate is not None:
+        known = np.ones(len(found), bool)
+        known[firsts] = False
+        known[continued] = True
         later = np.flatnonzero(known)
-        found[later] = neighbours_linked(rows, equivalence, earlier[later], held + later)
+        earlier = predecessors(held, len(found), continued)[later]
+        found[later] = neighbours_linked(rows, equivalence, earlier, held + later)
     elif len(found):
         # Most tuples directly follow their predecessor: compare whole columns.
         columns = [comparable(column) for column in rows.columns]
         found[1:] = linked(
             [c.slice(held, -1) for c in columns], [c.slice(held + 1, None) for c in columns], equivalence
         )
-        pairs = [c.take(earlier[continued]) for c in columns], [c.take(held + continued) for c in columns]
-        found[begins] = False
+        pairs = [c.slice(0, held) for c in columns], [c.take(held + continued) for c in columns]
+        found[firsts] = False
         found[continued] = linked(*pairs, equivalence)
-    return PredecessorLinks(rows, earlier, found, int(known.sum()))
+    return PredecessorLinks(found, len(found) - len(firsts) + len(continued))

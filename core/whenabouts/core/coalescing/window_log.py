@@ -28,7 +28,7 @@ from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.protocol import END_OF_TIME, SegmentStore, Step
 from whenabouts.core.state.memory_store import StampedStore
 from whenabouts.core.state.segment_codec import decode, encode, unwrap, wrap
-from whenabouts.core.state.segment_layout import DIRECTORY, Layout
+from whenabouts.core.state.segment_layout import DIRECTORY
 from whenabouts.core.state.segmented_state import SegmentedState
 
 LEAST_BYTES = 1 << 12
@@ -58,9 +58,8 @@ class WindowLog:
         self, segments: SegmentStore, directory: SegmentStore, codec: TupleCodec, keys: Keys, extents: Extents
     ) -> None:
         self._codec, self._keys, self._window = codec, keys, extents.window
-        layout = Layout([codec.stored], purpose=f"eager {codec.eager}")
         self._segments, self._directory = StampedStore(segments), directory
-        self._state = SegmentedState(self._segments, layout, slot_us=1)  # segments end exactly at their tuples
+        self._state = SegmentedState(self._segments, codec.layout, slot_us=1)  # segments end exactly at their tuples
         found = directory.get(0, 0)
         saved = {} if found is None else json.loads(bytes(unwrap(found)))
         if not isinstance(saved, dict):
@@ -136,19 +135,23 @@ class WindowLog:
         if linked is None or floor_us > new_from_us:
             new, linked = since(max(new_from_us, floor_us))
         rows = self._rows(new, linked)
-        from_us = self._first_to_merge(rows.nbytes, new_from_us)
+        from_us = self._first_to_merge(rows, new_from_us)
         if from_us < new_from_us:
             rows = self._rows(*since(max(from_us, floor_us)))
         self._state.replace_from(0, from_us, rows)
 
-    def _first_to_merge(self, size: int, new_from_us: int) -> int:
-        """The time from which on stored segments are merged with new rows of this size.
+    def _first_to_merge(self, rows: pa.RecordBatch, new_from_us: int) -> int:
+        """The time from which on stored segments are merged with new rows.
 
         Segments no larger than the new rows are merged, unless they would exceed a sixteenth of the log: a segment is
         only dropped as a whole.
         """
-        from_us, most = new_from_us, self._state.bytes_held // 16
-        for end_us, held in self._state.segment_ends(0):
+        from_us, most = new_from_us, max(LEAST_BYTES, self._state.bytes_held // 16)
+        ends = self._state.segment_ends(0)
+        if not ends or ends[0][1] > most:
+            return new_from_us
+        size = rows.nbytes
+        for end_us, held in ends:
             if held > max(LEAST_BYTES, min(size, most)):
                 return end_us if from_us == FIRST else new_from_us
             from_us, size = FIRST, size + held

@@ -80,7 +80,8 @@ class EventReader:
             if bad.any():
                 rejected.append(Rejected(self.input, code, rows.filter(pa.array(bad))))
                 good &= ~bad
-        own = [pa.array(t_min), pa.array(t_max)]
+        first = pa.array(t_min)
+        own = [first, first if t_max is t_min else pa.array(t_max)]
         if self.time.templates:
             own.append(pa.array(np.zeros(rows.num_rows, np.int32) if template is None else template.astype(np.int32)))
         block = pa.RecordBatch.from_arrays([*own, *rows.columns], schema=self.block_schema)
@@ -147,6 +148,8 @@ class EventReader:
         return pa.RecordBatch.from_arrays(block.columns[len(self._own) :], schema=self.schema)
 
     def _conform(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if rows.schema.equals(self.schema, check_metadata=True):
+            return rows
         if rows.schema.names != self.schema.names:
             rows = rows.select(self.schema.names)
         columns = [

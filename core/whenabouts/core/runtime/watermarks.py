@@ -33,13 +33,14 @@ def drop_late(
         counted = not isinstance(arrival, Copied)
         if watermark_us != NO_WATERMARK:
             late = times(block)[1] < watermark_us
-            if late.any() and counted:
+            some = late.any()
+            if some and counted:
                 reader = readers[arrival.input]
                 rows = reader.raw(block.filter(pa.array(late)))
                 step.rejected.append(Rejected(arrival.input, Code.LATE, rows))
                 step.metrics[metrics.LATE] += rows.num_rows
                 step.metrics[metrics.REJECTED] += rows.num_rows
-            if late.any():
+            if some:
                 block = block.filter(pa.array(~late))
         if counted and count_processed:
             step.metrics[metrics.PROCESSED] += block.num_rows

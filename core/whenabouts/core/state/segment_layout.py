@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ import pyarrow as pa
 
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.runtime.protocol import END_OF_TIME
+from whenabouts.core.state.segment_codec import fingerprint
 
 DIRECTORY = -1
 WAITING = -2
@@ -65,6 +67,12 @@ class Layout:
     purpose: str = ""
     needed: dict[int, Callable[[pa.RecordBatch], BoolArray]] = field(default_factory=dict)
     marked_later: frozenset[int] = frozenset()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What the directory says of the columns and the purpose, so that no other ones are read from it."""
+        columns = [f"{f.name}:{f.type}" for schema in self.schemas for f in schema]
+        return fingerprint(*columns, *filter(None, [self.purpose]))
 
 
 def every_row(rows: pa.RecordBatch | pa.Table) -> BoolArray:

@@ -18,7 +18,7 @@ from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.core.runtime.blocks import T_MAX, times
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival, SegmentStore
-from whenabouts.core.state.segment_codec import decode, encode, fingerprint, unwrap, wrap
+from whenabouts.core.state.segment_codec import decode, encode, unwrap, wrap
 from whenabouts.core.state.segment_layout import (
     DIRECTORY,
     NONE_OPEN,
@@ -57,8 +57,7 @@ class SegmentedState:
         self._store = store
         self._layout = layout if isinstance(layout, Layout) else Layout(layout)
         self._schemas = tuple(self._layout.schemas)
-        columns = [f"{f.name}:{f.type}" for schema in self._schemas for f in schema]
-        self._fingerprint = fingerprint(*columns, *filter(None, [self._layout.purpose]))
+        self._fingerprint = self._layout.fingerprint
         self._changed = False
         self._stored = StoredSegments(store, self._layout)
         self.rows_numbered = 0
