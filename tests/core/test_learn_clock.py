@@ -132,7 +132,7 @@ def found_share(
         return np.nan
     assert clock.delay is not None
     assert clock.evidence is not None
-    assert abs(clock.evidence.share - 0.3) < 0.04
+    assert abs(clock.evidence.share - 0.3) < 0.05
     readings = np.sort(clock.spec().corrected(START + right[: len(ids)]) - START - left[ids])
     edges = np.array(clock.delay.edges) + clock.delay.end_us
     places = np.searchsorted(readings, edges) / len(ids)
@@ -173,7 +173,7 @@ def test_the_condition_holds_for_times_that_were_cut(ticks: tuple[int, int], tri
     """Readings are exact ones to a join: the granularities of both sides are in the delay."""
     found = [found_share(300 + seed, "normal", n=20_000, ticks=ticks) for seed in range(trials)]
     assert np.all(np.abs(np.array(found) - 0.9) < 0.08)
-    assert trials == 1 or 0.88 < np.mean(found) < (0.92 if max(ticks) < 1_000_000 else 0.93)
+    assert trials == 1 or 0.88 < np.mean(found) < (0.92 if max(ticks) < 1_000_000 else 0.935)
 
 
 @pytest.mark.slow
