@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.grouped_sort import least_and_greatest
 from whenabouts.core.arrays.key_time_order import (
     Axis,
     OrderedRows,
@@ -46,7 +47,11 @@ _LEAST_CONFIDENCE = 5e-324
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What a correlation compares: see `strategies.correlate` for the arguments. `sides_of` makes valid ones."""
+    """What a correlation compares: see `strategies.correlate` for the arguments. `sides_of` makes valid ones.
+
+    `keys`: one more than the greatest code of a key (1 without keys). `extent`: the least `t_min` and the greatest
+    `t_max` of both sides.
+    """
 
     base: Times
     target: Times
@@ -58,6 +63,8 @@ class Sides:
     target_lengths: tuple[int, int]
     templates: tuple[Templates, Templates]
     base_is_right: bool
+    keys: int
+    extent: tuple[int, int]
 
 
 class CandidateRanges(NamedTuple):
@@ -118,11 +125,12 @@ def ranges_of(
     )  # fmt: skip
     if not len(base) or not len(target):
         rows = _base_rows(sides.base, by_t_max=False)
-        ordered = order_rows(sides.target, "arrival", _keys(sides))
+        ordered = order_rows(sides.target, "arrival", sides.keys)
         return CandidateRanges(rows, ordered, np.zeros((len(base), 4), np.int32), NO_KINDS, False)
-    found = candidate_ranges(sides)
+    found = candidate_ranges(sides, kinds_of(sides))
     if possible:
-        outer = candidate_ranges(replace(sides, confidence=_LEAST_CONFIDENCE)).ranges
+        wide = replace(sides, confidence=_LEAST_CONFIDENCE)
+        outer = candidate_ranges(wide, kinds_of(wide)).ranges
         ranges = np.clip(found.ranges, outer[:, :1], outer[:, 3:])
         ranges[:, 0], ranges[:, 3] = outer[:, 0], outer[:, 3]
         found = found._replace(ranges=ranges)
@@ -154,20 +162,25 @@ def sides_of(
         raise ValueError("either both sides have keys or neither has")
     if (base.template is None) == bool(base_templates) or (target.template is None) == bool(target_templates):
         raise ValueError("rows have template numbers exactly where templates are given")
-    (base, _), (target, seen) = both(
+    (base, _, base_seen), (target, lengths, target_seen) = both(
         lambda: _checked(base, base_lengths, "base"),
         lambda: _checked(target, target_lengths, "target"),
         len(base) + len(target),
     )
     if strategy == "auto":
-        target_lengths = seen
+        target_lengths = lengths
     templates = base_templates, target_templates
-    return Sides(base, target, lo, hi, confidence, strategy, base_lengths, target_lengths, templates, base_is_right)
+    extent = min(base_seen[0], target_seen[0]), max(base_seen[1], target_seen[1])
+    keys = max(base_seen[2], target_seen[2]) + 1
+    return Sides(
+        base, target, lo, hi, confidence, strategy, base_lengths, target_lengths, templates, base_is_right, keys, extent
+    )
 
 
-def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times, tuple[int, int]]:
-    """`times` as contiguous int64 arrays that no kernel can overrun, and the least and greatest length in them."""
-    shortest, longest = declared
+def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times, tuple[int, int], tuple[int, int, int]]:
+    """`times` as contiguous int64 arrays that no kernel can overrun; the least and greatest length in them; their first
+    and last time and the greatest code."""
+    (shortest, longest), (first, last), greatest = declared, (0, 0), 0
     t_min, t_max = np.ascontiguousarray(times.t_min, np.int64), np.ascontiguousarray(times.t_max, np.int64)
     key = None if times.key is None else np.ascontiguousarray(times.key, np.int64)
     if t_min.shape != t_max.shape or (key is not None and key.shape != t_min.shape):
@@ -181,19 +194,25 @@ def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times,
         # The lengths of rows with templates are those of the query's current templates, which may have changed.
         if times.template is None and (shortest < max(declared[0], 0) or longest > declared[1]):
             raise ValueError(f"{side} lengths {shortest}..{longest} us are outside the declared {declared}")
-        if key is not None and key.min() < 0:
-            raise ValueError(f"{side} key codes must be >= 0, got {key.min()}")
+        if key is not None:
+            least, greatest = least_and_greatest(key)
+            if least < 0:
+                raise ValueError(f"{side} key codes must be >= 0, got {least}")
     template = None if times.template is None else np.ascontiguousarray(times.template, np.int32)
-    return Times(t_min, t_max, key, template), (shortest, longest)
+    return Times(t_min, t_max, key, template), (shortest, longest), (first, last, greatest)
 
 
-def candidate_ranges(sides: Sides) -> CandidateRanges:
-    """Order the rows as the strategy does, and find the ranges; neither side may be empty."""
-    keys = _keys(sides)
-    of = row_kinds(
+def kinds_of(sides: Sides) -> RowKinds | None:
+    """The kinds of the rows of both sides, None if there are none."""
+    return row_kinds(
         sides.base, sides.target, sides.templates, sides.lo, sides.hi, sides.confidence,
         strategy=sides.strategy, base_is_right=sides.base_is_right,
     )  # fmt: skip
+
+
+def candidate_ranges(sides: Sides, of: RowKinds | None) -> CandidateRanges:
+    """Order the rows as the strategy does, and find the ranges; neither side may be empty. `of`: as of `kinds_of`."""
+    keys = sides.keys
     target, (base, in_time) = both(
         lambda: _target_rows(sides, keys, of),
         lambda: (_base_rows(sides.base, by_t_max=sides.strategy in ("lazy", "lazy_lookup")), _in_time(sides, keys)),
@@ -204,11 +223,6 @@ def candidate_ranges(sides: Sides) -> CandidateRanges:
         kinds = of.kinds.in_order(base.position, target.position)
         span = of.span
     return CandidateRanges(base, target, _ranges(sides, base, in_time, target, kinds.base, span), kinds, of is not None)
-
-
-def _keys(sides: Sides) -> int:
-    keys = [side.key.max() for side in (sides.base, sides.target) if side.key is not None and len(side)]
-    return int(max(keys, default=0)) + 1
 
 
 class BaseRows(NamedTuple):

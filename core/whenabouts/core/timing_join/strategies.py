@@ -4,6 +4,7 @@ A strategy determines the order of the rows on both sides, and for each base row
 sure_hi <= outer_hi` into the ordered targets of its key. Targets in the sure range match, other targets in the outer
 range are *probed* with the canonical kernel, and the rest cannot match. One fill kernel writes the pairs of all
 strategies, in bounded chunks; a second one, with the same pairs in the same order, those of rows with few candidates.
+Such rows of `auto` are mostly searched and filled in one go, again with the same pairs (`near_join`).
 
 | strategy | base rows | targets | ranges |
 | --- | --- | --- | --- |
@@ -27,7 +28,7 @@ Rows with different keys are never compared: targets are grouped by key, and ord
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -45,10 +46,12 @@ from whenabouts.core.timing_join.candidate_ranges import (
     CandidateRanges,
     Sides,
     candidate_ranges,
+    kinds_of,
     sides_of,
 )
 from whenabouts.core.timing_join.first_partners import find_first_partners
 from whenabouts.core.timing_join.length_classes import Templates
+from whenabouts.core.timing_join.near_join import near_pairs
 from whenabouts.core.timing_join.pair_fill import (
     EVERYTHING,
     HITS,
@@ -133,7 +136,7 @@ def correlate(
     `accepts`: a further condition, called with blocks of pairs that meet all others; pairs that it does not accept are
     none. With `first_only` the pairs of a row are tried until one is accepted.
 
-    `expect` is called before any pair is made, with the least (the sure ones) and the greatest possible number.
+    `expect` is called before any pair is given, with the least (the sure ones) and the greatest possible number.
 
     Cost for n base rows and m targets: `simple` and `ssort` O(n m) kernel calls; the others O(n + m) for rows nearly in
     time order (`eager`: n log m), plus a copy per sure pair and a kernel call per probed pair. Memory: 60 bytes per row
@@ -173,7 +176,15 @@ def _pairs(
     sides = join.sides
     if not len(sides.base) or not len(sides.target):
         return
-    found = candidate_ranges(sides)
+    of = kinds_of(sides)
+    if sides.strategy == "auto" and of is None and not join.first_only:
+        near = near_pairs(sides)
+        if near is not None:
+            if expect is not None:
+                expect(int(near[1][TAKEN]), int(near[1][PASSED]))
+            yield from _counted(join, _in_chunks(*near, chunk_pairs), counters)
+            return
+    found = candidate_ranges(sides, of)
     if join.first_only and sides.strategy not in PROBING_ALL:
         search = _first_partners if join.accepts is None else _first_accepted
         yield from search(join, found, counters)
@@ -242,6 +253,11 @@ def _fill(
         chunks = _resumed(join.sides, found, part, chunk_pairs)
     else:
         chunks = _by_blocks(join.sides, found, part, chunk_pairs)
+    yield from _counted(join, chunks, counters)
+
+
+def _counted(join: _Join, chunks: Iterable[tuple[Pairs, IntArray]], counters: CorrelationCounters) -> Iterator[Pairs]:
+    """The accepted pairs of each chunk."""
     for pairs, done in chunks:
         counters.sure += int(done[TAKEN])
         counters.probed += int(done[PROBED])
@@ -253,6 +269,14 @@ def _fill(
         counters.matched += len(pairs[0])
         if len(pairs[0]):
             yield pairs
+
+
+def _in_chunks(pairs: Pairs, done: IntArray, chunk_pairs: int) -> Iterator[tuple[Pairs, IntArray]]:
+    """Pairs in chunks, the first of which has the counts of all."""
+    base, target = pairs
+    for start in range(0, max(len(base), 1), chunk_pairs):
+        chunk = slice(start, start + chunk_pairs)
+        yield (base[chunk], target[chunk]), done if start == 0 else np.zeros_like(done)
 
 
 def _resumed(sides: Sides, found: CandidateRanges, part: int, chunk_pairs: int) -> Iterator[tuple[Pairs, IntArray]]:

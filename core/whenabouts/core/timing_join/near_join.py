@@ -1,0 +1,163 @@
+"""The pairs of `auto` where rows have few candidates each: searched and filled block by block, within the cache.
+
+The general way (`candidate_ranges`, then a fill kernel) keeps the ranges of all rows, and reads targets from all over
+memory twice. Here targets are one word each (`arrays.packed_order`), and the pairs of some thousand base rows are
+written while their targets are still in the cache. Base rows in no order of time are searched by key and time; their
+pairs are then written in the order of the rows all the same, so that gathering columns reads memory forwards.
+
+The pairs, their order and the counts are those of the general way, which is left to rows with many candidates, to times
+that do not fit into words, and to rows that have kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whenabouts.core.arrays.key_time_order import nearly_in_order
+from whenabouts.core.arrays.packed_order import PackedRows, packed_rows
+from whenabouts.core.arrays.threads import both, cuts, each
+from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
+from whenabouts.core.timing_join.candidate_ranges import Sides
+from whenabouts.core.timing_join.near_pairs import MANY, RUN, bounds_in_words, fill_near_pairs, rows_of_words
+from whenabouts.core.timing_join.pair_fill import PASSED, STATE_SLOTS
+from whenabouts.core.timing_join.range_search import locate, scatter_rows
+
+Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+MOST_CANDIDATES = 8
+"""With more candidates a row than this on average, the general way is faster: it copies long runs."""
+
+_ROWS_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What all blocks of a join share. `base`: the order in which base rows are searched; None: as they came."""
+
+    sides: Sides
+    base: PackedRows | None
+    target: PackedRows
+
+
+def near_pairs(sides: Sides) -> tuple[Pairs, IntArray] | None:
+    """All pairs of sides without kinds, and the counts of what was done for them; None: take the general way.
+
+    O(n) for n rows of both sides.
+    """
+    search = _search_of(sides)
+    if search is None:
+        return None
+    rows = len(sides.base)
+    most = MOST_CANDIDATES * max(rows, _ROWS_AT_ONCE)
+    # The first rows usually show whether there are few.
+    if rows > _ROWS_AT_ONCE and not _few_of_first(search):
+        return None
+    ranges = None
+    if search.base is not None:
+        ranges = np.empty((rows, 4), np.int32)
+        each(lambda part: _scatter(search, part, ranges), cuts(rows))
+    found = each(lambda part: _filled(search, part, ranges, most), cuts(rows, per_thread=4))
+    parts = [part for part in found if part is not None]
+    if len(parts) < len(found):
+        return None
+    state = np.sum([state for _, state in parts], axis=0)
+    if state[PASSED] > most:
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    base, target = (np.concatenate(columns) for columns in zip(*(pairs for pairs, _ in parts), strict=True))
+    return (base, target), state
+
+
+def _search_of(sides: Sides) -> _Search | None:
+    base, target, keys = sides.base, sides.target, sides.keys
+    as_it_came = nearly_in_order(base.t_max)
+    ordered, target_words = both(
+        lambda: None if as_it_came else packed_rows(base, keys, *sides.extent),
+        lambda: packed_rows(target, keys, *sides.extent),
+        len(base) + len(target),
+    )
+    if target_words is None or (ordered is None and not as_it_came):
+        return None
+    return _Search(sides, ordered, target_words)
+
+
+def _few_of_first(search: _Search) -> bool:
+    ranges = next(_ranges(search, slice(0, _ROWS_AT_ONCE)))[1]
+    return int((ranges[:, 3] - ranges[:, 0]).sum()) <= MOST_CANDIDATES * _ROWS_AT_ONCE
+
+
+def _ranges(search: _Search, part: slice) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+    """Positions and ranges of blocks of base rows in the order of the search, in arrays that are used again."""
+    sides, target, ordered = search.sides, search.target, search.base
+    size = max(min(_ROWS_AT_ONCE, part.stop - part.start), 1)
+    bounds_of_some, ranges_of_some = np.empty((size, 4), np.int64), np.empty((size, 4), np.int32)
+    times_of_some, keys_of_some = np.empty((2, size), np.int64), np.zeros(size, np.int64)
+    cursors = np.stack((target.starts[:-1], target.starts[:-1]))
+    for start in range(part.start, part.stop, size):
+        count = min(size, part.stop - start)
+        rows, key = slice(start, start + count), keys_of_some[:count]
+        if ordered is None:
+            t_min, t_max = sides.base.t_min[rows], sides.base.t_max[rows]
+            key = key if sides.base.key is None else sides.base.key[rows]
+            position = np.arange(start, start + count, dtype=np.int32)
+        else:
+            t_min, t_max, position = times_of_some[0, :count], times_of_some[1, :count], np.empty(count, np.int32)
+            rows_of_words(
+                ordered.words, ordered.starts, ordered.first, ordered.index_bits, start, sides.base.t_min, t_min,
+                t_max, key, position,
+            )  # fmt: skip
+        bounds, ranges = bounds_of_some[:count], ranges_of_some[:count]
+        fill_anchored_ranges(t_min, t_max, sides.lo, sides.hi, *sides.target_lengths, sides.confidence, bounds)
+        bounds_in_words(bounds, target.first, target.last, target.index_bits)
+        locate(bounds, key, target.words, target.starts, True, cursors, ranges)
+        yield position, ranges
+
+
+def _scatter(search: _Search, part: slice, out: NDArray[np.int32]) -> None:
+    """Write the ranges of a part of the base rows, taken in the order of the search, by their positions."""
+    for position, ranges in _ranges(search, part):
+        scatter_rows(ranges, position, out)
+
+
+def _filled(search: _Search, part: slice, given: NDArray[np.int32] | None, most: int) -> tuple[Pairs, IntArray] | None:
+    """The pairs of a range of base rows and the counts; None if `most` candidates or a row's own are too many.
+
+    `given`: the ranges of all rows, if they are already found.
+    """
+    (base, target), words = (search.sides.base, search.sides.target), search.target
+    lo, hi, confidence = search.sides.lo, search.sides.hi, search.sides.confidence
+    state, out, written = np.zeros(STATE_SLOTS, np.int64), _room(min(most, 4 * (part.stop - part.start))), 0
+    start = part.start
+    for ranges in [given[part]] if given is not None else (ranges for _, ranges in _ranges(search, part)):
+        rows = slice(start, start + len(ranges))
+        while True:
+            count = fill_near_pairs(
+                lo, hi, confidence, ranges, base.t_min[rows], base.t_max[rows], start, words.words, words.first,
+                words.index_bits, target.t_min, given is None, state, written, *out,
+            )  # fmt: skip
+            if count >= 0:
+                break
+            if count == MANY or len(out[0]) > most:
+                return None
+            out = _grown(out, written, most)
+        start, written = rows.stop, count
+    return (out[0][:written], out[1][:written]), state
+
+
+def _room(pairs: int) -> Pairs:
+    base, target = np.empty((2, pairs + RUN), np.int32)  # one array: fewer small pages at its ends
+    return base, target
+
+
+def _grown(given: Pairs, written: int, most: int) -> Pairs:
+    """Arrays with more room for pairs, up to `most`, and what is written so far."""
+    out = _room(min(most, 2 * len(given[0])))
+    for before, after in zip(given, out, strict=True):
+        after[:written] = before[:written]
+    return out

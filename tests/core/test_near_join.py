@@ -1,0 +1,141 @@
+"""Pairs of rows with few candidates, searched and filled in one go, are those of the general way, in its order."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from whenabouts.core.arrays import packed_order
+from whenabouts.core.arrays.key_time_order import Times, order_rows
+from whenabouts.core.arrays.packed_order import packed_rows
+from whenabouts.core.arrays.threads import using
+from whenabouts.core.times.limits import UNBOUNDED_US
+from whenabouts.core.timing_join import near_join, near_pairs, strategies
+from whenabouts.core.timing_join.candidate_ranges import sides_of
+
+LENGTHS = (0, 2_000)
+CONFIDENCE = 0.7
+
+
+def times(rows: int, span: int, keys: int | None, seed: int, *, ordered: bool = False) -> Times:
+    rng = np.random.default_rng(seed)
+    t_max = rng.integers(-span, span, rows, endpoint=True)
+    t_max = np.sort(t_max) if ordered else t_max
+    t_min = t_max - rng.integers(*LENGTHS, rows, endpoint=True)
+    return Times(t_min, t_max, None if keys is None else rng.integers(0, keys, rows))
+
+
+def answer(base: Times, target: Times, window: tuple[int, int], chunk_pairs: int = 1 << 24) -> list[object]:
+    """Pairs in their order, and all counts."""
+    counters = strategies.CorrelationCounters()
+    expected: list[tuple[int, int]] = []
+    chunks = list(
+        strategies.correlate(
+            base, target, *window, CONFIDENCE, strategy="auto", base_lengths=LENGTHS, target_lengths=LENGTHS,
+            counters=counters, chunk_pairs=chunk_pairs, expect=lambda *counts: expected.append(counts),
+        )
+    )  # fmt: skip
+    assert all(len(chunk[0]) <= chunk_pairs for chunk in chunks)
+    pairs = [np.concatenate([chunk[side] for chunk in chunks]).tolist() for side in (0, 1)] if chunks else []
+    return [pairs, counters, expected]
+
+
+def generally(base: Times, target: Times, window: tuple[int, int]) -> list[object]:
+    with patch.object(strategies, "near_pairs", return_value=None):
+        return answer(base, target, window)
+
+
+def is_near(base: Times, target: Times, window: tuple[int, int]) -> bool:
+    sides = sides_of(
+        base, target, *window, CONFIDENCE, strategy="auto", base_lengths=LENGTHS, target_lengths=LENGTHS,
+        base_templates=(), target_templates=(), base_is_right=False,
+    )  # fmt: skip
+    return near_join.near_pairs(sides) is not None
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("keys", [None, 1, 40])
+@pytest.mark.parametrize("window", [(-3_000, 3_000), (500, 2_500), (0, 9_000), None])
+def test_pairs_order_and_counts_are_those_of_the_general_way(
+    window: tuple[int, int] | None, keys: int | None, ordered: bool
+) -> None:
+    span = 8_000_000 // (keys or 1)
+    window = window or (-UNBOUNDED_US, -194 * span // 100)
+    base, target = (times(3_000, span, keys, seed, ordered=ordered) for seed in (1, 2))
+    expected = generally(base, target, window)
+    for rows_at_once in (1 << 14, 500, 7):
+        with patch.object(near_join, "_ROWS_AT_ONCE", rows_at_once):
+            assert answer(base, target, window) == expected
+    assert is_near(base, target, window)
+    assert len(expected[0][0]) > 30  # type: ignore[index]
+
+
+def test_chunks_and_threads_give_the_same_pairs() -> None:
+    base, target = (times(200_000, 4_000_000, 100, seed) for seed in (1, 2))
+    window = (-8_000, 8_000)
+    assert is_near(base, target, window)
+    alone = answer(base, target, window)
+    assert alone == generally(base, target, window)
+    with using(2):
+        assert answer(base, target, window) == alone
+        assert answer(base, target, window, chunk_pairs=1_000) == alone
+
+
+def test_rows_that_crowd_get_room_as_they_need_it() -> None:
+    base, target = times(2_000, 2_000_000, None, 1), times(2_000, 2_000_000, None, 2)
+    many = np.arange(2_000) < 100  # a tenth of the pairs per row allowed, all at one place
+    t_max = np.where(many, 0, base.t_max)
+    base = Times(t_max - 5, t_max)
+    partners = np.where(np.arange(2_000) < 100, 3, target.t_max)
+    target = Times(partners - (target.t_max - target.t_min), partners)
+    window = (-2_500, 2_500)
+    expected = generally(base, target, window)
+    with patch.object(near_join, "_ROWS_AT_ONCE", 16), patch.object(near_join, "_few_of_first", return_value=True):
+        assert answer(base, target, window) == expected
+        assert is_near(base, target, window)
+
+
+@pytest.mark.parametrize("why", ["many pairs", "one row", "wide times", "times that crowd"])
+def test_others_go_the_general_way(why: str) -> None:
+    base, target, window = times(3_000, 3_000_000, None, 1), times(3_000, 3_000_000, None, 2), (-3_000, 3_000)
+    if why == "many pairs":
+        window = (-30_000, 30_000)
+    elif why == "one row":
+        t_max = np.where(np.arange(3_000) < near_pairs.PAIRS_AT_ONCE + 1, 7, 10_000_000 + target.t_max)
+        target = Times(t_max - (target.t_max - target.t_min), t_max)
+    elif why == "wide times":
+        t_max = np.where(np.arange(3_000) == 0, 2**58, base.t_max)
+        base = Times(t_max - 3, t_max)
+    else:
+        t_max = np.where(np.arange(3_000) % 50 == 0, 2**40 * (np.arange(3_000) % 2 + 1), base.t_max % 1_000)
+        base = Times(t_max - (base.t_max - base.t_min), t_max)
+    with patch.object(near_join, "_ROWS_AT_ONCE", 64):
+        assert not is_near(base, target, window)
+        assert answer(base, target, window) == generally(base, target, window)
+
+
+@pytest.mark.parametrize("rows", [1, 33, 5_000, 40_000])
+@pytest.mark.parametrize("keys", [1, 2, 3_000])
+@pytest.mark.parametrize("kind", ["shuffled", "nearly sorted", "equal"])
+def test_words_are_rows_by_key_and_midpoint(rows: int, keys: int, kind: str) -> None:
+    given = times(rows, 10_000_000, keys, rows, ordered=kind == "nearly sorted")
+    if kind == "equal":
+        given = Times(np.zeros(rows, np.int64), np.zeros(rows, np.int64), given.key)
+    found = packed_rows(given, keys, int(given.t_min.min()), int(given.t_max.max()))
+    expected = order_rows(given, "midpoint", keys)
+    assert found is not None
+    assert np.array_equal(found.words & ((1 << found.index_bits) - 1), expected.position)
+    assert np.array_equal((found.words >> found.index_bits) + found.first, expected.axis)
+    assert np.array_equal(found.starts, expected.starts)
+
+
+def test_times_that_do_not_fit_beside_the_row_have_no_words() -> None:
+    given = times(1_000, 1_000, None, 1)
+    widest = 2**52 - 1
+    assert packed_rows(given, 1, -3_000, -3_000 + widest) is not None
+    assert packed_rows(given, 1, -3_000, -3_000 + 2 * widest) is None
+    t_max = np.where(np.arange(1_000) % 50 == 0, 2**40, given.t_max)
+    assert packed_rows(Times(t_max - 1, t_max), 1, -5_000, 2**40) is None
+    assert packed_order.packed_rows(given, 1, -3_000, 1_000) is not None
