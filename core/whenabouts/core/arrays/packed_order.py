@@ -102,9 +102,9 @@ def _sort_parts(starts: IntArray, words: IntArray) -> bool:
             return False
         for i in range(begin, end):
             word = words[np.uint64(i)]
-            bucket = np.uint64((word - least) >> shift)
-            to = counts[bucket]
-            counts[bucket] = to + 1
+            place = np.uint64((word - least) >> shift)
+            to = counts[place]
+            counts[place] = to + 1
             near[np.uint64(to)] = word
         words[begin] = near[0]
         for i in range(1, size):

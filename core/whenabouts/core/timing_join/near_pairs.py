@@ -6,6 +6,8 @@ decided some hundred at a time, so that the CPU does not wait for the times of o
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -104,7 +106,7 @@ def _decide(
     written: int,
     out_base: NDArray[np.int32],
     out_target: NDArray[np.int32],
-) -> int:
+) -> Any:
     # Unless `in_order`, puts positions for the indices of words from the pair `first` on. Then leaves out the doubtful
     # pairs that do not match; returns how many pairs are left.
     if not in_order:
