@@ -26,11 +26,9 @@ from whenabouts.core.timing_join.candidate_ranges import Sides
 from whenabouts.core.timing_join.near_pairs import MANY, RUN, bounds_in_words, fill_near_pairs, rows_of_words
 from whenabouts.core.timing_join.pair_fill import PASSED, STATE_SLOTS
 from whenabouts.core.timing_join.range_search import locate, scatter_rows
+from whenabouts.core.timing_join.short_fill import MOST_CANDIDATES
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
-
-MOST_CANDIDATES = 8
-"""With more candidates a row than this on average, the general way is faster: it copies long runs."""
 
 _ROWS_AT_ONCE = 1 << 14
 
