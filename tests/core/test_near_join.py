@@ -13,17 +13,19 @@ from whenabouts.core.arrays.packed_order import packed_rows
 from whenabouts.core.arrays.threads import using
 from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.timing_join import near_join, near_pairs, strategies
-from whenabouts.core.timing_join.candidate_ranges import sides_of
+from whenabouts.core.timing_join.candidate_ranges import kinds_of, sides_of
 
 LENGTHS = (0, 2_000)
 CONFIDENCE = 0.7
 
 
-def times(rows: int, span: int, keys: int | None, seed: int, *, ordered: bool = False) -> Times:
+def times(
+    rows: int, span: int, keys: int | None, seed: int, *, ordered: bool = False, length: int | None = None
+) -> Times:
     rng = np.random.default_rng(seed)
     t_max = rng.integers(-span, span, rows, endpoint=True)
     t_max = np.sort(t_max) if ordered else t_max
-    t_min = t_max - rng.integers(*LENGTHS, rows, endpoint=True)
+    t_min = t_max - (rng.integers(*LENGTHS, rows, endpoint=True) if length is None else length)
     return Times(t_min, t_max, None if keys is None else rng.integers(0, keys, rows))
 
 
@@ -52,7 +54,7 @@ def is_near(base: Times, target: Times, window: tuple[int, int]) -> bool:
         base, target, *window, CONFIDENCE, strategy="auto", base_lengths=LENGTHS, target_lengths=LENGTHS,
         base_templates=(), target_templates=(), base_is_right=False,
     )  # fmt: skip
-    return near_join.near_pairs(sides) is not None
+    return near_join.near_pairs(sides, kinds_of(sides)) is not None
 
 
 @pytest.mark.parametrize("ordered", [False, True])
@@ -70,6 +72,44 @@ def test_pairs_order_and_counts_are_those_of_the_general_way(
             assert answer(base, target, window) == expected
     assert is_near(base, target, window)
     assert len(expected[0][0]) > 30  # type: ignore[index]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("keys", [None, 40])
+@pytest.mark.parametrize("lengths", [(0, 0), (1_000, 1_000), (7, 2_000), (0, 999)])
+@pytest.mark.parametrize(
+    "window",
+    [(-3_000, 3_000), (500, 2_500), (-300, 400), (100, 101), (2**62, 2**62), None, (-UNBOUNDED_US, UNBOUNDED_US)],
+)
+def test_rows_of_one_length_have_the_pairs_of_the_general_way(
+    window: tuple[int, int] | None, lengths: tuple[int, int], keys: int | None, ordered: bool
+) -> None:
+    span = 8_000_000 // (keys or 1)
+    if window == (-UNBOUNDED_US, UNBOUNDED_US):
+        keys, rows = 100, 300  # three a key
+    else:
+        rows = 3_000
+    window = window or (-UNBOUNDED_US, -194 * span // 100)
+    base, target = (
+        times(rows, span, keys, seed, ordered=ordered, length=length) for seed, length in enumerate(lengths)
+    )
+    expected = generally(base, target, window)
+    for rows_at_once in (1 << 14, 500):
+        with patch.object(near_join, "_ROWS_AT_ONCE", rows_at_once):
+            assert answer(base, target, window) == expected
+    assert is_near(base, target, window)
+    if window not in ((-300, 400), (100, 101), (2**62, 2**62)):  # too narrow for long intervals, or too far
+        assert len(expected[0][0]) > 30  # type: ignore[index]
+
+
+@pytest.mark.parametrize("side", ["base", "target"])
+def test_rows_of_several_lengths_that_are_few_go_the_general_way(side: str) -> None:
+    base, target = times(3_000, 3_000_000, None, 1, length=700), times(3_000, 3_000_000, None, 2, length=20)
+    several = base if side == "base" else target
+    several.t_min[::3] -= 100
+    window = (-3_000, 3_000)
+    assert not is_near(base, target, window)
+    assert len(answer(base, target, window)[0][0]) > 30  # type: ignore[index]
 
 
 def test_chunks_and_threads_give_the_same_pairs() -> None:

@@ -49,8 +49,8 @@ _LEAST_CONFIDENCE = 5e-324
 class Sides:
     """What a correlation compares: see `strategies.correlate` for the arguments. `sides_of` makes valid ones.
 
-    `keys`: one more than the greatest code of a key (1 without keys). `extent`: the least `t_min` and the greatest
-    `t_max` of both sides.
+    `base_lengths`, `target_lengths`: the shortest and the longest, as declared or, in `auto`, as seen. `keys`: one more
+    than the greatest code of a key (1 without keys). `extent`: the least `t_min` and the greatest `t_max` of both.
     """
 
     base: Times
@@ -162,13 +162,13 @@ def sides_of(
         raise ValueError("either both sides have keys or neither has")
     if (base.template is None) == bool(base_templates) or (target.template is None) == bool(target_templates):
         raise ValueError("rows have template numbers exactly where templates are given")
-    (base, _, base_seen), (target, lengths, target_seen) = both(
+    (base, base_found, base_seen), (target, target_found, target_seen) = both(
         lambda: _checked(base, base_lengths, "base"),
         lambda: _checked(target, target_lengths, "target"),
         len(base) + len(target),
     )
     if strategy == "auto":
-        target_lengths = lengths
+        base_lengths, target_lengths = base_found, target_found
     templates = base_templates, target_templates
     extent = min(base_seen[0], target_seen[0]), max(base_seen[1], target_seen[1])
     keys = max(base_seen[2], target_seen[2]) + 1
@@ -205,8 +205,8 @@ def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times,
 def kinds_of(sides: Sides) -> RowKinds | None:
     """The kinds of the rows of both sides, None if there are none."""
     return row_kinds(
-        sides.base, sides.target, sides.templates, sides.lo, sides.hi, sides.confidence,
-        strategy=sides.strategy, base_is_right=sides.base_is_right,
+        sides.base, sides.target, sides.templates, (sides.base_lengths, sides.target_lengths), sides.lo, sides.hi,
+        sides.confidence, strategy=sides.strategy, base_is_right=sides.base_is_right,
     )  # fmt: skip
 
 

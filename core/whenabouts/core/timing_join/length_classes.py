@@ -47,11 +47,17 @@ class RowKinds(NamedTuple):
     span: IntArray
     shift: IntArray
 
+    @property
+    def is_single(self) -> bool:
+        """Whether all rows of a side have the same length, and so the same range of partners."""
+        return self.kinds.table.shape[:2] == (1, 1) and self.kinds.base_shapes is NO_SHAPES is self.kinds.target_shapes
+
 
 def row_kinds(
     base: Times,
     target: Times,
     templates: tuple[Templates, Templates],
+    lengths: tuple[tuple[int, int], tuple[int, int]],
     lo: int,
     hi: int,
     confidence: float,
@@ -61,13 +67,15 @@ def row_kinds(
 ) -> RowKinds | None:
     """The kinds of the rows of both sides, None if there are none (see the module's docstring).
 
+    `lengths`: the shortest and the longest of each side, in `auto` those of the rows themselves.
+
     Without templates, ITC's strategies use the bounds of their paper; with templates they use PTJoin's.
     """
     sides = (base, target)
     if any(templates):
         found = [_kinds_of(times, registered) for times, registered in zip(sides, templates, strict=True)]
     elif strategy == "auto":
-        few = [_few_lengths(times) for times in sides]
+        few = [_few_lengths(times, *found) for times, found in zip(sides, lengths, strict=True)]
         found = [side for side in few if side is not None]
     else:
         return None
@@ -87,7 +95,9 @@ def row_kinds(
     return RowKinds(kinds, common_ranges(table, shift, present), shift[target_kind])
 
 
-def _few_lengths(times: Times) -> tuple[SideKinds, NDArray[np.int32]] | None:
+def _few_lengths(times: Times, shortest: int, longest: int) -> tuple[SideKinds, NDArray[np.int32]] | None:
+    if shortest == longest:
+        return ((shortest, longest),), np.zeros(len(times), np.int32)
     # Usually the first rows show whether lengths are few; computing all lengths costs a pass over memory.
     first = slice(1024)
     if few_lengths(times.t_max[first] - times.t_min[first]) is None:

@@ -6,7 +6,7 @@ written while their targets are still in the cache. Base rows in no order of tim
 pairs are then written in the order of the rows all the same, so that gathering columns reads memory forwards.
 
 The pairs, their order and the counts are those of the general way, which is left to rows with many candidates, to times
-that do not fit into words, and to rows that have kinds.
+that do not fit into words, and to rows of several kinds.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from whenabouts.core.arrays.key_time_order import nearly_in_order
 from whenabouts.core.arrays.packed_order import PackedRows, packed_rows
 from whenabouts.core.arrays.threads import both, cuts, each
 from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.probability.match_thresholds import fill_kind_bounds
 from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
+from whenabouts.core.times.limits import ALWAYS_US, FARTHEST_US, NEVER_US
 from whenabouts.core.timing_join.candidate_ranges import Sides
+from whenabouts.core.timing_join.length_classes import RowKinds
 from whenabouts.core.timing_join.near_pairs import MANY, RUN, bounds_in_words, fill_near_pairs, rows_of_words
 from whenabouts.core.timing_join.pair_fill import PASSED, STATE_SLOTS
 from whenabouts.core.timing_join.range_search import locate, scatter_rows
@@ -31,23 +34,32 @@ from whenabouts.core.timing_join.short_fill import MOST_CANDIDATES
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 _ROWS_AT_ONCE = 1 << 14
+_FARTHER = 4 * FARTHEST_US
+"""No two times are as far apart; twice of it and of a time are still an int64."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What all blocks of a join share. `base`: the order in which base rows are searched; None: as they came."""
+    """What all blocks of a join share.
+
+    `base`: the order in which base rows are searched; None: as they came. `span`: int64[1, 4], if all rows of a side
+    have the same length: where twice the midpoints of partners lie, from twice a row's t_max.
+    """
 
     sides: Sides
     base: PackedRows | None
     target: PackedRows
+    span: IntArray | None
 
 
-def near_pairs(sides: Sides) -> tuple[Pairs, IntArray] | None:
-    """All pairs of sides without kinds, and the counts of what was done for them; None: take the general way.
+def near_pairs(sides: Sides, of: RowKinds | None) -> tuple[Pairs, IntArray] | None:
+    """All pairs of sides, and the counts of what was done for them; None: take the general way.
 
-    O(n) for n rows of both sides.
+    `of`: the kinds of the rows, if they have any. O(n) for n rows of both sides.
     """
-    search = _search_of(sides)
+    if of is not None and not of.is_single:
+        return None
+    search = _search_of(sides, None if of is None else _doubled(of, sides.target_lengths[0]))
     if search is None:
         return None
     rows = len(sides.base)
@@ -72,7 +84,14 @@ def near_pairs(sides: Sides) -> tuple[Pairs, IntArray] | None:
     return (base, target), state
 
 
-def _search_of(sides: Sides) -> _Search | None:
+def _doubled(of: RowKinds, length: int) -> IntArray:
+    """The ranges of partners as distances of twice the midpoint of a target, which has this length."""
+    span = of.span
+    of_anchors = np.clip(span - of.shift[0], -_FARTHER, _FARTHER)
+    return np.where((span > NEVER_US) & (span < ALWAYS_US), 2 * of_anchors - length, span)
+
+
+def _search_of(sides: Sides, span: IntArray | None) -> _Search | None:
     base, target, keys = sides.base, sides.target, sides.keys
     as_it_came = nearly_in_order(base.t_max)
     ordered, target_words = both(
@@ -82,7 +101,7 @@ def _search_of(sides: Sides) -> _Search | None:
     )
     if target_words is None or (ordered is None and not as_it_came):
         return None
-    return _Search(sides, ordered, target_words)
+    return _Search(sides, ordered, target_words, span)
 
 
 def _few_of_first(search: _Search) -> bool:
@@ -96,6 +115,7 @@ def _ranges(search: _Search, part: slice) -> Iterator[tuple[NDArray[np.int32], N
     size = max(min(_ROWS_AT_ONCE, part.stop - part.start), 1)
     bounds_of_some, ranges_of_some = np.empty((size, 4), np.int64), np.empty((size, 4), np.int32)
     times_of_some, keys_of_some = np.empty((2, size), np.int64), np.zeros(size, np.int64)
+    kind = np.zeros(size, np.int32)
     cursors = np.stack((target.starts[:-1], target.starts[:-1]))
     for start in range(part.start, part.stop, size):
         count = min(size, part.stop - start)
@@ -111,7 +131,10 @@ def _ranges(search: _Search, part: slice) -> Iterator[tuple[NDArray[np.int32], N
                 t_max, key, position,
             )  # fmt: skip
         bounds, ranges = bounds_of_some[:count], ranges_of_some[:count]
-        fill_anchored_ranges(t_min, t_max, sides.lo, sides.hi, *sides.target_lengths, sides.confidence, bounds)
+        if search.span is None:
+            fill_anchored_ranges(t_min, t_max, sides.lo, sides.hi, *sides.target_lengths, sides.confidence, bounds)
+        else:
+            fill_kind_bounds(2 * t_max, kind[:count], search.span, bounds)
         bounds_in_words(bounds, target.first, target.last, target.index_bits)
         locate(bounds, key, target.words, target.starts, True, cursors, ranges)
         yield position, ranges

@@ -177,8 +177,8 @@ def _pairs(
     if not len(sides.base) or not len(sides.target):
         return
     of = kinds_of(sides)
-    if sides.strategy == "auto" and of is None and not join.first_only:
-        near = near_pairs(sides)
+    if sides.strategy == "auto" and not join.first_only:
+        near = near_pairs(sides, of)
         if near is not None:
             if expect is not None:
                 expect(int(near[1][TAKEN]), int(near[1][PASSED]))
