@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whenabouts.core import Code, Histogram, InputError, Interval, Point, WhenaboutsError
+from whenabouts.core.arrays.record_batches import copy_of
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN, TEMPLATE, times
 from whenabouts.core.runtime.event_reader import EventReader
 from whenabouts.core.runtime.rejects import reject_rows, rejects_schema
 from whenabouts.core.runtime.time_columns import FIRST_US, LAST_US
+from whenabouts.core.state.segment_codec import decode, encode
 
 
 def read(batch: pa.RecordBatch, spec: Point | Interval) -> tuple[pa.RecordBatch, dict[str, list[dict[str, object]]]]:
@@ -175,3 +177,15 @@ def test_a_template_column_must_be_there_and_name_things() -> None:
         with pytest.raises(InputError) as told:
             EventReader(0, "left", schema, time)
         assert told.value.code == code
+
+
+def test_metadata_of_a_users_column_marks_no_copies() -> None:
+    """Blocks mark columns that repeat the times, which state does not store; input may have kept such a mark."""
+    marked = copy_of(pa.field("v", pa.int64()), "t")
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([1, 2]), pa.array([7, 8])], schema=pa.schema([pa.field("t", pa.int64()), marked])
+    )
+    block, _ = EventReader(0, "left", rows.schema, Point("t")).read(rows)
+    kept = decode(encode(block, block.schema), block.schema)
+    assert kept.column("v").to_pylist() == [7, 8]
+    assert kept.equals(block)

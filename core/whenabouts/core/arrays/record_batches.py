@@ -164,9 +164,56 @@ def _of_large_pages(count: int) -> IntArray:
     return memory[first : first + 8 * count].view(np.int64)
 
 
+class RowsAt:
+    """The columns of a table at some rows, each gathered when it is first asked for, and copies of it with it.
+
+    >>> schema = pa.schema([pa.field("us", pa.int64()), copy_of(pa.field("t", pa.timestamp("us")), "us")])
+    >>> us = pa.array([5, 6])
+    >>> rows = RowsAt(pa.table([us, us.view(pa.timestamp("us"))], schema), np.array([1], np.int32))
+    >>> rows["us"].to_pylist(), rows["t"].buffers()[1].address == rows["us"].buffers()[1].address
+    ([6], True)
+    """
+
+    def __init__(self, table: pa.Table, at: NDArray[np.int32]) -> None:
+        self._table, self._at = table, at
+        self._gathered: dict[str, pa.Array] = {}
+
+    def __getitem__(self, name: str) -> pa.Array:
+        """A column."""
+        source = source_of(self._table.schema, name)
+        if source not in self._gathered:
+            self._gathered[source] = take_rows(self._table.column(source), self._at)
+        found, type_ = self._gathered[source], self._table.schema.field(name).type
+        return found if found.type == type_ else found.view(type_)
+
+
+def has_copies(schema: pa.Schema, names: Sequence[str]) -> bool:
+    """Whether each of these columns has a copy in the schema, besides those among them."""
+    others = [name for name in schema.names if name not in names]
+    copied = {source_of(schema, name) for name in others}
+    return all(source_of(schema, name) in copied for name in names)
+
+
 _COPY_OF = b"whenabouts.copy_of"
 
 
 def copy_of(field: pa.Field, other: str) -> pa.Field:
     """The field, marked as having the same 8 bytes in every row as the field `other` of its schema, and no nulls."""
     return field.with_metadata({_COPY_OF: other.encode()})
+
+
+def plain_field(field: pa.Field) -> pa.Field:
+    """A field of a user's schema, which marks no copies whatever its metadata says."""
+    metadata = field.metadata or {}
+    return field.with_metadata({key: metadata[key] for key in metadata if key != _COPY_OF} or None)
+
+
+def source_of(schema: pa.Schema, name: str) -> str:
+    """The column that a column of blocks is a copy of; itself if it is none.
+
+    >>> schema = pa.schema([pa.field("us", pa.int64()), copy_of(pa.field("t", pa.timestamp("us")), "us")])
+    >>> source_of(schema, "t"), source_of(schema, "us")
+    ('us', 'us')
+    """
+    other = (schema.field(name).metadata or {}).get(_COPY_OF)
+    return name if other is None or other.decode() not in schema.names else str(other.decode())

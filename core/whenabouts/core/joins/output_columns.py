@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import one_chunk, pieces, take_rows, take_rows_or_null
+from whenabouts.core.arrays.record_batches import RowsAt, one_chunk, pieces, take_rows, take_rows_or_null
 from whenabouts.core.errors import Code, QueryError
 
 ROWS_PER_BATCH = 1 << 20
@@ -29,6 +29,9 @@ class Column(Protocol):
     def __getitem__(self, piece: slice, /) -> Any:
         """The rows of a slice."""
 
+
+OfPairs = Callable[[RowsAt, RowsAt], Any]
+"""A computed column as a function of the left and right rows of a batch."""
 
 Extra = Sequence[Column | None]
 """Computed columns in schema order; None is a column of nulls."""
@@ -70,15 +73,22 @@ class PairColumns:
         self._rows_per_batch = rows_per_batch(self.schema)
 
     def batches(
-        self, left: pa.Table, right: pa.Table, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], extra: Extra
+        self,
+        left: pa.Table,
+        right: pa.Table,
+        pairs: tuple[NDArray[np.int32], NDArray[np.int32]],
+        extra: Sequence[Column | OfPairs | None],
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows. O(pairs), independent of the size of the inputs if each is in one chunk."""
         left_rows, right_rows = pairs
         for piece in pieces(len(left_rows), self._rows_per_batch):
-            l_at, r_at = left_rows[piece], right_rows[piece]
-            columns = [take_rows(left.column(name), l_at) for name in self._left]
-            columns += [take_rows(right.column(name), r_at) for name in self._right]
-            yield batch_of(self.schema, columns, extra, piece)
+            lefts, rights = RowsAt(left, left_rows[piece]), RowsAt(right, right_rows[piece])
+            columns = [lefts[name] for name in self._left] + [rights[name] for name in self._right]
+            computed: list[Any] = [
+                values if values is None else values(lefts, rights) if callable(values) else values[piece]
+                for values in extra
+            ]
+            yield batch_of(self.schema, columns, computed, slice(0, len(left_rows[piece])))
 
     def with_partner(
         self, left: pa.Table, right: pa.Table, at: NDArray[np.int32] | None, partner: NDArray[np.int32], extra: Extra

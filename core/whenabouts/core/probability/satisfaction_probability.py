@@ -117,12 +117,12 @@ def satisfaction_probability(
     >>> satisfaction_probability(zero, ten, np.array([5, 4]), np.array([15, 4]), -5, 5).tolist()
     [0.5, 1.0]
     """
-    arrays = (_int64(left_min), _int64(left_max), _int64(right_min), _int64(right_max))
+    a, b, c, d = arrays = (_int64(left_min), _int64(left_max), _int64(right_min), _int64(right_max))
     shapes = {array.shape for array in arrays}
-    if len(shapes) != 1 or arrays[0].ndim != 1:
+    if len(shapes) != 1 or a.ndim != 1:
         raise ValueError(f"the four time arrays must be one-dimensional and equally long, got shapes {shapes}")
-    out = np.empty(arrays[0].size)
-    _fill_probabilities(*arrays, lo, hi, out)
+    out = np.empty(a.size)
+    each(lambda at: _fill_probabilities(a[at], b[at], c[at], d[at], lo, hi, out[at]), cuts(out.size))
     return out
 
 

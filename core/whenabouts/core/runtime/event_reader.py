@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from whenabouts.core.arrays.plain_types import plain, plain_type
-from whenabouts.core.arrays.record_batches import copy_of
+from whenabouts.core.arrays.record_batches import copy_of, plain_field
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.blocks import PREFIX, T_MAX, T_MIN, TEMPLATE
@@ -46,7 +46,7 @@ class EventReader:
         self.time = time
         self._groups = tuple(groups)
         _check_names(schema, name)
-        self.schema = pa.schema([field.with_type(plain_type(field.type)) for field in schema])
+        self.schema = pa.schema([plain_field(field).with_type(plain_type(field.type)) for field in schema])
         for column in time.columns:
             check_time_column(self.schema, column, name)
         for column in self._groups:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from whenabouts.core.arrays.record_batches import _COPY_OF
+from whenabouts.core.arrays.record_batches import source_of
 from whenabouts.core.errors import Code, EngineError
 
 FORMAT_VERSION = 2
@@ -115,19 +115,13 @@ def _form(schema: pa.Schema) -> _Form:
 
 
 def _form_of(schema: pa.Schema) -> _Form:
-    sources = [_source(schema, field) for field in schema]
-    kept = [i for i, source in enumerate(sources) if source is None]
+    sources = [source_of(schema, name) for name in schema.names]
+    kept = [i for i, (name, source) in enumerate(zip(schema.names, sources, strict=True)) if name == source]
     if len(kept) == len(schema):
         return _Form(schema, kept, schema, None)
     stored = pa.schema([schema.field(i) for i in kept])
     columns = [
-        (stored.get_field_index(field.name), None) if source is None else (stored.get_field_index(source), field.type)
+        (stored.get_field_index(source), None if field.name == source else field.type)
         for field, source in zip(schema, sources, strict=True)
     ]
     return _Form(schema, kept, stored, columns)
-
-
-def _source(schema: pa.Schema, field: pa.Field) -> str | None:
-    """The column that a field repeats, None if it repeats none."""
-    name = (field.metadata or {}).get(_COPY_OF)
-    return None if name is None or name.decode() not in schema.names else name.decode()

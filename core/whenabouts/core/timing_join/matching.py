@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from whenabouts.core import metrics
+from whenabouts.core.arrays.record_batches import RowsAt, has_copies
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray, Positions
+from whenabouts.core.joins.output_columns import OfPairs
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.probability.possibility import instants_outside
-from whenabouts.core.runtime.blocks import templates_of, times
+from whenabouts.core.runtime.blocks import T_MAX, T_MIN, templates_of, times
 from whenabouts.core.runtime.key_names import shared
 from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.runtime.output_memory import FEW_ROWS, bytes_per_row, require_room
@@ -153,6 +155,20 @@ class Matching:
             sides.append((*times(side), np.empty(0, np.int32) if template is None else template))
         shapes = [shapes_of(templates) for templates in self.templates]
         return shape_probabilities_at(sides[0], sides[1], left_at, right_at, shapes[0], shapes[1], *window)
+
+    def probability_column(
+        self, left: pa.Table, right: pa.Table, pairs: tuple[Positions, Positions]
+    ) -> FloatArray | OfPairs:
+        """As `probabilities`, for the rows of an output: from its own columns, if the times are among them."""
+        if any(self.templates) or not all(has_copies(side.schema, (T_MIN, T_MAX)) for side in (left, right)):
+            return self.probabilities(left, right, *pairs)
+        from whenabouts.core.probability.satisfaction_probability import satisfaction_probability
+
+        def of(lefts: RowsAt, rights: RowsAt) -> FloatArray:
+            (a, b), (c, d) = ([np.asarray(side[name]) for name in (T_MIN, T_MAX)] for side in (lefts, rights))
+            return satisfaction_probability(a, b, c, d, self._condition.lo_us, self._condition.hi_us)
+
+        return of
 
     def _correlations(self, rows: Sequence[SideRows], arrivals: Sequence[Arrival]) -> list[_Correlation]:
         """Which rows are correlated with which, so that each pair with a new row is considered exactly once.

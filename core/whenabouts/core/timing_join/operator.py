@@ -18,7 +18,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
 from whenabouts.core.arrays.typing import FloatArray
 from whenabouts.core.durations import parse_duration
-from whenabouts.core.joins.output_columns import EVENT_TIME
+from whenabouts.core.joins.output_columns import EVENT_TIME, OfPairs
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.event_reader import EventReader
@@ -137,7 +137,7 @@ class TimingJoinOperator:
 
     def rows_of_pairs(self, left: pa.Table, right: pa.Table, pairs: Pairs, step: Step) -> Iterator[pa.RecordBatch]:
         """The output rows of pairs of finite input, given by their positions in tables of block columns."""
-        probability = self.matching.probabilities(left, right, *pairs) if self._needs_probability else None
+        probability = self.matching.probability_column(left, right, pairs) if self._needs_probability else None
         return self._columns.pairs(left, right, pairs, probability, None, step)
 
     def rows_held(self, store: SegmentStore) -> int:
@@ -170,12 +170,14 @@ class TimingJoinOperator:
         matches = None if self._finalizer is None else self._finalizer.begin(state, rows)
         growing = Growing.after(step.output, "pairs")
         for pairs in self.matching.pairs(rows, arrivals, step.metrics):
+            if matches is None:
+                step.output += growing.counted(self._output(rows, pairs, None, step))
+                continue
             needed = self._needs_probability
             probability = self.matching.probabilities(left.table, right.table, *pairs) if needed else None
             if self.matching.emits_pairs:
                 step.output += growing.counted(self._output(rows, pairs, probability, step))
-            if matches is not None:
-                step.output += matches.take(pairs, probability, step)
+            step.output += matches.take(pairs, probability, step)
         for input, side in enumerate(rows):
             if matches is None:
                 new = one_batch(side.table.slice(side.stored))
@@ -242,10 +244,13 @@ class TimingJoinOperator:
     def _output(
         self, rows: list[SideRows], pairs: Pairs, probability: FloatArray | None, step: Step
     ) -> Iterator[pa.RecordBatch]:
-        """The pairs' rows with their computed columns."""
+        """The pairs' rows with their computed columns; `probability`: if it is needed for other rows, too."""
         (left, right), (l_at, r_at) = rows, pairs
+        column: FloatArray | OfPairs | None = probability
+        if column is None and self._needs_probability:
+            column = self.matching.probability_column(left.table, right.table, pairs)
         event_us = np.maximum(left.t_max[l_at], right.t_max[r_at]) if self._streaming else None
-        return self._columns.pairs(left.table, right.table, pairs, probability, event_us, step)
+        return self._columns.pairs(left.table, right.table, pairs, column, event_us, step)
 
     def _evict(self, state: SegmentedState, watermark_us: int, step: Step) -> None:
         """Evict rows that neither a future row nor a waiting one can match (ITC Alg. 2 line 8)."""
