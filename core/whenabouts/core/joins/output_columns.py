@@ -30,10 +30,10 @@ class Column(Protocol):
         """The rows of a slice."""
 
 
-OfPairs = Callable[[RowsAt, RowsAt], Any]
-"""A computed column as a function of the left and right rows of a batch."""
+OfRows = Callable[..., Any]
+"""A computed column as a function of a batch's rows of each input, as `RowsAt`."""
 
-Extra = Sequence[Column | None]
+Extra = Sequence[Column | OfRows | None]
 """Computed columns in schema order; None is a column of nulls."""
 
 
@@ -77,18 +77,14 @@ class PairColumns:
         left: pa.Table,
         right: pa.Table,
         pairs: tuple[NDArray[np.int32], NDArray[np.int32]],
-        extra: Sequence[Column | OfPairs | None],
+        extra: Extra,
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows. O(pairs), independent of the size of the inputs if each is in one chunk."""
         left_rows, right_rows = pairs
         for piece in pieces(len(left_rows), self._rows_per_batch):
             lefts, rights = RowsAt(left, left_rows[piece]), RowsAt(right, right_rows[piece])
             columns = [lefts[name] for name in self._left] + [rights[name] for name in self._right]
-            computed: list[Any] = [
-                values if values is None else values(lefts, rights) if callable(values) else values[piece]
-                for values in extra
-            ]
-            yield batch_of(self.schema, columns, computed, slice(0, len(left_rows[piece])))
+            yield batch_of(self.schema, columns, extra, piece, (lefts, rights))
 
     def with_partner(
         self, left: pa.Table, right: pa.Table, at: NDArray[np.int32] | None, partner: NDArray[np.int32], extra: Extra
@@ -170,12 +166,17 @@ def rows_per_batch(schema: pa.Schema) -> int:
     return ROWS_PER_BATCH if plain else ROWS_PER_BATCH_OF_TEXT
 
 
-def batch_of(schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra, piece: slice) -> pa.RecordBatch:
+def batch_of(
+    schema: pa.Schema, columns: Sequence[pa.Array | None], extra: Extra, piece: slice, rows: Sequence[RowsAt] = ()
+) -> pa.RecordBatch:
     """A batch of input columns (None: nulls; cast if a key's type differs) and a slice of the computed ones.
 
-    Raises QueryError WA-2008 for a key that does not fit into the type shared by both inputs.
+    `rows`: those of the batch, for columns that are computed from them. Raises QueryError WA-2008 for a key that does
+    not fit into the type shared by both inputs.
     """
-    computed = [None if values is None else _as_array(values[piece]) for values in extra]
+    computed = [
+        None if values is None else _as_array(values(*rows) if callable(values) else values[piece]) for values in extra
+    ]
     arrays = [
         pa.nulls(piece.stop - piece.start, field.type)
         if values is None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import RowsAt, has_copies
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray, Positions
-from whenabouts.core.joins.output_columns import OfPairs
+from whenabouts.core.joins.output_columns import OfRows
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.probability.possibility import instants_outside
 from whenabouts.core.runtime.blocks import T_MAX, T_MIN, templates_of, times
@@ -158,7 +158,7 @@ class Matching:
 
     def probability_column(
         self, left: pa.Table, right: pa.Table, pairs: tuple[Positions, Positions]
-    ) -> FloatArray | OfPairs:
+    ) -> FloatArray | OfRows:
         """As `probabilities`, for the rows of an output: from its own columns, if the times are among them."""
         if any(self.templates) or not all(has_copies(side.schema, (T_MIN, T_MAX)) for side in (left, right)):
             return self.probabilities(left, right, *pairs)

@@ -18,7 +18,7 @@ from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
 from whenabouts.core.arrays.typing import FloatArray
 from whenabouts.core.durations import parse_duration
-from whenabouts.core.joins.output_columns import EVENT_TIME, OfPairs
+from whenabouts.core.joins.output_columns import EVENT_TIME, OfRows
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.event_reader import EventReader
@@ -246,7 +246,7 @@ class TimingJoinOperator:
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows with their computed columns; `probability`: if it is needed for other rows, too."""
         (left, right), (l_at, r_at) = rows, pairs
-        column: FloatArray | OfPairs | None = probability
+        column: FloatArray | OfRows | None = probability
         if column is None and self._needs_probability:
             column = self.matching.probability_column(left.table, right.table, pairs)
         event_us = np.maximum(left.t_max[l_at], right.t_max[r_at]) if self._streaming else None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
-from whenabouts.core.joins.output_columns import EVENT_TIME, PROBABILITY, Column, OfPairs, OwnColumns, PairColumns
+from whenabouts.core.joins.output_columns import EVENT_TIME, PROBABILITY, Column, OfRows, OwnColumns, PairColumns
 from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Step
 from whenabouts.core.timing_join.modes import Mode
 
@@ -68,12 +68,12 @@ class JoinOutput:
         left: pa.Table,
         right: pa.Table,
         pairs: tuple[NDArray[np.int32], NDArray[np.int32]],
-        probability: FloatArray | OfPairs | None,
+        probability: FloatArray | OfRows | None,
         event_us: IntArray | None,
         step: Step,
     ) -> Iterator[pa.RecordBatch]:
         """Pairs of rows; `probability` and `event_us` are needed if the schema has them."""
-        extra: list[Column | OfPairs | None] = [probability] if self._probability else []
+        extra: list[Column | OfRows | None] = [probability] if self._probability else []
         extra += [_as_time(event_us)] if self._streaming else []
         step.metrics[metrics.MATCHED] += len(pairs[0])
         return self._pairs.batches(left, right, pairs, extra)

@@ -154,14 +154,15 @@ def _fill_periods(
         count[p] = stop - first[p]
 
 
-@compiled((READ_INT32_2D, READ_INT64, READ_INT64, WRITE_INT32_2D))
-def _fill_level(at: NDArray[np.int32], first: IntArray, count: IntArray, out: NDArray[np.int32]) -> None:
+@compiled((READ_INT32_2D, INT64, READ_INT64, READ_INT64, WRITE_INT32_2D))
+def _fill_level(at: NDArray[np.int32], begin: int, first: IntArray, count: IntArray, out: NDArray[np.int32]) -> None:
+    # The partial combinations from `begin` on.
     levels = at.shape[0]
     written = 0
     for p in range(first.size):
         n = count[p]
         for m in range(levels):
-            member = at[m, p]
+            member = at[m, begin + p]
             for i in range(written, written + n):
                 out[m, i] = member
         for i in range(n):
@@ -169,9 +170,9 @@ def _fill_level(at: NDArray[np.int32], first: IntArray, count: IntArray, out: ND
         written += n
 
 
-@compiled((READ_INT32_2D, READ_INT64, READ_INT64, READ_INT32, WRITE_INT32_2D))
+@compiled((READ_INT32_2D, INT64, READ_INT64, READ_INT64, READ_INT32, WRITE_INT32_2D))
 def _fill_positions(
-    at: NDArray[np.int32], first: IntArray, count: IntArray, position: Positions, out: NDArray[np.int32]
+    at: NDArray[np.int32], begin: int, first: IntArray, count: IntArray, position: Positions, out: NDArray[np.int32]
 ) -> None:
     # For a last level without tests: also translates indices into positions.
     levels = at.shape[0]
@@ -179,7 +180,7 @@ def _fill_positions(
     for p in range(first.size):
         n = count[p]
         for m in range(levels):
-            member = position[np.uint32(at[m, p])]
+            member = position[np.uint32(at[m, begin + p])]
             for i in range(written, written + n):
                 out[m, i] = member
         for i in range(n):
@@ -219,21 +220,6 @@ def _fill_products(
                         out[level + 1, i] = row
                         i += 1
         written += total
-
-
-@compiled((READ_INT64, READ_INT64, READ_INT32, WRITE_INT64, WRITE_INT64))
-def extend_spans(t_min: IntArray, t_max: IntArray, at: Positions, first: IntArray, last: IntArray) -> None:
-    """Extend the spans `first`..`last` to the times of the rows `at`. Positions are not checked.
-
-    >>> first, last = np.array([5, 5]), np.array([6, 6])
-    >>> extend_spans(np.array([1, 7]), np.array([2, 9]), np.array([0, 1], np.int32), first, last)
-    >>> first.tolist(), last.tolist()
-    ([1, 5], [6, 9])
-    """
-    for i in range(at.size):
-        row = np.uint32(at[i])
-        first[i] = min(first[i], t_min[row])
-        last[i] = max(last[i], t_max[row])
 
 
 @dataclass(slots=True)
@@ -325,10 +311,10 @@ class Expansion:
             self.counters.tuple_tests += total
             longer = np.empty((level + 1, total), np.int32)
             if level == len(self.rows) - 1 and not self._tests_at(level):
-                _fill_positions(np.ascontiguousarray(at[:, piece]), first[piece], count[piece], self._position, longer)
+                _fill_positions(at, piece.start, first[piece], count[piece], self._position, longer)
                 yield list(longer)
                 continue
-            _fill_level(np.ascontiguousarray(at[:, piece]), first[piece], count[piece], longer)
+            _fill_level(at, piece.start, first[piece], count[piece], longer)
             longer = self._tested(level, longer)
             if longer.shape[1]:
                 yield from self._grow(level + 1, longer, chains)

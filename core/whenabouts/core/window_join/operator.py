@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from whenabouts.core import metrics
 from whenabouts.core.arrays.record_batches import one_batch, table_of
 from whenabouts.core.arrays.typing import BoolArray, Positions
+from whenabouts.core.joins.output_columns import Column, OfRows
 from whenabouts.core.joins.pair_conditions import SqlPredicate
 from whenabouts.core.joins.rows import SideRows
 from whenabouts.core.probability.possibility import instants_outside
@@ -34,7 +34,7 @@ from whenabouts.core.window_join.cost import cheapest_algorithm, choose
 from whenabouts.core.window_join.edge_probabilities import edge_probabilities, probabilities_of_all
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph
 from whenabouts.core.window_join.join_orders import JoinOrder, forward_windows, order_from
-from whenabouts.core.window_join.output import JOINT, T_LAST, CombinationColumns
+from whenabouts.core.window_join.output import JOINT, T_LAST, CombinationColumns, first_of, last_of
 from whenabouts.core.window_join.stream_index import StreamViews, pair_test
 
 if TYPE_CHECKING:
@@ -304,21 +304,13 @@ class WindowJoinOperator:
 
     def _output(self, rows: list[SideRows], at: list[Positions], step: Step) -> Iterator[pa.RecordBatch]:
         """Combinations with their computed columns."""
-        from whenabouts.core.arrays.gather import gather
-        from whenabouts.core.window_join.expansion import extend_spans  # numba: imported when first needed
-
-        t_first, t_last = (np.empty(len(at[0]), np.int64) for _ in range(2))
-        gather(rows[0].t_min, at[0], t_first)
-        gather(rows[0].t_max, at[0], t_last)
-        for side, positions in zip(rows[1:], at[1:], strict=True):
-            extend_spans(side.t_min, side.t_max, positions, t_first, t_last)
-        extra: list[NDArray[np.generic]] = [t_first, t_last]
+        extra: list[Column | OfRows | None] = [first_of, last_of]
         for edge in self._uncertain():
             one, other = (self.query.inputs.index(name) for name in (edge.first, edge.second))
             extra.append(edge_probabilities(self.query, edge, rows[one], rows[other], at[one], at[other]))
         if self.query.joint:
             extra.append(probabilities_of_all(self.query, rows, at))
-        step.metrics[metrics.MATCHED] += len(t_first)
+        step.metrics[metrics.MATCHED] += len(at[0])
         yield from self._columns.batches([side.table for side in rows], at, extra)
 
     def _load(self, state: SegmentedState, input: int, span: tuple[int, int]) -> list[pa.RecordBatch]:

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import pieces, take_rows
+from whenabouts.core.arrays.record_batches import RowsAt, pieces
+from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.joins.output_columns import Extra, batch_of, check_names, rows_per_batch
+from whenabouts.core.runtime.blocks import T_MAX, T_MIN
 
 T_FIRST = "t_first"
 T_LAST = "t_last"
@@ -50,9 +52,23 @@ class CombinationColumns:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of combinations; `at[s]` are their positions in the table of stream s. O(rows)."""
         for piece in pieces(len(at[0]), self._rows_per_batch):
-            columns = [
-                take_rows(table.column(name), positions[piece])
-                for table, names, positions in zip(tables, self._columns, at, strict=True)
-                for name in names
-            ]
-            yield batch_of(self.schema, columns, extra, piece)
+            rows = [RowsAt(table, positions[piece]) for table, positions in zip(tables, at, strict=True)]
+            columns = [of[name] for of, names in zip(rows, self._columns, strict=True) for name in names]
+            yield batch_of(self.schema, columns, extra, piece, rows)
+
+
+def first_of(*rows: RowsAt) -> IntArray:
+    """The least `t_min` of each combination."""
+    return _folded(np.minimum, [np.asarray(of[T_MIN]) for of in rows])
+
+
+def last_of(*rows: RowsAt) -> IntArray:
+    """The greatest `t_max` of each combination."""
+    return _folded(np.maximum, [np.asarray(of[T_MAX]) for of in rows])
+
+
+def _folded(fold: np.ufunc, columns: Sequence[IntArray]) -> IntArray:
+    found: IntArray = fold(columns[0], columns[1])
+    for column in columns[2:]:
+        fold(found, column, out=found)
+    return found
