@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import BoolArray, IntArray
@@ -142,7 +143,7 @@ def _gather(column: pa.Array, at: NDArray[np.int32]) -> pa.Array:
     """`column.take(at)` in a third of the time, for plain numbers and times: most of a join's output."""
     from whenabouts.core.arrays.gather import gather  # numba: imported when first needed
 
-    out = _of_large_pages(len(at))
+    out = of_large_pages(len(at), np.int64)
     values = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset) if len(column) else _EMPTY
     each(lambda part: gather(values, at[part], out[part]), cuts(len(at)))
     return pa.Array.from_buffers(column.type, len(at), [None, pa.py_buffer(out)])
@@ -151,17 +152,18 @@ def _gather(column: pa.Array, at: NDArray[np.int32]) -> pa.Array:
 _LARGE_PAGE = 1 << 21
 
 
-def _of_large_pages(count: int) -> IntArray:
-    """Memory for int64 values which begins at a large page, if it is that large.
+def of_large_pages(count: int, type_: DTypeLike) -> NDArray[Any]:
+    """Memory for values of a type, as from `np.empty`; it begins at a large page, if it is that large.
 
     To get a fresh small page costs more than to write it. numpy asks the system for large ones from 4 MB on, but what
     lies before the first boundary of one, and after the last, is in small pages.
     """
-    if 8 * count < _LARGE_PAGE:
-        return np.empty(count, np.int64)
-    memory = np.empty(8 * count + _LARGE_PAGE, np.uint8)
+    size = count * np.dtype(type_).itemsize
+    if size < _LARGE_PAGE:
+        return np.empty(count, type_)
+    memory = np.empty(size + _LARGE_PAGE, np.uint8)
     first = -memory.ctypes.data % _LARGE_PAGE
-    return memory[first : first + 8 * count].view(np.int64)
+    return memory[first : first + size].view(type_)
 
 
 class RowsAt:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import one_chunk
+from whenabouts.core.arrays.record_batches import of_large_pages, one_chunk
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.coalescing.equivalence import comparable
 from whenabouts.core.coalescing.extents import Runs
@@ -25,7 +25,8 @@ _NONE = np.zeros(0, np.int64)
 
 
 class RunsOfRows(NamedTuple):
-    """Runs, and for each the index of a row of its group. `value`: the values that are shown; None: those of `row`.
+    """Runs, and for each the index of a row of its group, in `groups` if given. `value`: the values that are shown;
+    None: those of `row`.
 
     `neighbours`: how many rows have a predecessor in their group; None if they were not counted.
     """
@@ -34,6 +35,7 @@ class RunsOfRows(NamedTuple):
     row: Positions
     value: pa.Array | None = None
     neighbours: int | None = None
+    groups: pa.Table | None = None
 
 
 def runs_of_history(
@@ -51,33 +53,53 @@ def runs_of_history(
     column = one_chunk(table.column(values[0]))
     if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)):
         return None
-    groups = groups_of(keys, table)
-    value = comparable(column).values
-    found = _in_order(times(table)[0], groups, value, with_last)
-    if found is None and _is_comparable_as_stored(column.type) and all(map(_has_one_form, table.select(keys.of(0)))):
-        found = _in_any_order(times(table)[0], groups, value, column.type, with_last)
+    rows = _Rows(times(table)[0], groups_of(keys, table), comparable(column).values, column.type, with_last)
+    shown = table.select(keys.of(0))
+    alike = all(map(_has_one_form, shown))
+    found = _in_order(rows, shown if alike else None)
+    if found is None and alike and _is_comparable_as_stored(column.type):
+        found = _in_any_order(rows)
     return found
 
 
-def _in_order(us: IntArray, groups: Groups, value: NDArray[Any], with_last: bool) -> RunsOfRows | None:
+class _Rows(NamedTuple):
+    """Rows as they came, and the type of their values. `with_last`: as for `runs_of_history`."""
+
+    us: IntArray
+    groups: Groups
+    values: NDArray[Any]
+    type: pa.DataType
+    with_last: bool
+
+
+def _in_order(rows: _Rows, shown: pa.Table | None) -> RunsOfRows | None:
+    """`shown`: the group columns, if any row of a group shows it."""
     from whenabouts.core.coalescing.kernels import runs_in_order_of_floats, runs_in_order_of_integers
 
-    room = len(us) + 1
-    row, (start, end, n, last) = np.empty(room, np.int32), _columns(room, with_last)
-    kernel = runs_in_order_of_floats if value.dtype == np.float64 else runs_in_order_of_integers
-    found = kernel(us, groups.codes, groups.low, groups.size, value, row, start, end, n, last)
+    us, groups, values, type_, with_last = rows
+    room, first_of, as_stored = len(us) + 1, np.zeros(groups.size, np.int32), _is_comparable_as_stored(type_)
+    row, (start, end, n, last) = of_large_pages(room, np.int32), _columns(room, with_last)
+    value = of_large_pages(room if as_stored else 0, values.dtype)
+    kernel = runs_in_order_of_floats if values.dtype == np.float64 else runs_in_order_of_integers
+    if not (as_stored and 4 * groups.size <= len(us)):
+        shown = None
+    found = kernel(us, groups.codes, groups.low, values, shown is not None, first_of, row, start, end, n, last, value)
     if found < 0:
         return None
-    runs = slice(1, found + 1)
-    return RunsOfRows(Runs(_NONE, _NONE, *(each[runs] for each in (start, end, n, last))), row[runs])
+    at = slice(1, found + 1)
+    return RunsOfRows(
+        Runs(_NONE, _NONE, *(each[at] for each in (start, end, n, last))),
+        row[at],
+        _as_type(value[at], type_) if as_stored else None,
+        groups=None if shown is None else shown.take(pa.array(first_of)),
+    )
 
 
-def _in_any_order(
-    us: IntArray, groups: Groups, value: NDArray[Any], type_: pa.DataType, with_last: bool
-) -> RunsOfRows | None:
+def _in_any_order(rows: _Rows) -> RunsOfRows | None:
     from whenabouts.core.arrays.grouped_sort import sorted_in_groups
     from whenabouts.core.coalescing.kernels import rows_of_groups, runs_of_pairs
 
+    us, groups, value, type_, with_last = rows
     pairs, starts, has_ties = sorted_in_groups(us, value.view(np.int64), groups.codes, groups.low, groups.size)
     if has_ties:
         return None
@@ -89,14 +111,19 @@ def _in_any_order(
     found = runs_of_pairs(
         pairs, pairs.view(np.float64), floats, starts, row_of, row, start, end, n, last, bits
     )  # fmt: skip
-    shown = pa.array(bits[:found].view(value.dtype))
-    shown = shown.cast(type_) if pa.types.is_integer(type_) else shown.view(type_)
     runs = Runs(_NONE, _NONE, *(each[:found] for each in (start, end, n, last)))
+    shown = _as_type(bits[:found].view(value.dtype), type_)
     return RunsOfRows(runs, row[:found], shown, len(us) - int(np.count_nonzero(np.diff(starts))))
 
 
-def _columns(rows: int, with_last: bool) -> list[IntArray]:
-    return [np.empty(rows if wanted else 0, np.int64) for wanted in (True, True, True, with_last)]
+def _columns(rows: int, with_last: bool) -> list[NDArray[Any]]:
+    return [of_large_pages(rows if wanted else 0, np.int64) for wanted in (True, True, True, with_last)]
+
+
+def _as_type(values: NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """Values that are comparable as stored, as a column of their type."""
+    shown = pa.array(values)
+    return shown.cast(type_) if pa.types.is_integer(type_) else shown.view(type_)
 
 
 def _is_comparable_as_stored(type_: pa.DataType) -> bool:

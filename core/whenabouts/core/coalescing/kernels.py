@@ -20,6 +20,7 @@ from whenabouts.core.arrays.jit import (
     READ_INT32,
     READ_INT64,
     READ_INT64_2D,
+    WRITE_FLOAT64,
     WRITE_INT32,
     WRITE_INT64,
     compiled,
@@ -33,49 +34,59 @@ def _runs_in_order(
     times: IntArray,
     codes: IntArray,
     low: int,
-    groups: int,
     values: NDArray[Any],
+    by_group: bool,
+    first_of: Positions,
     first: Positions,
     start: IntArray,
     end: IntArray,
     n: IntArray,
     last: IntArray,
+    shown: NDArray[Any],
 ) -> Any:
     """Runs of equal values in one pass over rows whose times strictly increase within each group.
 
-    Writes for each run, in the order of first rows and from index 1 on, its first row, `[start, end)`, its row count,
-    and the time of its last row, unless `last` is empty. Returns the number of runs, or -1 if the rows are not in that
-    order. The arrays have room for a run of each row and one more. No nulls.
+    Writes for each run, in the order of first rows and from index 1 on, its first row (`by_group`: its group),
+    `[start, end)`, its row count, and, unless these arrays are empty, the time of its last row and the value of its
+    first one. `first_of`: the first row of each group that has any. Returns the number of runs, or -1 if the rows are
+    not in that order. The arrays have room for a run of each row and one more. No nulls.
     """
     # Whether a row begins a run cannot be predicted, so that nothing branches on it: every row is written as a run of
     # its own, which the next new run overwrites, and as the end of its group's run so far (0: none yet).
-    run_of = np.zeros(groups, np.int32)
-    value_of = np.empty(groups, values.dtype)
-    end[0] = n[0] = 0
-    runs = 1
+    run_of = np.zeros(len(first_of), np.uint32)
+    value_of = np.empty(len(first_of), values.dtype)
+    new = np.uint64(1)
     for row in range(len(times)):
-        group = np.uint64(codes[row] - low)  # unsigned: numba omits the test for negative indices
-        time, value = times[row], values[row]
-        run, new, previous = np.uint64(run_of[group]), np.uint64(runs), value_of[group]
-        if (time <= end[run]) & (run > 0):
-            return -1
-        same = int((run > 0) & ((value == previous) | ((value != value) & (previous != previous))))
-        first[new] = row
-        start[new] = end[new] = end[run] = time
+        at = np.uint64(row)  # unsigned: numba omits the test for negative indices
+        group = np.uint64(codes[at] - low)
+        time, value = times[at], values[at]
+        run, previous = np.uint64(run_of[group]), value_of[group]
+        first[new] = group if by_group else row
+        start[new] = end[new] = time
         n[new] = 1
-        n[run] += same
+        if len(shown) > 0:
+            shown[new] = value
+        value_of[group] = value
+        same = False
+        if run == 0:
+            first_of[group] = row
+        elif time <= end[run]:
+            return -1
+        else:
+            same = (value == previous) | ((value != value) & (previous != previous))
+            end[run] = time
+            n[run] += np.int64(same)
         now = run if same else new
         if len(last) > 0:
             last[now] = time
         run_of[group] = now
-        value_of[group] = value
-        runs += 1 - same
-    return runs - 1
+        new += np.uint64(not same)
+    return np.int64(new) - 1
 
 
-_SHAPE = (READ_INT64, READ_INT64, INT64, INT64), (WRITE_INT32, *(WRITE_INT64,) * 4)
-runs_in_order_of_integers = compiled(INT64(*_SHAPE[0], READ_INT64, *_SHAPE[1]))(_runs_in_order)
-runs_in_order_of_floats = compiled(INT64(*_SHAPE[0], READ_FLOAT64, *_SHAPE[1]))(_runs_in_order)
+_SHAPE = (READ_INT64, READ_INT64, INT64), (BOOL, WRITE_INT32, WRITE_INT32, *(WRITE_INT64,) * 4)
+runs_in_order_of_integers = compiled(INT64(*_SHAPE[0], READ_INT64, *_SHAPE[1], WRITE_INT64))(_runs_in_order)
+runs_in_order_of_floats = compiled(INT64(*_SHAPE[0], READ_FLOAT64, *_SHAPE[1], WRITE_FLOAT64))(_runs_in_order)
 
 
 @compiled(INT64(READ_INT64, READ_BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT32))

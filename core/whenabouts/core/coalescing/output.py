@@ -50,7 +50,8 @@ class RunOutput:
     def of_rows(self, table: pa.Table, found: RunsOfRows) -> pa.RecordBatch:
         """The rows of runs that were found without an extent."""
         names = self._names if found.value is None else self._names[:-1]
-        columns = [take_rows(table.column(name), found.row) for name in names]
+        shown = table if found.groups is None else found.groups
+        columns = [take_rows(shown.column(name), found.row) for name in names]
         if found.value is not None:
             columns.append(found.value)
         return self._batch(columns, found.runs)

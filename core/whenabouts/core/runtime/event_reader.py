@@ -68,24 +68,25 @@ class EventReader:
     def read(self, rows: pa.RecordBatch) -> Events:
         """Split a raw batch into a block, with times in microseconds, and rejects with their codes. O(rows)."""
         rows = self._conform(rows)
-        self.units.observe(rows)
         columns, template, t_min, t_max = self._times(rows)
-        good = np.ones(rows.num_rows, bool)
+        named = zip(self.time.columns, columns, strict=True)
+        self.units.observe(rows, {name: column.extremes for name, column in named if column.null is None})
+        good: BoolArray | None = None
         rejected = []
         nulls = [np.asarray(rows.column(name).is_null()) for name in self._groups if rows.column(name).null_count]
         for code, fault in (
             *self._faults(columns, template, t_min, t_max), *((Code.NULL_GROUP, null) for null in nulls),
         ):  # fmt: skip
-            bad = good & fault
+            bad = fault if good is None else good & fault
             if bad.any():
                 rejected.append(Rejected(self.input, code, rows.filter(pa.array(bad))))
-                good &= ~bad
+                good = ~bad if good is None else good & ~bad
         first = pa.array(t_min)
         own = [first, first if t_max is t_min else pa.array(t_max)]
         if self.time.templates:
             own.append(pa.array(np.zeros(rows.num_rows, np.int32) if template is None else template.astype(np.int32)))
         block = pa.RecordBatch.from_arrays([*own, *rows.columns], schema=self.block_schema)
-        return Events(block.filter(pa.array(good)) if rejected else block, rejected)
+        return Events(block if good is None else block.filter(pa.array(good)), rejected)
 
     def ends(self, rows: pa.RecordBatch) -> tuple[IntArray, IntArray]:
         """The times of a raw batch in microseconds; only those of rows that `read` accepts are meaningful."""

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.errors import Code, DigitsCutWarning
 from whenabouts.core.runtime.protocol import Reader
@@ -23,11 +24,12 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 class TimeColumn(NamedTuple):
     """A time column in microseconds. `null` and `outside` mark null times and times outside the years 1 to 9999, which
-    have the value 0; None if there are none."""
+    have the value 0; None if there are none. `extremes`: the least and the greatest number as given, 0 for a null."""
 
     us: IntArray
     null: BoolArray | None
     outside: BoolArray | None
+    extremes: tuple[int, int] = (0, 0)
 
 
 def microseconds(column: pa.Array) -> TimeColumn:
@@ -39,13 +41,13 @@ def microseconds(column: pa.Array) -> TimeColumn:
     ticks = np.asarray((numbers if null is None else numbers.fill_null(0)).to_numpy(), np.int64)
     per_second = _PER_SECOND[column.type.unit] if pa.types.is_timestamp(column.type) else _PER_SECOND["us"]
     first, last = _scaled(FIRST_US, per_second), _scaled(LAST_US, per_second)
-    outside = None
-    if ticks.min(initial=0) < first or ticks.max(initial=0) > last:
+    outside, found = None, extremes(ticks)
+    if found[0] < first or found[1] > last:
         outside = (ticks < first) | (ticks > last)
         ticks = np.where(outside, 0, ticks)
     if per_second > 1_000_000:
-        return TimeColumn(ticks // (per_second // 1_000_000), null, outside)
-    return TimeColumn(ticks if per_second == 1_000_000 else ticks * (1_000_000 // per_second), null, outside)
+        return TimeColumn(ticks // (per_second // 1_000_000), null, outside, found)
+    return TimeColumn(ticks if per_second == 1_000_000 else ticks * (1_000_000 // per_second), null, outside, found)
 
 
 def digits_cut(column: pa.Array | pa.ChunkedArray) -> int:

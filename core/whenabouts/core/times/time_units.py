@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.errors import Code, DoubtfulTimesWarning
 
 FIRST_S, LAST_S = 631_152_000, 4_133_980_799
@@ -52,13 +53,16 @@ class UnitCounts:
     def __init__(self) -> None:
         self.values, self.example, self._by_unit = 0, 0, Counter[str]()
 
-    def count(self, column: pa.Array) -> int:
-        """Count a column's values and return how many look like another unit. O(rows), usually two comparisons each."""
+    def count(self, column: pa.Array, known: tuple[int, int] | None = None) -> int:
+        """Count a column's values and return how many look like another unit. O(rows), usually two comparisons each.
+
+        `known`: the least and the greatest value; not for a column with nulls.
+        """
         ticks = np.asarray((column.drop_null() if column.null_count else column).to_numpy(), np.int64)
         self.values += len(ticks)
         if not len(ticks):
             return 0
-        least, greatest = int(ticks.min()), int(ticks.max())
+        least, greatest = extremes(ticks) if known is None else known
         found = {
             unit: (ticks >= low) & (ticks <= high)
             for unit, (low, high) in RANGES.items()
@@ -101,9 +105,10 @@ class DoubtfulTimes:
         self._counts = {c: UnitCounts() for c in dict.fromkeys(columns) if pa.types.is_int64(schema.field(c).type)}
         self._reported = set[str]()
 
-    def observe(self, rows: pa.RecordBatch) -> None:
-        """Count the times of a batch."""
-        self.rows += max((counts.count(rows.column(column)) for column, counts in self._counts.items()), default=0)
+    def observe(self, rows: pa.RecordBatch, known: Mapping[str, tuple[int, int]]) -> None:
+        """Count the times of a batch. `known`: the least and the greatest of columns without nulls."""
+        found = (counts.count(rows.column(name), known.get(name)) for name, counts in self._counts.items())
+        self.rows += max(found, default=0)
 
     def new_messages(self, least: int = 1) -> dict[tuple[str, str], str]:
         """Warnings not reported before, about columns with at least `least` values so far, by input and column."""
