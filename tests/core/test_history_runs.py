@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from whenabouts.core.arrays import grouped_sort
 from whenabouts.core.coalescing import history_runs, operator
 from whenabouts.core.coalescing.query import Coalesce
 from whenabouts.core.local import coalesce, run
@@ -55,6 +56,45 @@ def test_rows_in_any_order_are_those_of_an_extent(
     monkeypatch.setattr(operator, "runs_of_history", lambda *args, **options: None)
     assert _bits(found) == _bits(coalesce(table, valid_last=with_last, **given))
     assert counts == run(Coalesce(**given), [table]).metrics
+
+
+TIMES: dict[str, Any] = {
+    "spread": lambda rng: rng.permutation(ROWS) * 1000,
+    "nearly in order": lambda rng: 1000 * np.arange(ROWS) - 5500 * (np.arange(ROWS) % 50 == 7),
+    "in the wrong order": lambda rng: 1000 * np.arange(ROWS)[::-1],
+    "in crowds": lambda rng: rng.permutation(np.concatenate([np.arange(ROWS - 1), [10**15]])),
+    "over millennia": lambda rng: (rng.permutation(ROWS) - ROWS // 5) * (300 * 10**15 // ROWS),
+}
+BY_PAIRS = {("in crowds", 1 << 14), ("over millennia", 16), ("over millennia", 1 << 14)}
+"""What words of times and numbers cannot order, or not in linear time, with parts of so many rows."""
+
+
+@pytest.mark.parametrize("rows_a_part", [1, 16, 1 << 14])
+@pytest.mark.parametrize("value", ["float64", "int64"])
+@pytest.mark.parametrize("order", TIMES)
+def test_every_order_of_times_gives_the_rows_of_an_extent(
+    order: str, value: str, rows_a_part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one part for each group and in many, of which some are empty, so that runs go from one to the next."""
+    rng = np.random.default_rng(9)
+    codes, values = rng.integers(0, 3, ROWS), np.sort(rng.integers(0, 6, ROWS))
+    t = TIMES[order](rng)
+    by_time = np.argsort(np.argsort(t))
+    table = pa.table({"t": t, "g": 7 * codes, "v": VALUES[value](np.where(rng.random(ROWS) < 0.8, values[by_time], 3))})
+    by_pairs: list[int] = []
+    whole = grouped_sort.sorted_in_groups
+
+    def noted(values: Any, *others: Any) -> Any:
+        by_pairs.append(len(values))
+        return whole(values, *others)
+
+    monkeypatch.setattr(history_runs, "_ROWS_A_PART", rows_a_part)
+    monkeypatch.setattr(grouped_sort, "sorted_in_groups", noted)
+    given: dict[str, Any] = {"time": "t", "group": "g", "values": "v", "valid_last": True}
+    found = coalesce(table, **given)
+    assert bool(by_pairs) == ((order, rows_a_part) in BY_PAIRS)
+    monkeypatch.setattr(operator, "runs_of_history", lambda *args, **options: None)
+    assert _bits(found) == _bits(coalesce(table, **given))
 
 
 def test_which_rows_need_no_extent() -> None:

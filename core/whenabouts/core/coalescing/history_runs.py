@@ -21,6 +21,10 @@ from whenabouts.core.coalescing.tuples import Groups, groups_of
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.keys import Keys
 
+_ROWS_A_PART = 1 << 14
+_MOST_PARTS = 1 << 12
+"""As in `arrays.grouped_sort`, but for words of half the size."""
+
 _NONE = np.zeros(0, np.int64)
 
 
@@ -95,25 +99,60 @@ def _in_order(rows: _Rows, shown: pa.Table | None) -> RunsOfRows | None:
     )
 
 
+class _Parts(NamedTuple):
+    """Rows as pairs of a time and the bits of a value, by group in `slices` parts each: part p is
+    `pairs[starts[p] : starts[p + 1]]`. `in_order`: whether the parts are sorted."""
+
+    pairs: IntArray
+    starts: IntArray
+    slices: int
+    in_order: bool = False
+
+
 def _in_any_order(rows: _Rows) -> RunsOfRows | None:
     from whenabouts.core.arrays.grouped_sort import sorted_in_groups
-    from whenabouts.core.coalescing.kernels import rows_of_groups, runs_of_pairs
+    from whenabouts.core.coalescing.unordered_kernels import CROWDED, TIES, rows_of_groups, runs_of_parts
 
-    us, groups, value, type_, with_last = rows
-    pairs, starts, has_ties = sorted_in_groups(us, value.view(np.int64), groups.codes, groups.low, groups.size)
-    if has_ties:
-        return None
-    row_of = np.zeros(groups.size, np.int32)
-    rows_of_groups(groups.codes, groups.low, row_of)
-    row, bits = np.empty(len(us), np.int32), np.empty(len(us), np.int64)
+    us, groups, values, type_, with_last = rows
+    parts = _parts(rows)
+    row_of, filled = np.full(groups.size, -1, np.int32), np.count_nonzero(np.diff(parts.starts[:: parts.slices]))
+    rows_of_groups(groups.codes, groups.low, filled, row_of)
+    row, bits = of_large_pages(len(us), np.int32), of_large_pages(len(us), np.int64)
     start, end, n, last = _columns(len(us), with_last)
-    floats = value.dtype == np.float64
-    found = runs_of_pairs(
-        pairs, pairs.view(np.float64), floats, starts, row_of, row, start, end, n, last, bits
-    )  # fmt: skip
+
+    def runs_of(parts: _Parts) -> int:
+        as_floats, floats = parts.pairs.view(np.float64), values.dtype == np.float64
+        outputs = row, start, end, n, last, bits
+        return int(
+            runs_of_parts(parts.pairs, as_floats, floats, parts.in_order, parts.starts, parts.slices, row_of, *outputs)
+        )
+
+    found = runs_of(parts)
+    if found == CROWDED:
+        del parts
+        pairs, starts, has_ties = sorted_in_groups(us, values.view(np.int64), groups.codes, groups.low, groups.size)
+        found = TIES if has_ties else runs_of(_Parts(pairs, starts, 1, in_order=True))
+    if found == TIES:
+        return None
     runs = Runs(_NONE, _NONE, *(each[:found] for each in (start, end, n, last)))
-    shown = _as_type(bits[:found].view(value.dtype), type_)
-    return RunsOfRows(runs, row[:found], shown, len(us) - int(np.count_nonzero(np.diff(starts))))
+    return RunsOfRows(runs, row[:found], _as_type(bits[:found].view(values.dtype), type_), len(us) - int(filled))
+
+
+def _parts(rows: _Rows) -> _Parts:
+    from whenabouts.core.arrays.grouped_sort import least_and_greatest
+    from whenabouts.core.coalescing.unordered_kernels import partition
+
+    us, groups, values = rows[:3]
+    slices, least, shift = 1, 0, 0
+    while 2 * groups.size * slices <= _MOST_PARTS and len(us) > _ROWS_A_PART * groups.size * slices:
+        slices *= 2
+    if slices > 1:
+        least, greatest = least_and_greatest(us)
+        shift = max(int(greatest - least).bit_length() - slices.bit_length() + 1, 0)
+    starts = np.zeros(groups.size * slices + 1, np.int64)
+    pairs = of_large_pages(2 * len(us), np.int64).reshape(len(us), 2)
+    partition(us, values.view(np.int64), groups.codes, groups.low, least, slices, shift, starts, pairs)
+    return _Parts(pairs, starts, slices)
 
 
 def _columns(rows: int, with_last: bool) -> list[NDArray[Any]]:

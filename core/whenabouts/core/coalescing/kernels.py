@@ -1,4 +1,4 @@
-"""Kernels of coalescing: runs of rows in time order, of sorted rows, and of ranges of tuples.
+"""Kernels of coalescing: runs of rows in time order, and of ranges of tuples.
 
 All take group codes `low .. low + groups - 1` (0-based if there is no `low`) and times in microseconds, and write to
 arrays that the caller allocated.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import (
@@ -17,17 +16,13 @@ from whenabouts.core.arrays.jit import (
     INT64,
     READ_BOOL,
     READ_FLOAT64,
-    READ_INT32,
     READ_INT64,
-    READ_INT64_2D,
     WRITE_FLOAT64,
     WRITE_INT32,
     WRITE_INT64,
     compiled,
 )
-from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray, Positions
-
-READ_FLOAT64_2D = types.Array(types.float64, 2, "C", readonly=True)
+from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 
 
 def _runs_in_order(
@@ -112,70 +107,6 @@ def split_runs(
         others += 1 - begin
         ends[runs - 1] = time
     offsets[runs] = others
-    return runs
-
-
-@compiled((READ_INT64, INT64, WRITE_INT32))
-def rows_of_groups(codes: IntArray, low: int, rows: Positions) -> None:
-    """Some row of each group: `rows[g]`, unchanged if the group has none.
-
-    >>> rows = np.full(3, -1, np.int32); rows_of_groups(np.array([6, 8, 6]), 6, rows); rows.tolist()
-    [2, -1, 1]
-    """
-    for row in range(len(codes)):
-        rows[codes[row] - low] = row
-
-
-@compiled(INT64(
-    READ_INT64_2D, READ_FLOAT64_2D, BOOL, READ_INT64, READ_INT32,
-    WRITE_INT32, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64,
-))  # fmt: skip
-def runs_of_pairs(
-    pairs: IntArray,
-    as_floats: FloatArray,
-    floats: bool,
-    starts: IntArray,
-    row_of: Positions,
-    first: Positions,
-    start: IntArray,
-    end: IntArray,
-    n: IntArray,
-    last: IntArray,
-    value: IntArray,
-) -> Any:
-    """Runs of equal values of sorted pairs of a time and the bits of a value; `as_floats` has the same bits.
-
-    Writes for each run the row `row_of[g]` of its group, `[start, end)`, its row count, the time of its last row
-    (unless `last` is empty), and the bits of its first value. Returns the number of runs.
-    """
-    most = 0
-    for group in range(len(starts) - 1):
-        most = max(most, starts[group + 1] - starts[group])
-    heads = np.empty(most + 2, np.int64)
-    runs = 0
-    for group in range(len(starts) - 1):
-        begin, stop = starts[group], starts[group + 1]
-        if begin == stop:
-            continue
-        # Which rows begin a run cannot be predicted: each is written as a head, and stays if it is one.
-        heads[0] = begin
-        found = 1
-        for at in range(begin + 1, stop):
-            one, other = as_floats[at - 1, 1], as_floats[at, 1]
-            equal = floats & ((one == other) | ((one != one) & (other != other)))
-            heads[found] = at
-            found += 1 - int(equal | (pairs[at - 1, 1] == pairs[at, 1]))
-        heads[found] = stop
-        for i in range(found):
-            head, after = heads[i], heads[i + 1]
-            first[runs] = row_of[group]
-            start[runs] = pairs[head, 0]
-            end[runs] = pairs[min(after, stop - 1), 0]
-            n[runs] = after - head
-            value[runs] = pairs[head, 1]
-            if len(last) > 0:
-                last[runs] = pairs[after - 1, 0]
-            runs += 1
     return runs
 
 
