@@ -15,8 +15,8 @@ def extremes(values: IntArray) -> tuple[int, int]:
     >>> extremes(np.array([3, -1, 2])), extremes(np.zeros(0, np.int64))
     ((-1, 3), (0, 0))
     """
-    if not len(values):
-        return 0, 0
+    if len(values) <= _AT_ONCE:
+        return (int(values.min()), int(values.max())) if len(values) else (0, 0)
     parts = [values[at : at + _AT_ONCE] for at in range(0, len(values), _AT_ONCE)]
     found = [(int(part.min()), int(part.max())) for part in parts]
     return min(least for least, _ in found), max(greatest for _, greatest in found)

@@ -145,7 +145,11 @@ def _gather(column: pa.Array, at: NDArray[np.int32]) -> pa.Array:
 
     out = of_large_pages(len(at), np.int64)
     values = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset) if len(column) else _EMPTY
-    each(lambda part: gather(values, at[part], out[part]), cuts(len(at)))
+    parts = cuts(len(at))
+    if len(parts) == 1:
+        gather(values, at, out)
+    else:
+        each(lambda part: gather(values, at[part], out[part]), parts)
     return pa.Array.from_buffers(column.type, len(at), [None, pa.py_buffer(out)])
 
 

@@ -84,6 +84,37 @@ runs_in_order_of_integers = compiled(INT64(*_SHAPE[0], READ_INT64, *_SHAPE[1], W
 runs_in_order_of_floats = compiled(INT64(*_SHAPE[0], READ_FLOAT64, *_SHAPE[1], WRITE_FLOAT64))(_runs_in_order)
 
 
+@compiled(BOOL(READ_INT64, READ_INT64, INT64, WRITE_INT64, WRITE_INT32, WRITE_INT64))
+def rows_in_order(
+    times: IntArray, codes: IntArray, low: int, starts: IntArray, at: Positions, in_groups: IntArray
+) -> bool:
+    """Rows by group, as they came: their indices, their times, and where groups start. False, with nothing of use
+    written, unless times strictly increase in each group.
+
+    `starts` has one element more than there are groups, all 0. O(n + groups).
+
+    >>> starts, at, times = np.zeros(3, np.int64), np.empty(3, np.int32), np.empty(3, np.int64)
+    >>> rows_in_order(np.array([5, 5, 6]), np.array([8, 7, 8]), 7, starts, at, times)
+    True
+    >>> starts.tolist(), at.tolist(), times.tolist()
+    ([0, 1, 3], [1, 0, 2], [5, 5, 6])
+    """
+    for code in codes:
+        starts[np.uint64(code - low) + np.uint64(1)] += 1
+    for group in range(1, len(starts)):
+        starts[group] += starts[group - 1]
+    free = starts[:-1].copy()
+    for row in range(len(codes)):
+        group = np.uint64(codes[row] - low)
+        to, time = free[group], times[row]
+        if to > starts[group] and time <= in_groups[np.uint64(to - 1)]:
+            return False
+        free[group] = to + 1
+        at[np.uint64(to)] = row
+        in_groups[np.uint64(to)] = time
+    return True
+
+
 @compiled(INT64(READ_INT64, READ_BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT32))
 def split_runs(
     times: IntArray,
@@ -99,15 +130,16 @@ def split_runs(
 
     The first tuple begins a run. The arrays have room for a run of each tuple and one more.
     """
-    runs = others = 0
+    runs = others = np.uint64(0)
+    one = np.uint64(1)
     for at in range(len(times)):  # which tuples begin a run cannot be predicted: each is written as if it did both
-        time, begin = times[at], int(begins[at])
+        time, begin = times[np.uint64(at)], np.uint64(begins[np.uint64(at)] | (at == 0))
         heads[runs], starts[runs], offsets[runs], more[others] = at, time, others, time
         runs += begin
-        others += 1 - begin
-        ends[runs - 1] = time
+        others += one - begin
+        ends[runs - one] = time
     offsets[runs] = others
-    return runs
+    return np.int64(runs)
 
 
 @compiled(INT64(READ_BOOL, READ_INT64, READ_INT64))

@@ -130,19 +130,16 @@ def append(
 ) -> None:
     """Append the tuples `[starts[i], starts[i + 1])` to group `ids[i]`, which has room for them."""
     for i in range(len(ids)):
-        end = groups[ids[i], END]
-        for at in range(starts[i], starts[i + 1]):
-            times[end], data[end], linked[end], passes[end] = (
-                new_times[at],
-                new_data[at],
-                new_linked[at],
-                new_passes[at],
-            )
-            if len(order) > 0:
-                order[end] = new_order[at]
-            end += 1
+        begin, stop, to = starts[i], starts[i + 1], groups[ids[i], END]
+        end = to + stop - begin
+        times[to:end] = new_times[begin:stop]  # column by column: these become copies of memory
+        data[to:end] = new_data[begin:stop]
+        linked[to:end] = new_linked[begin:stop]
+        passes[to:end] = new_passes[begin:stop]
+        if len(order) > 0:
+            order[to:end] = new_order[begin:stop]
         groups[ids[i], END] = end
-        groups[ids[i], COUNTED] += starts[i + 1] - starts[i]
+        groups[ids[i], COUNTED] += stop - begin
 
 
 @compiled((READ_BOOL, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64))

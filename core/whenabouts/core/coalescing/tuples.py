@@ -106,7 +106,12 @@ class Order(NamedTuple):
 def order_of(times: IntArray, groups: Groups) -> Order:
     """Sorts rows by group and time, stably. O(n)."""
     from whenabouts.core.arrays.grouped_sort import sorted_in_groups  # numba: imported when first needed
+    from whenabouts.core.coalescing.kernels import rows_in_order
 
+    starts = np.zeros(groups.size + 1, np.int64)
+    at, in_groups = np.empty(len(times), np.int32), np.empty(len(times), np.int64)
+    if rows_in_order(times, groups.codes, groups.low, starts, at, in_groups):
+        return Order(at, in_groups, starts, has_ties=False)
     found = sorted_in_groups(times, None, groups.codes, groups.low, groups.size)
     return Order(found.pairs[:, 1].astype(np.int32), found.pairs[:, 0].copy(), found.starts, found.has_ties)
 

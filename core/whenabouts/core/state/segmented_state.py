@@ -262,8 +262,8 @@ class SegmentedState:
         for first in [first for first, held in self._segments[input].items() if held.stop * self.slot_us > from_us]:
             self._remove(input, first)
         if block.num_rows:
-            slots = self._axis(input, block) // self.slot_us
-            self._write(input, int(slots.min()), int(slots.max()) + 1, block)
+            at = self._axis(input, block)
+            self._write(input, int(at.min()) // self.slot_us, int(at.max()) // self.slot_us + 1, block)
 
     def expiring(self, input: int, before_us: int) -> list[pa.RecordBatch]:
         """The open rows that `evict(input, before_us)` will drop, with their marks.
