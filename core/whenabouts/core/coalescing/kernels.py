@@ -101,8 +101,8 @@ def rows_in_order(
     """
     for code in codes:
         starts[np.uint64(code - low) + np.uint64(1)] += 1
-    for group in range(1, len(starts)):
-        starts[group] += starts[group - 1]
+    for number in range(1, len(starts)):
+        starts[number] += starts[number - 1]
     free = starts[:-1].copy()
     for row in range(len(codes)):
         group = np.uint64(codes[row] - low)

@@ -111,7 +111,7 @@ def make_room(
 
 @compiled((
     WRITE_INT64_2D, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_BOOL, WRITE_BOOL,
-    READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_BOOL, READ_BOOL,
+    READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_BOOL, READ_BOOL,
 ))  # fmt: skip
 def append(
     groups: IntArray,
@@ -122,16 +122,17 @@ def append(
     passes: BoolArray,
     ids: IntArray,
     starts: IntArray,
+    sizes: IntArray,
     new_times: IntArray,
     new_data: IntArray,
     new_order: IntArray,
     new_linked: BoolArray,
     new_passes: BoolArray,
 ) -> None:
-    """Append the tuples `[starts[i], starts[i + 1])` to group `ids[i]`, which has room for them."""
+    """Append `sizes[i]` tuples, from `starts[i]` on, to group `ids[i]`, which has room for them."""
     for i in range(len(ids)):
-        begin, stop, to = starts[i], starts[i + 1], groups[ids[i], END]
-        end = to + stop - begin
+        begin, stop, to = starts[i], starts[i] + sizes[i], groups[ids[i], END]
+        end = to + sizes[i]
         times[to:end] = new_times[begin:stop]  # column by column: these become copies of memory
         data[to:end] = new_data[begin:stop]
         linked[to:end] = new_linked[begin:stop]
@@ -139,7 +140,7 @@ def append(
         if len(order) > 0:
             order[to:end] = new_order[begin:stop]
         groups[ids[i], END] = end
-        groups[ids[i], COUNTED] += stop - begin
+        groups[ids[i], COUNTED] += sizes[i]
 
 
 @compiled((READ_BOOL, READ_INT64, READ_INT64, READ_INT64, WRITE_INT64))

@@ -129,10 +129,11 @@ class SlidingWindow:
             passes = self.needs.passing(pa.table(new.taken(None, names), names=names))
         append(
             self.state, self.times, self._data, self.numbers, self.linked, self.passes, ids,
-            np.append(starts, len(new)), new.times, data, _NOTHING if numbers is None else numbers, added.linked,
+            starts, size, new.times, data, _NOTHING if numbers is None else numbers, added.linked,
             passes,
         )  # fmt: skip
-        self._held += len(new), np.count_nonzero(added.linked)
+        self._held[0] += len(new)
+        self._held[1] += np.count_nonzero(added.linked)
         return added.linked, added.compared
 
     def compare(self) -> int:

@@ -32,9 +32,10 @@ def groups_of(keys: Keys, table: pa.Table) -> Groups:
         return Groups(np.zeros(table.num_rows, np.int64), 0, 1)
     if len(keys.names) == 1 and pa.types.is_int64(keys.types[0]):
         column = one_chunk(table.column(keys.of(0)[0])).cast(pa.int64())
-        low, high = (0, -1) if column.null_count else least_and_greatest(column.to_numpy())
+        codes = np.zeros(0, np.int64) if column.null_count else column.to_numpy()
+        low, high = least_and_greatest(codes)
         if low <= high and high - low < max(4 * len(column), 1024):
-            return Groups(column.to_numpy(), int(low), int(high - low + 1))
+            return Groups(codes, int(low), int(high - low + 1))
     codes = keys.codes([table])[0]
     return Groups(codes, 0, int(codes.max(initial=-1)) + 1)
 

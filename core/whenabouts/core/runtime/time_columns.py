@@ -37,7 +37,7 @@ def microseconds(column: pa.Array) -> TimeColumn:
     null = np.asarray(column.is_null()) if column.null_count else None
     if pa.types.is_null(column.type):
         return TimeColumn(np.zeros(len(column), np.int64), null, None)
-    numbers = column.cast(pa.int64())
+    numbers = column if pa.types.is_int64(column.type) else column.cast(pa.int64())
     ticks = np.asarray((numbers if null is None else numbers.fill_null(0)).to_numpy(), np.int64)
     per_second = _PER_SECOND[column.type.unit] if pa.types.is_timestamp(column.type) else _PER_SECOND["us"]
     first, last = _scaled(FIRST_US, per_second), _scaled(LAST_US, per_second)

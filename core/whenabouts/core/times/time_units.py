@@ -40,6 +40,11 @@ FIXES = {
 _LOG = logging.getLogger("whenabouts")
 
 
+def _like(least: int, greatest: int) -> dict[str, tuple[int, int]]:
+    """The units whose range meets that of some times."""
+    return {unit: (low, high) for unit, (low, high) in RANGES.items() if least <= high and greatest >= low}
+
+
 class UnitCounts:
     """Counts a column's integer times, and those that look like another unit than microseconds.
 
@@ -58,16 +63,11 @@ class UnitCounts:
 
         `known`: the least and the greatest value; not for a column with nulls.
         """
-        ticks = np.asarray((column.drop_null() if column.null_count else column).to_numpy(), np.int64)
-        self.values += len(ticks)
-        if not len(ticks):
+        self.values += len(column) - column.null_count
+        if known is not None and not _like(*known):
             return 0
-        least, greatest = extremes(ticks) if known is None else known
-        found = {
-            unit: (ticks >= low) & (ticks <= high)
-            for unit, (low, high) in RANGES.items()
-            if least <= high and greatest >= low
-        }
+        ticks = np.asarray((column.drop_null() if column.null_count else column).to_numpy(), np.int64)
+        found = {unit: (ticks >= low) & (ticks <= high) for unit, (low, high) in _like(*extremes(ticks)).items()}
         if not found:
             return 0
         numbers = Counter({unit: int(np.count_nonzero(mask)) for unit, mask in found.items()})
