@@ -9,7 +9,8 @@ from beginning to end, in one JVM per engine, with two tasks on two cores. The f
 in its topic are counted and hashed, and must agree with the others and with the local engine. Ours write dead letters
 too, as the examples do. Spark reads 60,000 records of a topic per micro-batch. Both joins on Flink write in
 transactions that end with a checkpoint each second. Reported are CPU-seconds of JVM and Python per run, including its
-start, without those of the broker.
+start, without those of the broker. In the environment with the newest Spark, its own join also runs with state format
+4; the connector is then of an earlier Spark, for all alike.
 
 Then latency: each topic gets 1,000 rows a second. The latency of a pair is the time from handing its later row to the
 producer until the broker has the pair. Spark starts a micro-batch as soon as the previous one has ended; on Flink rows
@@ -29,6 +30,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +47,7 @@ from whenabouts.core.local import timing_join
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from infra.broker import LocalBroker
-from infra.jars import of_flink, of_spark
+from infra.jars import of_flink, of_newest_spark, of_spark
 from infra.topics import Written, create_topics, produce, read_all
 
 KEYS, PARTITIONS = 1_000, 2
@@ -65,6 +67,7 @@ JOIN: Any = {
 COLUMNS = ("id_left", "id_right", "t_left", "t_right")
 A_STEP = 60_000
 """Records of a topic that Spark reads at once."""
+FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 
 def record(side: str, number: int) -> Written:
@@ -101,11 +104,8 @@ class Engine(Protocol):
     def __init__(self, brokers: str) -> None:
         """Start it."""
 
-    def ours(self, out: str) -> None:
-        """Our join of the records in the topics, to a topic."""
-
-    def native(self, out: str) -> None:
-        """The engine's own join of the same records."""
+    def contenders(self) -> dict[str, Callable[[str], None]]:
+        """Our join of the records in the topics, to a topic, and the engine's own, by name."""
 
     def running(self, pace: Pace, out: str) -> AbstractContextManager[None]:
         """Runs our join during the block, from topics that are written meanwhile."""
@@ -133,15 +133,25 @@ PACES = (
 
 
 class Spark:
-    """Two tasks on two cores, state in RocksDB."""
+    """Two tasks on two cores, state in RocksDB. Its own join also with state format 4, where Spark has it."""
 
-    name, own = "spark", "Spark"
+    own = "Spark"
 
     def __init__(self, brokers: str) -> None:
+        from pyspark import __version__
+
         from whenabouts.spark_plugin import local_session
 
-        jars = ",".join(map(str, of_spark()))
+        major, minor = map(int, __version__.split(".")[:2])
+        self._has_format_4 = (major, minor) >= (4, 2)
+        self.name = f"spark {major}.{minor}" if self._has_format_4 else "spark"
+        jars = ",".join(map(str, of_newest_spark() if self._has_format_4 else of_spark()))
         self._spark, self._brokers = local_session("kafka", spark__jars=jars, spark__driver__memory="3g"), brokers
+
+    def contenders(self) -> dict[str, Callable[[str], None]]:
+        """Ours, and Spark's own with each state format."""
+        newest = {"Spark, state format 4": partial(self.native, state_format=4)} if self._has_format_4 else {}
+        return {"ours": self.ours, "Spark": self.native, **newest}
 
     def _topics(self, names: tuple[str, ...], **options: str) -> list[Any]:
         from whenabouts.spark_plugin.kafka import read_topic
@@ -168,10 +178,13 @@ class Spark:
             sides = self._topics(tuple(STRIDES), maxOffsetsPerTrigger=str(A_STEP))
             self._start(sides, out, folder, availableNow=True).awaitTermination()
 
-    def native(self, out: str) -> None:
+    def native(self, out: str, state_format: int | None = None) -> None:
         """As Spark's guide says to write it."""
         from pyspark.sql.functions import col, expr, from_json, timestamp_micros, unix_micros
 
+        self._spark.conf.unset(FORMAT)
+        if state_format is not None:
+            self._spark.conf.set(FORMAT, str(state_format))
         sides = []
         for side, df in zip(STRIDES, self._topics(tuple(STRIDES), maxOffsetsPerTrigger=str(A_STEP)), strict=True):
             rows = df.select(from_json(col("value").cast("string"), "id long, k long, t long").alias("row"))
@@ -210,6 +223,10 @@ class Flink:
 
     def __init__(self, brokers: str) -> None:
         self._brokers = brokers
+
+    def contenders(self) -> dict[str, Callable[[str], None]]:
+        """Both."""
+        return {"ours": self.ours, self.own: self.native}
 
     def _tables(self, mode: str = "process", parallelism: int = 2) -> Any:
         from pyflink.table import StreamTableEnvironment
@@ -293,11 +310,11 @@ DEAD = "dead-letters"
 
 def throughput(suite: Suite, engine: Engine, broker: LocalBroker, rows: int) -> None:
     """Both contenders alternately over the same topics."""
-    runs = {"ours": engine.ours, engine.own: engine.native}
+    runs = engine.contenders()
     wanted, spent = expected(rows), {name: [] for name in runs}
     for number in range(-1, suite.rounds):
-        for name, run in runs.items():
-            out = f"pairs-{engine.name}-{name}-{number + 1}"
+        for at, (name, run) in enumerate(runs.items()):
+            out = f"pairs-{engine.own}-{at}-{number + 1}"
             create_topics(broker.address, out, partitions=PARTITIONS)
             before = cpu_of_tree(without=broker.pid)
             run(out)
@@ -371,7 +388,7 @@ def latency(suite: Suite, engine: Engine, brokers: str, seconds: int) -> None:
     """The latency of all paces of an engine."""
     measured: dict[str, tuple[np.ndarray[Any, Any], float | None]] = {}
     told = []
-    for pace in (pace for pace in PACES if pace.engine == engine.name):
+    for pace in (pace for pace in PACES if pace.engine == engine.own.lower()):
         waited = waits(pace, engine, brokers, seconds)
         p50, p90, p99 = np.percentile(waited, [50, 90, 99])
         told.append(
@@ -382,7 +399,7 @@ def latency(suite: Suite, engine: Engine, brokers: str, seconds: int) -> None:
         for name, ms in (("p50", p50), ("p99", p99), ("greatest", max(waited))):
             suite.record(f"Kafka to Kafka, {pace.name}{SEPARATOR}{name}", [float(ms) / 1000], rows_out=len(waited))
         measured[pace.name] = waited, None if pace.bound is None else float(pace.bound.removesuffix(" ms"))
-    plot = f"kafka_latency_{engine.name}.svg"
+    plot = f"kafka_latency_{engine.own.lower()}.svg"
     draw_waits(measured, RESULTS / plot)
     title = f"Latency from Kafka to Kafka on {engine.own} at 2,000 rows a second"
     suite.finding(title, "; ".join(told) + ".", plots=[plot])

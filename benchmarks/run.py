@@ -63,11 +63,12 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "flink_join": (None, ""),
     "join_aggregate_flink": (None, ""),
     "kafka_join": (None, ""),
+    "kafka_join/newest": (None, "--engine spark --no-latency"),
     "state_heavy": (None, "--again"),
 }
-"""Arguments of the quick and of the full run by script; None: only in the full one."""
+"""Arguments of the quick and of the full run by script (before a slash); None: only in the full one."""
 
-NEWEST_SPARK = frozenset({"crossing_points", "spark_join"})
+NEWEST_SPARK = frozenset({"crossing_points", "kafka_join/newest", "spark_join"})
 """What is measured beside the newest Spark, which has an environment of its own."""
 
 
@@ -109,7 +110,7 @@ def main(full: bool, only: tuple[str, ...], again: bool) -> None:
         click.secho(f"== {what}", bold=True)
         begun = time.monotonic()
         python = str(HERE.parent / ".venv-newest" / "bin" / "python") if name in NEWEST_SPARK else sys.executable
-        command = [python, str(HERE / f"{name}.py"), *shlex.split(arguments or "")]
+        command = [python, str(HERE / f"{name.partition('/')[0]}.py"), *shlex.split(arguments or "")]
         if subprocess.run(command, check=False, cwd=HERE.parent, env=environment).returncode:
             failed.append(name)
             continue

@@ -14,6 +14,7 @@ from pathlib import Path
 from infra.docker import has_docker
 
 POM = Path(__file__).with_name("pom.xml")
+OF_NEWEST_SPARK = Path(__file__).with_name("newest-spark.pom.xml")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "whenabouts-tests"
 
 
@@ -25,27 +26,27 @@ class NotFetchedError(Exception):
 
 
 @cache
-def jars() -> Path:
-    """The folder with all archives. Raises NotFetchedError."""
-    folder = CACHE / hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
+def jars(pom: Path = POM) -> Path:
+    """The folder with all archives of a `pom.xml`. Raises NotFetchedError."""
+    folder = CACHE / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     if not folder.exists():
         half = folder.with_name(f"{folder.name}.{os.getpid()}")
-        _fetch(half)
+        _fetch(pom, half)
         with suppress(OSError):  # another process may have fetched them meanwhile
             half.rename(folder)
     return folder
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(pom: Path, folder: Path) -> None:
     if shutil.which("mvn") is None:
         if not has_docker():
             raise NotFetchedError("neither Docker nor Maven (Debian: apt-get install maven) is here")
         from infra.containers import fetch
 
-        if fetch(POM, folder):
+        if fetch(pom, folder):
             raise NotFetchedError("Maven, in a container, could not fetch")
         return
-    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
     try:
         fetched = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
@@ -57,6 +58,11 @@ def _fetch(folder: Path) -> None:
 def of_spark() -> list[Path]:
     """Spark's connector and its dependencies besides Spark."""
     return _found("spark-*.jar", "kafka-clients-*.jar", "commons-pool2-*.jar")
+
+
+def of_newest_spark() -> list[Path]:
+    """The same for the newest Spark."""
+    return sorted(jars(OF_NEWEST_SPARK).glob("*.jar"))
 
 
 def of_flink() -> list[Path]:
