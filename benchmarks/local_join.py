@@ -27,6 +27,8 @@ WORKLOAD = "the whole call, 1,000 keys"
 BY_THREADS = "the whole call by threads, wall clock"
 WITHIN_US, CONFIDENCE, KEYS = 500_000, 0.8, 1_000
 BUCKET_US = WITHIN_US + 200_000
+FIRST_US = 1_700_000_000_000_000
+"""The first instant: integers near zero would be taken for seconds, and counted."""
 
 # |X2 - X1| <= d for d >= both lengths: only one end of the trapezoid can stick out, so P is one piece of its tail.
 BUCKETED = f"""
@@ -53,7 +55,7 @@ FROM scored WHERE probability >= {CONFIDENCE}
 def events(rows: int, seed: int) -> pa.Table:
     """`rows` events in random order: as many seconds per key as give about 2.4 matches per event."""
     rng = np.random.default_rng(seed)
-    start = rng.integers(0, rows // KEYS * 400_000, rows)
+    start = FIRST_US + rng.integers(0, rows // KEYS * 400_000, rows)
     return pa.table(
         {
             "k": rng.integers(0, KEYS, rows),
