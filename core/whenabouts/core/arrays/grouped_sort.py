@@ -54,7 +54,7 @@ def least_and_greatest(values: IntArray) -> Any:
 
 
 @compiled((READ_INT64, READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, WRITE_INT64, WRITE_INT64_2D))
-def _partition(
+def partition(
     values: IntArray,
     carried: IntArray,
     codes: IntArray,
@@ -65,19 +65,27 @@ def _partition(
     starts: IntArray,
     pairs: IntArray,
 ) -> None:
-    parts = len(starts) - 1
-    starts[:] = 0
-    for row in range(len(codes)):
-        starts[(codes[row] - low) * slices + ((values[row] - least) >> shift) + 1] += 1
-    for part in range(parts):
+    """Pairs by group and, within it, by `(value - least) >> shift`, of which there are `slices`: part p is
+    `pairs[starts[p] : starts[p + 1]]`, in the order of the rows.
+
+    `carried`: empty for the number of the row. `starts` has one element more than there are parts, all 0.
+    """
+    if slices == 1:
+        for code in codes:
+            starts[np.uint64(code - low) + np.uint64(1)] += 1  # unsigned: numba omits the test for negative indices
+    else:
+        for row in range(len(codes)):
+            starts[np.uint64((codes[row] - low) * slices + ((values[row] - least) >> shift) + 1)] += 1
+    for part in range(len(starts) - 1):
         starts[part + 1] += starts[part]
-    free = starts[:parts].copy()
+    free, flat = starts[:-1].copy(), pairs.reshape(pairs.size)
     for row in range(len(codes)):
-        part = (codes[row] - low) * slices + ((values[row] - least) >> shift)
-        to = free[part]
-        free[part] = to + 1
-        pairs[to, 0] = values[row]
-        pairs[to, 1] = carried[row] if len(carried) > 0 else row
+        value = values[row]
+        part = np.uint64((codes[row] - low) * slices + ((value - least) >> shift if slices > 1 else 0))
+        to = np.uint64(free[part])
+        free[part] = to + np.uint64(1)
+        flat[np.uint64(2) * to] = value
+        flat[np.uint64(2) * to + np.uint64(1)] = carried[row] if len(carried) > 0 else row
 
 
 @compiled((WRITE_INT64_2D, INT64, INT64, INT64, INT64, WRITE_INT64_2D, WRITE_INT32))
@@ -218,8 +226,8 @@ def sorted_in_groups(
     while 2 * groups * slices <= _MOST_PARTS and len(values) > _ROWS_A_PART * groups * slices:
         slices *= 2
     shift = 63 if slices == 1 else max((greatest - least).bit_length() - slices.bit_length() + 1, 0)
-    starts, pairs = np.empty(groups * slices + 1, np.int64), np.empty((len(values), 2), np.int64)
+    starts, pairs = np.zeros(groups * slices + 1, np.int64), np.empty((len(values), 2), np.int64)
     nothing = np.empty(0, np.int64)
-    _partition(values, nothing if carried is None else carried, codes, low, least, slices, shift, starts, pairs)
+    partition(values, nothing if carried is None else carried, codes, low, least, slices, shift, starts, pairs)
     has_ties = bool(_sort_parts(starts, pairs))
     return GroupedPairs(pairs, np.ascontiguousarray(starts[::slices]), has_ties)
