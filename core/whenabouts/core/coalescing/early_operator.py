@@ -21,8 +21,8 @@ class EarlyCoalesceOperator(CoalesceOperator):
     Rows are read, bucketed, kept and rejected as for final rows, and the state has the same format.
     """
 
-    def __init__(self, query: CoalesceSettings, schema: pa.Schema) -> None:
-        super().__init__(query, schema)
+    def __init__(self, query: CoalesceSettings, schema: pa.Schema, *, streaming: bool = True) -> None:
+        super().__init__(query, schema, streaming=streaming)
         self._early = EarlyEvaluator(self.readers[0], query.coalescing)
         self._changes = ChangeOutput(self._output)
 

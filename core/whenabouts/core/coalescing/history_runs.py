@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.record_batches import of_large_pages, one_chunk
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.coalescing.equivalence import comparable
@@ -139,7 +140,6 @@ def _in_any_order(rows: _Rows) -> RunsOfRows | None:
 
 
 def _parts(rows: _Rows) -> _Parts:
-    from whenabouts.core.arrays.grouped_sort import least_and_greatest
     from whenabouts.core.coalescing.unordered_kernels import partition
 
     us, groups, values = rows[:3]
@@ -147,8 +147,8 @@ def _parts(rows: _Rows) -> _Parts:
     while 2 * groups.size * slices <= _MOST_PARTS and len(us) > _ROWS_A_PART * groups.size * slices:
         slices *= 2
     if slices > 1:
-        least, greatest = least_and_greatest(us)
-        shift = max(int(greatest - least).bit_length() - slices.bit_length() + 1, 0)
+        least, greatest = extremes(us)
+        shift = max((greatest - least).bit_length() - slices.bit_length() + 1, 0)
     starts = np.zeros(groups.size * slices + 1, np.int64)
     pairs = of_large_pages(2 * len(us), np.int64).reshape(len(us), 2)
     partition(us, values.view(np.int64), groups.codes, groups.low, least, slices, shift, starts, pairs)

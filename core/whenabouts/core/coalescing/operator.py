@@ -28,11 +28,18 @@ from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK, Arrival,
 class CoalesceOperator:
     """Runs a `Coalesce` over the blocks and the state of one bucket."""
 
-    needs_latest = True
-
-    def __init__(self, query: CoalesceSettings, schema: pa.Schema, needs: AggregateNeeds | None = None) -> None:
+    def __init__(
+        self,
+        query: CoalesceSettings,
+        schema: pa.Schema,
+        needs: AggregateNeeds | None = None,
+        *,
+        streaming: bool = True,
+    ) -> None:
         self.query = query
         self._spec = query.coalescing
+        # Runs over the whole history of finite input depend on no instant. On streams the state holds the latest one.
+        self.needs_latest = streaming or not (query.extents.is_history and query.extents.at_us is None)
         self.readers = (coalescing_reader(0, query.inputs[0], schema, query.point, self._spec),)
         self._evaluator = ExtentEvaluator(self.readers[0], self._spec, needs)
         # A window over the last rows of the whole stream depends on all groups, so one bucket has to hold them all.

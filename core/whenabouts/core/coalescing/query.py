@@ -273,7 +273,8 @@ class Coalesce:
         from whenabouts.core.coalescing.operator import CoalesceOperator
 
         self.warn_of_one_bucket(streaming)
-        return (EarlyCoalesceOperator if self.emit == "early" else CoalesceOperator)(self, schemas[0])
+        operator = EarlyCoalesceOperator if self.emit == "early" else CoalesceOperator
+        return operator(self, schemas[0], streaming=streaming)
 
 
 def point_of(time: str | TimeSpec) -> Point:

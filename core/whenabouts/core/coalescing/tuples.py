@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.record_batches import one_chunk, take_rows
 from whenabouts.core.arrays.row_ranks import ranks_of_rows
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
@@ -26,16 +27,15 @@ class Groups(NamedTuple):
 
 def groups_of(keys: Keys, table: pa.Table) -> Groups:
     """The groups of rows; without group columns there is one. Integers in a small range are their own codes."""
-    from whenabouts.core.arrays.grouped_sort import least_and_greatest  # numba: imported when first needed
-
     if not keys.names:
         return Groups(np.zeros(table.num_rows, np.int64), 0, 1)
     if len(keys.names) == 1 and pa.types.is_int64(keys.types[0]):
         column = one_chunk(table.column(keys.of(0)[0])).cast(pa.int64())
-        codes = np.zeros(0, np.int64) if column.null_count else column.to_numpy()
-        low, high = least_and_greatest(codes)
-        if low <= high and high - low < max(4 * len(column), 1024):
-            return Groups(codes, int(low), int(high - low + 1))
+        if len(column) and not column.null_count:
+            codes = column.to_numpy()
+            low, high = extremes(codes)
+            if high - low < max(4 * len(column), 1024):
+                return Groups(codes, low, high - low + 1)
     codes = keys.codes([table])[0]
     return Groups(codes, 0, int(codes.max(initial=-1)) + 1)
 

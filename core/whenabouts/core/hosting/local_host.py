@@ -72,6 +72,7 @@ class LocalHost:
         self._query, self._state_limit, self._schemas = query, state_limit, schemas
         self.operator: Operator = limited(query.operator(schemas, streaming=streaming), state_limit)
         warn_of_two_zones(query, self.operator, schemas)
+        self._notes_times = streaming or self.operator.needs_latest
         self._stores = [DictStore() for _ in range(buckets)]
         self._timers: list[int | None] = [None] * buckets
         self._greatest = [NO_WATERMARK] * len(schemas)
@@ -189,8 +190,8 @@ class LocalHost:
         )
 
     def _note(self, input: int, t_max: Sequence[IntArray]) -> None:
-        """How far an input has come with the rows of a step."""
-        if not t_max:
+        """How far an input has come with the rows of a step, if anything depends on that."""
+        if not t_max or not self._notes_times:
             return
         self._greatest[input] = max(self._greatest[input], *(int(t.max()) for t in t_max))
         if self._query.idle_after_us is not None:
