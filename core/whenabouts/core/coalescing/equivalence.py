@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
@@ -180,6 +181,8 @@ def comparable(column: pa.Array | pa.ChunkedArray) -> Comparable:
         return Comparable(_filled(floats, 0.0), null)
     if pa.types.is_uint64(type_):
         return Comparable(_filled(column, 0).view(np.int64) ^ _TOP, null, int(_TOP))
+    if pa.types.is_int64(type_):
+        return Comparable(_filled(column, 0), null)
     if pa.types.is_integer(type_) or pa.types.is_boolean(type_):
         return Comparable(_filled(column.cast(pa.int64()), 0), null)
     if pa.types.is_timestamp(type_) or pa.types.is_duration(type_) or pa.types.is_date64(type_):
@@ -245,7 +248,8 @@ def _asked(predicate: Predicate, earlier: pa.Table, later: pa.Table) -> BoolArra
 
 def _agree(before: Comparable, after: Comparable, equivalence: Equivalence) -> BoolArray:
     floats = before.values.dtype == np.float64
-    with np.errstate(invalid="ignore", over="ignore"):
+    rounds = floats or equivalence.kind in BOUNDED
+    with np.errstate(invalid="ignore", over="ignore") if rounds else nullcontext():
         match equivalence.kind:
             case "equal":
                 agree = after.values == before.values

@@ -30,7 +30,8 @@ def groups_of(keys: Keys, table: pa.Table) -> Groups:
     if not keys.names:
         return Groups(np.zeros(table.num_rows, np.int64), 0, 1)
     if len(keys.names) == 1 and pa.types.is_int64(keys.types[0]):
-        column = one_chunk(table.column(keys.of(0)[0])).cast(pa.int64())
+        column = one_chunk(table.column(keys.of(0)[0]))
+        column = column if pa.types.is_int64(column.type) else column.cast(pa.int64())
         if len(column) and not column.null_count:
             codes = column.to_numpy()
             low, high = extremes(codes)
