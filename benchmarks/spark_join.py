@@ -5,7 +5,8 @@
 
 Without options: all cases, then `--scaling 400k` and `--scaling 120k`.
 
-Streams: one file of each side in every micro-batch, RocksDB state, two cores. All queries run in one Spark and read
+Streams: one file of each side in every micro-batch, RocksDB state with changelogs, checkpoints for which Hadoop starts
+no process (`file_session.CHECKPOINTS`, as on the command line), two cores. All queries run in one Spark and read
 the same files alternately, a step of each. The first steps are warm-up; the table has the median of the others.
 Contenders are ours with intervals and the probability predicate; ours on exact times (the intervals' ends); and Spark's
 own join, which has nothing but exact times, with its default state format and with format 4, its fastest, where Spark
@@ -40,7 +41,7 @@ from measuring import Suite
 from process_cpu import cpu_of_tree, cpu_since, pin_tree
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import coalesce, col, count_if, expr, lit, shiftrightunsigned, when, xxhash64
+from pyspark.sql.functions import coalesce, col, count, expr, lit, shiftrightunsigned, when, xxhash64
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -48,6 +49,7 @@ from whenabouts.core import Interval, Lateness, Point, within
 from whenabouts.core.timing_join.query import TimingJoin
 from whenabouts.planner.state_forecast import forecast_state
 from whenabouts.spark_plugin import java_version, local_session, metrics_of, run
+from whenabouts.spark_plugin.file_session import CHECKPOINTS
 
 NOW_US = 1_600_000_000_000_000
 LATENESS, LONGEST = "1 second", "200 ms"
@@ -117,10 +119,10 @@ SCALED = ("400k", "120k")
 CASES = {
     case.name: case
     for case in (
-        Case("16k", 10_000, 16_000, 25, 5, 5, 2, 2.5),
+        Case("16k", 10_000, 16_000, 60, 10, 5, 2, 2.5),
         Case("120k", 10_000, 120_000, 8, 3, 5, 6, 7),
         Case("400k", 10_000, 400_000, 8, 1, 5, 12, 12, again=1),
-        Case("8keys", 8, 16_000, 20, 2, 5, 20, 4),
+        Case("8keys", 8, 16_000, 60, 10, 5, 20, 4),
         Case("hot", 1_000, 6_000, 10, 1, 1, 1, 0, within="1 millisecond", per_second=5, hot=0.5, slots="400 ms"),
         Case(
             "hot60k",
@@ -203,9 +205,10 @@ FIXED = "-XX:-UseDynamicNumberOfCompilerThreads"
 
 
 def session(**options: object) -> SparkSession:
-    """Spark on two cores."""
+    """Spark on two cores, with the checkpoints that cost all contenders least on a disk of this machine."""
     pin_tree(set(sorted(os.sched_getaffinity(0))[:2]))
-    return local_session("benchmark", spark__driver__memory="3g", spark__driver__extraJavaOptions=FIXED, **options)
+    own = {"spark__driver__memory": "3g", "spark__driver__extraJavaOptions": FIXED}
+    return local_session("benchmark", **CHECKPOINTS | own | options)
 
 
 OURS, EXACT, NATIVE, V4 = "ours", "ours, exact", "native", "native V4"
@@ -265,20 +268,26 @@ def cost_of(rows: int) -> Iterator[Cost]:
 
 
 HASHED = ("id_left", "id_right", "b_left", "b_right", "v_left", "v_right")
-ANSWER = "answer"
+HASH, ANSWER = "hash", "answer"
 
 
 def observe_pairs(case: Case, rows: DataFrame) -> DataFrame:
-    """The same rows; their number and a hash of their multiset, in two halves, are among the observed metrics.
+    """The rows with a hash each; the number of rows and the sum of the hashes are among the observed metrics.
 
-    Only pairs of files that all contenders read: ours takes more steps before and, in some cases, between.
+    Only pairs of files that all contenders read: ours takes more steps before and, in some cases, between. A hash has
+    40 bits, so that those of eight million pairs of a micro-batch can be added up. It is a column, since within the
+    sum it would be computed in a slower way.
     """
     least, end = sum(case.sizes[: case.more]), sum(case.sizes[: case.more + case.warm + case.measured])
     read_by_all = reduce(and_, (col(name).between(least, end - 1) for name in HASHED[:2]))
-    hashed = xxhash64(*HASHED)
-    parts = {"low": hashed.bitwiseAND(0xFFFFFFFF), "high": shiftrightunsigned(hashed, 32)}
-    sums = (coalesce(sum_of(when(read_by_all, part)), lit(0)).alias(name) for name, part in parts.items())
-    return rows.observe(ANSWER, count_if(read_by_all).alias("pairs"), *sums)
+    hashed = rows.withColumn(HASH, when(read_by_all, shiftrightunsigned(xxhash64(*HASHED), 24)))
+    total = coalesce(sum_of(HASH), lit(0))
+    return hashed.observe(ANSWER, count(HASH).alias("pairs"), total.alias("sum"))
+
+
+def folder_for_streams() -> tempfile.TemporaryDirectory[str]:
+    """A folder that is removed in the end; Spark may still write snapshots of state into it, in the background."""
+    return tempfile.TemporaryDirectory(prefix="whenabouts-", ignore_cleanup_errors=True)
 
 
 class Stream:
@@ -299,7 +308,7 @@ class Stream:
         writer = (rows if name == OURS else observe_pairs(case, rows)).writeStream.format("noop")
         self._writer = writer.option("checkpointLocation", (work / "checkpoint").as_uri())
         self.query: StreamingQuery | None = None
-        self._seen, self.answer = -1, (0, 0, 0)
+        self._seen, self.answer = -1, (0, 0)
 
     def step(self) -> Cost:
         """Process the next file of each side, and the micro-batches that follow from it."""
@@ -317,9 +326,9 @@ class Stream:
         for progress in self.query.recentProgress:
             if progress.batchId > self._seen and ANSWER in progress.observedMetrics:  # a trigger may find nothing to do
                 self._seen = progress.batchId
-                pairs, low, high = self.answer
+                pairs, total = self.answer
                 more = progress.observedMetrics[ANSWER]
-                self.answer = pairs + more[0], low + more[1], high + more[2]
+                self.answer = pairs + more[0], total + more[1]
 
     def sustained(self, steps: int) -> list[dict[str, int]]:
         """The duration of the parts of each micro-batch in milliseconds, when the next one's files are always
@@ -371,7 +380,7 @@ class Stream:
 @contextmanager
 def streaming(spark: SparkSession, case: Case, name: str) -> Iterator[Stream]:
     """One contender alone, over its own files."""
-    with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+    with folder_for_streams() as folder:
         stream = Stream(spark, case, name, write(case, Path(folder) / "waiting"), Path(folder))
         try:
             yield stream
@@ -386,7 +395,7 @@ class Batch:
         self._case = case
         frames = [spark.read.parquet(files[0].as_uri()) for files in sides]
         self._rows = BUILDERS[name](case, *frames)
-        self.query, self.answer = None, (0, 0, 0)
+        self.query, self.answer = None, (0, 0)
 
     def step(self) -> Cost:
         """One run."""
@@ -428,7 +437,7 @@ class Found:
 
 def alternate(spark: SparkSession, case: Case, names: Sequence[str]) -> tuple[dict[str, list[Cost]], Found]:
     """The measured steps of each contender, and the results."""
-    with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
+    with folder_for_streams() as folder:
         sides = write(case, Path(folder) / "waiting")
         kind = Stream if case.streaming else Batch
         runs = {name: kind(spark, case, name, sides, Path(folder)) for name in names}
@@ -455,7 +464,7 @@ def alternate(spark: SparkSession, case: Case, names: Sequence[str]) -> tuple[di
                 contender.stop()
 
 
-def agreed(case: Case, answers: dict[str, tuple[int, int, int]]) -> int:
+def agreed(case: Case, answers: dict[str, tuple[int, int]]) -> int:
     """The number of pairs. Raises ClickException unless all answers are the same."""
     if len(set(answers.values())) > 1:
         raise click.ClickException(f"{case.name}: the outputs differ: {answers}")
@@ -556,7 +565,7 @@ def machine() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "numba"))
     return (
         f"{model or platform.machine()}, {os.cpu_count()} cores; Python {platform.python_version()}, {packages}, "
-        f"Java {java_version()}; RocksDB state."
+        f"Java {java_version()}; RocksDB state with changelogs; checkpoints for which Hadoop starts no process."
     )
 
 
