@@ -58,6 +58,22 @@ def test_rows_in_any_order_are_those_of_an_extent(
     assert counts == run(Coalesce(**given), [table]).metrics
 
 
+@pytest.mark.parametrize(("group", "value"), _cases())
+def test_rows_in_order_are_those_of_an_extent(group: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another order: that of the first rows."""
+    rng = np.random.default_rng(10)
+    columns = {"t": pa.array(np.arange(ROWS) * 1000), "v": VALUES[value](np.sort(rng.integers(0, 6, ROWS)))}
+    if GROUPS[group] is not None:
+        columns["g"] = GROUPS[group](rng.integers(0, 4, ROWS))
+    table = pa.table(columns)
+    given: dict[str, Any] = {"time": "t", "group": "g" if "g" in columns else (), "values": "v", "valid_last": True}
+    found = coalesce(table, **given)
+    monkeypatch.setattr(operator, "runs_of_history", lambda *args, **options: None)
+    extent = coalesce(table, **given)
+    first = np.argsort(extent["valid_from"].to_numpy(), kind="stable")
+    assert _bits(found) == _bits(extent.take(pa.array(first)))
+
+
 TIMES: dict[str, Any] = {
     "spread": lambda rng: rng.permutation(ROWS) * 1000,
     "nearly in order": lambda rng: 1000 * np.arange(ROWS) - 5500 * (np.arange(ROWS) % 50 == 7),

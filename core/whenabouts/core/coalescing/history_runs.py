@@ -31,7 +31,7 @@ _NONE = np.zeros(0, np.int64)
 
 class RunsOfRows(NamedTuple):
     """Runs, and for each the index of a row of its group, in `groups` if given. `value`: the values that are shown;
-    None: those of `row`.
+    None: those of `row`. `group`: the only group column; then there is no `row`.
 
     `neighbours`: how many rows have a predecessor in their group; None if they were not counted.
     """
@@ -41,6 +41,7 @@ class RunsOfRows(NamedTuple):
     value: pa.Array | None = None
     neighbours: int | None = None
     groups: pa.Table | None = None
+    group: pa.Array | None = None
 
 
 def runs_of_history(
@@ -83,12 +84,16 @@ def _in_order(rows: _Rows, shown: pa.Table | None) -> RunsOfRows | None:
 
     us, groups, values, type_, with_last = rows
     room, first_of, as_stored = len(us) + 1, np.zeros(groups.size, np.int32), _is_comparable_as_stored(type_)
-    row, (start, end, n, last) = of_large_pages(room, np.int32), _columns(room, with_last)
+    start, end, n, last = _columns(room, with_last)
     value = of_large_pages(room if as_stored else 0, values.dtype)
+    by_code = as_stored and shown is not None and groups.are_values and pa.types.is_int64(shown.schema.types[0])
+    code, row = of_large_pages(room * by_code, np.int64), of_large_pages(room * (not by_code), np.int32)
     kernel = runs_in_order_of_floats if values.dtype == np.float64 else runs_in_order_of_integers
-    if not (as_stored and 4 * groups.size <= len(us)):
+    if by_code or not as_stored or 4 * groups.size > len(us):
         shown = None
-    found = kernel(us, groups.codes, groups.low, values, shown is not None, first_of, row, start, end, n, last, value)
+    found = kernel(
+        us, groups.codes, groups.low, values, shown is not None, first_of, row, start, end, n, last, code, value
+    )
     if found < 0:
         return None
     at = slice(1, found + 1)
@@ -97,6 +102,7 @@ def _in_order(rows: _Rows, shown: pa.Table | None) -> RunsOfRows | None:
         row[at],
         _as_type(value[at], type_) if as_stored else None,
         groups=None if shown is None else shown.take(pa.array(first_of)),
+        group=pa.array(code[at]) if by_code else None,
     )
 
 

@@ -37,14 +37,15 @@ def _runs_in_order(
     end: IntArray,
     n: IntArray,
     last: IntArray,
+    code: IntArray,
     shown: NDArray[Any],
 ) -> Any:
     """Runs of equal values in one pass over rows whose times strictly increase within each group.
 
-    Writes for each run, in the order of first rows and from index 1 on, its first row (`by_group`: its group),
-    `[start, end)`, its row count, and, unless these arrays are empty, the time of its last row and the value of its
-    first one. `first_of`: the first row of each group that has any. Returns the number of runs, or -1 if the rows are
-    not in that order. The arrays have room for a run of each row and one more. No nulls.
+    Writes for each run, in the order of first rows and from index 1 on, `[start, end)`, its row count, and, unless
+    these arrays are empty, its first row (`by_group`: its group), the time of its last row, the code of its group, and
+    the value of its first row. `first_of`: the first row of each group that has any. Returns the number of runs, or -1
+    if the rows are not in that order. The arrays have room for a run of each row and one more. No nulls.
     """
     # Whether a row begins a run cannot be predicted, so that nothing branches on it: every row is written as a run of
     # its own, which the next new run overwrites, and as the end of its group's run so far (0: none yet).
@@ -56,7 +57,10 @@ def _runs_in_order(
         group = np.uint64(codes[at] - low)
         time, value = times[at], values[at]
         run, previous = np.uint64(run_of[group]), value_of[group]
-        first[new] = group if by_group else row
+        if len(first) > 0:
+            first[new] = group if by_group else row
+        if len(code) > 0:
+            code[new] = codes[at]
         start[new] = end[new] = time
         n[new] = 1
         if len(shown) > 0:
@@ -79,7 +83,7 @@ def _runs_in_order(
     return np.int64(new) - 1
 
 
-_SHAPE = (READ_INT64, READ_INT64, INT64), (BOOL, WRITE_INT32, WRITE_INT32, *(WRITE_INT64,) * 4)
+_SHAPE = (READ_INT64, READ_INT64, INT64), (BOOL, WRITE_INT32, WRITE_INT32, *(WRITE_INT64,) * 5)
 runs_in_order_of_integers = compiled(INT64(*_SHAPE[0], READ_INT64, *_SHAPE[1], WRITE_INT64))(_runs_in_order)
 runs_in_order_of_floats = compiled(INT64(*_SHAPE[0], READ_FLOAT64, *_SHAPE[1], WRITE_FLOAT64))(_runs_in_order)
 

@@ -114,6 +114,6 @@ class CoalesceOperator:
         step.metrics[metrics.PROCESSED] += table.num_rows
         step.metrics[metrics.COMPARED] += table.num_rows if found.neighbours is None else found.neighbours
         if found.neighbours is not None:
-            step.metrics[metrics.COALESCED] += table.num_rows - len(found.row)
+            step.metrics[metrics.COALESCED] += table.num_rows - len(found.runs.n)
             step.metrics[metrics.NEIGHBOURS] += found.neighbours
         return self._output.of_rows(table, found)

@@ -51,7 +51,10 @@ class RunOutput:
         """The rows of runs that were found without an extent."""
         names = self._names if found.value is None else self._names[:-1]
         shown = table if found.groups is None else found.groups
-        columns = [take_rows(shown.column(name), found.row) for name in names]
+        if found.group is None:
+            columns = [take_rows(shown.column(name), found.row) for name in names]
+        else:
+            columns = [found.group]
         if found.value is not None:
             columns.append(found.value)
         return self._batch(columns, found.runs)

@@ -18,11 +18,13 @@ from whenabouts.core.runtime.keys import Keys
 
 
 class Groups(NamedTuple):
-    """The group of each row as a code, `low <= code < low + size`."""
+    """The group of each row as a code, `low <= code < low + size`. `are_values`: the codes are those of the only
+    column."""
 
     codes: IntArray
     low: int
     size: int
+    are_values: bool = False
 
 
 def groups_of(keys: Keys, table: pa.Table) -> Groups:
@@ -36,7 +38,7 @@ def groups_of(keys: Keys, table: pa.Table) -> Groups:
             codes = column.to_numpy()
             low, high = extremes(codes)
             if high - low < max(4 * len(column), 1024):
-                return Groups(codes, low, high - low + 1)
+                return Groups(codes, low, high - low + 1, are_values=True)
     codes = keys.codes([table])[0]
     return Groups(codes, 0, int(codes.max(initial=-1)) + 1)
 
