@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
-from whenabouts.core.arrays import grouped_sort
+from whenabouts.core.arrays import grouped_sort, grouped_words
 from whenabouts.core.arrays.grouped_sort import sorted_in_groups
+from whenabouts.core.arrays.grouped_words import rows_in_groups
 from whenabouts.core.arrays.typing import IntArray
 
 YEARS = 8_000 * 365 * 86_400_000_000
@@ -45,6 +48,37 @@ def test_pairs_are_in_the_order_of_a_stable_sort(shape: str, rows: int, groups: 
     assert found.has_ties == same.any()
     carried = sorted_in_groups(values, values ^ 7, codes, 5, groups).pairs
     assert np.array_equal(carried, np.stack([values[order], values[order] ^ 7], axis=1))
+
+
+@pytest.mark.parametrize("shape", ["uniform", "crowded", "ties", "nearly", "halves", "falling", "rising"])
+@pytest.mark.parametrize(
+    ("rows", "groups"), [(0, 3), (1, 1), (40, 3), (20_000, 1), (40_000, 1), (20_000, 7), (20_000, 30_000)]
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_rows_in_groups_are_in_the_order_of_a_stable_sort(shape: str, rows: int, groups: int, known: bool) -> None:
+    values, codes = _values(shape, rows), np.random.default_rng(4).integers(0, groups, rows)
+    found = rows_in_groups(values, codes, groups, (-YEARS - 7, YEARS + 9) if known else None)
+    order = np.lexsort((values, codes))
+    assert np.array_equal(found.position, order)
+    assert np.array_equal(found.values, values[order])
+    assert np.array_equal(found.starts, np.searchsorted(codes[order], np.arange(1 + groups)))
+    if groups == 1:
+        assert all(map(np.array_equal, rows_in_groups(values, None, 1), found))
+
+
+@pytest.mark.parametrize("bits", [0, 1, 40, 48, 49, 50, 51, 60, 62])
+@pytest.mark.parametrize("rows", [1, 2, 8_192, 8_193, 20_000])
+def test_values_of_all_widths_are_sorted(rows: int, bits: int) -> None:
+    """In words that number all rows or those of a part, or in pairs: a part of 8,192 rows numbers them with 13 bits."""
+    values = np.random.default_rng(bits).integers(0, 2**bits, rows) - 2**bits // 2
+    values[:1], values[-1:] = 2**bits - 1 - 2**bits // 2, -(2**bits // 2)
+    with patch.object(grouped_words, "sorted_in_groups", wraps=sorted_in_groups) as in_pairs:
+        found = rows_in_groups(values, None, 1)
+    order = np.argsort(values, kind="stable")
+    assert np.array_equal(found.position, order)
+    assert np.array_equal(found.values, values[order])
+    if rows == 8_192:
+        assert in_pairs.called == (bits > 50)
 
 
 @pytest.mark.parametrize("bits", [5, 11, 12, 22, 33, 44, 55, 62])

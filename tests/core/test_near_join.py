@@ -7,9 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from whenabouts.core.arrays import packed_order
-from whenabouts.core.arrays.key_time_order import Times, order_rows
-from whenabouts.core.arrays.packed_order import packed_rows
+from whenabouts.core.arrays.key_time_order import Times
 from whenabouts.core.arrays.threads import using
 from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.timing_join import near_join, near_pairs, strategies
@@ -137,45 +135,35 @@ def test_rows_that_crowd_get_room_as_they_need_it() -> None:
         assert is_near(base, target, window)
 
 
-@pytest.mark.parametrize("why", ["many pairs", "one row", "wide times", "times that crowd"])
+@pytest.mark.parametrize("why", ["many pairs", "one row"])
 def test_others_go_the_general_way(why: str) -> None:
     base, target, window = times(3_000, 3_000_000, None, 1), times(3_000, 3_000_000, None, 2), (-3_000, 3_000)
     if why == "many pairs":
         window = (-30_000, 30_000)
-    elif why == "one row":
+    else:
         t_max = np.where(np.arange(3_000) < near_pairs.PAIRS_AT_ONCE + 1, 7, 10_000_000 + target.t_max)
         target = Times(t_max - (target.t_max - target.t_min), t_max)
-    elif why == "wide times":
-        t_max = np.where(np.arange(3_000) == 0, 2**58, base.t_max)
-        base = Times(t_max - 3, t_max)
-    else:
-        t_max = np.where(np.arange(3_000) % 50 == 0, 2**40 * (np.arange(3_000) % 2 + 1), base.t_max % 1_000)
-        base = Times(t_max - (base.t_max - base.t_min), t_max)
     with patch.object(near_join, "_ROWS_AT_ONCE", 64):
         assert not is_near(base, target, window)
         assert answer(base, target, window) == generally(base, target, window)
 
 
-@pytest.mark.parametrize("rows", [1, 33, 5_000, 40_000])
-@pytest.mark.parametrize("keys", [1, 2, 3_000])
-@pytest.mark.parametrize("kind", ["shuffled", "nearly sorted", "equal"])
-def test_words_are_rows_by_key_and_midpoint(rows: int, keys: int, kind: str) -> None:
-    given = times(rows, 10_000_000, keys, rows, ordered=kind == "nearly sorted")
-    if kind == "equal":
-        given = Times(np.zeros(rows, np.int64), np.zeros(rows, np.int64), given.key)
-    found = packed_rows(given, keys, int(given.t_min.min()), int(given.t_max.max()))
-    expected = order_rows(given, "midpoint", keys)
-    assert found is not None
-    assert np.array_equal(found.words & ((1 << found.index_bits) - 1), expected.position)
-    assert np.array_equal((found.words >> found.index_bits) + found.first, expected.axis)
-    assert np.array_equal(found.starts, expected.starts)
-
-
-def test_times_that_do_not_fit_beside_the_row_have_no_words() -> None:
-    given = times(1_000, 1_000, None, 1)
-    widest = 2**52 - 1
-    assert packed_rows(given, 1, -3_000, -3_000 + widest) is not None
-    assert packed_rows(given, 1, -3_000, -3_000 + 2 * widest) is None
-    t_max = np.where(np.arange(1_000) % 50 == 0, 2**40, given.t_max)
-    assert packed_rows(Times(t_max - 1, t_max), 1, -5_000, 2**40) is None
-    assert packed_order.packed_rows(given, 1, -3_000, 1_000) is not None
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("times_are", ["wide", "crowded"])
+def test_times_of_every_kind_have_the_pairs_of_the_general_way(times_are: str, ordered: bool) -> None:
+    base, target = (times(3_000, 3_000_000, 3, seed, ordered=ordered) for seed in (1, 2))
+    if times_are == "wide":
+        base.t_max[0], base.t_min[0] = 2**58, 2**58 - 3
+        target.t_max[-1], target.t_min[-1] = -(2**58), -(2**58) - 7
+    else:  # nearly all in a few places, and far from each other
+        for side in (base, target):
+            lengths, far = side.t_max - side.t_min, 2**40 * (np.arange(3_000) % 900)
+            side.t_max[:] = far + side.t_max % 50
+            side.t_min[:] = side.t_max - lengths
+    window = (-3_000, 3_000)
+    expected = generally(base, target, window)
+    for rows_at_once in (1 << 14, 64):
+        with patch.object(near_join, "_ROWS_AT_ONCE", rows_at_once):
+            assert is_near(base, target, window)
+            assert answer(base, target, window) == expected
+    assert len(expected[0][0]) > 30  # type: ignore[index]

@@ -81,9 +81,9 @@ def partition(
     free, flat = starts[:-1].copy(), pairs.reshape(pairs.size)
     for row in range(len(codes)):
         value = values[row]
-        part = np.uint64((codes[row] - low) * slices + ((value - least) >> shift if slices > 1 else 0))
-        to = np.uint64(free[part])
-        free[part] = to + np.uint64(1)
+        into = np.uint64((codes[row] - low) * slices + ((value - least) >> shift if slices > 1 else 0))
+        to = np.uint64(free[into])
+        free[into] = to + np.uint64(1)
         flat[np.uint64(2) * to] = value
         flat[np.uint64(2) * to + np.uint64(1)] = carried[row] if len(carried) > 0 else row
 

@@ -1,7 +1,7 @@
 """Rows of a block grouped by key and sorted along one time axis: the input of every strategy.
 
-Sorted blocks are returned as they are. Others are sorted by radix (`grouped_sort`), which finishes by insertion what is
-nearly in order, as blocks mostly are.
+Sorted blocks are returned as they are. Others are sorted by radix (`grouped_words`), which finishes by insertion what
+is nearly in order, as blocks mostly are.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.grouped_sort import sorted_in_groups
+from whenabouts.core.arrays.gather import gather
+from whenabouts.core.arrays.grouped_words import rows_in_groups
 from whenabouts.core.arrays.jit import (
     BOOL,
-    INT64,
     READ_INT64,
-    READ_INT64_2D,
     WRITE_INT32,
     WRITE_INT64,
     compiled,
 )
-from whenabouts.core.arrays.typing import IntArray
+from whenabouts.core.arrays.typing import IntArray, Positions
 
 Axis = Literal["arrival", "t_max", "midpoint", "shifted"]
 
@@ -134,78 +133,26 @@ def sorted_positions(values: IntArray, key: IntArray | None, keys: int) -> IntAr
     >>> sorted_positions(np.array([5, 2, 5]), np.array([1, 1, 0]), 2).tolist()
     [2, 1, 0]
     """
-    codes = np.zeros(len(values), np.int64) if key is None else key
-    return np.ascontiguousarray(sorted_in_groups(np.ascontiguousarray(values), None, codes, 0, keys).pairs[:, 1])
-
-
-@compiled((READ_INT64_2D, INT64, BOOL, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT32))
-def _unpack(
-    pairs: IntArray,
-    index_bits: int,
-    doubled: bool,
-    axis: IntArray,
-    t_min: IntArray,
-    t_max: IntArray,
-    position: NDArray[np.int32],
-) -> None:
-    # Pairs of the axis, and length and index in one word; `doubled`: the axis is twice the midpoint, not the end.
-    for i in range(len(position)):
-        value, word = pairs[i, 0], pairs[i, 1]
-        length = word >> index_bits
-        end = (value + length) >> 1 if doubled else value
-        axis[i] = value
-        t_min[i] = end - length
-        t_max[i] = end
-        position[i] = word & ((1 << index_bits) - 1)
-
-
-@compiled((READ_INT64_2D, READ_INT64, READ_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64, WRITE_INT32))
-def _take(
-    pairs: IntArray,
-    given_min: IntArray,
-    given_max: IntArray,
-    axis: IntArray,
-    t_min: IntArray,
-    t_max: IntArray,
-    position: NDArray[np.int32],
-) -> None:
-    for i in range(len(position)):
-        row = np.uint64(pairs[i, 1])  # unsigned: numba omits the test for negative indices
-        axis[i] = pairs[i, 0]
-        t_min[i] = given_min[row]
-        t_max[i] = given_max[row]
-        position[i] = row
-
-
-@compiled(BOOL(READ_INT64, READ_INT64, INT64, WRITE_INT64))
-def _pack_lengths(t_min: IntArray, t_max: IntArray, index_bits: int, packed: IntArray) -> bool:
-    # Length and index of each row as one word; False if a length has too many bits.
-    most = 0
-    for i in range(len(packed)):
-        length = t_max[i] - t_min[i]
-        most |= length
-        packed[i] = (length << index_bits) | i
-    return most >> (63 - index_bits) == 0
+    return rows_in_groups(np.ascontiguousarray(values), key, keys).position.astype(np.int64)
 
 
 def sorted_rows(times: Times, values: IntArray, axis: Axis, keys: int) -> OrderedRows:
     """Rows sorted by key and the values of `axis`, then as they came. O(n + keys)."""
-    n, key = len(times), times.key if keys > 1 else None
-    index_bits = max(n - 1, 1).bit_length()
-    lengths: IntArray | None = None
-    if axis in ("t_max", "midpoint"):  # the row's times follow from its axis and its length
-        lengths = np.empty(n, np.int64)
-        if not _pack_lengths(times.t_min, times.t_max, index_bits, lengths):
-            lengths = None
-    codes = np.zeros(n, np.int64) if key is None else key
-    found = sorted_in_groups(values, lengths, codes, 0, keys)
-    t_min, t_max, position = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)
-    along = t_max if axis == "t_max" else np.empty(n, np.int64)
-    if lengths is None:
-        _take(found.pairs, times.t_min, times.t_max, along, t_min, t_max, position)
+    along, position, starts = rows_in_groups(values, times.key if keys > 1 else None, keys)
+    t_min = _gathered(times.t_min, position)
+    if axis == "t_max":
+        t_max = along
+    elif axis == "midpoint":
+        t_max = along - t_min
     else:
-        _unpack(found.pairs, index_bits, axis == "midpoint", along, t_min, t_max, position)
-    return OrderedRows(t_min, t_max, position, along, found.starts)
+        t_max = _gathered(times.t_max, position)
+    return OrderedRows(t_min, t_max, position, along, starts)
+
+
+def _gathered(values: IntArray, at: Positions) -> IntArray:
+    out = np.empty(len(at), np.int64)
+    gather(values, at, out)
+    return out
 
 
 def order_rows(times: Times, axis: Axis, keys: int, shift: IntArray | None = None) -> OrderedRows:

@@ -1,12 +1,12 @@
 """The pairs of `auto` where rows have few candidates each: searched and filled block by block, within the cache.
 
-The general way (`candidate_ranges`, then a fill kernel) keeps the ranges of all rows, and reads targets from all over
-memory twice. Here targets are one word each (`arrays.packed_order`), and the pairs of some thousand base rows are
-written while their targets are still in the cache. Base rows in no order of time are searched by key and time; their
-pairs are then written in the order of the rows all the same, so that gathering columns reads memory forwards.
+The general way (`candidate_ranges`, then a fill kernel) keeps the ranges of all rows, and reads times and positions of
+targets from all over memory. Here the pairs of some thousand base rows are written while their targets are still in the
+cache, and most need only the positions. Base rows in no order of time are searched by key and time; their pairs
+are then written in the order of the rows all the same, so that gathering columns reads memory forwards.
 
-The pairs, their order and the counts are those of the general way, which is left to rows with many candidates, to times
-that do not fit into words, and to rows of several kinds.
+The pairs, their order and the counts are those of the general way, which is left to rows with many candidates and to
+rows of several kinds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.key_time_order import nearly_in_order
-from whenabouts.core.arrays.packed_order import PackedRows, packed_rows
+from whenabouts.core.arrays.grouped_words import GroupedRows, rows_in_groups
+from whenabouts.core.arrays.key_time_order import Times, nearly_in_order
 from whenabouts.core.arrays.threads import both, cuts, each
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.probability.match_thresholds import fill_kind_bounds
@@ -26,7 +26,7 @@ from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
 from whenabouts.core.times.limits import ALWAYS_US, FARTHEST_US, NEVER_US
 from whenabouts.core.timing_join.candidate_ranges import Sides
 from whenabouts.core.timing_join.length_classes import RowKinds
-from whenabouts.core.timing_join.near_pairs import MANY, RUN, bounds_in_words, fill_near_pairs, rows_of_words
+from whenabouts.core.timing_join.near_pairs import MANY, RUN, fill_near_pairs, rows_in_order
 from whenabouts.core.timing_join.pair_fill import PASSED, STATE_SLOTS
 from whenabouts.core.timing_join.range_search import locate, scatter_rows
 from whenabouts.core.timing_join.short_fill import MOST_CANDIDATES
@@ -47,8 +47,8 @@ class _Search:
     """
 
     sides: Sides
-    base: PackedRows | None
-    target: PackedRows
+    base: GroupedRows | None
+    target: GroupedRows
     span: IntArray | None
 
 
@@ -60,8 +60,6 @@ def near_pairs(sides: Sides, of: RowKinds | None) -> tuple[Pairs, IntArray] | No
     if of is not None and not of.is_single:
         return None
     search = _search_of(sides, None if of is None else _doubled(of, sides.target_lengths[0]))
-    if search is None:
-        return None
     rows = len(sides.base)
     most = MOST_CANDIDATES * max(rows, _ROWS_AT_ONCE)
     # The first rows usually show whether there are few.
@@ -91,17 +89,19 @@ def _doubled(of: RowKinds, length: int) -> IntArray:
     return np.where((span > NEVER_US) & (span < ALWAYS_US), 2 * of_anchors - length, span)
 
 
-def _search_of(sides: Sides, span: IntArray | None) -> _Search | None:
-    base, target, keys = sides.base, sides.target, sides.keys
-    as_it_came = nearly_in_order(base.t_max)
-    ordered, target_words = both(
-        lambda: None if as_it_came else packed_rows(base, keys, *sides.extent),
-        lambda: packed_rows(target, keys, *sides.extent),
-        len(base) + len(target),
+def _search_of(sides: Sides, span: IntArray | None) -> _Search:
+    as_it_came = nearly_in_order(sides.base.t_max)
+    base, target = both(
+        lambda: None if as_it_came else _by_midpoint(sides.base, sides),
+        lambda: _by_midpoint(sides.target, sides),
+        len(sides.base) + len(sides.target),
     )
-    if target_words is None or (ordered is None and not as_it_came):
-        return None
-    return _Search(sides, ordered, target_words, span)
+    return _Search(sides, base, target, span)
+
+
+def _by_midpoint(times: Times, sides: Sides) -> GroupedRows:
+    earliest, latest = sides.extent
+    return rows_in_groups(times.t_min + times.t_max, times.key, sides.keys, (2 * earliest, 2 * latest))
 
 
 def _few_of_first(search: _Search) -> bool:
@@ -125,18 +125,14 @@ def _ranges(search: _Search, part: slice) -> Iterator[tuple[NDArray[np.int32], N
             key = key if sides.base.key is None else sides.base.key[rows]
             position = np.arange(start, start + count, dtype=np.int32)
         else:
-            t_min, t_max, position = times_of_some[0, :count], times_of_some[1, :count], np.empty(count, np.int32)
-            rows_of_words(
-                ordered.words, ordered.starts, ordered.first, ordered.index_bits, start, sides.base.t_min, t_min,
-                t_max, key, position,
-            )  # fmt: skip
+            t_min, t_max, position = times_of_some[0, :count], times_of_some[1, :count], ordered.position[rows]
+            rows_in_order(*ordered, start, sides.base.t_min, t_min, t_max, key)
         bounds, ranges = bounds_of_some[:count], ranges_of_some[:count]
         if search.span is None:
             fill_anchored_ranges(t_min, t_max, sides.lo, sides.hi, *sides.target_lengths, sides.confidence, bounds)
         else:
             fill_kind_bounds(2 * t_max, kind[:count], search.span, bounds)
-        bounds_in_words(bounds, target.first, target.last, target.index_bits)
-        locate(bounds, key, target.words, target.starts, True, cursors, ranges)
+        locate(bounds, key, target.values, target.starts, True, cursors, ranges)
         yield position, ranges
 
 
@@ -151,7 +147,7 @@ def _filled(search: _Search, part: slice, given: NDArray[np.int32] | None, most:
 
     `given`: the ranges of all rows, if they are already found.
     """
-    (base, target), words = (search.sides.base, search.sides.target), search.target
+    (base, target), (axis, targets, _) = (search.sides.base, search.sides.target), search.target
     lo, hi, confidence = search.sides.lo, search.sides.hi, search.sides.confidence
     state, out, written = np.zeros(STATE_SLOTS, np.int64), _room(min(most, 4 * (part.stop - part.start))), 0
     start = part.start
@@ -159,8 +155,8 @@ def _filled(search: _Search, part: slice, given: NDArray[np.int32] | None, most:
         rows = slice(start, start + len(ranges))
         while True:
             count = fill_near_pairs(
-                lo, hi, confidence, ranges, base.t_min[rows], base.t_max[rows], start, words.words, words.first,
-                words.index_bits, target.t_min, given is None, state, written, *out,
+                lo, hi, confidence, ranges, base.t_min[rows], base.t_max[rows], start, axis, targets, target.t_min,
+                given is None, state, written, *out,
             )  # fmt: skip
             if count >= 0:
                 break
