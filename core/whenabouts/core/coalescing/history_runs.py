@@ -146,7 +146,7 @@ def _in_any_order(rows: _Rows) -> RunsOfRows | None:
 
 
 def _parts(rows: _Rows) -> _Parts:
-    from whenabouts.core.coalescing.unordered_kernels import partition
+    from whenabouts.core.arrays.grouped_sort import partition
 
     us, groups, values = rows[:3]
     slices, least, shift = 1, 0, 0

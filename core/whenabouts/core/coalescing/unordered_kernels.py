@@ -23,7 +23,6 @@ from whenabouts.core.arrays.jit import (
     READ_INT64_2D,
     WRITE_INT32,
     WRITE_INT64,
-    WRITE_INT64_2D,
     compiled,
 )
 from whenabouts.core.arrays.typing import FloatArray, IntArray, Positions
@@ -37,38 +36,6 @@ _SAMPLE, _FEW_FALLS = 64, 4
 """A part may be nearly in order, so that insertion is tried, if of this many times no more than every fourth is below
 the one before."""
 _MOVES_A_ROW = 4
-
-
-@compiled((READ_INT64, READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, WRITE_INT64, WRITE_INT64_2D))
-def partition(
-    times: IntArray,
-    values: IntArray,
-    codes: IntArray,
-    low: int,
-    least: int,
-    slices: int,
-    shift: int,
-    starts: IntArray,
-    pairs: IntArray,
-) -> None:
-    """Rows by group and, within it, by `(time - least) >> shift`, of which there are `slices`: part p is
-    `pairs[starts[p] : starts[p + 1]]`. `starts` has one element more than there are parts, all 0."""
-    if slices == 1:
-        for code in codes:
-            starts[np.uint64(code - low) + np.uint64(1)] += 1
-    else:
-        for row in range(len(codes)):
-            starts[np.uint64((codes[row] - low) * slices + ((times[row] - least) >> shift) + 1)] += 1
-    for number in range(len(starts) - 1):
-        starts[number + 1] += starts[number]
-    free, flat = starts[:-1].copy(), pairs.reshape(pairs.size)
-    for row in range(len(codes)):
-        time = times[row]
-        part = np.uint64((codes[row] - low) * slices + ((time - least) >> shift if slices > 1 else 0))
-        to = np.uint64(free[part])
-        free[part] = to + np.uint64(1)
-        flat[np.uint64(2) * to] = time
-        flat[np.uint64(2) * to + np.uint64(1)] = values[row]
 
 
 @compiled((READ_INT64, INT64, INT64, WRITE_INT32))
