@@ -23,7 +23,7 @@ _NO_SUCH_VARIABLE = "STDS_INVALID_OPTION_VALUE"
 
 def check_start(results: Sequence[Result], checkpoint: str) -> None:
     """Raise as `write_stream` unless the queries of one stream can start from a checkpoint."""
-    found = identities(results[0].tagged.sparkSession, checkpoint)
+    found = identities(results[0].rows.sparkSession, checkpoint)
     check_checkpoint(found, [result.hosting.identity for result in results])
 
 

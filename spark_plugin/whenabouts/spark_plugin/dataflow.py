@@ -95,8 +95,10 @@ def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) ->
 
 def _numbered(df: DataFrame) -> DataFrame:
     """The columns by number, and `FLUSH` last: mapInArrow asks for each by name, and fails on a dot or a backtick."""
-    numbered = df.toDF(*(FLUSH if name == FLUSH else str(index) for index, name in enumerate(df.columns)))
-    return numbered.select(*sorted(numbered.columns, key=lambda name: name == FLUSH))
+    names = [FLUSH if name == FLUSH else str(index) for index, name in enumerate(df.columns)]
+    in_order = sorted(names, key=lambda name: name == FLUSH)
+    numbered = df.toDF(*names)
+    return numbered if names == in_order else numbered.select(*in_order)
 
 
 def _is_streaming(query: Query, inputs: Sequence[DataFrame]) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -31,20 +32,29 @@ _hostings: dict[str, Hosting] = {}
 same query again and again (in `foreachBatch`) does not grow."""
 
 
-class Result(NamedTuple):
-    """A query's tagged rows, and how to read them. `packed`: of finite input, what they are made of."""
+@dataclass(frozen=True)
+class Result:
+    """A query's rows in Spark, and how to read them: tagged rows or, if `packed`, what `BatchHost` makes them of."""
 
-    tagged: DataFrame
+    rows: DataFrame
     hosting: Hosting
-    packed: DataFrame | None = None
+    packed: bool = False
+
+    @cached_property
+    def tagged(self) -> DataFrame:
+        """The tagged rows. Of packed rows they are declared only here: most batches are asked for their output alone,
+        and each stage that is declared costs some milliseconds."""
+        if not self.packed:
+            return self.rows
+        return self.rows.mapInArrow(Stage(self.hosting.query.described, BatchHost(self.hosting).run), TAGGED)
 
     @property
     def output(self) -> DataFrame:
         """The output rows; an event time column carries the watermark on."""
         operator = self.hosting.operator()
-        if self.packed is not None:
+        if self.packed:
             host = BatchHost(self.hosting)
-            rows = self.packed.mapInArrow(Stage(self.hosting.query.described, host.output), host.output_schema)
+            rows = self.rows.mapInArrow(Stage(self.hosting.query.described, host.output), host.output_schema)
         else:
             rows = self._rows(OUTPUT, "rows", operator.output_schema)
         if operator.event_time is None:
@@ -57,7 +67,7 @@ class Result(NamedTuple):
         """The rejected rows."""
         schema = self.hosting.rejects_schema
         rows = self._rows(REJECTED, "rejects", schema)
-        return rows.toDF(*told_apart(schema.names)) if ignores_case(self.tagged.sparkSession) else rows
+        return rows.toDF(*told_apart(schema.names)) if ignores_case(self.rows.sparkSession) else rows
 
     def _rows(self, tag: int, what: str, schema: pa.Schema) -> DataFrame:
         unpacker = Unpacker(schema)
@@ -79,10 +89,7 @@ def marked(rows: DataFrame, hosting: Hosting) -> Result:
 
 
 def _result(rows: DataFrame, hosting: Hosting) -> Result:
-    if hosting.streaming:
-        return Result(rows, hosting)
-    tagged = rows.mapInArrow(Stage(hosting.query.described, BatchHost(hosting).run), TAGGED)
-    return Result(tagged, hosting, rows)
+    return Result(rows, hosting, packed=not hosting.streaming)
 
 
 def results_in(df: DataFrame) -> list[Result]:
