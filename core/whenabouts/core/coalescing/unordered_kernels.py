@@ -237,7 +237,7 @@ def runs_of_parts(
             return TIES
         found = abs(found)  # words of rows in order have no times
         at, continued = begin + (words[0] & mask), 0
-        if before >= 0:  # the run of the row before goes on, or ends here
+        if before >= 0:  # the run of the row before continues, or ends here
             equal = _equal(pairs[before, 1], pairs[at, 1], as_floats[before, 1], as_floats[at, 1], floats)
             continued = int(equal)
             after = heads[1] if equal else 0
