@@ -96,7 +96,8 @@ def test_what_the_bounds_do_not_know_stops_on_the_way(
 
 def test_memory_that_runs_short_on_the_way_stops_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(MEBIBYTES, raising=False)
-    left = iter([FREE, FREE >> 1, 1 << 20])
+    # The second time that little is left: memory kept for later arrays is let go of first.
+    left = iter([FREE, FREE >> 1, 1 << 20, 1 << 20])
     monkeypatch.setattr(output_memory, "free_bytes", lambda: next(left))
     with pytest.raises(QueryError, match=r"in one step take .* more are to come, and 1\.0 MiB are free"):
         run(query(3_000), [points(3_000)] * 2)

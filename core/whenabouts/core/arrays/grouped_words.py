@@ -14,6 +14,7 @@ import numpy as np
 
 from whenabouts.core.arrays.grouped_sort import least_and_greatest, sorted_in_groups
 from whenabouts.core.arrays.jit import BOOL, INT64, READ_INT32, READ_INT64, WRITE_INT32, WRITE_INT64, compiled
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.typing import IntArray, Positions
 
 _WORD_BITS = 63
@@ -183,8 +184,9 @@ def rows_in_groups(
     shift = max(span_bits - slices.bit_length() + 1, 0)
     given, value_bits = np.empty(0, np.int64) if codes is None else codes, span_bits if slices == 1 else shift
     by_part = value_bits + max(n - 1, 1).bit_length() > _WORD_BITS
-    starts, words, position = np.zeros(groups * slices + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.int32)
-    rows = np.empty(n if by_part else 0, np.int32)
+    starts = np.zeros(groups * slices + 1, np.int64)
+    words, position = large_array(n, np.int64), large_array(n, np.int32)
+    rows = large_array(n if by_part else 0, np.int32)
     bits = _partition(values, given, least, value_bits, slices, shift, starts, words, rows)
     if bits < 0 or not _sort_parts(starts, words):
         codes = np.zeros(n, np.int64) if codes is None else codes

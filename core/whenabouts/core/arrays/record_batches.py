@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 
@@ -143,7 +143,7 @@ def _gather(column: pa.Array, at: NDArray[np.int32]) -> pa.Array:
     """`column.take(at)` in a third of the time, for plain numbers and times: most of a join's output."""
     from whenabouts.core.arrays.gather import gather  # numba: imported when first needed
 
-    out = of_large_pages(len(at), np.int64)
+    out = large_array(len(at), np.int64)
     values = np.frombuffer(column.buffers()[1], np.int64, len(column), 8 * column.offset) if len(column) else _EMPTY
     parts = cuts(len(at))
     if len(parts) == 1:
@@ -151,23 +151,6 @@ def _gather(column: pa.Array, at: NDArray[np.int32]) -> pa.Array:
     else:
         each(lambda part: gather(values, at[part], out[part]), parts)
     return pa.Array.from_buffers(column.type, len(at), [None, pa.py_buffer(out)])
-
-
-_LARGE_PAGE = 1 << 21
-
-
-def of_large_pages(count: int, type_: DTypeLike) -> NDArray[Any]:
-    """Memory for values of a type, as from `np.empty`; it begins at a large page, if it is that large.
-
-    To get a fresh small page costs more than to write it. numpy asks the system for large ones from 4 MB on, but what
-    lies before the first boundary of one, and after the last, is in small pages.
-    """
-    size = count * np.dtype(type_).itemsize
-    if size < _LARGE_PAGE:
-        return np.empty(count, type_)
-    memory = np.empty(size + _LARGE_PAGE, np.uint8)
-    first = -memory.ctypes.data % _LARGE_PAGE
-    return memory[first : first + size].view(type_)
 
 
 class RowsAt:

@@ -14,7 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.extremes import extremes
-from whenabouts.core.arrays.record_batches import of_large_pages, one_chunk
+from whenabouts.core.arrays.large_arrays import large_array
+from whenabouts.core.arrays.record_batches import one_chunk
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.coalescing.equivalence import comparable
 from whenabouts.core.coalescing.extents import Runs
@@ -85,9 +86,9 @@ def _in_order(rows: _Rows, shown: pa.Table | None) -> RunsOfRows | None:
     us, groups, values, type_, with_last = rows
     room, first_of, as_stored = len(us) + 1, np.zeros(groups.size, np.int32), _is_comparable_as_stored(type_)
     start, end, n, last = _columns(room, with_last)
-    value = of_large_pages(room if as_stored else 0, values.dtype)
+    value = large_array(room if as_stored else 0, values.dtype)
     by_code = as_stored and shown is not None and groups.are_values and pa.types.is_int64(shown.schema.types[0])
-    code, row = of_large_pages(room * by_code, np.int64), of_large_pages(room * (not by_code), np.int32)
+    code, row = large_array(room * by_code, np.int64), large_array(room * (not by_code), np.int32)
     kernel = runs_in_order_of_floats if values.dtype == np.float64 else runs_in_order_of_integers
     if by_code or not as_stored or 4 * groups.size > len(us):
         shown = None
@@ -124,7 +125,7 @@ def _in_any_order(rows: _Rows) -> RunsOfRows | None:
     parts = _parts(rows)
     row_of, filled = np.full(groups.size, -1, np.int32), np.count_nonzero(np.diff(parts.starts[:: parts.slices]))
     rows_of_groups(groups.codes, groups.low, filled, row_of)
-    row, bits = of_large_pages(len(us), np.int32), of_large_pages(len(us), np.int64)
+    row, bits = large_array(len(us), np.int32), large_array(len(us), np.int64)
     start, end, n, last = _columns(len(us), with_last)
 
     def runs_of(parts: _Parts) -> int:
@@ -156,13 +157,13 @@ def _parts(rows: _Rows) -> _Parts:
         least, greatest = extremes(us)
         shift = max((greatest - least).bit_length() - slices.bit_length() + 1, 0)
     starts = np.zeros(groups.size * slices + 1, np.int64)
-    pairs = of_large_pages(2 * len(us), np.int64).reshape(len(us), 2)
+    pairs = large_array(2 * len(us), np.int64).reshape(len(us), 2)
     partition(us, values.view(np.int64), groups.codes, groups.low, least, slices, shift, starts, pairs)
     return _Parts(pairs, starts, slices)
 
 
 def _columns(rows: int, with_last: bool) -> list[NDArray[Any]]:
-    return [of_large_pages(rows if wanted else 0, np.int64) for wanted in (True, True, True, with_last)]
+    return [large_array(rows if wanted else 0, np.int64) for wanted in (True, True, True, with_last)]
 
 
 def _as_type(values: NDArray[Any], type_: pa.DataType) -> pa.Array:

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import FLOAT64, INT64, READ_INT32, READ_INT64, WRITE_FLOAT64, compiled
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 
@@ -121,7 +122,7 @@ def satisfaction_probability(
     shapes = {array.shape for array in arrays}
     if len(shapes) != 1 or a.ndim != 1:
         raise ValueError(f"the four time arrays must be one-dimensional and equally long, got shapes {shapes}")
-    out = np.empty(a.size)
+    out = large_array(a.size, np.float64)
     each(lambda at: _fill_probabilities(a[at], b[at], c[at], d[at], lo, hi, out[at]), cuts(out.size))
     return out
 
@@ -173,7 +174,7 @@ def probabilities_at(
     >>> probabilities_at(zero, ten, np.array([5, 4]), np.array([15, 4]), at, at, -5, 5).tolist()
     [0.5]
     """
-    out = np.empty(left_at.size)
+    out = large_array(left_at.size, np.float64)
     arrays = (_int64(left_min), _int64(left_max), _int64(right_min), _int64(right_max))
     at = (np.ascontiguousarray(left_at, np.int32), np.ascontiguousarray(right_at, np.int32))
     each(lambda part: _fill_probabilities_at(*arrays, at[0][part], at[1][part], lo, hi, out[part]), cuts(out.size))

@@ -19,7 +19,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from whenabouts.core.errors import Code, EngineError, QueryError
+from whenabouts.core.arrays.large_arrays import kept
+from whenabouts.core.errors import Code, QueryError
+from whenabouts.core.memory_limits import bytes_set
 
 MEBIBYTES = "WHENABOUTS_OUTPUT_MEMORY"
 """The environment variable with the limit of one step's output in mebibytes, or `off` for no limit. Unset: the free
@@ -46,7 +48,7 @@ def require_room(rows: int, bytes_per_row: float, what: str, *, at_most: int | N
     needed = int(rows * bytes_per_row)
     if needed <= CHECKED_BYTES:
         return
-    limit = allowed_bytes()
+    limit = allowed_bytes(needed)
     if limit is None or needed <= limit:
         return
     bound = "" if at_most is None or at_most <= rows else f" (and at most {at_most:,})"
@@ -86,8 +88,8 @@ class Growing:
 
     def _require_more(self) -> None:
         setting = _setting()
-        limit = setting - self.nbytes if setting is not None else (None if _is_off() else free_bytes())
         next_one = 0 if setting is not None else 2 * self._largest + CHECKED_BYTES // 2
+        limit = allowed_bytes(next_one) if setting is None else setting - self.nbytes
         if limit is not None and limit < next_one:
             raise QueryError(
                 Code.TOO_MUCH_OUTPUT,
@@ -119,10 +121,16 @@ def least_width(schema: pa.Schema) -> int:
     return -(-bits // 8)
 
 
-def allowed_bytes() -> int | None:
-    """How many bytes a step's output may take now; None if there is no limit."""
+def allowed_bytes(needed: int = 0) -> int | None:
+    """How many bytes a step's output may take now; None if there is no limit.
+
+    Memory that is kept for later arrays is let go of first if fewer than `needed` are free.
+    """
     setting = _setting()
-    return setting if setting is not None else (None if _is_off() else free_bytes())
+    if setting is not None or _is_off():
+        return setting
+    free = free_bytes()
+    return free_bytes() if free is not None and free < needed and kept.clear() else free
 
 
 def free_bytes() -> int | None:
@@ -140,12 +148,7 @@ def _is_off() -> bool:
 
 
 def _setting() -> int | None:
-    setting = os.environ.get(MEBIBYTES)
-    if setting in (None, "off"):
-        return None
-    if not setting.isascii() or not setting.isdigit():
-        raise EngineError(Code.BAD_SETTING, f"{MEBIBYTES} is {setting!r}", "give a number of mebibytes, or off")
-    return int(setting) << 20
+    return None if _is_off() else bytes_set(MEBIBYTES, "or off")
 
 
 def _of_machine() -> int | None:

@@ -7,13 +7,12 @@ the window as it was at that point, or none. A step takes its window out, and pu
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from functools import lru_cache
 from typing import Protocol
 
-from whenabouts.core.errors import Code, EngineError
+from whenabouts.core.memory_limits import bytes_set
 
 MEBIBYTES = "WHENABOUTS_WINDOW_MEMORY"
 """The environment variable with the size limit of the cache in mebibytes (default 256)."""
@@ -74,7 +73,5 @@ class WindowCache:
 @lru_cache
 def window_cache() -> WindowCache:
     """The cache of this process. Raises EngineError WA-2151 for an invalid environment variable."""
-    given = os.environ.get(MEBIBYTES, "256")
-    if not given.isascii() or not given.isdigit():
-        raise EngineError(Code.BAD_SETTING, f"{MEBIBYTES} is {given!r}", "give a number of mebibytes, 0 for none")
-    return WindowCache(int(given) << 20)
+    given = bytes_set(MEBIBYTES, "0 for none")
+    return WindowCache(256 << 20 if given is None else given)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.grouped_words import GroupedRows, rows_in_groups
 from whenabouts.core.arrays.key_time_order import Times, nearly_in_order
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.threads import both, cuts, each
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.probability.match_thresholds import fill_kind_bounds
@@ -67,7 +68,7 @@ def near_pairs(sides: Sides, of: RowKinds | None) -> tuple[Pairs, IntArray] | No
         return None
     ranges = None
     if search.base is not None:
-        ranges = np.empty((rows, 4), np.int32)
+        ranges = large_array(4 * rows, np.int32).reshape(rows, 4)
         each(lambda part: _scatter(search, part, ranges), cuts(rows))
     found = each(lambda part: _filled(search, part, ranges, most), cuts(rows, per_thread=4))
     parts = [part for part in found if part is not None]
@@ -168,8 +169,7 @@ def _filled(search: _Search, part: slice, given: NDArray[np.int32] | None, most:
 
 
 def _room(pairs: int) -> Pairs:
-    base, target = np.empty((2, pairs + RUN), np.int32)  # one array: fewer small pages at its ends
-    return base, target
+    return large_array(pairs + RUN, np.int32), large_array(pairs + RUN, np.int32)
 
 
 def _grown(given: Pairs, written: int, most: int) -> Pairs:

@@ -25,6 +25,7 @@ from whenabouts.core.arrays.jit import (
     compiled,
 )
 from whenabouts.core.arrays.key_time_order import OrderedRows
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.window_join.join_orders import ANY, JoinOrder
 
@@ -285,7 +286,8 @@ class Expansion:
             self.expect(int(total.sum()))
         first, length = (np.array([of[part][base] for of in chains]) for part in (0, 1))
         for piece in _pieces(total):
-            out = np.empty((last + 1, int(total[piece].sum())), np.int32)
+            count = int(total[piece].sum())
+            out = large_array((last + 1) * count, np.int32).reshape(last + 1, count)
             positions = self._position[:0] if tested else self._position
             firsts, lengths = (np.ascontiguousarray(of[:, piece]) for of in (first, length))
             _fill_products(firsts, lengths, base[piece], positions, out)
@@ -309,7 +311,7 @@ class Expansion:
             if not total:
                 continue
             self.counters.tuple_tests += total
-            longer = np.empty((level + 1, total), np.int32)
+            longer = large_array((level + 1) * total, np.int32).reshape(level + 1, total)
             if level == len(self.rows) - 1 and not self._tests_at(level):
                 _fill_positions(at, piece.start, first[piece], count[piece], self._position, longer)
                 yield list(longer)

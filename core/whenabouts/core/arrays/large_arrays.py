@@ -1,0 +1,135 @@
+"""Memory of large arrays: in large pages, and used again.
+
+A system hands out memory as pages of zeros. To make these costs about as much as to write a column once, and many times
+more on a virtual machine whose host has to find the memory first. So the memory of an array is kept for a later one
+when nothing refers to it any more, up to `WHENABOUTS_KEPT_MEMORY`. Linux is told that it may have the pages back
+whenever it is short of memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+import weakref
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
+
+from whenabouts.core.memory_limits import bytes_set
+
+MEBIBYTES = "WHENABOUTS_KEPT_MEMORY"
+"""The environment variable with the most memory that a process keeps, in mebibytes; 0: none. Unset: 1,024."""
+
+_MOST = 1 << 30
+_MOST_BLOCKS = 256
+"""All are looked at when one is wanted."""
+_LEAST = 1 << 20
+"""Smaller arrays are left to numpy, and the C library keeps their memory."""
+_LARGE_PAGE = 1 << 21
+
+_Block = NDArray[np.uint8]
+
+
+def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
+    """Memory for values of a type, as from `np.empty`. It begins at a large page, if it is that large.
+
+    It is used again when the array, its views and the Arrow buffers of it are gone. To get a fresh small page costs
+    more than to write it. numpy asks the system for large ones from 4 MB on, but what lies before the first boundary of
+    one, and after the last, is in small pages.
+
+    Raises EngineError WA-2151 for an invalid environment variable.
+    """
+    size = count * np.dtype(type_).itemsize
+    if size < _LEAST:
+        return np.empty(count, type_)
+    set_ = bytes_set(MEBIBYTES, "0 for none")
+    block = kept.taken(size)
+    if block is None:
+        try:
+            block = _new(size)
+        except MemoryError:  # what is kept fills an address space that has a limit
+            if not kept.clear():
+                raise
+            block = _new(size)
+    # Whatever refers to the memory refers to this buffer, and so does a view of a view.
+    buffer = pa.py_buffer(block)
+    weakref.finalize(buffer, kept.give, block, _MOST if set_ is None else set_).atexit = False
+    return np.frombuffer(buffer, np.uint8, size).view(type_)
+
+
+def _new(size: int) -> _Block:
+    if size < _LARGE_PAGE:
+        return np.empty(size, np.uint8)
+    memory = np.empty(size + _LARGE_PAGE, np.uint8)
+    return memory[-memory.ctypes.data % _LARGE_PAGE :]
+
+
+class Kept:
+    """Memory that no array uses, in the order in which it was given.
+
+    An array may die at any time and on any thread, also while this is in use. So whoever cannot have the lock at once
+    goes without.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []
+        self._lock = Lock()
+
+    def taken(self, size: int) -> _Block | None:
+        """The smallest that has room for `size` bytes, if it is no more than half as large again."""
+        if not self._blocks or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            fitting = [at for at, block in enumerate(self._blocks) if size <= len(block) <= size + size // 2]
+            return self._blocks.pop(min(fitting, key=lambda at: len(self._blocks[at]))) if fitting else None
+        finally:
+            self._lock.release()
+
+    def give(self, block: _Block, most: int) -> None:
+        """Keep it, and let go of the oldest while there are more than `most` bytes."""
+        if len(block) > most:
+            return
+        _offer(block)
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._blocks.append(block)
+            while self.nbytes > most or len(self._blocks) > _MOST_BLOCKS:
+                del self._blocks[0]
+        finally:
+            self._lock.release()
+
+    @property
+    def nbytes(self) -> int:
+        """How much there is."""
+        return sum(map(len, self._blocks))
+
+    def clear(self) -> bool:
+        """Let go of all; whether there was any."""
+        if not self._blocks or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._blocks.clear()
+        finally:
+            self._lock.release()
+        return True
+
+
+kept = Kept()
+"""That of this process."""
+
+_IS_LINUX = sys.platform == "linux"
+_C = ctypes.CDLL(None) if _IS_LINUX else None
+
+
+def _offer(block: _Block) -> None:
+    """Tell Linux that it may take the pages when it is short of memory; until then they need not be made again."""
+    if _C is not None:
+        first = -(-block.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = (block.ctypes.data + len(block) - first) // mmap.PAGESIZE * mmap.PAGESIZE
+        # It may refuse, for example in a process whose memory is locked; the pages then stay.
+        _C.madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), mmap.MADV_FREE)
