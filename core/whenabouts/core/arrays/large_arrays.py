@@ -69,14 +69,15 @@ def _new(size: int) -> _Block:
 
 
 class Kept:
-    """Memory that no array uses, in the order in which it was given.
+    """Memory that no array uses, in the order in which it was given. `nbytes`: how much there is.
 
     An array may die at any time and on any thread, also while this is in use. So whoever cannot have the lock at once
     goes without.
     """
 
     def __init__(self) -> None:
-        self._blocks: list[_Block] = []
+        self.nbytes = 0
+        self._blocks: list[tuple[int, _Block]] = []
         self._lock = Lock()
 
     def taken(self, size: int) -> _Block | None:
@@ -84,29 +85,27 @@ class Kept:
         if not self._blocks or not self._lock.acquire(blocking=False):
             return None
         try:
-            fitting = [at for at, block in enumerate(self._blocks) if size <= len(block) <= size + size // 2]
-            return self._blocks.pop(min(fitting, key=lambda at: len(self._blocks[at]))) if fitting else None
+            most = size + size // 2
+            fitting = [(has, at) for at, (has, _) in enumerate(self._blocks) if size <= has <= most]
+            return self._without(min(fitting)[1]) if fitting else None
         finally:
             self._lock.release()
 
     def give(self, block: _Block, most: int) -> None:
         """Keep it, and let go of the oldest while there are more than `most` bytes."""
-        if len(block) > most:
+        size = len(block)
+        if size > most:
             return
         _offer(block)
         if not self._lock.acquire(blocking=False):
             return
         try:
-            self._blocks.append(block)
+            self._blocks.append((size, block))
+            self.nbytes += size
             while self.nbytes > most or len(self._blocks) > _MOST_BLOCKS:
-                del self._blocks[0]
+                self._without(0)
         finally:
             self._lock.release()
-
-    @property
-    def nbytes(self) -> int:
-        """How much there is."""
-        return sum(map(len, self._blocks))
 
     def clear(self) -> bool:
         """Let go of all; whether there was any."""
@@ -114,9 +113,15 @@ class Kept:
             return False
         try:
             self._blocks.clear()
+            self.nbytes = 0
         finally:
             self._lock.release()
         return True
+
+    def _without(self, at: int) -> _Block:
+        size, block = self._blocks.pop(at)
+        self.nbytes -= size
+        return block
 
 
 kept = Kept()

@@ -79,8 +79,15 @@ def near_pairs(sides: Sides, of: RowKinds | None) -> tuple[Pairs, IntArray] | No
         return None
     if len(parts) == 1:
         return parts[0]
-    base, target = (np.concatenate(columns) for columns in zip(*(pairs for pairs, _ in parts), strict=True))
-    return (base, target), state
+    ends = np.cumsum([len(base) for (base, _), _ in parts])
+    whole = large_array(int(ends[-1]), np.int32), large_array(int(ends[-1]), np.int32)
+    each(lambda part: _copied(*part, whole), [(end, pairs) for end, (pairs, _) in zip(ends, parts, strict=True)])
+    return whole, state
+
+
+def _copied(end: int, pairs: Pairs, into: Pairs) -> None:
+    for some, whole in zip(pairs, into, strict=True):
+        whole[end - len(some) : end] = some
 
 
 def _doubled(of: RowKinds, length: int) -> IntArray:
