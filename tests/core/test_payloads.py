@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import io
 import json
 from collections import Counter
@@ -136,6 +137,14 @@ def test_every_type_that_json_has_a_form_for() -> None:
         "at": datetime(2024, 5, 1, 10, 0, 0, 1, tzinfo=UTC), "local": datetime(2024, 5, 1, 12, 0, 0, 500_000),
     }  # fmt: skip
     assert batch.to_pylist()[-1] == dict.fromkeys(columns)
+
+
+def test_decoded_records_do_not_keep_the_garbage_collector_busy() -> None:
+    decode, payloads = JsonPayload({"id": "int64", "t": "int64"}).decoder(), _json([{"id": 1, "t": 2}] * 20_000)
+    gc.collect()
+    before = [each["collections"] for each in gc.get_stats()]
+    decode(payloads)
+    assert sum(each["collections"] for each in gc.get_stats()) - sum(before) <= 2  # each visits all records so far
 
 
 def test_avro_times_and_numbers_beyond_their_type() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,25 @@ def with_nulls(values: IntArray | NDArray[np.float64], missing: BoolArray) -> pa
     valid = pa.array(~missing).buffers()[1] if missing.any() else None
     buffer = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, buffer])
+
+
+def separate_bytes(column: pa.Array) -> list[bytes | None]:
+    """The values of an array of `pa.binary()`: `to_pylist` takes four times as long.
+
+    >>> separate_bytes(pa.array([b"ab", None, b"", b"c"]).slice(1))
+    [None, b'', b'c']
+    """
+    _, ends, data = column.buffers()
+    if not len(column) or data is None:
+        values: list[bytes | None] = [b""] * len(column)
+    else:
+        at = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1]
+        first = int(at[0])
+        joined = data.slice(first, int(at[-1]) - first).to_pybytes()
+        values = [joined[begin:end] for begin, end in pairwise((at - first).tolist())]
+    for place in np.flatnonzero(column.is_null()) if column.null_count else ():
+        values[place] = None
+    return values
 
 
 def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from whenabouts.core.arrays.record_batches import separate_bytes
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.errors import Code, InputError, QueryError
 from whenabouts.core.runtime.event_reader import check_time_column
@@ -128,7 +129,7 @@ class DecodingReader:
     def read(self, rows: pa.RecordBatch) -> Events:
         """As `Reader.read`, for a batch with payloads."""
         payloads = rows.column(self._payload.column).cast(pa.binary())
-        columns, good = self._decode(payloads.to_pylist())
+        columns, good = self._decode(separate_bytes(payloads))
         kept = [rows.column(name) for name in self._payload.keep]
         wide = pa.RecordBatch.from_arrays([*columns.columns, *kept, payloads], schema=self.schema)
         rejected = []
