@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.jit import (
     BOOL,
     INT64,
@@ -35,22 +36,6 @@ _FEW_FALLS = 4
 _MOVES_A_ROW = 4
 _RADIX_BITS = 11
 _RADIX = 1 << _RADIX_BITS
-
-
-@compiled(TWO_INT64(READ_INT64))
-def least_and_greatest(values: IntArray) -> Any:
-    """The least and the greatest value in one pass; (0, -1) for an empty array.
-
-    >>> least_and_greatest(np.array([3, 1, 2]))
-    (1, 3)
-    """
-    if len(values) == 0:
-        return 0, -1
-    low = high = values[0]
-    for value in values:
-        low = min(low, value)
-        high = max(high, value)
-    return low, high
 
 
 @compiled((READ_INT64, READ_INT64, READ_INT64, INT64, INT64, INT64, INT64, WRITE_INT64, WRITE_INT64_2D))
@@ -221,7 +206,7 @@ def sorted_in_groups(
     >>> found.pairs.tolist(), found.starts.tolist(), found.has_ties
     ([[7, 2], [4, 1], [4, 3], [9, 0]], [0, 1, 4], True)
     """
-    least, greatest = least_and_greatest(values)
+    least, greatest = extremes(values)
     slices = 1
     while 2 * groups * slices <= _MOST_PARTS and len(values) > _ROWS_A_PART * groups * slices:
         slices *= 2

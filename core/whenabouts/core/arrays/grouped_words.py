@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whenabouts.core.arrays.grouped_sort import least_and_greatest, sorted_in_groups
+from whenabouts.core.arrays.extremes import extremes
+from whenabouts.core.arrays.grouped_sort import sorted_in_groups
 from whenabouts.core.arrays.jit import BOOL, INT64, READ_INT32, READ_INT64, WRITE_INT32, WRITE_INT64, compiled
 from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.typing import IntArray, Positions
@@ -177,7 +178,7 @@ def rows_in_groups(
     ([7, 4, 4, 9], [2, 1, 3, 0], [0, 1, 4])
     """
     n = len(values)
-    least, greatest = least_and_greatest(values) if within is None else within
+    least, greatest = extremes(values) if within is None else within
     slices, span_bits = 1, int(greatest - least).bit_length()
     while 2 * groups * slices <= _MOST_PARTS and n > _ROWS_A_PART * groups * slices:
         slices *= 2

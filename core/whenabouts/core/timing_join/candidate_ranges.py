@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.grouped_sort import least_and_greatest
+from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.key_time_order import (
     Axis,
     OrderedRows,
@@ -195,7 +195,7 @@ def _checked(times: Times, declared: tuple[int, int], side: str) -> tuple[Times,
         if times.template is None and (shortest < max(declared[0], 0) or longest > declared[1]):
             raise ValueError(f"{side} lengths {shortest}..{longest} us are outside the declared {declared}")
         if key is not None:
-            least, greatest = least_and_greatest(key)
+            least, greatest = extremes(key)
             if least < 0:
                 raise ValueError(f"{side} key codes must be >= 0, got {least}")
     template = None if times.template is None else np.ascontiguousarray(times.template, np.int32)
