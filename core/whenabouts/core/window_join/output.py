@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.record_batches import RowsAt, pieces
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.joins.output_columns import Extra, batch_of, check_names, rows_per_batch
@@ -67,8 +68,15 @@ def last_of(*rows: RowsAt) -> IntArray:
     return _folded(np.maximum, [np.asarray(of[T_MAX]) for of in rows])
 
 
+_IN_CACHE = 1 << 14
+"""So many rows of all columns stay in a cache until they are folded."""
+
+
 def _folded(fold: np.ufunc, columns: Sequence[IntArray]) -> IntArray:
-    found: IntArray = fold(columns[0], columns[1])
-    for column in columns[2:]:
-        fold(found, column, out=found)
+    found = large_array(len(columns[0]), np.int64)
+    for start in range(0, len(found), _IN_CACHE):
+        part = slice(start, start + _IN_CACHE)
+        out = fold(columns[0][part], columns[1][part], out=found[part])
+        for column in columns[2:]:
+            fold(out, column[part], out=out)
     return found
