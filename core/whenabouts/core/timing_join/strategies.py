@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.key_time_order import Times
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.probability.confidence_bounds import is_wide
@@ -289,7 +290,7 @@ def _resumed(sides: Sides, found: CandidateRanges, part: int, chunk_pairs: int) 
         # The number of candidates is an upper bound of the pairs. Memory that is not written is never mapped, so a
         # loose bound costs nothing.
         capacity = min(remaining, chunk_pairs)
-        out_base, out_target = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+        out_base, out_target = large_array(capacity, np.int32), large_array(capacity, np.int32)
         before = state.copy()
         count = fill_pairs(
             part, sides.lo, sides.hi, sides.confidence, base.t_min, base.t_max, base.position,
@@ -326,7 +327,7 @@ def _at_once(
 ) -> tuple[Pairs, IntArray]:
     """All pairs of some slices of rows, which have `sizes` candidates, in the order of the rows."""
     target = found.target
-    out_base, out_target = np.empty(sum(sizes), np.int32), np.empty(sum(sizes), np.int32)
+    out_base, out_target = large_array(sum(sizes), np.int32), large_array(sum(sizes), np.int32)
     firsts = [0, *accumulate(sizes)]
     few = sum(sizes) <= MOST_CANDIDATES * sum(rows.stop - rows.start for rows in slices)
     short = few and part == EVERYTHING and not found.kinds.table.size
