@@ -115,7 +115,7 @@ def hosted(
     else:
         set_bundles(env, [source._t_env for source in inputs if isinstance(source, Table)], latency.bundle_ms)
     blocks = [
-        blocks_of(source, f"{name}-{input}", event_time=watermarks == SOURCE)
+        blocks_of(source, f"{name}-{input}", event_time=watermarks == SOURCE, gather_ms=latency.gather_ms)
         for source, input in zip(inputs, query.inputs, strict=True)
     ]
     streaming = is_streaming(env)

@@ -28,7 +28,7 @@ from whenabouts.flink_plugin.changelogs import of_rows_only, rows_only
 from whenabouts.flink_plugin.column_types import arrow_schema_of_rows, arrow_schema_of_table, table_type
 from whenabouts.flink_plugin.java_operators import followed_by
 from whenabouts.flink_plugin.retyping import internal_rows
-from whenabouts.flink_plugin.row_packing import LOST_ASSIGNER, bundle_of, no_event_time
+from whenabouts.flink_plugin.row_packing import GATHER_MS, LOST_ASSIGNER, bundle_of, no_event_time
 from whenabouts.flink_plugin.rows_of_columns import external_rows_of
 from whenabouts.flink_plugin.table_rows import table_of
 from whenabouts.flink_plugin.wire import blob_type
@@ -40,23 +40,25 @@ _rows: WeakKeyDictionary[Blocks, DataStream] = WeakKeyDictionary()
 _blocks: WeakKeyDictionary[Table | DataStream, Blocks] = WeakKeyDictionary()
 
 
-def blocks_of(source: Blocks | Table | DataStream, name: str, *, event_time: bool = False) -> Blocks:
+def blocks_of(
+    source: Blocks | Table | DataStream, name: str, *, event_time: bool = False, gather_ms: int = GATHER_MS
+) -> Blocks:
     """Any input as a stream of blocks; `name` begins the names of its operators.
 
-    `event_time`: rows must have an event time of their own, and it is kept. Raises InputError WA-1002 for columns that
-    have no Arrow type, WA-1065 for a Table with updates, EngineError WA-3021 for a Table without event time if
-    `event_time` is set.
+    `event_time`: rows must have an event time of their own, and it is kept. `gather_ms`: how long rows may be gathered.
+    Raises InputError WA-1002 for columns that have no Arrow type, WA-1065 for a Table with updates, EngineError WA-3021
+    for a Table without event time if `event_time` is set.
     """
     if isinstance(source, Blocks):
         return source
     if isinstance(source, DataStream):
         schema = arrow_schema_of_rows(source)
         source = rows_only(source, name)
-        return _packed(_table_of_rows(source, schema, name, event_time=event_time), schema, name)
+        return _packed(_table_of_rows(source, schema, name, event_time=event_time), schema, name, gather_ms)
     if event_time and not _time_attributes(source):
         raise no_event_time(name, "give it a time attribute: a column with WATERMARK FOR")
     with of_rows_only(name):
-        return _packed(source, arrow_schema_of_table(source), name)
+        return _packed(source, arrow_schema_of_table(source), name, gather_ms)
 
 
 def environment_of(source: Blocks | Table | DataStream) -> StreamExecutionEnvironment:
@@ -150,13 +152,13 @@ def _table_of_rows(rows: DataStream, schema: pa.Schema, name: str, *, event_time
     return clocked.select(*columns, col(ROWTIME))
 
 
-def _packed(table: Table, schema: pa.Schema, name: str) -> Blocks:
+def _packed(table: Table, schema: pa.Schema, name: str, gather_ms: int) -> Blocks:
     """The rows of a Table, whose first columns have the schema, packed in order of arrival."""
     columns = [str(column) for column in table._j_table.getResolvedSchema().getColumnNames()]
     casts = {each.name: col(each.name).cast(table_type(each)).alias(each.name) for each in _cast(table, schema)}
     plain = table.select(*(casts.get(column, col(column)) for column in columns)) if casts else table
     rows, type_ = internal_rows(plain), plain._j_table.getResolvedSchema().toSourceRowDataType().getLogicalType()
-    given = [type_, *bundle_of(table)]
+    given = [type_, *bundle_of(table, gather_ms)]
     bytes_, uid = blob_type().get_java_type_info(), f"{name}-columns"
     stream = followed_by(rows, OPERATOR, given, uid, parallelism=rows.getParallelism(), gives=bytes_)
     return Blocks(stream, schema, ReadColumns(schema))
