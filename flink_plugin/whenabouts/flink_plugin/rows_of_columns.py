@@ -118,5 +118,6 @@ class _ToColumns(BatchFunction):
         if meaning == VALUE:
             return values
         if name == self._event_time:
-            values = pc.floor_temporal(values, unit="millisecond")
+            instants = values.view(pa.timestamp(values.type.unit))  # or Arrow looks up the zone of each
+            values = pc.floor_temporal(instants, unit="millisecond")
         return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
