@@ -1,6 +1,7 @@
 """Kafka to Kafka: our timing join against the engine's own interval join, on the same topics.
 
-    python benchmarks/kafka_join.py [--engine spark] [--engine flink] [--rows 200000] [--rounds 3] [--no-latency]
+    python benchmarks/kafka_join.py [--engine spark] [--engine flink] [--rows 200000] [--more 1200000] [--rounds 3]
+                                    [--no-latency]
     python benchmarks/kafka_join.py --latency [--seconds 30]
 
 The script starts its own broker (`make test-cluster` fetches it with Maven). Two topics hold JSON records with 1,000
@@ -9,7 +10,9 @@ from beginning to end, in one JVM per engine, with two tasks on two cores. The f
 in its topic are counted and hashed, and must agree with the others and with the local engine. Ours write dead letters
 too, as the examples do. Spark reads 60,000 records of a topic per micro-batch. Both joins on Flink write in
 transactions that end with a checkpoint each second. Reported are CPU-seconds of JVM and Python per run, including its
-start, without those of the broker. In the environment with the newest Spark, its own join also runs with state format
+start, without those of the broker. On Flink each contender also reads topics of `--more` records a side in each round:
+the difference of the two runs is what each further row costs, a job's start and most of the JVM's compiling apart. In
+the environment with the newest Spark, its own join also runs with state format
 4; the connector is then of an earlier Spark, for all alike.
 
 Then latency: each topic gets 1,000 rows a second. The latency of a pair is the time from handing its later row to the
@@ -26,7 +29,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -70,11 +73,20 @@ A_STEP = 60_000
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 
-def record(side: str, number: int) -> Written:
-    """Row `number` of a side, as stored in its topic."""
+Topics = tuple[str, ...]
+"""The topics of both sides."""
+
+
+def topics_of(rows: int) -> Topics:
+    """The topics with so many rows of each side."""
+    return tuple(f"{side}-{rows}" for side in STRIDES)
+
+
+def record(side: str, topic: str, number: int) -> Written:
+    """Row `number` of a side, as stored in a topic."""
     at_ms = BEGIN_MS + number
     row = {"id": number, "k": number * STRIDES[side] % KEYS, "t": at_ms * 1000}
-    return Written(side, json.dumps(row).encode(), number % PARTITIONS, at_ms)
+    return Written(topic, json.dumps(row).encode(), number % PARTITIONS, at_ms)
 
 
 def expected(rows: int) -> tuple[int, int]:
@@ -95,16 +107,22 @@ def written_pairs(address: str, topic: str) -> tuple[int, int]:
     return digest_of_columns([[np.array([row[name] for row in rows], np.int64) for name in COLUMNS]])
 
 
+Contender = Callable[[Topics, str], None]
+"""Joins the records of two topics into another."""
+
+
 class Engine(Protocol):
     """An engine with both contenders and with our join at a given pace."""
 
     name: str
     own: str
+    further: bool
+    """Whether what each further row costs is measured: only where a job's start is much of its cost."""
 
     def __init__(self, brokers: str) -> None:
         """Start it."""
 
-    def contenders(self) -> dict[str, Callable[[str], None]]:
+    def contenders(self) -> dict[str, Contender]:
         """Our join of the records in the topics, to a topic, and the engine's own, by name."""
 
     def running(self, pace: Pace, out: str) -> AbstractContextManager[None]:
@@ -135,7 +153,7 @@ PACES = (
 class Spark:
     """Two tasks on two cores, state in RocksDB. Its own join also with state format 4, where Spark has it."""
 
-    own = "Spark"
+    own, further = "Spark", False
 
     def __init__(self, brokers: str) -> None:
         from pyspark import __version__
@@ -148,12 +166,12 @@ class Spark:
         jars = ",".join(map(str, of_newest_spark() if self._has_format_4 else of_spark()))
         self._spark, self._brokers = local_session("kafka", spark__jars=jars, spark__driver__memory="3g"), brokers
 
-    def contenders(self) -> dict[str, Callable[[str], None]]:
+    def contenders(self) -> dict[str, Contender]:
         """Ours, and Spark's own with each state format."""
         newest = {"Spark, state format 4": partial(self.native, state_format=4)} if self._has_format_4 else {}
         return {"ours": self.ours, "Spark": self.native, **newest}
 
-    def _topics(self, names: tuple[str, ...], **options: str) -> list[Any]:
+    def _topics(self, names: Topics, **options: str) -> list[Any]:
         from whenabouts.spark_plugin.kafka import read_topic
 
         return [read_topic(self._spark, self._brokers, name, **options) for name in names]
@@ -172,13 +190,13 @@ class Spark:
         pairs = write_with_rejects(timing_join(*sides, **JOIN), self._writer(out), dead, checkpoint=folder)
         return (pairs.trigger(**trigger) if trigger else pairs).start()
 
-    def ours(self, out: str) -> None:
+    def ours(self, topics: Topics, out: str) -> None:
         """With dead letters."""
         with tempfile.TemporaryDirectory(prefix="whenabouts-") as folder:
-            sides = self._topics(tuple(STRIDES), maxOffsetsPerTrigger=str(A_STEP))
+            sides = self._topics(topics, maxOffsetsPerTrigger=str(A_STEP))
             self._start(sides, out, folder, availableNow=True).awaitTermination()
 
-    def native(self, out: str, state_format: int | None = None) -> None:
+    def native(self, topics: Topics, out: str, state_format: int | None = None) -> None:
         """As Spark's guide says to write it."""
         from pyspark.sql.functions import col, expr, from_json, timestamp_micros, unix_micros
 
@@ -186,7 +204,7 @@ class Spark:
         if state_format is not None:
             self._spark.conf.set(FORMAT, str(state_format))
         sides = []
-        for side, df in zip(STRIDES, self._topics(tuple(STRIDES), maxOffsetsPerTrigger=str(A_STEP)), strict=True):
+        for side, df in zip(STRIDES, self._topics(topics, maxOffsetsPerTrigger=str(A_STEP)), strict=True):
             rows = df.select(from_json(col("value").cast("string"), "id long, k long, t long").alias("row"))
             timed = rows.select("row.id", "row.k", timestamp_micros("row.t").alias("t"))
             sides.append(
@@ -219,12 +237,12 @@ class Spark:
 class Flink:
     """Two slots, a checkpoint each second."""
 
-    name, own = "flink", "Flink"
+    name, own, further = "flink", "Flink", True
 
     def __init__(self, brokers: str) -> None:
         self._brokers = brokers
 
-    def contenders(self) -> dict[str, Callable[[str], None]]:
+    def contenders(self) -> dict[str, Contender]:
         """Both."""
         return {"ours": self.ours, self.own: self.native}
 
@@ -247,7 +265,7 @@ class Flink:
             statements.add_insert(topic_sink(rows, self._brokers, topic, **own, **options), rows)
         return statements.execute()
 
-    def _join(self, tables: Any, names: tuple[str, ...], pace: Pace | None = None, **options: str) -> Any:
+    def _join(self, tables: Any, names: Topics, pace: Pace | None = None, **options: str) -> Any:
         from whenabouts.flink_plugin import timing_join
         from whenabouts.flink_plugin.kafka import read_topic
 
@@ -255,20 +273,20 @@ class Flink:
         paced = {} if pace is None else {"max_latency": pace.bound, "strategy": pace.strategy, "buckets": 1}
         return timing_join(*sides, **JOIN, **paced, watermarks="source")
 
-    def ours(self, out: str) -> None:
+    def ours(self, topics: Topics, out: str) -> None:
         """From a Table to a Table, with dead letters."""
         from whenabouts.flink_plugin import rejects
 
         tables = self._tables()
-        pairs = self._join(tables, tuple(STRIDES), **BOUNDED)
+        pairs = self._join(tables, topics, **BOUNDED)
         chosen = pairs.select(*(col_(name) for name in COLUMNS))
         self._run(tables, [(chosen, out), (rejects(pairs), DEAD)]).wait()
 
-    def native(self, out: str) -> None:
+    def native(self, topics: Topics, out: str) -> None:
         """SQL as in Flink's documentation."""
         tables = self._tables()
-        for side in STRIDES:
-            tables.execute_sql(NATIVE_TABLE.format(side=side, brokers=self._brokers, **{"mode": "latest-offset"}))
+        for side, topic in zip(STRIDES, topics, strict=True):
+            tables.execute_sql(NATIVE_TABLE.format(side=side, topic=topic, brokers=self._brokers))
         self._run(tables, [(tables.sql_query(NATIVE), out)]).wait()
 
     @contextmanager
@@ -297,8 +315,8 @@ BOUNDED = {"scan.bounded.mode": "latest-offset"}
 NATIVE_TABLE = """
     CREATE TEMPORARY TABLE {side}_rows (
         id BIGINT, k BIGINT, t BIGINT, ts AS TO_TIMESTAMP_LTZ(t / 1000, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
-    ) WITH ('connector' = 'kafka', 'properties.bootstrap.servers' = '{brokers}', 'topic' = '{side}', 'format' = 'json',
-            'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = '{mode}')
+    ) WITH ('connector' = 'kafka', 'properties.bootstrap.servers' = '{brokers}', 'topic' = '{topic}', 'format' = 'json',
+            'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset')
 """
 NATIVE = """
     SELECT l.id AS id_left, r.id AS id_right, l.t AS t_left, r.t AS t_right FROM left_rows AS l JOIN right_rows AS r
@@ -308,27 +326,55 @@ ENGINES: dict[str, type[Engine]] = {"spark": Spark, "flink": Flink}
 DEAD = "dead-letters"
 
 
-def throughput(suite: Suite, engine: Engine, broker: LocalBroker, rows: int) -> None:
-    """Both contenders alternately over the same topics."""
-    runs = engine.contenders()
-    wanted, spent = expected(rows), {name: [] for name in runs}
+def write_topics(address: str, rows: int) -> None:
+    """The topics with so many rows of each side."""
+    topics = dict(zip(STRIDES, topics_of(rows), strict=True))
+    create_topics(address, *topics.values(), partitions=PARTITIONS)
+    produce(address, (record(*each, number) for number in range(rows) for each in topics.items()))
+
+
+Cpu = dict[str, float]
+"""CPU-seconds by process."""
+
+
+def throughput(suite: Suite, engine: Engine, broker: LocalBroker, sizes: Sequence[int]) -> None:
+    """All contenders alternately over the same topics, of each size: rows of a side."""
+    spent: dict[str, list[list[Cpu]]] = {name: [] for name in engine.contenders()}
     for number in range(-1, suite.rounds):
-        for at, (name, run) in enumerate(runs.items()):
-            out = f"pairs-{engine.own}-{at}-{number + 1}"
-            create_topics(broker.address, out, partitions=PARTITIONS)
-            before = cpu_of_tree(without=broker.pid)
-            run(out)
-            cost = cpu_since(before, without=broker.pid)
-            if number < 0 and (found := written_pairs(broker.address, out)) != wanted:
-                raise DisagreementError(f"{engine.name}, {name} gave {found}, not {wanted} (pairs, hash)")
-            click.echo(f"{engine.name}, {name}, {'warming up' if number < 0 else f'round {number + 1}'}: {cost}")
+        for name in spent:
+            costs = [cost_of(engine, name, broker, rows, check=number < 0) for rows in sizes]
+            click.echo(f"{engine.name}, {name}, {'warming up' if number < 0 else f'round {number + 1}'}: {costs}")
             if number >= 0:
-                spent[name].append(cost)
-    for name, costs in spent.items():
-        parts = {part: statistics.median(cost.get(part, 0.0) for cost in costs) for part in costs[0]}
-        series = f"{engine.name}, {rows:,} rows a side{SEPARATOR}{name}"
-        told = {"rows_in": 2 * rows, "rows_out": wanted[0], "hash": f"{wanted[1]:016x}", **parts}
-        suite.record(series, [sum(cost.values()) for cost in costs], **told)
+                spent[name].append(costs)
+    rows = sizes[0]
+    for name, rounds in spent.items():
+        tell(suite, f"{engine.name}, {rows:,} rows a side{SEPARATOR}{name}", rows, [costs[0] for costs in rounds])
+        for more in sizes[1:]:
+            per_million = 1e6 / (2 * (more - rows))
+            slopes = [{part: (large.get(part, 0.0) - small.get(part, 0.0)) * per_million for part in large}
+                      for small, large in rounds]  # fmt: skip
+            tell(suite, f"{engine.name}, a million further rows{SEPARATOR}{name}", more, slopes)
+
+
+def cost_of(engine: Engine, name: str, broker: LocalBroker, rows: int, *, check: bool) -> Cpu:
+    """What a run of a contender costs; `check`: that its pairs are those of the local engine."""
+    out = f"pairs-{engine.own}-{time.time_ns()}"
+    create_topics(broker.address, out, partitions=PARTITIONS)
+    before = cpu_of_tree(without=broker.pid)
+    engine.contenders()[name](topics_of(rows), out)
+    cost = cpu_since(before, without=broker.pid)
+    if check and (found := written_pairs(broker.address, out)) != (wanted := expected(rows)):
+        raise DisagreementError(f"{engine.name}, {name} gave {found}, not {wanted} (pairs, hash)")
+    return cost
+
+
+def tell(suite: Suite, series: str, rows: int, costs: Sequence[Cpu]) -> None:
+    """Record a series: the sum of each run, and the median of each process."""
+    wanted = expected(rows)
+    parts = {part: statistics.median(cost.get(part, 0.0) for cost in costs) for part in costs[0]}
+    told = {"rows_in": 2 * rows, "rows_out": wanted[0], "hash": f"{wanted[1]:016x}", **parts}
+    suite.record(series, [sum(cost.values()) for cost in costs], **told)
+    click.echo(f"{series}: {statistics.median(sum(cost.values()) for cost in costs):.2f} ({parts})")
 
 
 def paced_topics(pace: Pace) -> tuple[str, ...]:
@@ -364,7 +410,7 @@ FIRST, WARM_UP_S = 2000, 10
 
 def paced_record(side: str, topic: str, number: int) -> Written:
     """Row `number` of a side, for the topic of a pace."""
-    return record(side, number)._replace(topic=topic, partition=0)
+    return record(side, topic, number)._replace(partition=0)
 
 
 def given(brokers: str, topics: dict[str, str], seconds: int) -> dict[str, dict[int, float]]:
@@ -408,23 +454,27 @@ def latency(suite: Suite, engine: Engine, brokers: str, seconds: int) -> None:
 @click.command(help=__doc__)
 @click.option("--engine", "engines", multiple=True, type=click.Choice(list(ENGINES)), help="Both unless given.")
 @click.option("--rows", default=200_000, show_default=True, help="Of each side.")
+@click.option("--more", default=1_200_000, show_default=True, help="Of each side, in the longer runs on Flink.")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--latency/--no-latency", "waits_", default=None, help="Measure latencies alone, or none.")
 @click.option("--seconds", default=30, show_default=True, help="How long each latency is measured.")
-def main(engines: tuple[str, ...], rows: int, rounds: int, waits_: bool | None, seconds: int) -> None:
+def main(engines: tuple[str, ...], rows: int, more: int, rounds: int, waits_: bool | None, seconds: int) -> None:
     """Both."""
     suite = Suite("kafka_join", rounds)
     with tempfile.TemporaryDirectory(prefix="whenabouts-kafka-") as folder:
         broker = LocalBroker(Path(folder))
         broker.start()
         try:
-            create_topics(broker.address, *STRIDES, DEAD, partitions=PARTITIONS)
-            if waits_ is not True:
-                produce(broker.address, (record(side, number) for number in range(rows) for side in STRIDES))
+            create_topics(broker.address, DEAD, partitions=PARTITIONS)
+            written: set[int] = set()
             for name in engines or tuple(ENGINES):
                 engine = ENGINES[name](broker.address)
+                sizes = (rows, more) if engine.further else (rows,)
                 if waits_ is not True:
-                    throughput(suite, engine, broker, rows)
+                    for size in set(sizes) - written:
+                        write_topics(broker.address, size)
+                    written |= set(sizes)
+                    throughput(suite, engine, broker, sizes)
                 if waits_ is not False:
                     latency(suite, engine, broker.address, seconds)
                 engine.stop()
