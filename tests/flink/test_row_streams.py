@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyflink.common import Duration, Row, Types, WatermarkStrategy
 from pyflink.common.watermark_strategy import TimestampAssigner
+from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, StreamTableEnvironment, Table
 from pyflink.table.expressions import col
 
@@ -239,6 +242,18 @@ def test_rows_are_gathered_whatever_the_jobs_own_bundles_are() -> None:
 def test_no_more_rows_are_packed_together_than_the_job_says() -> None:
     steps = _steps_of_600_rows(python__fn_execution__arrow__batch__size=40)
     assert max(step["rows_in"] for step in steps) == 40
+
+
+def test_a_query_over_tables_is_made_while_another_thread_calls_the_jvm() -> None:
+    tables = StreamTableEnvironment.create(local_environment(1))
+    rows, sleep = _endless(tables), get_gateway().jvm.java.lang.Thread.sleep
+    with ThreadPoolExecutor(2) as threads:
+        busy = threads.submit(sleep, 4000)  # on the connection that made the tables
+        time.sleep(0.2)
+        pairs = threads.submit(timing_join, rows, rows, **JOIN, name="elsewhere").result()
+        assert not busy.done()  # it was another one
+        busy.result()
+    assert "t_left" in pairs.get_schema().get_field_names()
 
 
 def _endless(tables: StreamTableEnvironment) -> Table:

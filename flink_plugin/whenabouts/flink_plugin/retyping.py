@@ -8,18 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyflink.datastream import DataStream
+from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment, Table
 from pyflink.table.types import DataType, _to_java_data_type
 from pyflink.util.java_utils import get_java_class
+
+_planning: set[int] = set()
+"""Threads of the JVM in which a Table environment was made here: Flink's planner works in no others (FLINK-23020).
+Python's calls go through several of them if two of its threads have called at once, be it to collect Java's garbage."""
 
 
 def internal_rows(table: Table) -> Any:
     """The Java stream of a Table's rows. The time attribute of the Table, if it has one, is their timestamp."""
     form = table._j_table.getResolvedSchema().toSourceRowDataType()
     internal = form.bridgedTo(get_java_class(get_gateway().jvm.org.apache.flink.table.data.RowData))
-    return table._t_env._j_tenv.toDataStream(table._j_table, internal)
+    tables = table._t_env._j_tenv
+    thread = int(get_gateway().jvm.java.lang.Thread.currentThread().getId())
+    if thread not in _planning:
+        StreamTableEnvironment.create(StreamExecutionEnvironment(tables.execEnv()))
+        _planning.add(thread)
+    return tables.toDataStream(table._j_table, internal)
 
 
 def logical_type(types: Mapping[str, DataType]) -> Any:
