@@ -12,8 +12,10 @@ INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements
 export PYTHON
 # Engines start many Python workers: without bytecode files each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests run many plans once each, too briefly for the JVM's second compiler to pay off.
-test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1
+# Tests run many plans once each, too briefly for the JVM's second compiler and its concurrent collector to pay off. Spark's
+# and Flink's starters read these.
+test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+test test-main test-rest test-full test-exhaustive: export JVM_ARGS = $(SPARK_SUBMIT_OPTS)
 
 .PHONY: help demo notebooks test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map docs bench bench-full lock wheel jar dist release-check clean
 
