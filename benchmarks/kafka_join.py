@@ -151,7 +151,8 @@ PACES = (
 
 
 class Spark:
-    """Two tasks on two cores, state in RocksDB. Its own join also with state format 4, where Spark has it."""
+    """Two tasks on two cores, state in RocksDB, checkpoints for which Hadoop starts no process. Its own join also with
+    state format 4, where Spark has it."""
 
     own, further = "Spark", False
 
@@ -159,12 +160,14 @@ class Spark:
         from pyspark import __version__
 
         from whenabouts.spark_plugin import local_session
+        from whenabouts.spark_plugin.file_session import CHECKPOINTS
 
         major, minor = map(int, __version__.split(".")[:2])
         self._has_format_4 = (major, minor) >= (4, 2)
         self.name = f"spark {major}.{minor}" if self._has_format_4 else "spark"
         jars = ",".join(map(str, of_newest_spark() if self._has_format_4 else of_spark()))
-        self._spark, self._brokers = local_session("kafka", spark__jars=jars, spark__driver__memory="3g"), brokers
+        self._spark = local_session("kafka", spark__jars=jars, spark__driver__memory="3g", **CHECKPOINTS)
+        self._brokers = brokers
 
     def contenders(self) -> dict[str, Contender]:
         """Ours, and Spark's own with each state format."""
