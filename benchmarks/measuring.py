@@ -9,6 +9,7 @@ lists the ratios that users may rely on; `page.py` renders docs/performance.md a
 from __future__ import annotations
 
 import json
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,6 +61,9 @@ class Suite:
     ) -> dict[str, float]:
         """Median CPU-seconds of each contender, by name, after one run each to warm up and to compare the answers.
 
+        The order is another one in each round: the threads of some peers return memory to the system for a while after
+        their answer, and whoever comes next pays for it.
+
         `digest`: rows and hash of an answer. `once`: very slow contenders, for which the first round is enough.
         `incomparable`: contenders whose answer differs on purpose (a physical limit, exact times). `facts` are stored
         with each series.
@@ -68,9 +72,10 @@ class Suite:
         answers = {name: digest(run()) for name, run in contenders.items() if name not in set(once)}
         spent: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
         for turn in range(self.rounds):
-            for name, run in contenders.items():
+            for name in random.Random(turn).sample(list(contenders), len(contenders)):
                 if turn and name in set(once):
                     continue
+                run = contenders[name]
                 begun, wall = self.clock(), time.perf_counter()
                 result = run()
                 spent[name].append((max(self.clock() - begun, 1e-9), time.perf_counter() - wall))

@@ -32,10 +32,10 @@ HEAD = """# Performance
 What whenabouts costs, beside what others cost on the same rows, and whether that is what is promised. Every figure is
 measured by a command of the repository; [all tables](performance-tables.md) are on a page of their own.
 
-Times are CPU-seconds: of the process, or of the JVM and all its Python workers. Contenders run alternately in one
-process on the same rows; if their answers (row count and an order-independent hash) differ, the run fails and leaves
-no figure. A bar is the ratio of medians, the thin line goes from the least to the greatest round, the black mark is
-what is promised.
+Times are CPU-seconds: of the process, or of the JVM and all its Python workers. Contenders take turns in one process
+on the same rows, in another order in each round; if their answers (row count and an order-independent hash) differ,
+the run fails and leaves no figure. A bar is the ratio of medians, the thin line goes from the least to the greatest
+round, the black mark is what is promised.
 """
 TAIL = """## Measure it yourself
 
