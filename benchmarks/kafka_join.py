@@ -238,12 +238,17 @@ class Spark:
 
 
 class Flink:
-    """Two slots, a checkpoint each second."""
+    """Two slots, a checkpoint each second.
+
+    Checkpoints are files: in the job manager's memory a task's may have 5 MB at most. A job that fails is not started
+    again, since a bounded source of Kafka that Flink restores does not end.
+    """
 
     name, own, further = "flink", "Flink", True
 
     def __init__(self, brokers: str) -> None:
         self._brokers = brokers
+        self._folder = tempfile.TemporaryDirectory(prefix="whenabouts-kafka-flink-", ignore_cleanup_errors=True)
 
     def contenders(self) -> dict[str, Contender]:
         """Both."""
@@ -255,7 +260,11 @@ class Flink:
         from whenabouts.flink_plugin.mini_cluster import local_environment
 
         (jar,) = of_flink()
-        env = local_environment(parallelism, mode=mode, pipeline__jars=jar.as_uri())
+        env = local_environment(
+            parallelism, mode=mode, pipeline__jars=jar.as_uri(), restart_strategy__type="disable",
+            execution__checkpointing__storage="filesystem",
+            execution__checkpointing__dir=Path(self._folder.name).as_uri(),
+        )  # fmt: skip
         env.enable_checkpointing(1000)
         return StreamTableEnvironment.create(env)
 
@@ -305,6 +314,7 @@ class Flink:
 
     def stop(self) -> None:
         """Each job ends its own cluster."""
+        self._folder.cleanup()
 
 
 def col_(name: str) -> Any:
