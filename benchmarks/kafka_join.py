@@ -11,9 +11,9 @@ in its topic are counted and hashed, and must agree with the others and with the
 too, as the examples do. Spark reads 60,000 records of a topic per micro-batch. Both joins on Flink write in
 transactions that end with a checkpoint each second. Reported are CPU-seconds of JVM and Python per run, including its
 start, without those of the broker. On Flink each contender also reads topics of `--more` records a side in each round:
-the difference of the two runs is what each further row costs, a job's start and most of the JVM's compiling apart. In
-the environment with the newest Spark, its own join also runs with state format
-4; the connector is then of an earlier Spark, for all alike.
+the difference of the two runs is what each further row costs, without a job's start and most of the JVM's compiling. In
+the environment with the newest Spark, its own join also runs with state format 4; the connector is then of an earlier
+Spark, for all alike.
 
 Then latency: each topic gets 1,000 rows a second. The latency of a pair is the time from handing its later row to the
 producer until the broker has the pair. Spark starts a micro-batch as soon as the previous one has ended; on Flink rows
@@ -361,12 +361,12 @@ def throughput(suite: Suite, engine: Engine, broker: LocalBroker, sizes: Sequenc
                 spent[name].append(costs)
     rows = sizes[0]
     for name, rounds in spent.items():
-        tell(suite, f"{engine.name}, {rows:,} rows a side{SEPARATOR}{name}", rows, [costs[0] for costs in rounds])
+        report(suite, f"{engine.name}, {rows:,} rows a side{SEPARATOR}{name}", rows, [costs[0] for costs in rounds])
         for more in sizes[1:]:
             per_million = 1e6 / (2 * (more - rows))
             slopes = [{part: (large.get(part, 0.0) - small.get(part, 0.0)) * per_million for part in large}
                       for small, large in rounds]  # fmt: skip
-            tell(suite, f"{engine.name}, a million further rows{SEPARATOR}{name}", more, slopes)
+            report(suite, f"{engine.name}, a million further rows{SEPARATOR}{name}", more, slopes)
 
 
 def cost_of(engine: Engine, name: str, broker: LocalBroker, rows: int, *, check: bool) -> Cpu:
@@ -381,12 +381,12 @@ def cost_of(engine: Engine, name: str, broker: LocalBroker, rows: int, *, check:
     return cost
 
 
-def tell(suite: Suite, series: str, rows: int, costs: Sequence[Cpu]) -> None:
+def report(suite: Suite, series: str, rows: int, costs: Sequence[Cpu]) -> None:
     """Record a series: the sum of each run, and the median of each process."""
     wanted = expected(rows)
     parts = {part: statistics.median(cost.get(part, 0.0) for cost in costs) for part in costs[0]}
-    told = {"rows_in": 2 * rows, "rows_out": wanted[0], "hash": f"{wanted[1]:016x}", **parts}
-    suite.record(series, [sum(cost.values()) for cost in costs], **told)
+    facts = {"rows_in": 2 * rows, "rows_out": wanted[0], "hash": f"{wanted[1]:016x}", **parts}
+    suite.record(series, [sum(cost.values()) for cost in costs], **facts)
     click.echo(f"{series}: {statistics.median(sum(cost.values()) for cost in costs):.2f} ({parts})")
 
 

@@ -157,9 +157,9 @@ def test_several_threads() -> None:
         assert all(pool.map(work, range(8)))
 
 
-@pytest.mark.parametrize("told", ["1G", "-1", "", "none"])
-def test_a_setting_that_is_none_is_refused(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(MEBIBYTES, told)
+@pytest.mark.parametrize("given", ["1G", "-1", "", "none"])
+def test_a_setting_that_is_none_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MEBIBYTES, given)
     table = pa.table({"t": np.arange(200_000)})
     with pytest.raises(EngineError, match=f"WA-2151: {MEBIBYTES} is .* give a number of mebibytes, 0 for none"):
         timing_join(table, table, left_time=Point("t"), right_time=Point("t"), condition=within(1, confidence=1))

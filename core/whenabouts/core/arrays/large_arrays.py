@@ -2,8 +2,8 @@
 
 A system hands out memory as pages of zeros. To make these costs about as much as to write a column once, and many times
 more on a virtual machine whose host has to find the memory first. So the memory of an array is kept for a later one
-when nothing refers to it any more, up to `WHENABOUTS_KEPT_MEMORY`. Linux is told that it may have the pages back
-whenever it is short of memory.
+when nothing refers to it any more, up to `WHENABOUTS_KEPT_MEMORY`. Linux may take the pages back whenever it is short
+of memory.
 """
 
 from __future__ import annotations
