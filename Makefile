@@ -31,7 +31,7 @@ test: lint test-main ## Lint, types, doctests, unit tests, all laws in process, 
 test-main: .venv/ready ## The same without lint
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
 
-test-fast: .venv/ready ## What needs no engine and no JVM: under 90 seconds
+test-fast: .venv/ready ## What needs no engine and no JVM: two to three minutes
 	@$(BIN)/pytest $(IN_PROCESS) -m "not slow and not full and not exhaustive and not cluster" \
 		--ignore=tests/spark --ignore=tests/flink --ignore=tests/faults --ignore=tests/cluster \
 		--hypothesis-profile=fast $(TWO_AT_ONCE)
