@@ -128,7 +128,7 @@ def satisfaction_probability(
 
 
 @compiled((READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, READ_INT32, INT64, INT64, WRITE_FLOAT64))
-def _fill_probabilities_at(
+def fill_probabilities_at(
     left_min: IntArray,
     left_max: IntArray,
     right_min: IntArray,
@@ -139,6 +139,7 @@ def _fill_probabilities_at(
     hi: int,
     out: FloatArray,
 ) -> None:
+    """Kernel of `probabilities_at`, for other kernels to call."""
     # Times are gathered first: loops without branches have many reads of memory under way, the formula few.
     size = min(out.size, _GATHERED)
     left_first, left_last = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -177,7 +178,7 @@ def probabilities_at(
     out = large_array(left_at.size, np.float64)
     arrays = (_int64(left_min), _int64(left_max), _int64(right_min), _int64(right_max))
     at = (np.ascontiguousarray(left_at, np.int32), np.ascontiguousarray(right_at, np.int32))
-    each(lambda part: _fill_probabilities_at(*arrays, at[0][part], at[1][part], lo, hi, out[part]), cuts(out.size))
+    each(lambda part: fill_probabilities_at(*arrays, at[0][part], at[1][part], lo, hi, out[part]), cuts(out.size))
     return out
 
 

@@ -155,7 +155,7 @@ def _filled(search: _Search, part: slice, given: NDArray[np.int32] | None, most:
 
     `given`: the ranges of all rows, if they are already found.
     """
-    (base, target), (axis, targets, _) = (search.sides.base, search.sides.target), search.target
+    base, target = search.sides.base, search.sides.target
     lo, hi, confidence = search.sides.lo, search.sides.hi, search.sides.confidence
     state, out, written = np.zeros(STATE_SLOTS, np.int64), _room(min(most, 4 * (part.stop - part.start))), 0
     start = part.start
@@ -163,8 +163,8 @@ def _filled(search: _Search, part: slice, given: NDArray[np.int32] | None, most:
         rows = slice(start, start + len(ranges))
         while True:
             count = fill_near_pairs(
-                lo, hi, confidence, ranges, base.t_min[rows], base.t_max[rows], start, axis, targets, target.t_min,
-                given is None, state, written, *out,
+                lo, hi, confidence, ranges, base.t_min[rows], base.t_max[rows], start, target.t_min, target.t_max,
+                search.target.position, given is None, state, written, *out,
             )  # fmt: skip
             if count >= 0:
                 break
