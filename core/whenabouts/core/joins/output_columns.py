@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import RowsAt, one_chunk, pieces, take_rows, take_rows_or_null
+from whenabouts.core.arrays.record_batches import RowsAt, one_chunk, pieces, take_columns, take_columns_or_null
 from whenabouts.core.errors import Code, QueryError
 
 ROWS_PER_BATCH = 1 << 20
@@ -83,7 +83,7 @@ class PairColumns:
         left_rows, right_rows = pairs
         for piece in pieces(len(left_rows), self._rows_per_batch):
             lefts, rights = RowsAt(left, left_rows[piece]), RowsAt(right, right_rows[piece])
-            columns = [lefts[name] for name in self._left] + [rights[name] for name in self._right]
+            columns = lefts.columns(self._left) + rights.columns(self._right)
             yield batch_of(self.schema, columns, extra, piece, (lefts, rights))
 
     def with_partner(
@@ -94,20 +94,17 @@ class PairColumns:
         Each table must be in one chunk.
         """
         for piece in pieces(len(partner), self._rows_per_batch):
-            columns = [
-                left.column(name).chunk(0)[piece] if at is None else take_rows(left.column(name), at[piece])
-                for name in self._left
-            ]
-            columns += [take_rows_or_null(right.column(name), partner[piece]) for name in self._right]
+            columns = _at(left, self._left, at, piece)
+            columns += take_columns_or_null([right.column(name) for name in self._right], partner[piece])
             yield batch_of(self.schema, columns, extra, piece)
 
     def unmatched(self, input: int, rows: pa.Table, at: NDArray[np.int32], extra: Extra) -> Iterator[pa.RecordBatch]:
         """Rows of one input (0 left, 1 right) without a partner: keys are filled, the other input's are null."""
         for piece in pieces(len(at), self._rows_per_batch):
-            positions = at[piece]
             own = [name if name in self._keys or not input else None for name in self._left]
             own += [name if input else None for name in self._right]
-            columns = [None if name is None else take_rows(rows.column(name), positions) for name in own]
+            taken = iter(_at(rows, [name for name in own if name is not None], at, piece))
+            columns = [None if name is None else next(taken) for name in own]
             yield batch_of(self.schema, columns, extra, piece)
 
 
@@ -146,11 +143,13 @@ class OwnColumns:
     def rows(self, rows: pa.Table, at: NDArray[np.int32] | None, extra: Extra) -> Iterator[pa.RecordBatch]:
         """The rows at these positions (None: all, without a copy of a table in one chunk)."""
         for piece in pieces(rows.num_rows if at is None else len(at), self._rows_per_batch):
-            columns = [
-                one_chunk(rows.column(name))[piece] if at is None else take_rows(rows.column(name), at[piece])
-                for name in self._own
-            ]
-            yield batch_of(self.schema, columns, extra, piece)
+            yield batch_of(self.schema, _at(rows, self._own, at, piece), extra, piece)
+
+
+def _at(rows: pa.Table, names: Sequence[str], at: NDArray[np.int32] | None, piece: slice) -> list[pa.Array]:
+    """Columns of the rows at a slice of these positions (None: of all rows, without a copy)."""
+    columns = [rows.column(name) for name in names]
+    return [one_chunk(column)[piece] for column in columns] if at is None else take_columns(columns, at[piece])
 
 
 def check_names(names: Sequence[str], hint: str = "rename one, or give other suffixes") -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from whenabouts.core.arrays.extremes import extremes
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.plain_types import plain, plain_type
 from whenabouts.core.arrays.record_batches import copy_of, plain_field
 from whenabouts.core.arrays.typing import BoolArray, IntArray
@@ -128,15 +130,14 @@ class EventReader:
                 yield Code.TIME_OUT_OF_RANGE, end.outside
         if template is not None and template.min(initial=0) < 0:
             yield Code.UNKNOWN_TEMPLATE, template < 0
-        if t_min is ends[0].us and t_max is t_min:
-            return  # points: the range of their column has been checked
+        as_given = t_min is ends[0].us and t_max is ends[-1].us  # their range has been checked
         # The specification may have shifted times beyond the years 1 to 9999.
-        if t_min.min(initial=0) < FIRST_US or t_max.max(initial=0) > LAST_US:
+        if not as_given and (extremes(t_min)[0] < FIRST_US or extremes(t_max)[1] > LAST_US):
             yield Code.TIME_OUT_OF_RANGE, (t_min < FIRST_US) | (t_max > LAST_US)
-        if self.time.templates:
-            return  # the templates determine the lengths
-        length = t_max - t_min
-        shortest, longest = int(length.min(initial=0)), int(length.max(initial=0))
+        if self.time.templates or (as_given and t_max is t_min):
+            return  # the templates determine the lengths, or there are only points
+        length = np.subtract(t_max, t_min, out=large_array(len(t_max), np.int64))
+        shortest, longest = extremes(length)
         if shortest < 0:
             yield Code.REVERSED_INTERVAL, length < 0
         if self.time.min_uncertainty_us > 0:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.extremes import extremes
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import Key, of_input
@@ -137,7 +138,7 @@ class Keys:
         if any(column.type != pa.int64() or column.null_count for column in columns):
             return None
         values = [np.asarray(column.to_numpy()) for column in columns]
-        ends = [(int(each.min()), int(each.max())) for each in values if len(each)]
+        ends = [extremes(each) for each in values if len(each)]
         if not ends:
             return None
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
@@ -210,7 +211,7 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def _dense(column: pa.ChunkedArray) -> IntArray:
     numbers = _as_int64(column)
     if numbers is not None and len(numbers):
-        low, high = int(numbers.min()), int(numbers.max())
+        low, high = extremes(numbers)
         if high - low < 4 * len(numbers):  # integers in a narrow range are their own codes
             codes = numbers - low
             return codes if not column.null_count else np.where(np.asarray(column.is_null()), NULL_KEY, codes)

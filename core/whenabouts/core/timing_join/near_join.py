@@ -109,7 +109,8 @@ def _search_of(sides: Sides, span: IntArray | None) -> _Search:
 
 def _by_midpoint(times: Times, sides: Sides) -> GroupedRows:
     earliest, latest = sides.extent
-    return rows_in_groups(times.t_min + times.t_max, times.key, sides.keys, (2 * earliest, 2 * latest))
+    doubled = np.add(times.t_min, times.t_max, out=large_array(len(times), np.int64))
+    return rows_in_groups(doubled, times.key, sides.keys, (2 * earliest, 2 * latest))
 
 
 def _few_of_first(search: _Search) -> bool:
