@@ -51,6 +51,16 @@ def test_an_array_takes_the_memory_of_one_that_is_gone() -> None:
     assert kept.nbytes == 0
 
 
+def test_memory_is_whole_large_pages() -> None:
+    # Linux splits a large page for good if a part of it is offered back.
+    array = large_array(3 * MEBIBYTE // 2, np.uint8)
+    at = address(array)
+    assert at % (2 * MEBIBYTE) == 0
+    del array
+    assert kept.nbytes == 2 * MEBIBYTE
+    assert address(large_array(2 * MEBIBYTE, np.uint8)) == at
+
+
 @pytest.mark.parametrize(
     "refer",
     [

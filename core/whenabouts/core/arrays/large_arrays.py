@@ -35,11 +35,11 @@ _Block = NDArray[np.uint8]
 
 
 def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
-    """Memory for values of a type, as from `np.empty`. It begins at a large page, if it is that large.
+    """Memory for values of a type, as from `np.empty`, in whole large pages if there is a mebibyte or more.
 
     It is used again when the array, its views and the Arrow buffers of it are gone. To get a fresh small page costs
-    more than to write it. numpy asks the system for large ones from 4 MB on, but what lies before the first boundary of
-    one, and after the last, is in small pages.
+    more than to write it. numpy asks the system for large ones from 4 MB on; one of which a part is offered back is
+    split into small ones for good.
 
     Raises EngineError WA-2151 for an invalid environment variable.
     """
@@ -47,14 +47,15 @@ def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
     if size < _LEAST:
         return np.empty(count, type_)
     set_ = bytes_set(MEBIBYTES, "0 for none")
-    block = kept.taken(size)
+    whole = -(-size // _LARGE_PAGE) * _LARGE_PAGE
+    block = kept.taken(whole)
     if block is None:
         try:
-            block = _new(size)
+            block = _new(whole)
         except MemoryError:  # what is kept fills an address space that has a limit
             if not kept.clear():
                 raise
-            block = _new(size)
+            block = _new(whole)
     # Whatever refers to the memory refers to this buffer, and so does a view of a view.
     buffer = pa.py_buffer(block)
     weakref.finalize(buffer, kept.give, block, _MOST if set_ is None else set_).atexit = False
@@ -62,10 +63,9 @@ def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
 
 
 def _new(size: int) -> _Block:
-    if size < _LARGE_PAGE:
-        return np.empty(size, np.uint8)
     memory = np.empty(size + _LARGE_PAGE, np.uint8)
-    return memory[-memory.ctypes.data % _LARGE_PAGE :]
+    begin = -memory.ctypes.data % _LARGE_PAGE
+    return memory[begin : begin + size]
 
 
 class Kept:

@@ -29,8 +29,8 @@ from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.window_join.join_orders import ANY, JoinOrder
 
-CANDIDATES_AT_ONCE = 1 << 18
-"""How many partial combinations are filled together: bounds memory, and is enough for vectorised tests."""
+CANDIDATES_AT_ONCE = 1 << 19
+"""How many partial combinations are filled together: bounds memory, and a column of so many fills large pages."""
 
 
 class StreamRows(NamedTuple):
