@@ -27,15 +27,15 @@ MEBIBYTES = "WHENABOUTS_KEPT_MEMORY"
 _MOST = 1 << 30
 _MOST_BLOCKS = 256
 """All are looked at when one is wanted."""
-_LEAST = 1 << 20
-"""Smaller arrays are left to numpy, and the C library keeps their memory."""
+_LEAST = 1 << 18
+"""Smaller arrays are left to numpy."""
 _LARGE_PAGE = 1 << 21
 
 _Block = NDArray[np.uint8]
 
 
 def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
-    """Memory for values of a type, as from `np.empty`, in whole large pages if there is a mebibyte or more.
+    """Memory for values of a type, as from `np.empty`, in whole large pages if it fills half of one.
 
     It is used again when the array, its views and the Arrow buffers of it are gone. To get a fresh small page costs
     more than to write it. numpy asks the system for large ones from 4 MB on; one of which a part is offered back is
@@ -47,7 +47,7 @@ def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
     if size < _LEAST:
         return np.empty(count, type_)
     set_ = bytes_set(MEBIBYTES, "0 for none")
-    whole = -(-size // _LARGE_PAGE) * _LARGE_PAGE
+    whole = size if size < _LARGE_PAGE // 2 else -(-size // _LARGE_PAGE) * _LARGE_PAGE
     block = kept.taken(whole)
     if block is None:
         try:
@@ -63,6 +63,8 @@ def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
 
 
 def _new(size: int) -> _Block:
+    if size < _LARGE_PAGE:
+        return np.empty(size, np.uint8)
     memory = np.empty(size + _LARGE_PAGE, np.uint8)
     begin = -memory.ctypes.data % _LARGE_PAGE
     return memory[begin : begin + size]

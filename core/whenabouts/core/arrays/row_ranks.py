@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.record_batches import doubles
 from whenabouts.core.arrays.ticks import as_ticks
 from whenabouts.core.arrays.typing import FloatArray, IntArray
@@ -99,7 +100,7 @@ def floats_of_keys(keys: IntArray) -> FloatArray:
 
 def _ordered(bits: IntArray) -> IntArray:
     """IEEE totalOrder of the bits of doubles, and back: the bits of negative numbers are inverted, but for the sign."""
-    found = bits >> 63
+    found = np.right_shift(bits, 63, out=large_array(len(bits), np.int64))
     found &= _LARGEST
     found ^= bits
     return found

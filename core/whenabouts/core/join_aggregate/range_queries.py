@@ -23,6 +23,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.typing import IntArray
 
 BLOCK = 16
@@ -73,7 +74,7 @@ class RangeMinimum:
         >>> (keys.of_ranges(np.array([0, 1]), np.array([2, 2]), beside) == [2, NO_KEY]).all()
         np.True_
         """
-        out = np.empty(len(start), np.int64)
+        out = large_array(len(start), np.int64)
         _fill_minima(self.keys, self.table, *_ends(start, stop), *_arrays(beside), out)
         return out
 
@@ -105,7 +106,7 @@ def distinct_counts(ranks: IntArray, start: IntArray, stop: IntArray, beside: Be
     valid = np.flatnonzero(ranks >= 0)
     places = valid[np.argsort(ranks[valid], kind="stable")]
     place_starts = np.searchsorted(ranks[places], np.arange(codes + 1))
-    out = np.empty(len(start), np.int64)
+    out = large_array(len(start), np.int64)
     _fill_distinct(ranks, places, place_starts, order, start, stop, *_arrays(beside), out)
     return out
 

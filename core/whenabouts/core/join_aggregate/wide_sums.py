@@ -27,6 +27,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.record_batches import doubles, with_nulls
 from whenabouts.core.arrays.typing import FloatArray, IntArray
 from whenabouts.core.join_aggregate.exact_sums import Described, means_of, require_inside
@@ -57,7 +58,7 @@ class WidePrefix:
         O(n), 16 bytes per row.
         """
         type_ = column.type
-        prefix = np.empty((len(column) + 1, 2), np.int64)
+        prefix = large_array(2 * len(column) + 2, np.int64).reshape(-1, 2)
         prefix[0] = 0
         if pa.types.is_floating(type_):
             bits = doubles(column).view(np.int64)
@@ -80,7 +81,7 @@ class WidePrefix:
 
         Empty ranges may have any ends. Cost: about 5 ns per range.
         """
-        out = np.empty((len(start), 2), np.int64)
+        out = large_array(2 * len(start), np.int64).reshape(-1, 2)
         offsets, rows = beside
         ends = np.ascontiguousarray(start, np.int64), np.ascontiguousarray(stop, np.int64)
         _fill_sums(self.prefix, *ends, np.ascontiguousarray(offsets, np.int64), rows, out)
@@ -97,7 +98,7 @@ class WideSums:
 
     def to_floats(self) -> FloatArray:
         """The double nearest to each sum, ties to even; 0.0 for a sum of no values. About 5 ns per sum."""
-        out = np.empty(len(self.words))
+        out = large_array(len(self.words), np.float64)
         _fill_nearest(self.words, self.exponent, out)
         return out
 
