@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.gather import gather
 from whenabouts.core.arrays.jit import (
     INT64,
     READ_INT32,
@@ -244,9 +245,10 @@ class Expansion:
     _base_key: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
-        self._anchor = np.concatenate([rows.anchor for rows in self.rows])
-        self._position = np.concatenate([rows.position for rows in self.rows])
         self._offset = np.cumsum([0, *(len(rows.anchor) for rows in self.rows)])
+        n = int(self._offset[-1])
+        self._anchor = np.concatenate([rows.anchor for rows in self.rows], out=large_array(n, np.int64))
+        self._position = np.concatenate([rows.position for rows in self.rows], out=large_array(n, np.int32))
         self._base_key = np.repeat(np.arange(len(self.rows[0].starts) - 1), np.diff(self.rows[0].starts))
 
     def combinations(self) -> Iterator[list[Positions]]:
@@ -324,7 +326,7 @@ class Expansion:
     def _periods(self, level: int, at: NDArray[np.int32]) -> tuple[IntArray, IntArray]:
         """The index of the first candidate, and the number of candidates, of each partial combination at a level."""
         n = at.shape[1]
-        first, count = np.empty(n, np.int64), np.empty(n, np.int64)
+        first, count, key = (large_array(n, np.int64) for _ in range(3))
         if not n:
             return first, count
         self.counters.periods += n
@@ -332,9 +334,8 @@ class Expansion:
         bounding = [m for m, bound in enumerate(bounds) if m == 0 or bound != ANY]
         lo, hi = (np.array([bounds[m][end] for m in bounding], np.int64) for end in (0, 1))
         starts = self.rows[level].starts + self._offset[level]
-        _fill_periods(
-            self._anchor, at, self._base_key[at[0]], starts, lo, hi, np.array(bounding, np.int32), first, count
-        )
+        gather(self._base_key, at[0], key)
+        _fill_periods(self._anchor, at, key, starts, lo, hi, np.array(bounding, np.int32), first, count)
         return first, count
 
     def _tests_at(self, level: int) -> bool:
@@ -367,7 +368,7 @@ def _kept(at: NDArray[np.int32], mask: BoolArray) -> NDArray[np.int32]:
 
 def _pieces(count: IntArray) -> Iterator[slice]:
     """Slices with about `CANDIDATES_AT_ONCE` candidates each, but at least one partial combination."""
-    total = np.cumsum(count)
+    total = np.cumsum(count, out=large_array(len(count), np.int64))
     start = 0
     while start < len(count):
         before = int(total[start - 1]) if start else 0
