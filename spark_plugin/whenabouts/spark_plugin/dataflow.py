@@ -20,7 +20,7 @@ from whenabouts.core.wrappers.state_limit import StateLimit
 from whenabouts.spark_plugin.arrow_types import arrow_schema
 from whenabouts.spark_plugin.column_types import check_types
 from whenabouts.spark_plugin.observing import observe_counts
-from whenabouts.spark_plugin.packing import ARRIVED, FLUSH, PACKED, EndMarkers, Packer
+from whenabouts.spark_plugin.packing import ARRIVED, FLUSH, STREAMED, EndMarkers, Packer, packed_type
 from whenabouts.spark_plugin.plans import watermarks
 from whenabouts.spark_plugin.results import Result, marked, results_in
 from whenabouts.spark_plugin.sessions import ignores_case, prepare
@@ -61,8 +61,9 @@ def tagged(
     if ignores_case(session):
         check_distinct(operator.output_schema.names, "the result would have columns")
     alarm = alarm_of(session)
+    columns = packed_type(hosting)
     packed = [
-        _numbered(df).mapInArrow(Stage(f"{name} of {query.described}", Packer(hosting, index, alarm).pack), PACKED)
+        _numbered(df).mapInArrow(Stage(f"{name} of {query.described}", Packer(hosting, index, alarm).pack), columns)
         for index, (name, df) in enumerate(zip(query.inputs, inputs, strict=True))
     ]
     if streaming:
@@ -82,7 +83,7 @@ def _stream(hosting: Hosting, packed: list[DataFrame], end: DataFrame | None) ->
     ]
     if end is not None:
         markers = Stage(f"end of {hosting.query.described}", EndMarkers(hosting.buckets).mark)
-        sides.append(end.mapInArrow(markers, PACKED))
+        sides.append(end.mapInArrow(markers, STREAMED))
     rows = reduce(DataFrame.union, [side.select("bucket", *ARRIVED) for side in sides])
     tagged = rows.groupBy("bucket").transformWithStateInPandas(
         statefulProcessor=BucketProcessor(hosting),

@@ -16,19 +16,27 @@ from whenabouts.spark_plugin.arrow_types import worker_schema
 from whenabouts.spark_plugin.bucket_labels import bucket_labels
 from whenabouts.spark_plugin.unit_alarm import Alarm, tell
 
-PACKED = StructType(
+STREAMED = StructType(
     [
         StructField("bucket", IntegerType(), nullable=False),
         StructField("kind", IntegerType(), nullable=False),
         StructField("rows", LongType(), nullable=False),
         StructField("clock", TimestampType(), nullable=False),
         StructField("blob", BinaryType(), nullable=False),
-        StructField("first", LongType(), nullable=False),
     ]
 )
-"""The fields of `Packed`, with the bucket's label, and in batch the least `t_max`. Spark's watermark follows `clock`.
-The label `CONTROL` receives the rejects, and a row of kind `PRESENT` from every task with rows, so that every
-micro-batch calls it."""
+"""The fields of `Packed`, with the bucket's label. Spark's watermark follows `clock`. The label `CONTROL` receives the
+rejects, and a row of kind `PRESENT` from every task with rows, so that every micro-batch calls it."""
+
+BATCHED = StructType([*STREAMED.fields, StructField("first", LongType(), nullable=False)])
+"""In batch with the least `t_max`, by which rows are sorted. Streams do without: Spark would generate code that drops
+it, for each input and micro-batch."""
+
+
+def packed_type(hosting: Hosting) -> StructType:
+    """The columns of packed rows."""
+    return STREAMED if hosting.streaming else BATCHED
+
 
 ARRIVED = ("kind", "rows", "blob")
 """The columns of a packed row that the operator's host reads."""
@@ -53,7 +61,7 @@ class Packer:
 
     def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Packed rows of one partition. O(rows), and a sort of small integers per pack."""
-        packer = BlockPacker(self.hosting, self.input)
+        packer, columns = BlockPacker(self.hosting, self.input), packed_type(self.hosting)
         blocks: list[pa.RecordBatch] = []
         rows_in = 0
         ended = False
@@ -71,12 +79,13 @@ class Packer:
                 packed += self._split(packer, blocks)
                 blocks = []
             if packed:
-                yield packed_batch(packed)
+                yield packed_batch(packed, columns)
         tell(self.alarm, packer.units.new_messages())
         if rows_in:
-            yield packed_batch([*self._split(packer, blocks), (Packed(CONTROL, PRESENT, 0, 0, b""), 0)])
+            present = Packed(CONTROL, PRESENT, 0, 0, b"")
+            yield packed_batch([*self._split(packer, blocks), (present, 0)], columns)
         if ended and self.hosting.streaming:
-            yield packed_batch(self._labelled((row, 0) for row in packer.ended()))
+            yield packed_batch(self._labelled((row, 0) for row in packer.ended()), columns)
 
     def _split(self, packer: BlockPacker, blocks: list[pa.RecordBatch]) -> Iterator[tuple[Packed, int]]:
         if self.hosting.streaming:
@@ -99,12 +108,13 @@ class EndMarkers:
         """Packed rows of kind END."""
         for batch in batches:
             if batch.num_rows:
-                yield packed_batch((Packed(label, END, 0, 0, b""), 0) for label in bucket_labels(self.buckets))
+                ends = [(Packed(label, END, 0, 0, b""), 0) for label in bucket_labels(self.buckets)]
+                yield packed_batch(ends, STREAMED)
 
 
-def packed_batch(packed: Iterable[tuple[Packed, int]]) -> pa.RecordBatch:
-    """Packed rows, each with its least `t_max`, as an Arrow batch of `PACKED`."""
-    schema = worker_schema(PACKED)
-    columns = zip(*((*row, first_us) for row, first_us in packed), strict=True)
-    arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
+def packed_batch(packed: Iterable[tuple[Packed, int]], columns: StructType) -> pa.RecordBatch:
+    """Packed rows, each with its least `t_max`, as an Arrow batch of a `packed_type`."""
+    schema = worker_schema(columns)
+    values = list(zip(*((*row, first_us) for row, first_us in packed), strict=True))[: len(schema)]
+    arrays = [pa.array(each, f.type) for each, f in zip(values, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

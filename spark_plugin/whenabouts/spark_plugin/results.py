@@ -56,7 +56,9 @@ class Result:
             host = BatchHost(self.hosting)
             rows = self.rows.mapInArrow(Stage(self.hosting.query.described, host.output), host.output_schema)
         else:
-            rows = self._rows(OUTPUT, "rows", operator.output_schema)
+            # The few rejects and counts go to Python, too, and are left out there. A filter costs more: a projection
+            # whose code is generated in every micro-batch.
+            rows = self._rows(self.tagged, OUTPUT, "rows", operator.output_schema)
         if operator.event_time is None:
             return rows
         delay = max(map(delay_ms, self.hosting.query.lateness_us))
@@ -66,13 +68,13 @@ class Result:
     def rejects(self) -> DataFrame:
         """The rejected rows."""
         schema = self.hosting.rejects_schema
-        rows = self._rows(REJECTED, "rejects", schema)
+        rows = self._rows(self.tagged.where(col(TAG) == REJECTED), REJECTED, "rejects", schema)
         return rows.toDF(*told_apart(schema.names)) if ignores_case(self.rows.sparkSession) else rows
 
-    def _rows(self, tag: int, what: str, schema: pa.Schema) -> DataFrame:
-        unpacker = Unpacker(schema)
+    def _rows(self, tagged: DataFrame, tag: int, what: str, schema: pa.Schema) -> DataFrame:
+        unpacker = Unpacker(tag, schema)
         stage = Stage(f"{what} of {self.hosting.query.described}", unpacker.unpack)
-        return self.tagged.where(col(TAG) == tag).select(BLOB).mapInArrow(stage, unpacker.spark_schema)
+        return tagged.mapInArrow(stage, unpacker.spark_schema)
 
     @property
     def counts(self) -> DataFrame:

@@ -30,8 +30,9 @@ def tagged_batch(rows: Iterable[Tagged]) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class Unpacker:
-    """Blobs of one schema to rows; `mapInArrow` runs `unpack`."""
+    """Blobs of one tag and schema to rows; `mapInArrow` runs `unpack`, over tagged rows."""
 
+    tag: int
     schema: pa.Schema
 
     @property
@@ -40,8 +41,9 @@ class Unpacker:
         return StructType(spark_fields(self.schema))
 
     def unpack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows from batches of one column of blobs."""
+        """Rows from batches of tagged rows; those with another tag are left out."""
         target = worker_schema(self.spark_schema)
         for batch in batches:
-            for blob in batch.column(0):
-                yield conform(decode(blob.as_buffer(), self.schema), target)
+            for tag, blob in zip(batch.column(TAG), batch.column(BLOB), strict=True):
+                if tag.as_py() == self.tag:
+                    yield conform(decode(blob.as_buffer(), self.schema), target)
