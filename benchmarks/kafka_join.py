@@ -10,10 +10,11 @@ from beginning to end, in one JVM per engine, with two tasks on two cores. The f
 in its topic are counted and hashed, and must agree with the others and with the local engine. Ours write dead letters
 too, as the examples do. Spark reads 60,000 records of a topic per micro-batch. Both joins on Flink write in
 transactions that end with a checkpoint each second. Reported are CPU-seconds of JVM and Python per run, including its
-start, without those of the broker. On Flink each contender also reads topics of `--more` records a side in each round:
-the difference of the two runs is what each further row costs, without a job's start and most of the JVM's compiling. In
+start, without those of the broker. Contenders also read topics of `--more` records a side in each round: the
+difference of the two runs is what each further row costs, without a job's start and most of the JVM's compiling. In
 the environment with the newest Spark, its own join also runs with state format 4; the connector is then of an earlier
-Spark, for all alike.
+Spark, for all alike. With its default format Spark's own does not take part in the longer runs, which would take it
+minutes each, and without a peer ours does not.
 
 Then latency: each topic gets 1,000 rows a second. The latency of a pair is the time from handing its later row to the
 producer until the broker has the pair. Spark starts a micro-batch as soon as the previous one has ended; on Flink rows
@@ -116,8 +117,8 @@ class Engine(Protocol):
 
     name: str
     own: str
-    further: bool
-    """Whether what each further row costs is measured: only where a job's start is much of its cost."""
+    further: frozenset[str]
+    """The contenders of which is measured what each further row costs."""
 
     def __init__(self, brokers: str) -> None:
         """Start it."""
@@ -154,7 +155,7 @@ class Spark:
     """Two tasks on two cores, state in RocksDB, checkpoints for which Hadoop starts no process. Its own join also with
     state format 4, where Spark has it."""
 
-    own, further = "Spark", False
+    own, newest = "Spark", "Spark, state format 4"
 
     def __init__(self, brokers: str) -> None:
         from pyspark import __version__
@@ -164,6 +165,7 @@ class Spark:
 
         major, minor = map(int, __version__.split(".")[:2])
         self._has_format_4 = (major, minor) >= (4, 2)
+        self.further = frozenset({"ours", self.newest} if self._has_format_4 else ())
         self.name = f"spark {major}.{minor}" if self._has_format_4 else "spark"
         jars = ",".join(map(str, of_newest_spark() if self._has_format_4 else of_spark()))
         self._spark = local_session("kafka", spark__jars=jars, spark__driver__memory="3g", **CHECKPOINTS)
@@ -171,7 +173,7 @@ class Spark:
 
     def contenders(self) -> dict[str, Contender]:
         """Ours, and Spark's own with each state format."""
-        newest = {"Spark, state format 4": partial(self.native, state_format=4)} if self._has_format_4 else {}
+        newest = {self.newest: partial(self.native, state_format=4)} if self._has_format_4 else {}
         return {"ours": self.ours, "Spark": self.native, **newest}
 
     def _topics(self, names: Topics, **options: str) -> list[Any]:
@@ -244,7 +246,8 @@ class Flink:
     again, since a bounded source of Kafka that Flink restores does not end.
     """
 
-    name, own, further = "flink", "Flink", True
+    name, own = "flink", "Flink"
+    further = frozenset({"ours", own})
 
     def __init__(self, brokers: str) -> None:
         self._brokers = brokers
@@ -355,14 +358,15 @@ def throughput(suite: Suite, engine: Engine, broker: LocalBroker, sizes: Sequenc
     spent: dict[str, list[list[Cpu]]] = {name: [] for name in engine.contenders()}
     for number in range(-1, suite.rounds):
         for name in spent:
-            costs = [cost_of(engine, name, broker, rows, check=number < 0) for rows in sizes]
+            its_sizes = sizes if name in engine.further else sizes[:1]
+            costs = [cost_of(engine, name, broker, rows, check=number < 0) for rows in its_sizes]
             click.echo(f"{engine.name}, {name}, {'warming up' if number < 0 else f'round {number + 1}'}: {costs}")
             if number >= 0:
                 spent[name].append(costs)
     rows = sizes[0]
     for name, rounds in spent.items():
         report(suite, f"{engine.name}, {rows:,} rows a side{SEPARATOR}{name}", rows, [costs[0] for costs in rounds])
-        for more in sizes[1:]:
+        for more in sizes[1:] if name in engine.further else ():
             per_million = 1e6 / (2 * (more - rows))
             slopes = [{part: (large.get(part, 0.0) - small.get(part, 0.0)) * per_million for part in large}
                       for small, large in rounds]  # fmt: skip
@@ -467,7 +471,7 @@ def latency(suite: Suite, engine: Engine, brokers: str, seconds: int) -> None:
 @click.command(help=__doc__)
 @click.option("--engine", "engines", multiple=True, type=click.Choice(list(ENGINES)), help="Both unless given.")
 @click.option("--rows", default=200_000, show_default=True, help="Of each side.")
-@click.option("--more", default=1_200_000, show_default=True, help="Of each side, in the longer runs on Flink.")
+@click.option("--more", default=1_200_000, show_default=True, help="Of each side, in the longer runs.")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--latency/--no-latency", "waits_", default=None, help="Measure latencies alone, or none.")
 @click.option("--seconds", default=30, show_default=True, help="How long each latency is measured.")
