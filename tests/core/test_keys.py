@@ -304,3 +304,13 @@ def test_no_key_is_one_key() -> None:
     keys = Keys((), [table.schema], ("events",))
     assert keys.codes([table])[0].tolist() == [0, 0]
     assert keys.buckets(table, 8).tolist() == [0, 0]
+
+
+def test_equal_texts_of_several_chunks_have_equal_codes() -> None:
+    tables = [pa.table({"k": pa.chunked_array([["b", None, "a"], ["c", "a"]])}), pa.table({"k": ["a", "d", None, "c"]})]
+    keys = Keys(("k",), [table.schema for table in tables], ("left", "right"))
+    of_first, of_second = keys.codes(tables)
+    names = ["b", None, "a", "c", "a", "a", "d", None, "c"]
+    codes = [*of_first.tolist(), *of_second.tolist()]
+    assert [name is None for name in names] == [code == NULL_KEY for code in codes]
+    assert len({*zip(names, codes, strict=True)}) == len({*names}) == len({*codes})

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.extremes import extremes
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.typing import BoolArray, IntArray
 from whenabouts.core.runtime.blocks import times
 from whenabouts.core.runtime.key_names import Key, of_input
@@ -110,7 +111,7 @@ class Keys:
         if narrow is not None:
             values, low, high = narrow
             in_place = low >= 0 and high < 4 * sum(map(len, values))  # they are their own codes, without a copy
-            return values if in_place else [each - low for each in values]
+            return values if in_place else [_less(each, low) for each in values]
         lengths = [table.num_rows for table in tables]
         combined = np.zeros(sum(lengths), np.int64)
         columns = zip(*(self.of(first + number) for number in range(len(tables))), strict=True)
@@ -213,15 +214,18 @@ def _dense(column: pa.ChunkedArray) -> IntArray:
     if numbers is not None and len(numbers):
         low, high = extremes(numbers)
         if high - low < 4 * len(numbers):  # integers in a narrow range are their own codes
-            codes = numbers - low
+            codes = _less(numbers, low)
             return codes if not column.null_count else np.where(np.asarray(column.is_null()), NULL_KEY, codes)
-    indices = (
-        column.combine_chunks().dictionary_encode() if column.num_chunks != 1 else column.chunk(0).dictionary_encode()
-    )
-    if isinstance(indices, pa.ChunkedArray):
-        indices = indices.combine_chunks()
-    codes = indices.indices.fill_null(NULL_KEY)
-    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
+    found, begin = large_array(len(column), np.int64), 0
+    for chunk in column.dictionary_encode().chunks:  # they share their dictionary
+        end = begin + len(chunk)
+        found[begin:end] = chunk.indices.fill_null(NULL_KEY).to_numpy(zero_copy_only=False)
+        begin = end
+    return found
+
+
+def _less(numbers: IntArray, low: int) -> IntArray:
+    return np.subtract(numbers, low, out=large_array(len(numbers), np.int64))
 
 
 def _combine(first: IntArray, second: IntArray) -> IntArray:
