@@ -13,21 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import exp, log
 from statistics import median
 
 import click
-from curves import Curve, draw
+from crossings import KEYS, LATE, PER_SECOND, ROWS, picture, rows_held, verdict
+from curves import Curve
 from measuring import Suite
-from spark_join import EXACT, FORMAT, LATENESS, NATIVE, Case, alternate, newest_format, session
+from spark_join import EXACT, FORMAT, NATIVE, Case, alternate, newest_format, session
 
-from whenabouts.core.durations import parse_duration
-
-ROWS = (1_000, 4_000, 16_000, 64_000)
-KEYS = (8, 100, 10_000)
-LATE = (LATENESS, "60 seconds")
 WARM = 7
+OWN = "Spark's"
 
 
 @dataclass(frozen=True)
@@ -37,8 +32,7 @@ class Filled(Case):
     @property
     def sizes(self) -> list[int]:
         """Rows of a side in each step."""
-        seconds = parse_duration(self.lateness) / 1e6 + 2
-        filling = max(self.rows, round(self.keys * self.per_second * seconds))
+        filling = max(self.rows, rows_held(self.keys, self.per_second, self.lateness))
         return [filling] + [self.rows] * (self.warm - 1 + self.measured)
 
 
@@ -48,31 +42,7 @@ def cases(rows: Sequence[int], keys: Sequence[int], late: Sequence[str], steps: 
         for count in keys:
             for size in rows:
                 name = f"{count:,} keys, {lateness} late, {size:,} rows"
-                yield Filled(name, count, size, 0, WARM, steps, 1, lateness=lateness)
-
-
-def crossing(points: Sequence[tuple[float, float]]) -> float | None:
-    """The x at which a line through the points first rises above 1, on logarithmic axes.
-
-    >>> round(crossing([(1_000, 0.5), (4_000, 2.0)]))
-    2000
-    >>> crossing([(1_000, 1.5), (4_000, 2.0)]) is None
-    True
-    """
-    for (x, low), (beyond, high) in pairwise(points):
-        if low <= 1 < high:
-            return exp(log(x) + (log(beyond) - log(x)) * log(1 / low) / log(high / low))
-    return None
-
-
-def verdict(label: str, points: Sequence[tuple[float, float]]) -> str:
-    """Where a line crosses 1, in words."""
-    at = crossing(points)
-    if at is not None:
-        return f"{label}: ours costs less from {at:,.0f} rows on"
-    if points[0][1] > 1:
-        return f"{label}: ours costs less at {points[0][0]:,} rows already ({points[0][1]:.1f} times)"
-    return f"{label}: Spark's own costs less up to {points[-1][0]:,} rows ({1 / points[-1][1]:.1f} times)"
+                yield Filled(name, count, size, 0, WARM, steps, 1, per_second=PER_SECOND, lateness=lateness)
 
 
 def curves(suite: Suite, chosen: Sequence[Case], state_format: int) -> dict[str, list[tuple[float, float]]]:
@@ -97,15 +67,6 @@ def curves(suite: Suite, chosen: Sequence[Case], state_format: int) -> dict[str,
     return found
 
 
-def picture(found: Curve) -> str:
-    """The lines, and one where both cost the same."""
-    places = [at for points in found.values() for at, _ in points]
-    level = {"equal": [(min(places), 1.0), (max(places), 1.0)]}
-    label, ticks = "CPU of Spark's own join over ours", (0.5, 1, 2, 5)
-    marks = {"yticks": ticks, "yticklabels": list(map(str, ticks))}
-    return draw("crossing_points", {**found, **level}, "rows of a side in a micro-batch", label, **marks)
-
-
 @click.command()
 @click.option("--rows", multiple=True, type=int, default=ROWS, show_default=True, help="of a side in a micro-batch")
 @click.option("--keys", multiple=True, type=int, default=KEYS, show_default=True)
@@ -115,8 +76,8 @@ def main(rows: tuple[int, ...], keys: tuple[int, ...], lateness: tuple[str, ...]
     """All combinations, and the picture."""
     suite, own = Suite("crossing_points"), newest_format()
     found: Curve = curves(suite, list(cases(rows, keys, lateness, steps)), own)
-    plot = picture(found)
-    told = "; ".join(verdict(label, points) for label, points in found.items())
+    plot = picture("crossing_points", found, OWN, "rows of a side in a micro-batch", (0.5, 1, 2, 5))
+    told = "; ".join(verdict(label, points, OWN, "rows") for label, points in found.items())
     suite.finding(
         "Spark's own join and ours",
         f"CPU-seconds of a micro-batch without the JVM's compiler, exact times, state format {own} for Spark's own: "

@@ -46,7 +46,7 @@ from pyflink.common import Row, Types, WatermarkStrategy
 from pyflink.datastream import DataStream, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.datastream.connectors import Sink
 from pyflink.java_gateway import get_gateway
-from pyflink.table import StreamTableEnvironment
+from pyflink.table import StreamTableEnvironment, TableResult
 
 from whenabouts.core import Interval, Lateness, Point, within
 from whenabouts.core.state.segment_codec import decode
@@ -141,7 +141,7 @@ def discard(stream: DataStream) -> None:
 
 def run_native(form: Form, rows: int, *, check: bool) -> tuple[int, int] | None:
     """Flink's own join."""
-    return _sql(environment(form, rows), NATIVE, check=check)
+    return run_sql(environment(form, rows), NATIVE, check=check)
 
 
 def run_native_csv(form: Form, rows: int, folder: Path, *, check: bool) -> tuple[int, int] | None:
@@ -149,10 +149,11 @@ def run_native_csv(form: Form, rows: int, folder: Path, *, check: bool) -> tuple
     tables = StreamTableEnvironment.create(local_environment(1, mode=form.mode))
     for side in STRIDES:
         tables.execute_sql(CSV_TABLE.format(side=side, path=_folder(folder, side, rows, "csv").as_uri()))
-    return _sql(tables, NATIVE, check=check)
+    return run_sql(tables, NATIVE, check=check)
 
 
-def _sql(tables: StreamTableEnvironment, pairs: str, *, check: bool) -> tuple[int, int] | None:
+def run_sql(tables: StreamTableEnvironment, pairs: str, *, check: bool) -> tuple[int, int] | None:
+    """Run a job to its end. `check`: count and hash the pairs instead of discarding them."""
     if check:
         tables.get_config().set("table.exec.mini-batch.enabled", "true")
         tables.get_config().set("table.exec.mini-batch.allow-latency", "1 s")
@@ -160,9 +161,14 @@ def _sql(tables: StreamTableEnvironment, pairs: str, *, check: bool) -> tuple[in
         with tables.execute_sql(f"SELECT {HASH.format(prime=PRIME)} FROM ({pairs})").collect() as found:
             last = [tuple(row) for row in found][-1]
         return int(last[0]), int(last[1])
-    tables.execute_sql("CREATE TEMPORARY TABLE gone (id_left BIGINT, id_right BIGINT) WITH ('connector' = 'blackhole')")
-    tables.execute_sql(f"INSERT INTO gone {pairs}").wait()
+    discard_sql(tables, pairs).wait()
     return None
+
+
+def discard_sql(tables: StreamTableEnvironment, pairs: str) -> TableResult:
+    """Start a job whose pairs end in a sink that discards them."""
+    tables.execute_sql("CREATE TEMPORARY TABLE gone (id_left BIGINT, id_right BIGINT) WITH ('connector' = 'blackhole')")
+    return tables.execute_sql(f"INSERT INTO gone {pairs}")
 
 
 def run_blocks(form: Form, rows: int, folder: Path, *, check: bool) -> tuple[int, int] | None:
@@ -207,7 +213,7 @@ def run_table(form: Form, rows: int, *, check: bool) -> tuple[int, int] | None:
     sides = [tables.sql_query(f"SELECT id, k, t FROM {side}_rows") for side in STRIDES]
     pairs = timing_join(*sides, **JOIN, lateness=LATENESS)
     tables.create_temporary_view("pairs", pairs)
-    return _sql(tables, "SELECT id_left, id_right FROM pairs", check=check)
+    return run_sql(tables, "SELECT id_left, id_right FROM pairs", check=check)
 
 
 def run_eager(form: Form, rows: int, *, check: bool) -> tuple[int, int] | None:
@@ -221,7 +227,7 @@ def run_eager(form: Form, rows: int, *, check: bool) -> tuple[int, int] | None:
         pairs.get_execution_environment().execute("ours")
         return None
     tables.create_temporary_view("pairs", tables.from_data_stream(pairs))
-    return _sql(tables, "SELECT id_left, id_right FROM pairs", check=True)
+    return run_sql(tables, "SELECT id_left, id_right FROM pairs", check=True)
 
 
 def expected(rows: int) -> tuple[int, int]:

@@ -61,6 +61,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "spark_window_join": (None, ""),
     "join_aggregate_engines": (None, ""),
     "flink_join": (None, ""),
+    "crossing_points_flink": (None, ""),
     "join_aggregate_flink": (None, ""),
     "kafka_join": (None, ""),
     "kafka_join/newest": (None, "--engine spark --no-latency"),
@@ -76,7 +77,7 @@ def sources() -> str:
     """A hash of everything that could change a figure."""
     digest = hashlib.sha256()
     for folder in (*PACKAGES, HERE.name):
-        for path in sorted((HERE.parent / folder).rglob("*.py")):
+        for path in sorted(each for kind in ("*.py", "*.java") for each in (HERE.parent / folder).rglob(kind)):
             digest.update(str(path.relative_to(HERE.parent)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

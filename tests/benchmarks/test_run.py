@@ -62,10 +62,13 @@ def test_a_run_of_another_kind_measures_all(started: list[str], monkeypatch: pyt
     assert started[:2] == ["coalesce", "growth"]
 
 
-def test_the_hash_of_the_sources_follows_the_benchmarks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["one.py", "One.java"])
+def test_the_hash_of_the_sources_follows_the_benchmarks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
     """One changed byte changes it; the same bytes do not."""
     monkeypatch.setattr(run, "HERE", tmp_path / "benchmarks")
-    script = tmp_path / "benchmarks" / "one.py"
+    script = tmp_path / "benchmarks" / name
     script.parent.mkdir()
     script.write_text("1\n")
     before = run.sources()
