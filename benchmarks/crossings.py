@@ -55,8 +55,8 @@ def verdict(label: str, points: Sequence[tuple[float, float]], own: str, unit: s
     if at is not None:
         return f"{label}: ours costs less from {at:,.0f} {unit} on"
     if points[0][1] > 1:
-        return f"{label}: ours costs less at {points[0][0]:,} {unit} already ({points[0][1]:.1f} times)"
-    return f"{label}: {own} own costs less up to {points[-1][0]:,} {unit} ({1 / points[-1][1]:.1f} times)"
+        return f"{label}: ours costs less at {points[0][0]:,.0f} {unit} already ({points[0][1]:.1f} times)"
+    return f"{label}: {own} own costs less up to {points[-1][0]:,.0f} {unit} ({1 / points[-1][1]:.1f} times)"
 
 
 def picture(name: str, found: Curve, own: str, x_label: str, ticks: Sequence[float]) -> str:

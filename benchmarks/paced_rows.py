@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, count, pairwise
 from pathlib import Path
 
-from pyflink.common import WatermarkStrategy
+from pyflink.common import JobStatus, WatermarkStrategy
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from pyflink.java_gateway import get_gateway
@@ -60,10 +60,10 @@ class Paced:
 
     def wait_for(self, phase: int, job: TableResult) -> None:
         """Until a phase has begun. Raises what the job raises."""
+        client = job.get_job_client()
         while len(self.begun()) <= phase:
             time.sleep(0.05)
-            status = str(job.get_job_client().get_job_status().result()) if job.get_job_client() else ""
-            if "FAIL" in status:
+            if client is None or client.get_job_status().result() == JobStatus.FAILED:
                 job.wait()
 
     def behind(self) -> list[bool]:

@@ -75,6 +75,18 @@ def test_a_job_that_falls_behind_is_noticed(flink: ModuleType, monkeypatch: pyte
     assert paced.behind() == [False, False, True]
 
 
+def test_a_rate_that_one_cannot_keep_has_no_point(flink: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost = {flink.OURS: {8_000: 0.5, 1_000: 0.2}, flink.NATIVE_JOIN: {1_000: 0.1}}
+    measured = lambda who, *_: {rate: [{"JVM": cpu, "JIT": 9.0}] for rate, cpu in cost[who].items()}  # noqa: E731
+    monkeypatch.setattr(flink, "answer", lambda _: 3)
+    monkeypatch.setattr(flink, "spent", measured)
+    suite = flink.Suite("some")
+    assert flink.line(suite, flink.Case(8, "1 second"), [1_000, 8_000], 1, 1) == [(1_000, 0.5)]
+    cost[flink.NATIVE_JOIN].clear()
+    with pytest.raises(flink.click.ClickException, match="too late at every rate"):
+        flink.line(suite, flink.Case(8, "1 second"), [1_000, 8_000], 1, 1)
+
+
 def test_joins_that_disagree_are_not_measured(flink: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([(3, 17), (3, 18), (0, 0), (0, 0), (3, 17), (3, 17)])
     monkeypatch.setattr(flink, "tables_of", lambda *_, **__: None)
