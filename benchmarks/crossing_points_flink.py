@@ -36,6 +36,7 @@ from process_cpu import cpu_of_tree, cpu_since
 from pyflink.table import Schema, StreamTableEnvironment
 
 from whenabouts.core import Lateness
+from whenabouts.core.durations import parse_duration
 from whenabouts.flink_plugin import timing_join
 from whenabouts.flink_plugin.mini_cluster import local_environment
 
@@ -84,25 +85,16 @@ def tables_of(case: Case, paced: Paced, **conf: object) -> StreamTableEnvironmen
     """Tables of both sides in a job of one slot: number `n` is a row of one side, `n + 1` one of the other."""
     env = local_environment(1, pipeline__object_reuse="true", **conf)
     tables = StreamTableEnvironment.create(env)
-    at_ms = f"f0 / 2 * {10_000} / {round(case.keys * PER_SECOND * 10)}"
+    at_ms = f"f0 / 2 * 10000 / {round(case.keys * PER_SECOND * 10)}"
     schema = (
         Schema.new_builder().column("f0", "BIGINT").column_by_expression("id", "f0")
         .column_by_expression("t", f"TO_TIMESTAMP_LTZ({at_ms}, 3)")
-        .watermark("t", f"t - INTERVAL {_interval(case.lateness)}").build()
+        .watermark("t", f"t - INTERVAL '{parse_duration(case.lateness) // 1_000_000}' SECOND(3)").build()
     )  # fmt: skip
     tables.create_temporary_view("rows_of_both", tables.from_data_stream(paced.stream(env), schema))
     for parity, (side, stride) in enumerate(STRIDES.items()):
         tables.execute_sql(VIEW.format(side=side, stride=stride, keys=case.keys, parity=parity))
     return tables
-
-
-def _interval(duration: str) -> str:
-    """A number of seconds as Flink's SQL has it.
-
-    >>> _interval("60 seconds")
-    "'60' SECOND(3)"
-    """
-    return f"'{duration.split()[0]}' SECOND(3)"
 
 
 def pairs_of(who: str, case: Case, tables: StreamTableEnvironment) -> str:
@@ -187,9 +179,9 @@ def line(suite: Suite, case: Case, rates: Sequence[int], rounds: int, seconds: f
     "--rate", "rates", multiple=True, type=int, default=RATES, show_default=True, help="rows of a side a second"
 )
 @click.option("--keys", multiple=True, type=int, default=KEYS, show_default=True)
-@click.option("--lateness", multiple=True, default=LATE, show_default=True, help="in seconds")
+@click.option("--lateness", multiple=True, default=LATE, show_default=True, help="whole seconds")
 @click.option("--rounds", default=2, show_default=True, help="measurements of each rate")
-@click.option("--seconds", default=6.0, show_default=True, help="how long each one takes")
+@click.option("--seconds", default=5.0, show_default=True, help="how long each one takes")
 def main(rates: tuple[int, ...], keys: tuple[int, ...], lateness: tuple[str, ...], rounds: int, seconds: float) -> None:
     """All combinations, and the picture."""
     suite, found = Suite("crossing_points_flink", rounds), {}
