@@ -53,7 +53,8 @@ def verdict(label: str, points: Sequence[tuple[float, float]], own: str, unit: s
     """
     at = crossing(points)
     if at is not None:
-        return f"{label}: ours costs less from {at:,.0f} {unit} on"
+        not_at = [f"{x:,.0f}" for x, ratio in points if x > at and ratio <= 1]
+        return f"{label}: ours costs less from {at:,.0f} {unit} on" + f", but not at {', '.join(not_at)}" * bool(not_at)
     if points[0][1] > 1:
         return f"{label}: ours costs less at {points[0][0]:,.0f} {unit} already ({points[0][1]:.1f} times)"
     return f"{label}: {own} own costs less up to {points[-1][0]:,.0f} {unit} ({1 / points[-1][1]:.1f} times)"
