@@ -193,7 +193,7 @@ def main(rates: tuple[int, ...], keys: tuple[int, ...], lateness: tuple[str, ...
 
 def tell(suite: Suite, found: Curve) -> None:
     """The picture, and where each line crosses 1."""
-    plot = picture(suite.name, found, OWN, "rows of a side in a second", (0.1, 0.2, 0.5, 1, 2))
+    plot = picture(suite.name, found, OWN, "rows of a side in a second", (0.2, 0.5, 1, 2, 5))
     crossed = "; ".join(verdict(label, points, OWN, UNIT) for label, points in found.items())
     said = "CPU-seconds of a second without the JVM's compiler, exact times, rows of Tables to a Table"
     suite.finding("Flink's own join and ours", f"{said}: {crossed}.", plots=[plot])

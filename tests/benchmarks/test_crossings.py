@@ -35,12 +35,14 @@ def test_a_line_crosses_where_it_rises_above_one(crossings: ModuleType) -> None:
 def test_a_verdict_names_the_side_that_costs_less(crossings: ModuleType) -> None:
     points = {
         "from": [(1_000, 0.5), (4_000, 2)],
+        "between": [(1_000, 0.5), (4_000, 2), (16_000, 0.9), (64_000, 1.1)],
         "always": [(1_000, 1.5), (4_000, 3)],
         "never": [(1_000, 0.1), (4_000, 0.5)],
     }
     told = {name: crossings.verdict(name, line, "Flink's", "rows a second") for name, line in points.items()}
     assert told == {
         "from": "from: ours costs less from 2,000 rows a second on",
+        "between": "between: ours costs less from 2,000 rows a second on, but not at 16,000",
         "always": "always: ours costs less at 1,000 rows a second already (1.5 times)",
         "never": "never: Flink's own costs less up to 4,000 rows a second (2.0 times)",
     }
