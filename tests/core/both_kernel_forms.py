@@ -18,23 +18,26 @@ from whenabouts.core.arrays.kernel import Kernel
 
 CALLS: Counter[str] = Counter()
 DIFFERENCES: Counter[str] = Counter()
-_TWINS: dict[Kernel, tuple[Interpreted, Any]] = {}
+_TWINS: dict[Kernel, tuple[Interpreted, Kernel]] = {}
+_COMPILED: set[Kernel] = set()
+_TEMPLATE = Kernel.get_call_template
 
 
-def twins(kernel: Kernel) -> tuple[Interpreted, Any]:
+def twins(kernel: Kernel) -> tuple[Interpreted, Kernel]:
     """Both forms; `kernel` itself never becomes ready, so that Python's next call comes here, too."""
     if kernel not in _TWINS:
         kinds, _ = sigutils.normalize_signature(kernel._declared)
-        compiled = numba.njit(nogil=True, error_model="numpy", forceinline=kernel.is_inlined)(kernel.py_func)
-        compiled.compile(kernel._declared)
-        compiled.disable_compile()
+        function = numba.njit(nogil=True, error_model="numpy", forceinline=kernel.is_inlined)(kernel.py_func)
+        compiled = Kernel.declare(function, kernel._declared)
+        _COMPILED.add(compiled)
+        compiled.make_ready()
         _TWINS[kernel] = Interpreted(kernel.py_func, kinds, lambda value: isinstance(value, Kernel)), compiled
     return _TWINS[kernel]
 
 
 def template(kernel: Kernel, args: Any, kws: Any) -> Any:
-    """Of a call by another kernel."""
-    return twins(kernel)[1].get_call_template(args, kws)
+    """Of a call by another kernel that is being compiled."""
+    return _TEMPLATE(kernel if kernel in _COMPILED else twins(kernel)[1], args, kws)
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
@@ -79,6 +82,7 @@ def both(kernel: Kernel, *args: Any) -> Any:
 
 def pytest_configure() -> None:
     Kernel._compile_for_args = lambda self, *args: lambda *same: both(self, *same)  # type: ignore[method-assign]
+    Kernel.get_call_template = template  # type: ignore[method-assign]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

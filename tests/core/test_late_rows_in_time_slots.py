@@ -17,7 +17,7 @@ from whenabouts.core.wrappers.deduplication import deduplicated
 
 pytestmark = pytest.mark.slow
 
-EVERY_RUN, FULL, EXHAUSTIVE, TOGETHER = 100, 1_500, 5_000, 50
+EVERY_RUN, FULL, EXHAUSTIVE, TOGETHER = 100, 800, 5_000, 50
 LOST, EXTRA = 12, 45
 """Seeds where a pair would be lost without a reject, and where one of a rejected row would come out."""
 
