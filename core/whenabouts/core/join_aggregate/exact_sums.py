@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.record_batches import doubles, with_nulls
+from whenabouts.core.arrays.record_batches import doubles, validity, with_nulls
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.errors import Code, InputError
 from whenabouts.core.join_aggregate.limbs import (
@@ -225,8 +225,7 @@ class ExactSums:
         values = raw.view([("low", "<u8"), ("high", "<i8")]).reshape(-1)
         outside |= _beyond_38_digits(values["low"], values["high"])
         require_inside(outside, name, str(target), described)
-        mask = pa.array(~missing).buffers()[1]
-        return pa.Array.from_buffers(target, len(raw), [mask, pa.py_buffer(np.ascontiguousarray(raw))])
+        return pa.Array.from_buffers(target, len(raw), [validity(~missing), pa.py_buffer(np.ascontiguousarray(raw))])
 
     def to_means(self, type_: pa.DataType, name: str, described: Described = str) -> FloatArray:
         """The double nearest to each sum of a column of this type, divided by the number of values; NaN without values.
