@@ -14,7 +14,7 @@ import pytest
 
 from whenabouts.core import EngineError, Point, within
 from whenabouts.core.arrays import large_arrays
-from whenabouts.core.arrays.large_arrays import MEBIBYTES, Kept, kept, large_array
+from whenabouts.core.arrays.large_arrays import MEBIBYTES, Kept, kept, large_array, small
 from whenabouts.core.local import timing_join
 from whenabouts.core.runtime import output_memory
 from whenabouts.core.runtime.output_memory import allowed_bytes
@@ -110,6 +110,27 @@ def test_many_arrays_of_many_sizes_never_share_memory() -> None:
 def test_small_arrays_are_those_of_numpy() -> None:
     assert large_array(10, np.int64).base is None
     assert len(large_array(0, np.float64)) == 0
+
+
+def test_arrays_below_half_a_large_page_have_a_share_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    small.clear()
+    array = large_array(MEBIBYTE // 2, np.uint8)
+    at = address(array)
+    del array
+    assert (small.nbytes, kept.nbytes) == (MEBIBYTE // 2, 0)
+    assert address(large_array(MEBIBYTE // 2 - 100, np.uint8)) == at
+    monkeypatch.setenv(MEBIBYTES, "64")
+    arrays = [large_array(MEBIBYTE // 2, np.uint8) for _ in range(9)]
+    arrays.clear()
+    assert (small.nbytes, kept.nbytes) == (2 * MEBIBYTE, 0)
+    small.clear()
+
+
+def test_of_several_the_last_is_taken_first() -> None:
+    store, blocks = Kept(), [np.empty(4096, np.uint8) for _ in range(3)]
+    for block in blocks:
+        store.give(block, 1 << 20)
+    assert [id(store.taken(4096)) for _ in range(3)] == [id(block) for block in reversed(blocks)]
 
 
 def test_the_oldest_goes_first() -> None:

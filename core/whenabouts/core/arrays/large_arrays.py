@@ -2,8 +2,8 @@
 
 A system hands out memory as pages of zeros. To make these costs about as much as to write a column once, and many times
 more on a virtual machine whose host has to find the memory first. So the memory of an array is kept for a later one
-when nothing refers to it any more, up to `WHENABOUTS_KEPT_MEMORY`. Linux may take the pages back whenever it is short
-of memory.
+when nothing refers to it any more, up to `WHENABOUTS_KEPT_MEMORY`. Linux may take the large pages back whenever it is
+short of memory.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ _MOST_BLOCKS = 256
 _LEAST = 1 << 18
 """Smaller arrays are left to numpy."""
 _LARGE_PAGE = 1 << 21
+_SMALL = _LARGE_PAGE // 2
+"""What is smaller is in small pages, which it takes too long to offer to the system one by one."""
+_SHARE = 32
+"""A part of this size of what may be kept is for small arrays."""
 
 _Block = NDArray[np.uint8]
 
@@ -47,18 +51,21 @@ def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
     if size < _LEAST:
         return np.empty(count, type_)
     set_ = bytes_set(MEBIBYTES, "0 for none")
-    whole = size if size < _LARGE_PAGE // 2 else -(-size // _LARGE_PAGE) * _LARGE_PAGE
-    block = kept.taken(whole)
+    most = _MOST if set_ is None else set_
+    whole, store, share = size, small, most // _SHARE
+    if size >= _SMALL:
+        whole, store, share = -(-size // _LARGE_PAGE) * _LARGE_PAGE, kept, most - share
+    block = store.taken(whole)
     if block is None:
         try:
             block = _new(whole)
         except MemoryError:  # what is kept fills an address space that has a limit
-            if not kept.clear():
+            if not (kept.clear() | small.clear()):
                 raise
             block = _new(whole)
     # Whatever refers to the memory refers to this buffer, and so does a view of a view.
     buffer = pa.py_buffer(block)
-    weakref.finalize(buffer, kept.give, block, _MOST if set_ is None else set_).atexit = False
+    weakref.finalize(buffer, store.give, block, share).atexit = False
     return np.frombuffer(buffer, np.uint8, size).view(type_)
 
 
@@ -71,25 +78,27 @@ def _new(size: int) -> _Block:
 
 
 class Kept:
-    """Memory that no array uses, in the order in which it was given. `nbytes`: how much there is.
+    """Memory that no array uses, in the order in which it was given. `nbytes`: how much there is. Linux may take it
+    back if it is `offered`.
 
     An array may die at any time and on any thread, also while this is in use. So whoever cannot have the lock at once
     goes without.
     """
 
-    def __init__(self) -> None:
-        self.nbytes = 0
+    def __init__(self, *, offered: bool = True) -> None:
+        self.nbytes, self._offered = 0, offered
         self._blocks: list[tuple[int, _Block]] = []
         self._lock = Lock()
 
     def taken(self, size: int) -> _Block | None:
-        """The smallest that has room for `size` bytes, if it is no more than half as large again."""
+        """The smallest that has room for `size` bytes, if it is no more than half as large again; of several the one
+        that was given last, which a cache may still have."""
         if not self._blocks or not self._lock.acquire(blocking=False):
             return None
         try:
             most = size + size // 2
-            fitting = [(has, at) for at, (has, _) in enumerate(self._blocks) if size <= has <= most]
-            return self._without(min(fitting)[1]) if fitting else None
+            fitting = [(has, -at) for at, (has, _) in enumerate(self._blocks) if size <= has <= most]
+            return self._without(-min(fitting)[1]) if fitting else None
         finally:
             self._lock.release()
 
@@ -98,7 +107,8 @@ class Kept:
         size = len(block)
         if size > most:
             return
-        _offer(block)
+        if self._offered:
+            _offer(block)
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -126,8 +136,8 @@ class Kept:
         return block
 
 
-kept = Kept()
-"""That of this process."""
+kept, small = Kept(), Kept(offered=False)
+"""Those of this process."""
 
 _IS_LINUX = sys.platform == "linux"
 _C = ctypes.CDLL(None) if _IS_LINUX else None

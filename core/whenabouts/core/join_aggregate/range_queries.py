@@ -9,6 +9,7 @@ null.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ BLOCK = 16
 NO_KEY = np.iinfo(np.int64).max
 """The key of a null, and the least of no keys."""
 
+_NO_TABLE: IntArray = np.empty((0, 0), np.int64)
+
 Beside = tuple[IntArray, NDArray[np.int32]]
 """(offsets, rows): the rows beside the ranges."""
 
@@ -46,9 +49,9 @@ def counts(start: IntArray, stop: IntArray, offsets: IntArray) -> IntArray:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RangeMinimum:
-    """The least key of any range of rows, in O(1) with O(n) memory.
+    """The least key of any range of rows, in O(1) with O(n) memory; a row with `NO_KEY` has none.
 
     `table[k, b]` is the least key of the 2^k blocks of 16 rows from block b on. A query takes two overlapping entries
     and scans the rows of the blocks that it cuts. (Windows that move on cannot be used: where lengths vary, the ends of
@@ -56,26 +59,27 @@ class RangeMinimum:
     """
 
     keys: IntArray
-    table: IntArray
 
-    @classmethod
-    def of(cls, keys: IntArray) -> RangeMinimum:
-        """The table over these keys; a row with `NO_KEY` has none. O(n)."""
-        blocks = max(len(keys) // BLOCK, 1)
+    @cached_property
+    def table(self) -> IntArray:
+        """The sparse table. O(n)."""
+        blocks = max(len(self.keys) // BLOCK, 1)
         table = np.full((blocks.bit_length(), blocks), NO_KEY)
-        _fill_table(keys, table)
-        return cls(keys, table)
+        _fill_table(self.keys, table)
+        return table
 
     def of_ranges(self, start: IntArray, stop: IntArray, beside: Beside) -> IntArray:
         """The least key of each left row's rows, `NO_KEY` if there is none. Cost: about 15 ns per left row.
 
-        >>> keys = RangeMinimum.of(np.array([3, NO_KEY, 2, 5]))
+        >>> keys = RangeMinimum(np.array([3, NO_KEY, 2, 5]))
         >>> beside = np.array([0, 1, 1]), np.array([2], np.int32)
         >>> (keys.of_ranges(np.array([0, 1]), np.array([2, 2]), beside) == [2, NO_KEY]).all()
         np.True_
         """
         out = large_array(len(start), np.int64)
-        _fill_minima(self.keys, self.table, *_ends(start, stop), *_arrays(beside), out)
+        # A range that is shorter than a block holds none.
+        table = self.table if (stop - start).max(initial=0) >= BLOCK else _NO_TABLE
+        _fill_minima(self.keys, table, *_ends(start, stop), *_arrays(beside), out)
         return out
 
 

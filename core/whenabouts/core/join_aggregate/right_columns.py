@@ -111,12 +111,12 @@ class RightColumns:
     @cached_property
     def earliest(self) -> RangeMinimum:
         """The first rows of ranges."""
-        return RangeMinimum.of(self.order)
+        return RangeMinimum(self.order)
 
     @cached_property
     def latest(self) -> RangeMinimum:
         """The last rows of ranges, reversed."""
-        return RangeMinimum.of(reversed_keys(self.order))
+        return RangeMinimum(reversed_keys(self.order))
 
     @cached_property
     def row_of_order(self) -> IntArray:

@@ -47,12 +47,12 @@ class ValueKeys:
     @cached_property
     def minima(self) -> RangeMinimum:
         """The least keys of ranges."""
-        return RangeMinimum.of(self.keys)
+        return RangeMinimum(self.keys)
 
     @cached_property
     def maxima(self) -> RangeMinimum:
         """The greatest keys of ranges, reversed."""
-        return RangeMinimum.of(reversed_keys(self.keys))
+        return RangeMinimum(reversed_keys(self.keys))
 
     def values_of(self, keys: IntArray) -> pa.Array:
         """The values with these keys, null for `NO_KEY`. O(keys), O(n) more for ranks."""

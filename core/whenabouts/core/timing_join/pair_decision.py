@@ -42,6 +42,8 @@ class KindThresholds(NamedTuple):
 
     def in_order(self, base: NDArray[np.int32], target: NDArray[np.int32]) -> KindThresholds:
         """The same for rows taken in another order."""
+        if self.table.shape[:2] == (1, 1):  # all rows of a side are of one kind
+            return self._replace(base=_read_only(self.base), target=_read_only(self.target))
         return self._replace(target=_read_only(self.target[target])).of_base(base)
 
     def of_base(self, base: NDArray[np.int32] | IntArray) -> KindThresholds:
