@@ -14,7 +14,7 @@ import pytest
 
 from whenabouts.core import EngineError, Point, within
 from whenabouts.core.arrays import large_arrays
-from whenabouts.core.arrays.large_arrays import MEBIBYTES, Kept, kept, large_array, small
+from whenabouts.core.arrays.large_arrays import MEBIBYTES, Kept, kept, large_array, let_go, small
 from whenabouts.core.local import timing_join
 from whenabouts.core.runtime import output_memory
 from whenabouts.core.runtime.output_memory import allowed_bytes
@@ -26,9 +26,9 @@ ROWS = 1 << 19
 @pytest.fixture(autouse=True)
 def _nothing_kept() -> Iterator[None]:
     gc.collect()  # arrays of other tests that would go in the middle of one
-    kept.clear()
+    let_go()
     yield
-    kept.clear()
+    let_go()
 
 
 def address(array: np.ndarray) -> int:
@@ -113,7 +113,6 @@ def test_small_arrays_are_those_of_numpy() -> None:
 
 
 def test_arrays_below_half_a_large_page_have_a_share_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    small.clear()
     array = large_array(MEBIBYTE // 2, np.uint8)
     at = address(array)
     del array
@@ -123,7 +122,9 @@ def test_arrays_below_half_a_large_page_have_a_share_of_their_own(monkeypatch: p
     arrays = [large_array(MEBIBYTE // 2, np.uint8) for _ in range(9)]
     arrays.clear()
     assert (small.nbytes, kept.nbytes) == (2 * MEBIBYTE, 0)
-    small.clear()
+    assert let_go()
+    assert (small.nbytes, kept.nbytes) == (0, 0)
+    assert not let_go()
 
 
 def test_of_several_the_last_is_taken_first() -> None:

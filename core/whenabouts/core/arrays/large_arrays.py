@@ -60,7 +60,7 @@ def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
         try:
             block = _new(whole)
         except MemoryError:  # what is kept fills an address space that has a limit
-            if not (kept.clear() | small.clear()):
+            if not let_go():
                 raise
             block = _new(whole)
     # Whatever refers to the memory refers to this buffer, and so does a view of a view.
@@ -138,6 +138,12 @@ class Kept:
 
 kept, small = Kept(), Kept(offered=False)
 """Those of this process."""
+
+
+def let_go() -> bool:
+    """Give all that is kept back to the system; whether there was any."""
+    return kept.clear() | small.clear()
+
 
 _IS_LINUX = sys.platform == "linux"
 _C = ctypes.CDLL(None) if _IS_LINUX else None

@@ -43,7 +43,11 @@ def with_nulls(values: IntArray | NDArray[np.float64], missing: BoolArray) -> pa
 
 
 def validity(valid: BoolArray) -> pa.Buffer:
-    """The validity of an Arrow array: `pa.array` of booleans takes twenty times as long, or more."""
+    """The validity of an Arrow array: `pa.array` of booleans takes twenty times as long, or more.
+
+    >>> validity(np.array([True, False, True])).to_pybytes()
+    b'\\x05'
+    """
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
@@ -171,15 +175,16 @@ def take_columns_or_null(columns: Sequence[pa.ChunkedArray], at: NDArray[np.int3
         return take_columns(columns, at)
     valid, indices = validity(~missing), pa.array(at, mask=missing)
     plain = [bool(len(column)) and _is_plain(column) for column in columns]
-    of_plain = iter(take_columns(list(compress(columns, plain)), np.maximum(at, 0)) if any(plain) else ())
-    return [
-        pa.nulls(len(at), column.type)
-        if not len(column)
-        else pa.Array.from_buffers(column.type, len(at), [valid, next(of_plain).buffers()[1]])
-        if is_plain
-        else pc.take(one_chunk(column), indices, boundscheck=False)
-        for column, is_plain in zip(columns, plain, strict=True)
-    ]
+    of_plain = iter(take_columns(list(compress(columns, plain)), np.maximum(at, 0)))
+    found = []
+    for column, is_plain in zip(columns, plain, strict=True):
+        if is_plain:
+            found.append(pa.Array.from_buffers(column.type, len(at), [valid, next(of_plain).buffers()[1]]))
+        elif len(column):
+            found.append(pc.take(one_chunk(column), indices, boundscheck=False))
+        else:
+            found.append(pa.nulls(len(at), column.type))
+    return found
 
 
 def _is_plain(column: pa.ChunkedArray) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from whenabouts.core.arrays.large_arrays import kept
+from whenabouts.core.arrays.large_arrays import let_go
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.memory_limits import bytes_set
 
@@ -130,7 +130,7 @@ def allowed_bytes(needed: int = 0) -> int | None:
     if setting is not None or _is_off():
         return setting
     free = free_bytes()
-    return free_bytes() if free is not None and free < needed and kept.clear() else free
+    return free_bytes() if free is not None and free < needed and let_go() else free
 
 
 def free_bytes() -> int | None:
