@@ -12,10 +12,16 @@ INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements
 export PYTHON
 # Engines start many Python workers: without bytecode files each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests run many plans once each, too briefly for the JVM's second compiler and its concurrent collector to pay off. Spark's
-# and Flink's starters read these.
-test test-main test-rest test-full test-exhaustive test-newest: export SPARK_SUBMIT_OPTS = -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-test test-main test-rest test-full test-exhaustive: export JVM_ARGS = $(SPARK_SUBMIT_OPTS)
+# Tests run many plans once each, too briefly for the JVM's second compiler and its concurrent collector to pay off, and
+# start a hundred JVMs, whose classes .ci/class_archive.py has kept. Spark's and Flink's starters read these.
+BRIEF := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+# (Options end at blanks: a folder with one in its name does without.)
+kept = $(if $(word 2,$(CURDIR)),,-Xlog:cds=off -Xlog:cds+dynamic=off -XX:SharedArchiveFile=$(CURDIR)/$(1))
+test test-main test-rest test-full test-exhaustive: export SPARK_SUBMIT_OPTS = $(BRIEF) $(call kept,.venv/spark.jsa)
+test test-main test-rest test-full test-exhaustive: export JVM_ARGS = $(BRIEF) $(call kept,.venv/flink.jsa)
+test-newest: export SPARK_SUBMIT_OPTS = $(BRIEF) $(call kept,.venv-newest/spark.jsa)
+.venv/spark.jsa .venv/flink.jsa .venv-newest/spark.jsa: export SPARK_SUBMIT_OPTS = $(BRIEF)
+.venv/spark.jsa .venv/flink.jsa .venv-newest/spark.jsa: export JVM_ARGS = $(BRIEF)
 
 .PHONY: help demo notebooks test test-fast test-main test-rest test-full test-exhaustive test-newest test-frames test-cluster test-cluster-full lint map docs bench bench-full lock wheel jar dist release-check clean
 
@@ -28,7 +34,7 @@ demo: .venv/ready ## Correlate a year of flights with bad weather, as a Spark st
 
 test: lint test-main ## Lint, types, doctests, unit tests, all laws in process, hosting laws on Spark and Flink: a quarter of an hour
 
-test-main: .venv/ready ## The same without lint
+test-main: .venv/ready .venv/spark.jsa .venv/flink.jsa ## The same without lint
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "not full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
 
 test-fast: .venv/ready ## What needs no engine and no JVM: two to three minutes
@@ -38,13 +44,13 @@ test-fast: .venv/ready ## What needs no engine and no JVM: two to three minutes
 
 test-full: test test-rest ## All laws on all engines, longer kills, more random schedules: an hour
 
-test-rest: .venv/ready ## What `make test-full` adds to `make test`
-	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) -m "full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
+test-rest: .venv/ready .venv/spark.jsa .venv/flink.jsa ## What `make test-full` adds to `make test`; LAWS=--laws-take-turns: laws of the core on Spark or on Flink
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(LAWS) -m "full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
 
-test-exhaustive: lint ## Every case of every law on every engine, and many more random ones: hours
+test-exhaustive: lint .venv/spark.jsa .venv/flink.jsa ## Every case of every law on every engine, and many more random ones: hours
 	@$(WITH_JAVA) WHENABOUTS_FULL=1 $(BIN)/pytest $(ENGINES) -m "not cluster" $(TWO_AT_ONCE) --durations=30
 
-test-newest: .venv-newest/ready ## The Spark adapter, and the laws of hosting, on the newest Spark, in .venv-newest
+test-newest: .venv-newest/ready .venv-newest/spark.jsa ## The Spark adapter, and the laws of hosting, on the newest Spark, in .venv-newest
 	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full and not exhaustive" $(TWO_AT_ONCE) --durations=10 \
 		tests/spark conformance/whenabouts/conformance
 
@@ -115,6 +121,14 @@ clean: ## Remove the environments, caches and build output
 .venv-newest/ready: $(INPUTS)
 	@.ci/environment.sh .venv-newest newest
 	@touch $@
+
+.venv/%.jsa: .ci/class_archive.py .venv/ready
+	@echo "Keeping the classes of $* for the JVMs of tests ..."
+	@$(WITH_JAVA) $(BIN)/python .ci/class_archive.py $* $@ >$@.log 2>&1 || { cat $@.log; echo "Tests do without."; touch $@; }
+
+.venv-newest/%.jsa: .ci/class_archive.py .venv-newest/ready
+	@echo "Keeping the classes of $* for the JVMs of tests ..."
+	@$(WITH_JAVA) $(NEWEST)/python .ci/class_archive.py $* $@ >$@.log 2>&1 || { cat $@.log; echo "Tests do without."; touch $@; }
 
 .venv-frames-%/ready: $(INPUTS) requirements/frames-%.lock
 	@.ci/environment.sh .venv-frames-$* frames-$*

@@ -87,9 +87,10 @@ def _when(item: pytest.Item) -> str | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Declared gaps are strict expected failures: a gap that has closed fails until it is removed."""
     often: Counter[tuple[str, str]] = Counter()
-    simulated = [
-        each for each in _harnesses(config).values() if each.capabilities.in_process and each is not LocalHarness
-    ]
+    harnesses = _harnesses(config).values()
+    simulated = [each for each in harnesses if each.capabilities.in_process and each is not LocalHarness]
+    elsewhere = [each for each in harnesses if not each.capabilities.in_process]
+    takes_turns, turns = config.getoption("--laws-take-turns", False), dict[str, int]()
     for item in items:
         spec = getattr(item, "callspec", None)
         if item.path.parent != _HERE or spec is None or "engine" not in spec.params:
@@ -99,7 +100,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         when = _when(item)
         if when == "full" and not harness.capabilities.in_process:
             often[harness.name, law_of(item)] += 1
-            if often[harness.name, law_of(item)] > CASES_OF_A_LAW:
+            turn = turns.setdefault(law_of(item), len(turns)) % len(elsewhere)
+            is_anothers = takes_turns and not item.get_closest_marker("hosting") and elsewhere[turn] is not harness
+            if often[harness.name, law_of(item)] > CASES_OF_A_LAW or is_anothers:
                 when = "exhaustive"
         if harness is LocalHarness and item.get_closest_marker("similar"):
             often[harness.name, law_of(item)] += 1
