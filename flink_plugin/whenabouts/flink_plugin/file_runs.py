@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 from pyflink.common import Types
 from pyflink.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
-from pyflink.java_gateway import get_gateway
 
 from whenabouts.core.hosting.element_watermark import ElementWatermark
 from whenabouts.core.hosting.file_runs import FileEngine, FileInput, OutcomeBatches
@@ -30,7 +29,7 @@ from whenabouts.core.state.segment_codec import decode
 from whenabouts.flink_plugin.blocks import Blocks
 from whenabouts.flink_plugin.dataflow import BUCKETS, hosted
 from whenabouts.flink_plugin.file_source import split_stream
-from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment
+from whenabouts.flink_plugin.mini_cluster import THREAD, local_environment, start_jvm
 
 CHECKPOINT_MS = 10
 """The shortest interval that Flink accepts."""
@@ -58,7 +57,7 @@ def run_files(
 
 def start(_: int | None) -> None:
     """Start the JVM."""
-    get_gateway()
+    start_jvm()
 
 
 FILE_ENGINE = FileEngine(run_files, start=start)
