@@ -30,14 +30,13 @@ def of_spark(folder: Path) -> Any:
 
     from whenabouts.spark_plugin import timing_join
 
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
-    settings["spark.sql.streaming.stateStore.providerClass"] = (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    )
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.stateStore.providerClass": rocksdb,
+    }
+    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     sides = [spark.readStream.schema("k bigint, t timestamp").parquet(str(folder / side)) for side in ("a", "b")]
     pairs = timing_join(*sides, **TIMES, lateness="1s")
     writer = pairs.writeStream.option("checkpointLocation", str(folder / "checkpoint")).format("parquet")

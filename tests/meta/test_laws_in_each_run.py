@@ -57,7 +57,7 @@ class StartsSlowly(LocalHarness):
 class AlsoStartsSlowly(StartsSlowly):
     """Another one."""
 
-    name = "slow too"
+    name = "slow_too"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -65,8 +65,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for item in session.items:
         if hasattr(item, "callspec") and "engine" in item.callspec.params:
             marks = [mark.name for mark in item.iter_markers() if mark.name in ("slow", "full", "exhaustive")]
-            name = item.callspec.id.partition("-")[0].replace(" ", "_")
-            print("case", name, item.originalname, *marks)  # type: ignore[attr-defined] # noqa: T201
+            print("case", item.callspec.id.partition("-")[0], item.originalname, *marks)  # type: ignore[attr-defined] # noqa: T201
 
 
 @lru_cache
