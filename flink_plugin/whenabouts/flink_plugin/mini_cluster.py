@@ -27,9 +27,9 @@ _ONE_CONTEXT = "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.
 def start_jvm() -> None:
     """Start this process's JVM, if none runs, so that it can run any number of jobs.
 
-    Each job's own cluster loads 1,900 classes again. By default Log4j has a context for each class loader. A thread of it
-    watches the settings for changes, and so keeps the loader for good: 15 MB a job, of which 2 MB are in a space of 1 GB,
-    so that there is room for some 500 jobs. One context for all watches the same file.
+    Each job's own cluster loads 1,900 classes again. By default Log4j has a context for each class loader, and a thread
+    that watches the settings of each, so that the loader stays: 15 MB a job, of which 2 MB are in a space of 1 GB.
+    There is room for some 500 jobs. One context for all watches the same file.
     """
     before = os.environ.get(_JVM_ARGS)
     os.environ[_JVM_ARGS] = f"{_ONE_CONTEXT} {before or ''}"  # the user's options come last, and count
