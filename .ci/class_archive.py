@@ -31,7 +31,7 @@ def of_spark(folder: Path) -> Any:
     from whenabouts.spark_plugin import timing_join
 
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    settings = {
+    settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.stateStore.providerClass": rocksdb,
