@@ -6,8 +6,8 @@ WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
 FLINK = $(shell $(BIN)/python -c 'import importlib.util as u; print("--engine flink" * bool(u.find_spec("pyflink")))')
 IN_PROCESS := --engine local --engine simulated-spark --engine simulated-flink
 ENGINES = $(IN_PROCESS) --engine spark $(FLINK)
-# Two workers: one starts Spark, the other Flink, and both share the rest. If one ends, the other goes on.
-TWO_AT_ONCE := -n 2 --max-worker-restart=0
+# Two workers: one starts Spark, the other Flink, and both share the rest. One that ends is replaced once.
+TWO_AT_ONCE := -n 2 --max-worker-restart=1
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON
 # Engines start many Python workers: without bytecode files each would compile what it imports.

@@ -1,12 +1,14 @@
 """Lets `pytest --engine ...` work in a checkout that is not installed; an installation has an entry point for it.
 
 Under pytest-xdist each worker keeps to one engine while that engine has tests: it starts it once, and both are busy.
+A test that hangs there is run once more, in a new worker.
 """
 
 from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Collection, Iterable
 from importlib.util import find_spec
 from typing import Any
@@ -80,6 +82,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if own is not None:
             fewer = min(own.max_examples, settings().max_examples)
             test._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
+
+
+class Hangs:
+    """Tells a test whose worker was ended because it hung from one that broke its worker, and lets the first hang pass.
+
+    The worker printed the stacks of its threads. pytest-xdist runs what it had not done in a new one, this test first,
+    whose result then counts. More than `--max-worker-restart` hangs end the run, and the last one is a failure.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._seconds, self._begun = float(config.getini("faulthandler_timeout")), dict[str, float]()
+        self._more = int(config.getoption("maxworkerrestart", None) or 0)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._begun[nodeid] = time.monotonic()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        hung = 0 < self._seconds <= time.monotonic() - self._begun.get(crashitem, time.monotonic())
+        if hung and self._more > 0:
+            self._more -= 1
+            report.outcome = "hung"
+
+    def pytest_report_teststatus(self, report: Any) -> tuple[str, str, str] | None:
+        return ("hung once", "H", "HUNG") if report.outcome == "hung" else None
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for report in terminalreporter.stats.get("hung once", ()):
+            terminalreporter.write_line(f"HUNG {report.nodeid}, and ran once more: its stacks are above")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Hangs(config), "whenabouts-hangs")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,0 +1,73 @@
+"""A test that hangs ends its worker, shows where it hung, and runs once more; it fails if it hangs again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import os, time
+from pathlib import Path
+
+def test_before():
+    pass
+
+def test_that_may_hang():
+    seen = Path("seen")
+    seen.touch()
+    with seen.open("a") as file:
+        file.write("x")
+    {what}
+
+def test_after():
+    pass
+"""
+SETTINGS = "[pytest]\nfaulthandler_timeout = 2\nfaulthandler_exit_on_timeout = true\n"
+
+pytestmark = pytest.mark.slow
+
+
+def run(folder: Path, what: str) -> tuple[int, str, int]:
+    """Exit code, what was printed, and how often the test began."""
+    (folder / "test_some.py").write_text(TESTS.format(what=what))
+    (folder / "pytest.ini").write_text(SETTINGS)
+    options = ["-n", "1", "--max-worker-restart=1", "-p", "conftest"]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    return done.returncode, done.stdout, len((folder / "seen").read_text())
+
+
+def test_one_that_hangs_once_runs_again(tmp_path: Path) -> None:
+    code, printed, begun = run(tmp_path, "time.sleep(60 if len(seen.read_text()) == 1 else 0)")
+    assert (code, begun) == (0, 2), printed
+    assert "Timeout (0:00:02)!" in printed
+    assert "in test_that_may_hang" in printed
+    assert "HUNG test_some.py::test_that_may_hang, and ran once more" in printed
+    assert "3 passed, 1 hung once" in printed
+
+
+def test_one_that_always_hangs_fails(tmp_path: Path) -> None:
+    code, printed, begun = run(tmp_path, "time.sleep(60)")
+    assert (code, begun) == (1, 2), printed
+    assert "FAILED test_some.py::test_that_may_hang - worker 'gw1' crashed" in printed
+
+
+def test_one_that_breaks_its_worker_fails_at_once(tmp_path: Path) -> None:
+    code, printed, _ = run(tmp_path, "os._exit(3) if len(seen.read_text()) == 1 else None")
+    assert code == 1, printed
+    assert "FAILED test_some.py::test_that_may_hang - worker 'gw0' crashed" in printed
