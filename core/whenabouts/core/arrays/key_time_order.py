@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.gather import gather
+from whenabouts.core.arrays.gather import gathered
 from whenabouts.core.arrays.grouped_words import rows_in_groups
 from whenabouts.core.arrays.jit import (
     BOOL,
@@ -21,7 +21,8 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64,
     compiled,
 )
-from whenabouts.core.arrays.typing import IntArray, Positions
+from whenabouts.core.arrays.large_arrays import large_array, row_numbers
+from whenabouts.core.arrays.typing import IntArray
 
 Axis = Literal["arrival", "t_max", "midpoint", "shifted"]
 
@@ -139,20 +140,14 @@ def sorted_positions(values: IntArray, key: IntArray | None, keys: int) -> IntAr
 def sorted_rows(times: Times, values: IntArray, axis: Axis, keys: int) -> OrderedRows:
     """Rows sorted by key and the values of `axis`, then as they came. O(n + keys)."""
     along, position, starts = rows_in_groups(values, times.key if keys > 1 else None, keys)
-    t_min = _gathered(times.t_min, position)
+    t_min = gathered(times.t_min, position)
     if axis == "t_max":
         t_max = along
     elif axis == "midpoint":
         t_max = along - t_min
     else:
-        t_max = _gathered(times.t_max, position)
+        t_max = gathered(times.t_max, position)
     return OrderedRows(t_min, t_max, position, along, starts)
-
-
-def _gathered(values: IntArray, at: Positions) -> IntArray:
-    out = np.empty(len(at), np.int64)
-    gather(values, at, out)
-    return out
 
 
 def order_rows(times: Times, axis: Axis, keys: int, shift: IntArray | None = None) -> OrderedRows:
@@ -176,10 +171,10 @@ def order_rows(times: Times, axis: Axis, keys: int, shift: IntArray | None = Non
         _count_keys(key, starts)
     grouped = key is None or _is_ordered(key, np.array([0, len(times)]))
     if grouped and (axis == "arrival" or _is_ordered(values, starts)):
-        return OrderedRows(times.t_min, times.t_max, np.arange(len(times), dtype=np.int32), values, starts)
+        return OrderedRows(times.t_min, times.t_max, row_numbers(len(times)), values, starts)
     if axis != "arrival" or key is None:
         return sorted_rows(times, values, axis, keys)
-    position = np.empty(len(times), np.int32)
-    t_min, t_max = np.empty_like(values), np.empty_like(values)
+    position = large_array(len(times), np.int32)
+    t_min, t_max = large_array(len(times), np.int64), large_array(len(times), np.int64)
     _group_by_key(key, starts, values, times.t_min, t_max, t_min, position)
     return OrderedRows(t_min, t_max, position, t_max, starts)

@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import sys
 import weakref
+from itertools import cycle
 from threading import Lock
 from typing import Any
 
@@ -34,6 +35,13 @@ _SMALL = _LARGE_PAGE // 2
 """What is smaller is in small pages, which it takes too long to offer to the system one by one."""
 _SHARE = 32
 """A part of this size of what may be kept is for small arrays."""
+
+_LINE = 64
+_shifts = cycle(range(0, 4096, 9 * _LINE))
+"""Where arrays begin in their blocks: a cache has few places for lines that are whole pages apart, and a kernel goes
+through several arrays at once."""
+
+_FIRST = np.arange(1 << 13, dtype=np.int32)
 
 _Block = NDArray[np.uint8]
 
@@ -66,7 +74,33 @@ def large_array(count: int, type_: DTypeLike) -> NDArray[Any]:
     # Whatever refers to the memory refers to this buffer, and so does a view of a view.
     buffer = pa.py_buffer(block)
     weakref.finalize(buffer, store.give, block, share).atexit = False
-    return np.frombuffer(buffer, np.uint8, size).view(type_)
+    at = min(next(_shifts), whole - size) // _LINE * _LINE
+    return np.frombuffer(buffer, np.uint8, size, at).view(type_)
+
+
+def large_zeros(count: int, type_: DTypeLike) -> NDArray[Any]:
+    """As from `np.zeros`, in the memory of `large_array`.
+
+    >>> large_zeros(2, np.int32)
+    array([0, 0], dtype=int32)
+    """
+    zeros = large_array(count, type_)
+    zeros.fill(0)
+    return zeros
+
+
+def row_numbers(count: int) -> NDArray[np.int32]:
+    """0 to `count` - 1, in the memory of `large_array`.
+
+    >>> row_numbers(3)
+    array([0, 1, 2], dtype=int32)
+    """
+    numbers = large_array(count, np.int32)
+    numbers[: len(_FIRST)] = _FIRST[:count]
+    for start in range(len(_FIRST), count, len(_FIRST)):
+        part = numbers[start : start + len(_FIRST)]
+        np.add(_FIRST[: len(part)], start, out=part)
+    return numbers
 
 
 def _new(size: int) -> _Block:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.key_time_order import Times
+from whenabouts.core.arrays.large_arrays import large_array, large_zeros
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.join_aggregate.settings import LEAST_CONFIDENCE, LEFT, RIGHT, JoinAggregateSettings
@@ -27,7 +28,14 @@ from whenabouts.core.runtime.keys import Keys
 from whenabouts.core.times.conditions import Condition
 from whenabouts.core.times.templates import Template
 from whenabouts.core.timing_join.candidate_ranges import CandidateRanges, ranges_of
-from whenabouts.core.timing_join.probed_rows import Beside, beside, matching_beside, offsets_of
+from whenabouts.core.timing_join.probed_rows import (
+    Beside,
+    SureRanges,
+    beside,
+    matching_beside,
+    offsets_of,
+    sure_ranges,
+)
 
 ROWS_AT_ONCE = 1 << 22
 """How many rows beside ranges are processed together: some 200 MB."""
@@ -52,7 +60,7 @@ class Chosen:
     def counts(self) -> IntArray:
         """How many each left row has."""
         offsets = self.beside.offsets
-        found: IntArray = self.stop - self.start
+        found: IntArray = np.subtract(self.stop, self.start, out=large_array(len(self.start), np.int64))
         if offsets[-1]:
             found += offsets[1:]
             found -= offsets[:-1]
@@ -113,14 +121,17 @@ class PartnerSearch:
     @property
     def sure(self) -> int:
         """How many pairs are taken from sure ranges."""
-        ranges = self._found.ranges
-        return int((ranges[:, 2] - ranges[:, 1]).sum(dtype=np.int64))
+        return self._sure.sure
 
     @property
     def beside(self) -> IntArray:
         """How many right rows lie beside the sure range of each left row: each of them costs a probability."""
         ranges = self._found.ranges  # int32, and so is each difference
         return np.asarray(ranges[:, 1] - ranges[:, 0] + (ranges[:, 3] - ranges[:, 2]), np.int64)
+
+    @cached_property
+    def _sure(self) -> SureRanges:
+        return sure_ranges(self._found.ranges)
 
     @property
     def _mixed(self) -> bool:
@@ -158,10 +169,12 @@ class PartnerSearch:
 
     def runs(self) -> Iterator[Run]:
         """The partners of all left rows, in runs of consecutive ones."""
-        sizes = self.beside
-        until = np.cumsum(sizes)
-        start = 0
-        while start < len(sizes):
+        ranges, start = self._found.ranges, 0
+        if len(ranges) and self._sure.beside <= ROWS_AT_ONCE:
+            yield self._run(slice(0, len(ranges)))
+            return
+        until = np.cumsum(self.beside)
+        while start < len(ranges):
             before = int(until[start - 1]) if start else 0
             stop = max(int(np.searchsorted(until, before + ROWS_AT_ONCE, side="right")), start + 1)
             yield self._run(slice(start, stop))
@@ -169,10 +182,11 @@ class PartnerSearch:
 
     def _run(self, rows: slice) -> Run:
         ranges = self._found.ranges[rows]
-        start, stop = ranges[:, 1].astype(np.int64), ranges[:, 2].astype(np.int64)
+        start, stop = self._sure.start[rows], self._sure.stop[rows]
         if not self._mixed:
-            by = self._by
-            matching, probed = matching_beside(self._found, rows, by.lo_us, by.hi_us, by.confidence)
+            matching, probed, by = _nothing(len(ranges)), 0, self._by
+            if self._sure.beside:
+                matching, probed = matching_beside(self._found, rows, by.lo_us, by.hi_us, by.confidence)
             return Run(rows, Chosen(start, stop, matching), None, _nothing(len(ranges)), np.empty(0), probed)
         row, ring = beside(ranges)
         p = self._probabilities(row, ring.rows, rows.start, self._condition)
@@ -245,4 +259,4 @@ def _where(row: NDArray[np.int32], ring: Beside, chosen: BoolArray, rows: int) -
 
 
 def _nothing(rows: int) -> Beside:
-    return Beside(np.zeros(rows + 1, np.int64), np.empty(0, np.int32))
+    return Beside(large_zeros(rows + 1, np.int64), np.empty(0, np.int32))

@@ -78,7 +78,8 @@ class RangeMinimum:
         """
         out = large_array(len(start), np.int64)
         # A range that is shorter than a block holds none.
-        table = self.table if (stop - start).max(initial=0) >= BLOCK else _NO_TABLE
+        lengths = np.subtract(stop, start, out=out)
+        table = self.table if lengths.max(initial=0) >= BLOCK else _NO_TABLE
         _fill_minima(self.keys, table, *_ends(start, stop), *_arrays(beside), out)
         return out
 

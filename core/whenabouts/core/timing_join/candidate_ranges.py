@@ -21,6 +21,7 @@ from whenabouts.core.arrays.key_time_order import (
     order_rows,
     sorted_rows,
 )
+from whenabouts.core.arrays.large_arrays import large_array, large_zeros, row_numbers
 from whenabouts.core.arrays.threads import both, cuts, each
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.probability.confidence_bounds import fill_confidence_bounds
@@ -239,9 +240,9 @@ class BaseRows(NamedTuple):
 
 
 def _base_rows(times: Times, *, by_t_max: bool) -> BaseRows:
-    key = np.zeros(len(times), np.int64) if times.key is None else times.key
+    key = large_zeros(len(times), np.int64) if times.key is None else times.key
     if not by_t_max:
-        return BaseRows(times.t_min, times.t_max, np.arange(len(times), dtype=np.int32), key)
+        return BaseRows(times.t_min, times.t_max, row_numbers(len(times)), key)
     rows = order_rows(Times(times.t_min, times.t_max), "t_max", 1)
     return BaseRows(rows.t_min, rows.t_max, rows.position, key[rows.position])
 
@@ -276,7 +277,7 @@ def _ranges(
     span: IntArray | None,
 ) -> NDArray[np.int32]:
     """int32[n, 4]: outer_lo, sure_lo, sure_hi, outer_hi of each base row, as half-open indices into the targets."""
-    ranges = np.empty((base.t_min.size, 4), np.int32)
+    ranges = large_array(4 * base.t_min.size, np.int32).reshape(-1, 4)
     if sides.strategy in PROBING_ALL:
         probe_all(base.key, target.starts, ranges)
         return ranges
@@ -303,7 +304,7 @@ def _search(
     fill_bounds = fill_anchored_ranges if sides.strategy == "auto" else fill_confidence_bounds
     cursors = np.stack((target.starts[:-1], target.starts[:-1]))
     size = min(_BOUNDED_AT_ONCE, part.stop - part.start)
-    bounds_of_some, found_of_some = np.empty((size, 4), np.int64), np.empty((size, 4), np.int32)
+    bounds_of_some, found_of_some = (large_array(4 * size, type_).reshape(size, 4) for type_ in (np.int64, np.int32))
     for start in range(part.start, part.stop, _BOUNDED_AT_ONCE):
         rows = slice(start, min(start + _BOUNDED_AT_ONCE, part.stop))
         bounds = bounds_of_some[: rows.stop - start]

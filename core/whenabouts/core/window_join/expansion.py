@@ -26,7 +26,7 @@ from whenabouts.core.arrays.jit import (
     compiled,
 )
 from whenabouts.core.arrays.key_time_order import OrderedRows
-from whenabouts.core.arrays.large_arrays import large_array
+from whenabouts.core.arrays.large_arrays import large_array, row_numbers
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.window_join.join_orders import ANY, JoinOrder
 
@@ -258,7 +258,7 @@ class Expansion:
         """
         if any(not len(rows.anchor) for rows in self.rows):
             return
-        yield from self._grow(1, np.arange(len(self.rows[0].anchor), dtype=np.int32)[None, :], None)
+        yield from self._grow(1, row_numbers(len(self.rows[0].anchor))[None, :], None)
 
     def of_chains(self, chains: Chains) -> Iterator[list[Positions]]:
         """As `combinations`, where each base row is joined with all rows of one chain of every other stream.
@@ -267,9 +267,16 @@ class Expansion:
         iteration is counted, and costs nothing where a chain is empty. O(base rows + combinations), and O(candidates)
         where there are tests between.
         """
-        base = np.arange(len(self.rows[0].anchor), dtype=np.int32)
-        found = [(first + self._offset[level], length) for level, (first, length) in enumerate(chains, 1)]
-        products = np.cumprod([length for _, length in found], axis=0)
+        n = len(self.rows[0].anchor)
+        base = row_numbers(n)
+        found = [
+            (np.add(first, self._offset[level], out=large_array(n, np.int64)), length)
+            for level, (first, length) in enumerate(chains, 1)
+        ]
+        products = large_array(len(found) * n, np.int64).reshape(-1, n)
+        products[:1] = found[0][1]
+        for level in range(1, len(found)):
+            np.multiply(products[level - 1], found[level][1], out=products[level])
         if any(self._tests_at(level) for level in range(1, len(found))):
             yield from self._grow(1, base[None, :], found)
             return

@@ -33,6 +33,7 @@ from whenabouts.core.arrays.jit import (
     WRITE_INT64_2D,
     compiled,
 )
+from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.typing import IntArray, Positions
 from whenabouts.core.runtime.protocol import NO_WATERMARK
 
@@ -221,8 +222,8 @@ class ForwardSweep:
             for at in (head, next_)
         )  # fmt: skip
         n = int(sum(max(last - begun, 0) for last, begun in zip(known, next_.tolist(), strict=True)))
-        of, base = np.empty(n, np.int32), np.empty(n, np.int32)
-        first, length = np.empty((k, n), np.int64), np.empty((k, n), np.int64)
+        of, base = large_array(n, np.int32), large_array(n, np.int32)
+        first, length = (large_array(k * n, np.int64).reshape(k, n) for _ in range(2))
         place, pending, counts = np.array(self.place), np.array(self.pending), np.zeros(TESTS + 1, np.int64)
         stop = offset[:-1] + np.array(known)
         at = head + offset[:-1]
