@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.large_arrays import large_array, large_zeros
 from whenabouts.core.arrays.record_batches import doubles, validity, with_nulls
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.errors import Code, InputError
@@ -87,7 +88,7 @@ def digits_of_floats(values: FloatArray, valid: BoolArray | None = None) -> Digi
     >>> sum(int(d) * 2.0 ** (32 * k - 1152) for k, d in enumerate(digits.digit[0], start=int(digits.limb[0])))
     1.5
     """
-    found = Digits(np.empty(len(values), np.int32), np.empty((len(values), 3), np.int64))
+    found = Digits(large_array(len(values), np.int32), large_array(3 * len(values), np.int64).reshape(-1, 3))
     valid = np.empty(0, bool) if valid is None else np.ascontiguousarray(valid)
     fill_float_digits(np.ascontiguousarray(values, np.float64), valid, *found)
     return found
@@ -147,9 +148,10 @@ class ExactSums:
         if max(int(self.counts.max(initial=0)), int(other.counts.max(initial=0))) >= MOST_VALUES >> 1:
             parts = [part.settled() for part in parts]
         columns = _union(*(part.columns for part in parts))
-        cells = np.zeros((len(self.cells), len(columns)), np.int64)
+        cells = _no_values(len(self.cells), columns)
         for part in parts:
-            cells[:, _slots(columns)[part.columns]] += part.cells
+            for slot, values in zip(_slots(columns)[part.columns].tolist(), part.cells.T, strict=True):
+                cells[:, slot] += values
         return ExactSums(columns, cells)
 
     def settled(self) -> ExactSums:
@@ -190,7 +192,7 @@ class ExactSums:
 
         Cost: about 30 ns per sum for measured data, at most 0.3 us.
         """
-        out = np.empty(len(self.cells))
+        out = large_array(len(self.cells), np.float64)
         fill_nearest(self.columns, self.cells, *self._extent(), out)
         return out
 
@@ -288,7 +290,7 @@ class PrefixSums:
             raise ValueError(f"prefix sums have at most {MOST_VALUES} rows, got {rows}")
         columns = digits.columns()
         step = 1 if len(columns) <= FEW_COLUMNS else BLOCK
-        prefix = np.zeros((rows // step + 1, len(columns)), np.int64)
+        prefix = _no_values(rows // step + 1, columns)
         fill_prefix(*digits, _slots(columns), step, prefix)
         return cls(digits, columns, prefix, step)
 
@@ -300,7 +302,7 @@ class PrefixSums:
         Empty ranges may have any ends. Cost: about 10 ns per range and 2 ns per row of `more`.
         """
         columns = self.columns if more is None else _union(self.columns, more.columns())
-        cells = np.zeros((len(start), len(columns)), np.int64)
+        cells = _no_values(len(start), columns)
         slots = _slots(columns)
         add_ranges(
             *self.digits, slots, self.prefix, slots[self.columns], self.step,
@@ -319,9 +321,15 @@ def sums_of_rows(digits: Digits, offsets: IntArray) -> ExactSums:
     [1.0, 0.30000000000000004]
     """
     columns = digits.columns()
-    cells = np.zeros((len(offsets) - 1, len(columns)), np.int64)
+    cells = _no_values(len(offsets) - 1, columns)
     add_rows(*digits, _slots(columns), np.ascontiguousarray(offsets, np.int64), cells)
     return ExactSums(columns, cells)
+
+
+def _no_values(sums: int, columns: IntArray) -> IntArray:
+    """The cells of sums without values."""
+    cells: IntArray = large_zeros(sums * len(columns), np.int64).reshape(sums, len(columns))
+    return cells
 
 
 def _union(first: IntArray, second: IntArray) -> IntArray:
