@@ -219,7 +219,8 @@ def _dense(column: pa.ChunkedArray) -> IntArray:
     found, begin = large_array(len(column), np.int64), 0
     for chunk in column.dictionary_encode().chunks:  # they share their dictionary
         end = begin + len(chunk)
-        found[begin:end] = chunk.indices.fill_null(NULL_KEY).to_numpy(zero_copy_only=False)
+        codes = chunk.indices.fill_null(NULL_KEY) if chunk.null_count else chunk.indices
+        found[begin:end] = codes.to_numpy(zero_copy_only=False)
         begin = end
     return found
 
