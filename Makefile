@@ -6,7 +6,7 @@ WITH_JAVA = home=$$(.ci/java.sh) && export JAVA_HOME="$$home" &&
 FLINK = $(shell $(BIN)/python -c 'import importlib.util as u; print("--engine flink" * bool(u.find_spec("pyflink")))')
 IN_PROCESS := --engine local --engine simulated-spark --engine simulated-flink
 ENGINES = $(IN_PROCESS) --engine spark $(FLINK)
-# Two workers: one starts Spark, the other Flink, and both share the rest. One that ends is replaced once.
+# Two workers: one starts Spark, the other Flink, and both share the rest. One that ends is replaced, once in a run.
 TWO_AT_ONCE := -n 2 --max-worker-restart=1
 INPUTS := pyproject.toml .ci/environment.sh requirements/build.lock requirements/main.lock requirements/newest.lock
 export PYTHON

@@ -85,32 +85,48 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Hangs:
-    """Tells a test whose worker was ended because it hung from one that broke its worker, and lets the first hang pass.
+    """Lets a test that hung run once more, and tells it from one that broke its worker.
 
-    The worker printed the stacks of its threads. pytest-xdist runs what it had not done in a new one, this test first,
-    whose result then counts. More than `--max-worker-restart` hangs end the run, and the last one is a failure.
+    The worker of a test that hangs prints the stacks of its threads and ends. pytest-xdist starts a new one, as often
+    as `--max-worker-restart` says, and hands out again what was not done. The result of the second run counts.
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self._seconds, self._begun = float(config.getini("faulthandler_timeout")), dict[str, float]()
-        self._more = int(config.getoption("maxworkerrestart", None) or 0)
+        ends = config.pluginmanager.hasplugin("faulthandler") and config.getini("faulthandler_exit_on_timeout")
+        self._seconds = float(config.getini("faulthandler_timeout")) if ends else 0.0
+        self._most = int(config.getoption("maxworkerrestart", None) or 0)
+        self._begun, self._ended, self._to_run = dict[str, float](), 0, set[str]()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._begun[nodeid] = time.monotonic()
 
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._to_run.discard(nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, error: object | None) -> None:
+        self._ended += error is not None
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
-        hung = 0 < self._seconds <= time.monotonic() - self._begun.get(crashitem, time.monotonic())
-        if hung and self._more > 0:
-            self._more -= 1
+        taken = time.monotonic() - self._begun.pop(crashitem, time.monotonic())
+        # Messages take a while, so that a test seems to begin later than it did.
+        if 0 < 0.9 * self._seconds <= taken and self._ended <= self._most:
+            self._to_run.add(crashitem)
             report.outcome = "hung"
 
     def pytest_report_teststatus(self, report: Any) -> tuple[str, str, str] | None:
         return ("hung once", "H", "HUNG") if report.outcome == "hung" else None
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._to_run:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for report in terminalreporter.stats.get("hung once", ()):
-            terminalreporter.write_line(f"HUNG {report.nodeid}, and ran once more: its stacks are above")
+            then = "did not run" if report.nodeid in self._to_run else "ran"
+            terminalreporter.write_line(f"HUNG {report.nodeid}, and {then} once more: its stacks are above")
 
 
 def pytest_configure(config: pytest.Config) -> None:

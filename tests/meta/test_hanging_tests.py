@@ -32,11 +32,23 @@ SETTINGS = "[pytest]\nfaulthandler_timeout = 2\nfaulthandler_exit_on_timeout = t
 pytestmark = pytest.mark.slow
 
 
-def run(folder: Path, what: str) -> tuple[int, str, int]:
+# In the process that replaces the first one, before it has run anything.
+ENDS_AT_ONCE = """
+import os
+from pathlib import Path
+
+def pytest_sessionstart(session):
+    if hasattr(session.config, "workerinput") and Path("seen").exists():
+        os._exit(3)
+"""
+
+
+def run(folder: Path, what: str, plugin: str = "") -> tuple[int, str, int]:
     """Exit code, what was printed, and how often the test began."""
     (folder / "test_some.py").write_text(TESTS.format(what=what))
+    (folder / "some_plugin.py").write_text(plugin)
     (folder / "pytest.ini").write_text(SETTINGS)
-    options = ["-n", "1", "--max-worker-restart=1", "-p", "conftest"]
+    options = ["-n", "1", "--max-worker-restart=1", "-p", "conftest", "-p", "some_plugin"]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
@@ -65,6 +77,12 @@ def test_one_that_always_hangs_fails(tmp_path: Path) -> None:
     code, printed, begun = run(tmp_path, "time.sleep(60)")
     assert (code, begun) == (1, 2), printed
     assert "FAILED test_some.py::test_that_may_hang - worker 'gw1' crashed" in printed
+
+
+def test_one_that_cannot_run_again_fails(tmp_path: Path) -> None:
+    code, printed, begun = run(tmp_path, "time.sleep(60)", ENDS_AT_ONCE)
+    assert (code, begun) == (1, 1), printed
+    assert "HUNG test_some.py::test_that_may_hang, and did not run once more" in printed
 
 
 def test_one_that_breaks_its_worker_fails_at_once(tmp_path: Path) -> None:

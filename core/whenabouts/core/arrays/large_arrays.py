@@ -38,8 +38,8 @@ _SHARE = 32
 
 _LINE = 64
 _shifts = cycle(range(0, 4096, 9 * _LINE))
-"""Where arrays begin in their blocks: a cache has few places for lines that are whole pages apart, and a kernel goes
-through several arrays at once."""
+"""Where arrays begin in their blocks, if there is room: a cache has few places for lines that are whole pages apart,
+and a kernel goes through several arrays at once."""
 
 _FIRST = np.arange(1 << 13, dtype=np.int32)
 

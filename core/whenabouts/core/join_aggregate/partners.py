@@ -184,9 +184,12 @@ class PartnerSearch:
         ranges = self._found.ranges[rows]
         start, stop = self._sure.start[rows], self._sure.stop[rows]
         if not self._mixed:
-            matching, probed, by = _nothing(len(ranges)), 0, self._by
-            if self._sure.beside:
-                matching, probed = matching_beside(self._found, rows, by.lo_us, by.hi_us, by.confidence)
+            by = self._by
+            matching, probed = (
+                matching_beside(self._found, rows, by.lo_us, by.hi_us, by.confidence)
+                if self._sure.beside
+                else (_nothing(len(ranges)), 0)
+            )
             return Run(rows, Chosen(start, stop, matching), None, _nothing(len(ranges)), np.empty(0), probed)
         row, ring = beside(ranges)
         p = self._probabilities(row, ring.rows, rows.start, self._condition)

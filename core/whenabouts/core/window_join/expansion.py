@@ -273,7 +273,7 @@ class Expansion:
             (np.add(first, self._offset[level], out=large_array(n, np.int64)), length)
             for level, (first, length) in enumerate(chains, 1)
         ]
-        products = large_array(len(found) * n, np.int64).reshape(-1, n)
+        products = large_array(len(found) * n, np.int64).reshape(len(found), n)
         products[:1] = found[0][1]
         for level in range(1, len(found)):
             np.multiply(products[level - 1], found[level][1], out=products[level])
