@@ -48,7 +48,7 @@ test-rest: .venv/ready .venv/spark.jsa .venv/flink.jsa ## What `make test-full` 
 	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(LAWS) -m "full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
 
 test-exhaustive: lint .venv/spark.jsa .venv/flink.jsa ## Every case of every law on every engine, and many more random ones: hours
-	@$(WITH_JAVA) WHENABOUTS_FULL=1 $(BIN)/pytest $(ENGINES) -m "not cluster" $(TWO_AT_ONCE) --durations=30
+	@$(WITH_JAVA) WHENABOUTS_FULL=1 $(BIN)/pytest $(ENGINES) -m "not cluster" -o faulthandler_timeout=7200 $(TWO_AT_ONCE) --durations=30
 
 test-newest: .venv-newest/ready .venv-newest/spark.jsa ## The Spark adapter, and the laws of hosting, on the newest Spark, in .venv-newest
 	@$(WITH_JAVA) $(NEWEST)/pytest --engine spark -m "not full and not exhaustive" $(TWO_AT_ONCE) --durations=10 \
