@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Hangs:
-    """Lets a test that hung run once more, and tells it from one that broke its worker.
+    """Lets a test that hung run once more; one that breaks its worker in any other way fails.
 
     The worker of a test that hangs prints the stacks of its threads and ends. pytest-xdist starts a new one, as often
     as `--max-worker-restart` says, and hands out again what was not done. The result of the second run counts.

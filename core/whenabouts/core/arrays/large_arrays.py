@@ -42,6 +42,7 @@ _shifts = cycle(range(0, 4096, 9 * _LINE))
 and a kernel goes through several arrays at once."""
 
 _FIRST = np.arange(1 << 13, dtype=np.int32)
+"""The first row numbers; the others are sums of these and a multiple of their count."""
 
 _Block = NDArray[np.uint8]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from whenabouts.core.arrays.gather import gather
+from whenabouts.core.arrays.gather import gathered
 from whenabouts.core.arrays.jit import (
     INT64,
     READ_INT32,
@@ -333,7 +333,7 @@ class Expansion:
     def _periods(self, level: int, at: NDArray[np.int32]) -> tuple[IntArray, IntArray]:
         """The index of the first candidate, and the number of candidates, of each partial combination at a level."""
         n = at.shape[1]
-        first, count, key = (large_array(n, np.int64) for _ in range(3))
+        first, count = large_array(n, np.int64), large_array(n, np.int64)
         if not n:
             return first, count
         self.counters.periods += n
@@ -341,7 +341,7 @@ class Expansion:
         bounding = [m for m, bound in enumerate(bounds) if m == 0 or bound != ANY]
         lo, hi = (np.array([bounds[m][end] for m in bounding], np.int64) for end in (0, 1))
         starts = self.rows[level].starts + self._offset[level]
-        gather(self._base_key, at[0], key)
+        key = gathered(self._base_key, at[0])
         _fill_periods(self._anchor, at, key, starts, lo, hi, np.array(bounding, np.int32), first, count)
         return first, count
 
