@@ -1,4 +1,4 @@
-"""Rows with few candidates are filled as `fill_pairs` fills them: the same pairs in the same order, the same counts."""
+"""Few candidates and possible pairs are filled as `fill_pairs` fills them: in its order, with its counts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from whenabouts.core.arrays.key_time_order import Times
+from whenabouts.core.times.conditions import LEAST_CONFIDENCE
+from whenabouts.core.times.limits import UNBOUNDED_US
 from whenabouts.core.timing_join.candidate_ranges import ranges_of
 from whenabouts.core.timing_join.length_classes import NO_KINDS
 from whenabouts.core.timing_join.pair_fill import EVERYTHING, STATE_SLOTS, fill_pairs
+from whenabouts.core.timing_join.possible_fill import fill_possible_pairs
 from whenabouts.core.timing_join.short_fill import fill_short_rows
 
 LO, HI, CONFIDENCE = -300, 300, 0.7
@@ -41,3 +44,33 @@ def test_pairs_and_counts_are_those_of_the_general_kernel(rows: int, span: int) 
     assert answers[1] == answers[0]
     assert answers[2] == answers[0]
     assert room == 0 or len(answers[0][0]) > 0
+
+
+@pytest.mark.parametrize("window", [(-1, 1), (-30, 200), (40, 40), (0, UNBOUNDED_US)])
+@pytest.mark.parametrize("span", [60, 3_000, 40_000])
+def test_possible_pairs_and_counts_are_those_of_the_general_kernel(span: int, window: tuple[int, int]) -> None:
+    rng = np.random.default_rng(span)
+    sides = []
+    for _ in range(2):
+        t_min = rng.integers(0, span, 1_500)
+        lengths = rng.integers(0, 50, 1_500) * rng.integers(0, 2, 1_500)  # half of them are instants
+        sides.append(Times(t_min, t_min + lengths, rng.integers(0, 3, 1_500)))
+    found = ranges_of(*sides, *window, LEAST_CONFIDENCE, base_lengths=(0, 50), target_lengths=(0, 50))
+    # All targets of the key are candidates: possible and impossible ones.
+    ranges = found.ranges.copy()
+    ranges[:, 0], ranges[:, 3] = found.target.starts[found.base.key], found.target.starts[found.base.key + 1]
+    ranges[:, 1:3] = ranges[:, :1]
+    base, target = found.base, found.target
+    rows = base.t_min, base.t_max, base.position, target.t_min, target.t_max, target.position, ranges
+    room = int((ranges[:, 3] - ranges[:, 0]).sum())
+    answers = []
+    for kernel in (fill_pairs, fill_possible_pairs):
+        state, out = np.zeros(STATE_SLOTS, np.int64), (np.zeros(room, np.int32), np.zeros(room, np.int32))
+        if kernel is fill_pairs:
+            given = (*window, LEAST_CONFIDENCE, *rows, NO_KINDS, np.empty(0, np.int64), 0)
+            count = kernel(EVERYTHING, *given, state, *out)
+        else:
+            count = kernel(*window, *rows, state, *out)
+        answers.append((*(column[:count].tolist() for column in out), state[2:5].tolist()))
+    assert answers[1] == answers[0]
+    assert 0 < len(answers[0][0]) < room

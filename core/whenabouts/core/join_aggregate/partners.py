@@ -18,14 +18,14 @@ from whenabouts.core.arrays.key_time_order import Times
 from whenabouts.core.arrays.large_arrays import large_array, large_zeros
 from whenabouts.core.arrays.typing import BoolArray, FloatArray, IntArray
 from whenabouts.core.errors import Code, QueryError
-from whenabouts.core.join_aggregate.settings import LEAST_CONFIDENCE, LEFT, RIGHT, JoinAggregateSettings
+from whenabouts.core.join_aggregate.settings import LEFT, RIGHT, JoinAggregateSettings
 from whenabouts.core.probability.histogram_arrays import shapes_of
 from whenabouts.core.probability.histogram_probability import shape_probabilities_at
 from whenabouts.core.probability.possibility import instants_outside
 from whenabouts.core.probability.satisfaction_probability import probabilities_at
 from whenabouts.core.runtime.blocks import templates_of, times
 from whenabouts.core.runtime.keys import Keys
-from whenabouts.core.times.conditions import Condition
+from whenabouts.core.times.conditions import LEAST_CONFIDENCE, Condition
 from whenabouts.core.times.templates import Template
 from whenabouts.core.timing_join.candidate_ranges import CandidateRanges, ranges_of
 from whenabouts.core.timing_join.probed_rows import (

@@ -14,7 +14,7 @@ from whenabouts.core.runtime import option_checks as checks
 from whenabouts.core.runtime.key_names import Key, On, described_keys
 from whenabouts.core.runtime.time_slots import TimeSlots
 from whenabouts.core.times.clock_errors import Clock
-from whenabouts.core.times.conditions import UNSAID, Condition, confidence_of
+from whenabouts.core.times.conditions import LEAST_CONFIDENCE, UNSAID, Condition, confidence_of
 from whenabouts.core.times.time_specs import TimeSpec
 from whenabouts.core.timing_join.settings import TimingJoinSettings
 from whenabouts.core.window_join.graph import edge_of
@@ -22,9 +22,6 @@ from whenabouts.core.window_join.graph import edge_of
 LEFT, RIGHT = 0, 1
 HOWS = ("left_outer", "inner")
 FOLDINGS = ("auto", "always", "never")
-
-LEAST_CONFIDENCE = 5e-324
-"""As a confidence: every pair that is possible at all."""
 
 _CHANGEABLE = frozenset({
     "left_time", "right_time", "condition", "aggregates", "how", "lateness", "rates", "min_confidence",

@@ -15,7 +15,8 @@ from whenabouts.core.durations import Duration, format_bounds, parse_duration, p
 from whenabouts.core.errors import Code, QueryError
 from whenabouts.core.times.limits import UNBOUNDED_US
 
-_LEAST = 5e-324  # smallest positive double: only what is impossible has a lesser probability
+LEAST_CONFIDENCE = 5e-324
+"""As a confidence: every pair that is possible at all. The smallest positive double."""
 
 
 class _Possible(float):
@@ -100,7 +101,7 @@ class Condition:
             return Condition(self.lo_us, self.hi_us, 1.0)
         lo = self.lo_us if self.lo_us <= -UNBOUNDED_US else self.lo_us - 1
         hi = self.hi_us if self.hi_us >= UNBOUNDED_US else self.hi_us + 1
-        return Condition(lo, hi, _LEAST)
+        return Condition(lo, hi, LEAST_CONFIDENCE)
 
     @property
     def one_sided(self) -> bool:

@@ -19,6 +19,7 @@ from whenabouts.core.arrays.key_time_order import (
     Times,
     nearly_in_order,
     order_rows,
+    sorted_positions,
     sorted_rows,
 )
 from whenabouts.core.arrays.large_arrays import large_array, large_zeros, row_numbers
@@ -27,6 +28,7 @@ from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.probability.confidence_bounds import fill_confidence_bounds
 from whenabouts.core.probability.match_thresholds import fill_kind_bounds
 from whenabouts.core.probability.midpoint_bounds import fill_anchored_ranges
+from whenabouts.core.times.conditions import LEAST_CONFIDENCE
 from whenabouts.core.times.limits import FARTHEST_US
 from whenabouts.core.timing_join.length_classes import NO_KINDS, RowKinds, Templates, row_kinds
 from whenabouts.core.timing_join.pair_decision import KindThresholds
@@ -41,9 +43,6 @@ _BOUNDED_AT_ONCE = 1 << 15
 """How many rows' bounds are computed and searched at a time: a megabyte, which stays in the cache."""
 
 _TARGET_AXIS: dict[str, Axis] = {"simple": "arrival", "auto": "midpoint"}
-
-_LEAST_CONFIDENCE = 5e-324
-"""As a confidence: every pair that is possible at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +88,20 @@ class CandidateRanges(NamedTuple):
         kinds = self.kinds._replace(base=self.kinds.base[start:stop])
         return CandidateRanges(base, self.target, self.ranges[start:stop], kinds, self.by_kind)
 
+    def only(self, at: IntArray) -> CandidateRanges:
+        """The same for the base rows at these indices, in this order."""
+        kinds = self.kinds.of_base(at) if self.kinds.base.size else self.kinds
+        return CandidateRanges(self.base.only(at), self.target, self.ranges[at], kinds, self.by_kind)
+
+    def forwards(self) -> CandidateRanges | None:
+        """Base rows in the order of their candidates, and targets at the positions that they have in their own order:
+        pairs are then found, and columns gathered, forwards in memory. None if they nearly are. O(n)."""
+        first = self.ranges[:, 0].astype(np.int64)
+        if nearly_in_order(first) and nearly_in_order(self.target.position.astype(np.int64)):
+            return None
+        ordered = self.only(sorted_positions(first, None, 1))
+        return ordered._replace(target=replace(self.target, position=row_numbers(len(self.target.position))))
+
 
 def ranges_of(
     base: Times,
@@ -130,7 +143,7 @@ def ranges_of(
         return CandidateRanges(rows, ordered, np.zeros((len(base), 4), np.int32), NO_KINDS, False)
     found = candidate_ranges(sides, kinds_of(sides))
     if possible:
-        wide = replace(sides, confidence=_LEAST_CONFIDENCE)
+        wide = replace(sides, confidence=LEAST_CONFIDENCE)
         outer = candidate_ranges(wide, kinds_of(wide)).ranges
         ranges = np.clip(found.ranges, outer[:, :1], outer[:, 3:])
         ranges[:, 0], ranges[:, 3] = outer[:, 0], outer[:, 3]

@@ -169,9 +169,10 @@ class TimingJoinOperator:
         left, right = rows
         matches = None if self._finalizer is None else self._finalizer.begin(state, rows)
         growing = Growing.after(step.output, "pairs")
-        for pairs in self.matching.pairs(rows, arrivals, step.metrics):
+        found = self.matching.pairs(rows, arrivals, step.metrics, reorder=matches is None)
+        for rows_of_pairs, pairs in found:
             if matches is None:
-                step.output += growing.counted(self._output(rows, pairs, None, step))
+                step.output += growing.counted(self._output(rows_of_pairs, pairs, None, step))
                 continue
             needed = self._needs_probability
             probability = self.matching.probabilities(left.table, right.table, *pairs) if needed else None
@@ -242,7 +243,7 @@ class TimingJoinOperator:
         ) + hi + longest
 
     def _output(
-        self, rows: list[SideRows], pairs: Pairs, probability: FloatArray | None, step: Step
+        self, rows: Sequence[SideRows], pairs: Pairs, probability: FloatArray | None, step: Step
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows with their computed columns; `probability`: if it is needed for other rows, too."""
         (left, right), (l_at, r_at) = rows, pairs

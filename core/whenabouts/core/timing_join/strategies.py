@@ -29,7 +29,7 @@ Rows with different keys are never compared: targets are grouped by key, and ord
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -40,6 +40,7 @@ from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.threads import cuts, each
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 from whenabouts.core.probability.confidence_bounds import is_wide
+from whenabouts.core.times.conditions import LEAST_CONFIDENCE
 from whenabouts.core.times.limits import NEVER_US
 from whenabouts.core.timing_join.candidate_ranges import (
     PROBING_ALL,
@@ -67,6 +68,7 @@ from whenabouts.core.timing_join.pair_fill import (
     fill_pairs,
     part_extent,
 )
+from whenabouts.core.timing_join.possible_fill import fill_possible_pairs
 from whenabouts.core.timing_join.short_fill import MOST_CANDIDATES, fill_short_rows
 from whenabouts.core.timing_join.where import PAIRS_AT_ONCE
 
@@ -78,6 +80,10 @@ Accepts = Callable[[Positions, Positions], BoolArray]
 """Which of the pairs (base positions, target positions) meet a further condition."""
 
 _NO_TABLE = np.empty(0, np.int64)
+
+MANY_PAIRS = 1 << 20
+MANY_A_ROW = 8
+"""With as many candidates, in all and a target, the targets' columns are put in order before pairs are gathered."""
 
 FIRST_CANDIDATES = 8
 """How many candidates of a row are tried first when one accepted partner is enough."""
@@ -118,6 +124,7 @@ def correlate(
     chunk_pairs: int = 1 << 24,
     expect: Callable[[int, int], None] | None = None,
     accepts: Accepts | None = None,
+    reorder: Callable[[Positions], None] | None = None,
 ) -> Iterator[Pairs]:
     """The pairs of equal key with `P(lo <= X_target - X_base <= hi) >= confidence`, each exactly once.
 
@@ -138,6 +145,10 @@ def correlate(
     none. With `first_only` the pairs of a row are tried until one is accepted.
 
     `expect` is called before any pair is given, with the least (the sure ones) and the greatest possible number.
+
+    `reorder` is called before any pair is given if there are so many pairs that it pays to put the targets in order
+    first, with their positions in that order; the target positions of all pairs are then positions in the order.
+    `accepts` still gets those of the targets as given.
 
     Cost for n base rows and m targets: `simple` and `ssort` O(n m) kernel calls; the others O(n + m) for rows nearly in
     time order (`eager`: n log m), plus a copy per sure pair and a kernel call per probed pair. Memory: 60 bytes per row
@@ -160,7 +171,7 @@ def correlate(
     )  # fmt: skip
     if accepts is not None:
         chunk_pairs = min(chunk_pairs, PAIRS_AT_ONCE)
-    return _pairs(_Join(sides, first_only, accepts), counters, chunk_pairs, expect)
+    return _pairs(_Join(sides, first_only, accepts), counters, chunk_pairs, expect, reorder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +180,20 @@ class _Join:
     first_only: bool
     accepts: Accepts | None
 
+    def of_targets(self, given: Positions) -> _Join:
+        """The same for pairs whose target positions are indices of the `given` ones."""
+        accepts = self.accepts
+        if accepts is None:
+            return self
+        return replace(self, accepts=lambda base_at, target_at: accepts(base_at, given[target_at]))
+
 
 def _pairs(
-    join: _Join, counters: CorrelationCounters, chunk_pairs: int, expect: Callable[[int, int], None] | None
+    join: _Join,
+    counters: CorrelationCounters,
+    chunk_pairs: int,
+    expect: Callable[[int, int], None] | None,
+    reorder: Callable[[Positions], None] | None,
 ) -> Iterator[Pairs]:
     counters.correlations += 1
     sides = join.sides
@@ -190,9 +212,15 @@ def _pairs(
         search = _first_partners if join.accepts is None else _first_accepted
         yield from search(join, found, counters)
         return
+    counts = each(lambda at: candidate_counts(found.ranges[at]), cuts(len(found.ranges)))
+    least, most = (sum(numbers) for numbers in zip(*counts, strict=True))
     if expect is not None:
-        counts = each(lambda at: candidate_counts(found.ranges[at]), cuts(len(found.ranges)))
-        expect(sum(sure for sure, _ in counts), sum(candidates for _, candidates in counts))
+        expect(least, most)
+    if reorder is not None and sides.strategy == "auto" and most >= max(MANY_PAIRS, MANY_A_ROW * len(sides.target)):
+        forwards = found.forwards()
+        if forwards is not None:
+            reorder(found.target.position)
+            join, found = join.of_targets(found.target.position), forwards
     parts: tuple[int, ...] = (EVERYTHING,)
     lengths = sides.base_lengths[1] + sides.target_lengths[1]
     # Corollary 2 compares one tail of D. In a narrow window both tails matter, and dominance proves nothing.
@@ -225,19 +253,15 @@ def _first_accepted(join: _Join, found: CandidateRanges, counters: CorrelationCo
     The candidates of all rows are tried in rounds, each of twice as many as the last, and only of the rows that have
     found none yet: at most twice the candidates up to the first accepted one.
     """
-    base, target, ranges, kinds, by_kind = found
     done = np.zeros(len(join.sides.base), bool)
     tried, size = 0, FIRST_CANDIDATES
     while True:
-        open_ = np.flatnonzero((ranges[:, 3] - ranges[:, 0] > tried) & ~done[base.position])
+        open_ = np.flatnonzero((found.ranges[:, 3] - found.ranges[:, 0] > tried) & ~done[found.base.position])
         if not open_.size:
             return
-        base, ranges = base.only(open_), ranges[open_]
-        if kinds.base.size:
-            kinds = kinds.of_base(open_)
-        start = ranges[:, :1] + np.int32(tried)
-        part = np.clip(ranges, start, start + np.int32(size))
-        tries = CandidateRanges(base, target, part, kinds, by_kind)
+        found = found.only(open_)
+        start = found.ranges[:, :1] + np.int32(tried)
+        tries = found._replace(ranges=np.clip(found.ranges, start, start + np.int32(size)))
         for base_at, target_at in _fill(join, tries, EVERYTHING, counters, PAIRS_AT_ONCE):
             rows, first = np.unique(base_at, return_index=True)
             first = first[~done[rows]]
@@ -330,18 +354,21 @@ def _at_once(
     out_base, out_target = large_array(sum(sizes), np.int32), large_array(sum(sizes), np.int32)
     firsts = [0, *accumulate(sizes)]
     few = sum(sizes) <= MOST_CANDIDATES * sum(rows.stop - rows.start for rows in slices)
-    short = few and part == EVERYTHING and not found.kinds.table.size
+    plain = part == EVERYTHING and not found.kinds.table.size
 
     def fill(number: int) -> tuple[int, IntArray]:
         base, _, ranges, kinds, _ = found.between(slices[number].start, slices[number].stop)
         out, state = slice(*firsts[number : number + 2]), np.zeros(STATE_SLOTS, np.int64)
-        rows = (
-            sides.lo, sides.hi, sides.confidence, base.t_min, base.t_max, base.position, target.t_min, target.t_max,
-            target.position, ranges,
-        )  # fmt: skip
-        if short:
-            return fill_short_rows(*rows, state, out_base[out], out_target[out]), state
-        count = fill_pairs(part, *rows, kinds, _NO_TABLE, 0, state, out_base[out], out_target[out])
+        lo, hi, confidence, base_out, target_out = sides.lo, sides.hi, sides.confidence, out_base[out], out_target[out]
+        rows = base.t_min, base.t_max, base.position, target.t_min, target.t_max, target.position, ranges
+        if plain and confidence <= LEAST_CONFIDENCE:
+            count = fill_possible_pairs(lo, hi, *rows, state, base_out, target_out)
+        elif plain and few:
+            count = fill_short_rows(lo, hi, confidence, *rows, state, base_out, target_out)
+        else:
+            count = fill_pairs(
+                part, lo, hi, confidence, *rows, kinds, _NO_TABLE, 0, state, base_out, target_out
+            )  # fmt: skip
         return count, state
 
     filled = each(fill, range(len(slices)))
