@@ -20,7 +20,7 @@ CALLS: Counter[str] = Counter()
 DIFFERENCES: Counter[str] = Counter()
 _TWINS: dict[Kernel, tuple[Interpreted, Kernel]] = {}
 _COMPILED: set[Kernel] = set()
-_TEMPLATE = Kernel.get_call_template
+_TEMPLATE, _OVERLOAD = Kernel.get_call_template, Kernel.get_overload
 
 
 def twins(kernel: Kernel) -> tuple[Interpreted, Kernel]:
@@ -38,6 +38,11 @@ def twins(kernel: Kernel) -> tuple[Interpreted, Kernel]:
 def template(kernel: Kernel, args: Any, kws: Any) -> Any:
     """Of a call by another kernel that is being compiled."""
     return _TEMPLATE(kernel if kernel in _COMPILED else twins(kernel)[1], args, kws)
+
+
+def overload(kernel: Kernel, signature: Any) -> Any:
+    """Machine code that another kernel calls, if that is compiled and not read from the cache."""
+    return _OVERLOAD(kernel if kernel in _COMPILED else twins(kernel)[1], signature)
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
@@ -83,6 +88,7 @@ def both(kernel: Kernel, *args: Any) -> Any:
 def pytest_configure() -> None:
     Kernel._compile_for_args = lambda self, *args: lambda *same: both(self, *same)  # type: ignore[method-assign]
     Kernel.get_call_template = template  # type: ignore[method-assign]
+    Kernel.get_overload = overload  # type: ignore[method-assign]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -14,16 +14,15 @@ from typing import Any, TextIO
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import (
     aggregate,
-    array,
+    array_contains,
     coalesce,
     col,
     collect_list,
     from_json,
     lit,
     map_filter,
-    map_from_arrays,
+    map_zip_with,
     split,
-    transform,
     when,
 )
 from pyspark.sql.streaming.listener import (
@@ -58,24 +57,21 @@ def observe_counts(tagged: DataFrame, query: Query) -> DataFrame:
     # One aggregate and one expression for all names: a sum for each name would be planned, and its code generated, in
     # every micro-batch and task, which took a seventh of the JVM's time in small micro-batches.
     said = collect_list(when(col(TAG) == COUNTS, col(BLOB).cast("string")))
-    parsed = transform(said, lambda text: from_json(text, "map<string, bigint>"))
     names = split(lit(_BETWEEN.join(metrics.shown_of(query))), _BETWEEN)
-
-    def sums(maps: Column) -> Column:
-        added = transform(
-            names, lambda name: aggregate(maps, lit(0).cast("bigint"), lambda sum_, counts: sum_ + _count(counts, name))
-        )
-        return map_filter(map_from_arrays(names, added), lambda _, number: number != 0)
-
-    nonzero = transform(array(parsed), sums)[0]  # so that each text is parsed once
+    sums = aggregate(said, _counts_of(lit("{}")), lambda total, text: _added(total, _counts_of(text)))
+    nonzero = map_filter(sums, lambda name, number: (number != 0) & array_contains(names, name))
     return tagged.observe(f"{PREFIX} {next(_number)}: {query.described}", nonzero.alias(VALUES))
 
 
 _BETWEEN = "\n"
 
 
-def _count(counts: Column, name: Column) -> Column:
-    return coalesce(counts[name], lit(0))
+def _counts_of(text: Column) -> Column:
+    return from_json(text, "map<string, bigint>")
+
+
+def _added(total: Column, counts: Column) -> Column:
+    return map_zip_with(total, counts, lambda _, one, other: coalesce(one, lit(0)) + coalesce(other, lit(0)))
 
 
 def metrics_of(progress: StreamingQueryProgress) -> Counter[str]:

@@ -51,6 +51,7 @@ KERNELS = (
     "timing_join.near_pairs",
     "timing_join.pair_decision",
     "timing_join.pair_fill",
+    "timing_join.possible_fill",
     "timing_join.probed_rows",
     "timing_join.range_search",
     "timing_join.short_fill",
