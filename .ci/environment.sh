@@ -48,7 +48,9 @@ echo "[2/4] What requirements/$lock.lock names: a minute or two, pyspark alone i
 install --require-hashes --no-build-isolation -r "requirements/$lock.lock"
 echo "[3/4] This checkout, editable"
 install --no-deps --no-build-isolation --editable .
-echo "[4/4] Compiling the kernels, once for each Python: a minute or two"
+echo "[4/4] Compiling the kernels, once for each Python, from both ends: a minute or two"
+"$python" -c 'from whenabouts.core.hosting.warm_up import KERNELS, load_kernels; load_kernels(modules=KERNELS[::-1])' &
+other=$!
 "$python" - <<'PYTHON'
 import sys
 from whenabouts.core.hosting.warm_up import KERNELS, load_kernels
@@ -58,4 +60,5 @@ end = "\r" if sys.stdout.isatty() else "\n"
 load_kernels(lambda done: done % step or print(f"  {done} of {len(KERNELS)} modules", end=end, flush=True))
 print()
 PYTHON
+wait "$other"
 echo "$folder is ready after $SECONDS s."

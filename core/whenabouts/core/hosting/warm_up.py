@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 KERNELS = (
@@ -61,14 +61,15 @@ KERNELS = (
 """The modules of `whenabouts.core` with compiled code."""
 
 
-def load_kernels(progress: Callable[[int], None] | None = None) -> None:
+def load_kernels(progress: Callable[[int], None] | None = None, modules: Sequence[str] = KERNELS) -> None:
     """Read all that Python calls, or compile it. A CPU-second if it is in the cache, else one or two minutes.
 
-    `progress` is called after each module with the number of those that are loaded.
+    `progress` is called after each module with the number of those that are loaded. Processes that load the `modules`
+    in different orders at the same time share the compiling.
     """
     from whenabouts.core.arrays.kernel import Kernel  # imports numba
 
-    for done, name in enumerate(KERNELS, start=1):
+    for done, name in enumerate(modules, start=1):
         module = import_module(f"whenabouts.core.{name}")
         for kernel in vars(module).values():
             if isinstance(kernel, Kernel) and not kernel.is_inlined:
