@@ -51,6 +51,7 @@ install --no-deps --no-build-isolation --editable .
 echo "[4/4] Compiling the kernels, once for each Python, from both ends: a minute or two"
 "$python" -c 'from whenabouts.core.hosting.warm_up import KERNELS, load_kernels; load_kernels(modules=KERNELS[::-1])' &
 other=$!
+trap 'kill "$other" 2>/dev/null || true' EXIT
 "$python" - <<'PYTHON'
 import sys
 from whenabouts.core.hosting.warm_up import KERNELS, load_kernels

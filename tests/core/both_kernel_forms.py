@@ -7,6 +7,7 @@ Of each kernel the first calls, then one in ten: some are called ten thousand ti
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import Any
 
 import numba
@@ -17,9 +18,10 @@ from numba.core import sigutils
 from whenabouts.core.arrays.interpreted_kernel import Budget, Interpreted
 from whenabouts.core.arrays.kernel import Kernel
 
-FIRST, ONE_IN = 200, 10
+FIRST, SHARE = 200, 0.1
 
 SEEN: Counter[str] = Counter()
+CHOICE = Random(1)  # not every tenth call: calls come in periods
 CALLS: Counter[str] = Counter()
 DIFFERENCES: Counter[str] = Counter()
 _TWINS: dict[Kernel, tuple[Interpreted, Kernel]] = {}
@@ -74,7 +76,7 @@ def both(kernel: Kernel, *args: Any) -> Any:
     interpreted, compiled = twins(kernel)
     Budget.spent = 0.0
     SEEN[name] += 1
-    if SEEN[name] > FIRST and SEEN[name] % ONE_IN:
+    if SEEN[name] > FIRST and CHOICE.random() > SHARE:
         return compiled(*args)
     if not interpreted.is_worthwhile(args):
         return compiled(*args)

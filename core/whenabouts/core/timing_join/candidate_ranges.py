@@ -93,14 +93,19 @@ class CandidateRanges(NamedTuple):
         kinds = self.kinds.of_base(at) if self.kinds.base.size else self.kinds
         return CandidateRanges(self.base.only(at), self.target, self.ranges[at], kinds, self.by_kind)
 
-    def forwards(self) -> CandidateRanges | None:
-        """Base rows in the order of their candidates, and targets at the positions that they have in their own order:
-        pairs are then found, and columns gathered, forwards in memory. None if they nearly are. O(n)."""
+    def by_first_candidate(self) -> CandidateRanges:
+        """The base rows in the order of their candidates, so that these are read forwards in memory. O(n)."""
         first = self.ranges[:, 0].astype(np.int64)
-        if nearly_in_order(first) and nearly_in_order(self.target.position.astype(np.int64)):
-            return None
-        ordered = self.only(sorted_positions(first, None, 1))
-        return ordered._replace(target=replace(self.target, position=row_numbers(len(self.target.position))))
+        return self if nearly_in_order(first) else self.only(sorted_positions(first, None, 1))
+
+    @property
+    def targets_as_given(self) -> bool:
+        """Whether the order of the targets is nearly that in which they were given."""
+        return nearly_in_order(self.target.position.astype(np.int64))
+
+    def of_ordered_targets(self) -> CandidateRanges:
+        """The same where targets are given in their order."""
+        return self._replace(target=replace(self.target, position=row_numbers(len(self.target.position))))
 
 
 def ranges_of(
@@ -268,10 +273,10 @@ def _target_rows(sides: Sides, keys: int, of: RowKinds | None) -> OrderedRows:
 
 
 def _in_time(sides: Sides, keys: int) -> BaseRows | None:
-    """The base rows in the order in which their ranges are searched; None: that of the pairs.
+    """The base rows in the order in which their ranges are searched; None: as given.
 
-    Pairs are written in the order of the base rows, so that gathering their columns reads memory forwards. Only the
-    search runs in time order, where it is much cheaper.
+    Few pairs a row are written in the order of the base rows, so that gathering their columns reads memory forwards.
+    The search runs in time order, where it is much cheaper.
     """
     rows = sides.base
     if sides.strategy != "auto" or nearly_in_order(rows.t_max):

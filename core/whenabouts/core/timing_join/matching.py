@@ -76,6 +76,7 @@ class Matching:
 
         In semi and anti modes only one such pair for each left row; left rows that matched before are not in `rows`.
         `reorder`: many pairs may be of rows in another order, without the columns that a pair takes from its other row.
+        Not for semi and anti modes, which look at a part of the rows of a side.
         """
         from whenabouts.core.timing_join.strategies import (  # numba: imported when first needed
             CorrelationCounters,
@@ -87,7 +88,7 @@ class Matching:
         counters = CorrelationCounters()
         for work in self._correlations(rows, arrivals):
             base, target = work.base, 1 - work.base
-            found = _Found(rows, target, work.since, self._of_left if target == RIGHT else ())
+            found = _Found(rows, target, self._of_left if target == RIGHT else ())
             if work.known == work.since:  # such as stored rows of finite input
                 counters.correlations += 1
                 continue
@@ -109,7 +110,7 @@ class Matching:
                 reorder=found.reorder if reorder else None,
             ):
                 base_at = base_at + np.int32(work.start) if work.start else base_at
-                target_at = target_at + np.int32(found.since) if found.since else target_at
+                target_at = target_at + np.int32(work.since) if work.since else target_at
                 yield found.rows, ((base_at, target_at) if base == LEFT else (target_at, base_at))
         _add(counters, counts)
 
@@ -208,16 +209,15 @@ class Matching:
 
 
 class _Found:
-    """The rows that the pairs of a correlation are of, and where its target rows begin among those of their input."""
+    """The rows that the pairs of a correlation are of."""
 
-    def __init__(self, rows: Sequence[SideRows], target: int, since: int, unneeded: Collection[str]) -> None:
-        self.rows, self.since = list(rows), since
+    def __init__(self, rows: Sequence[SideRows], target: int, unneeded: Collection[str]) -> None:
+        self.rows = list(rows)
         self._target, self._unneeded = target, unneeded
 
     def reorder(self, positions: Positions) -> None:
         """Take the target rows at these positions only, in this order."""
-        at = positions + np.int32(self.since) if self.since else positions
-        self.rows[self._target], self.since = self.rows[self._target].at(at, self._unneeded), 0
+        self.rows[self._target] = self.rows[self._target].at(positions, self._unneeded)
 
 
 def _has_instants(side: SideRows) -> bool:

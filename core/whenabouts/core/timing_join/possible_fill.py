@@ -1,4 +1,4 @@
-"""Fills pairs that any probability makes pairs: two comparisons each, in place of the canonical kernel.
+"""Fills pairs with any probability above 0: two comparisons each, in place of the canonical kernel.
 
 `overlaps`, and every confidence that no possible pair can miss, ask only whether the window reaches into the support.
 """
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import (
     BOOL,
+    INT32,
     INT64,
     READ_INT32,
     READ_INT32_2D,
@@ -28,7 +29,7 @@ _PAIRS = 2048  # their indices stay in the first-level cache
 def is_possible(base_min: int, base_max: int, target_min: int, target_max: int, lo: int, hi: int) -> bool:
     """Whether `pair_probability` is above 0.
 
-    An interval takes none of its ends with a probability above 0, an instant is its own end.
+    An instant counts where it touches the end of the window, an interval only where it reaches beyond it.
 
     >>> is_possible(0, 10, 15, 20, 0, 5), is_possible(0, 10, 14, 20, 0, 5), is_possible(0, 0, 5, 5, 0, 5)
     (False, True, True)
@@ -37,6 +38,41 @@ def is_possible(base_min: int, base_max: int, target_min: int, target_max: int, 
     inside = (target_min < last) & (target_max > first) & (lo < hi)
     instants = (base_min == base_max) & (target_min == target_max) & (first <= target_min) & (target_min <= last)
     return inside | instants
+
+
+@compiled(INT64(
+    INT64, INT64, INT64, INT64, INT32, READ_INT64, READ_INT64, INT32, INT32, WRITE_INT32, WRITE_INT32, INT64
+), inline=True)  # fmt: skip
+def _test(
+    lo: int,
+    hi: int,
+    base_min: int,
+    base_max: int,
+    base_position: int,
+    target_min: IntArray,
+    target_max: IntArray,
+    start: int,
+    end: int,
+    out_base: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    written: int,
+) -> int:
+    """Write the indices of the possible targets among `start..end`; returns the new `written`."""
+    if base_min == base_max or lo == hi:
+        for j in range(np.uint64(start), np.uint64(end)):
+            slot = np.uint64(written)
+            out_base[slot] = base_position
+            out_target[slot] = j
+            written += is_possible(base_min, base_max, target_min[j], target_max[j], lo, hi)
+        return written
+    first, last = base_min + lo, base_max + hi
+    for j in range(np.uint64(start), np.uint64(end)):
+        # Write first, then count: no branch that could be mispredicted.
+        slot = np.uint64(written)
+        out_base[slot] = base_position
+        out_target[slot] = j
+        written += (target_min[j] < last) & (target_max[j] > first)
+    return written
 
 
 @compiled(INT64(
@@ -64,23 +100,22 @@ def fill_possible_pairs(
     written = exchanged = sure = passed = 0
     for row in range(len(ranges)):
         i = np.uint64(row)  # unsigned: numba omits the test for negative indices
-        start, end = ranges[i, 0], ranges[i, 3]
-        sure += np.int64(ranges[i, 2]) - ranges[i, 1]
-        passed += np.int64(end) - start
-        first, last = base_min[i] + lo, base_max[i] + hi
-        if base_min[i] < base_max[i] and lo < hi:
-            # Write first, then count: no branch that could be mispredicted.
-            for j in range(np.uint64(start), np.uint64(end)):
-                slot = np.uint64(written)
-                out_base[slot] = base_position[i]
-                out_target[slot] = j
-                written += (target_min[j] < last) & (target_max[j] > first)
-        else:
-            for j in range(np.uint64(start), np.uint64(end)):
-                slot = np.uint64(written)
-                out_base[slot] = base_position[i]
-                out_target[slot] = j
-                written += is_possible(base_min[i], base_max[i], target_min[j], target_max[j], lo, hi)
+        outer_lo, sure_lo, sure_hi, outer_hi = ranges[i, 0], ranges[i, 1], ranges[i, 2], ranges[i, 3]
+        low, high, position = base_min[i], base_max[i], base_position[i]
+        written = _test(
+            lo, hi, low, high, position, target_min, target_max, outer_lo, sure_lo, out_base, out_target, written
+        )  # fmt: skip
+        count, slot = np.int64(sure_hi) - sure_lo, np.uint64(written)
+        for k in range(np.uint64(count)):
+            out_base[slot + k] = position
+        for k in range(np.uint64(count)):
+            out_target[slot + k] = np.uint64(sure_lo) + k
+        written += count
+        written = _test(
+            lo, hi, low, high, position, target_min, target_max, sure_hi, outer_hi, out_base, out_target, written
+        )  # fmt: skip
+        sure += count
+        passed += np.int64(outer_hi) - outer_lo
         if written - exchanged >= _PAIRS or row == len(ranges) - 1:
             # Positions lie all over memory: a loop without branches has many reads under way.
             for at in range(np.uint64(exchanged), np.uint64(written)):

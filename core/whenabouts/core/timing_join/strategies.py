@@ -3,7 +3,8 @@
 A strategy determines the order of the rows on both sides, and for each base row four indices `outer_lo <= sure_lo <=
 sure_hi <= outer_hi` into the ordered targets of its key. Targets in the sure range match, other targets in the outer
 range are *probed* with the canonical kernel, and the rest cannot match. One fill kernel writes the pairs of all
-strategies, in bounded chunks; a second one, with the same pairs in the same order, those of rows with few candidates.
+strategies, in bounded chunks; others, with the same pairs in the same order, those of rows with few candidates and
+those that need only be possible.
 Such rows of `auto` are mostly searched and filled in one go, again with the same pairs (`near_join`).
 
 | strategy | base rows | targets | ranges |
@@ -13,7 +14,7 @@ Such rows of `auto` are mostly searched and filled in one go, again with the sam
 | `eager` (ITC Alg. 2, PTJoin) | as they arrive | by t_max | LH, LL, RL, RH, each by binary search |
 | `lazy` (ITC Alg. 4-5) | by t_max | by t_max | the same, by pointers that move with the base block |
 | `lazy_lookup` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
-| `auto` | as they arrive | by midpoint | quantile ranges, by moving pointers |
+| `auto` | as they arrive, or by first candidate | by midpoint | quantile ranges, by moving pointers |
 
 With templates, the axis of `auto` is the anchor shifted to the template's mean, and the ranges of all strategies but
 `simple` and `ssort` are those of PTJoin Theorem 3.
@@ -29,7 +30,7 @@ Rows with different keys are never compared: targets are grouped by key, and ord
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -81,9 +82,10 @@ Accepts = Callable[[Positions, Positions], BoolArray]
 
 _NO_TABLE = np.empty(0, np.int64)
 
-MANY_PAIRS = 1 << 20
 MANY_A_ROW = 8
-"""With as many candidates, in all and a target, the targets' columns are put in order before pairs are gathered."""
+MANY_TARGETS = 1 << 17
+"""With so many candidates for each row of both sides, and so many targets that a column of theirs does not stay in a
+second-level cache, the targets are put in order before their columns are gathered."""
 
 FIRST_CANDIDATES = 8
 """How many candidates of a row are tried first when one accepted partner is enough."""
@@ -146,9 +148,9 @@ def correlate(
 
     `expect` is called before any pair is given, with the least (the sure ones) and the greatest possible number.
 
-    `reorder` is called before any pair is given if there are so many pairs that it pays to put the targets in order
-    first, with their positions in that order; the target positions of all pairs are then positions in the order.
-    `accepts` still gets those of the targets as given.
+    `reorder` is called before any pair is given if there are so many candidates that it pays to put the targets in
+    order first, with their positions in that order; the target positions of all pairs are then positions in the order.
+    It is not called if there is an `accepts`, which may leave few pairs.
 
     Cost for n base rows and m targets: `simple` and `ssort` O(n m) kernel calls; the others O(n + m) for rows nearly in
     time order (`eager`: n log m), plus a copy per sure pair and a kernel call per probed pair. Memory: 60 bytes per row
@@ -180,13 +182,6 @@ class _Join:
     first_only: bool
     accepts: Accepts | None
 
-    def of_targets(self, given: Positions) -> _Join:
-        """The same for pairs whose target positions are indices of the `given` ones."""
-        accepts = self.accepts
-        if accepts is None:
-            return self
-        return replace(self, accepts=lambda base_at, target_at: accepts(base_at, given[target_at]))
-
 
 def _pairs(
     join: _Join,
@@ -216,11 +211,11 @@ def _pairs(
     least, most = (sum(numbers) for numbers in zip(*counts, strict=True))
     if expect is not None:
         expect(least, most)
-    if reorder is not None and sides.strategy == "auto" and most >= max(MANY_PAIRS, MANY_A_ROW * len(sides.target)):
-        forwards = found.forwards()
-        if forwards is not None:
+    if reorder is not None and join.accepts is None and sides.strategy == "auto" and _are_many(most, sides):
+        found = found.by_first_candidate()
+        if not found.targets_as_given:
             reorder(found.target.position)
-            join, found = join.of_targets(found.target.position), forwards
+            found = found.of_ordered_targets()
     parts: tuple[int, ...] = (EVERYTHING,)
     lengths = sides.base_lengths[1] + sides.target_lengths[1]
     # Corollary 2 compares one tail of D. In a narrow window both tails matter, and dominance proves nothing.
@@ -228,6 +223,11 @@ def _pairs(
         parts = (SURE, LEFT_PROBE, RIGHT_PROBE)
     for part in parts:
         yield from _fill(join, found, part, counters, chunk_pairs)
+
+
+def _are_many(candidates: int, sides: Sides) -> bool:
+    targets = len(sides.target)
+    return targets >= MANY_TARGETS and candidates >= MANY_A_ROW * max(targets, len(sides.base))
 
 
 def _first_partners(join: _Join, found: CandidateRanges, counters: CorrelationCounters) -> Iterator[Pairs]:
