@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import builtins
 from importlib import import_module
+from threading import Lock
 from types import BuiltinFunctionType
 
 from whenabouts.core.hosting.preflight import check_worker
+
+_ONE_AT_A_TIME = Lock()
 
 
 def import_numba() -> None:
@@ -18,12 +21,13 @@ def import_numba() -> None:
     imported later, when it is needed.
     """
     check_worker()
-    replaced = builtins.print
-    own = getattr(getattr(replaced, "__self__", None), "_print", None)
-    if isinstance(replaced, BuiltinFunctionType) or not isinstance(own, BuiltinFunctionType):
-        return
-    builtins.print = own
-    try:
-        import_module("numba")
-    finally:
-        builtins.print = replaced
+    with _ONE_AT_A_TIME:  # tasks of a process begin at the same time, each in a thread of its own
+        replaced = builtins.print
+        own = getattr(getattr(replaced, "__self__", None), "_print", None)
+        if isinstance(replaced, BuiltinFunctionType) or not isinstance(own, BuiltinFunctionType):
+            return
+        builtins.print = own
+        try:
+            import_module("numba")
+        finally:
+            builtins.print = replaced

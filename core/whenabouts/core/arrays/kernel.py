@@ -14,12 +14,17 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+import numba  # noqa: F401  # whole, before its parts: see below
 from numba.core import sigutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
 from whenabouts.core.arrays.interpreted_kernel import MOST_SECONDS, MOST_SECONDS_CACHED, Interpreted
 from whenabouts.core.arrays.kernel_cache import KernelCache
+
+# A thread that imports a part of numba first holds the lock of the part and waits for that of numba. Another one that
+# imports numba holds that and waits for the part's: Python then lets one of the imports fail. Whoever begins with the
+# whole waits for it to be there.
 
 _LOG = logging.getLogger("whenabouts.kernels")
 """A message at level INFO for each kernel that is compiled, and not read from the cache."""

@@ -19,7 +19,6 @@ from whenabouts.core.arrays.key_time_order import (
     Times,
     nearly_in_order,
     order_rows,
-    sorted_positions,
     sorted_rows,
 )
 from whenabouts.core.arrays.large_arrays import large_array, large_zeros, row_numbers
@@ -92,20 +91,6 @@ class CandidateRanges(NamedTuple):
         """The same for the base rows at these indices, in this order."""
         kinds = self.kinds.of_base(at) if self.kinds.base.size else self.kinds
         return CandidateRanges(self.base.only(at), self.target, self.ranges[at], kinds, self.by_kind)
-
-    def by_first_candidate(self) -> CandidateRanges:
-        """The base rows in the order of their candidates, so that these are read forwards in memory. O(n)."""
-        first = self.ranges[:, 0].astype(np.int64)
-        return self if nearly_in_order(first) else self.only(sorted_positions(first, None, 1))
-
-    @property
-    def targets_as_given(self) -> bool:
-        """Whether the order of the targets is nearly that in which they were given."""
-        return nearly_in_order(self.target.position.astype(np.int64))
-
-    def of_ordered_targets(self) -> CandidateRanges:
-        """The same where targets are given in their order."""
-        return self._replace(target=replace(self.target, position=row_numbers(len(self.target.position))))
 
 
 def ranges_of(
@@ -273,10 +258,10 @@ def _target_rows(sides: Sides, keys: int, of: RowKinds | None) -> OrderedRows:
 
 
 def _in_time(sides: Sides, keys: int) -> BaseRows | None:
-    """The base rows in the order in which their ranges are searched; None: as given.
+    """The base rows in the order in which their ranges are searched; None: that of the pairs.
 
-    Few pairs a row are written in the order of the base rows, so that gathering their columns reads memory forwards.
-    The search runs in time order, where it is much cheaper.
+    Pairs are written in the order of the base rows, so that gathering their columns reads memory forwards. Only the
+    search runs in time order, where it is much cheaper.
     """
     rows = sides.base
     if sides.strategy != "auto" or nearly_in_order(rows.t_max):

@@ -7,7 +7,7 @@ The strategies differ in which rows are correlated with which, and when, and in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -57,7 +57,7 @@ class Matching:
         self, query: TimingJoinSettings, keys: Keys, columns: Sequence[Sequence[str]], where: Where | None = None
     ) -> None:
         specs = (query.left_time, query.right_time)
-        self._of_left = once = shared(query.key_columns)
+        once = shared(query.key_columns)
         self._keys, self._strategy = keys, query.strategy
         self._condition, self._decided_by = query.condition, query.decided_by
         self.where = where
@@ -69,14 +69,11 @@ class Matching:
         self._first_only = query.mode.one_sided and query.strategy not in WHOLE_BUFFER
 
     def pairs(
-        self, rows: Sequence[SideRows], arrivals: Sequence[Arrival], counts: Counter[str], *, reorder: bool
-    ) -> Iterator[tuple[Sequence[SideRows], tuple[Positions, Positions]]]:
-        """(left positions, right positions) of all matching pairs with at least one new row, and the rows that the
-        positions are of; adds to `counts`.
+        self, rows: Sequence[SideRows], arrivals: Sequence[Arrival], counts: Counter[str]
+    ) -> Iterator[tuple[Positions, Positions]]:
+        """(left positions, right positions) of all matching pairs with at least one new row; adds to `counts`.
 
         In semi and anti modes only one such pair for each left row; left rows that matched before are not in `rows`.
-        `reorder`: many pairs may be of rows in another order, without the columns that a pair takes from its other row.
-        Not for semi and anti modes, which look at a part of the rows of a side.
         """
         from whenabouts.core.timing_join.strategies import (  # numba: imported when first needed
             CorrelationCounters,
@@ -88,7 +85,6 @@ class Matching:
         counters = CorrelationCounters()
         for work in self._correlations(rows, arrivals):
             base, target = work.base, 1 - work.base
-            found = _Found(rows, target, self._of_left if target == RIGHT else ())
             if work.known == work.since:  # such as stored rows of finite input
                 counters.correlations += 1
                 continue
@@ -107,11 +103,10 @@ class Matching:
                 first_only=self._first_only,
                 expect=self._expecting(rows),
                 accepts=self._accepting(rows, work),
-                reorder=found.reorder if reorder else None,
             ):
                 base_at = base_at + np.int32(work.start) if work.start else base_at
                 target_at = target_at + np.int32(work.since) if work.since else target_at
-                yield found.rows, ((base_at, target_at) if base == LEFT else (target_at, base_at))
+                yield (base_at, target_at) if base == LEFT else (target_at, base_at)
         _add(counters, counts)
 
     def _expecting(self, rows: Sequence[SideRows]) -> Callable[[int, int], None] | None:
@@ -206,18 +201,6 @@ class Matching:
         require_room(
             at_least, bytes_per_row(tables, self._columns, computed=2), f"pairs of {sizes} rows", at_most=at_most
         )
-
-
-class _Found:
-    """The rows that the pairs of a correlation are of."""
-
-    def __init__(self, rows: Sequence[SideRows], target: int, unneeded: Collection[str]) -> None:
-        self.rows = list(rows)
-        self._target, self._unneeded = target, unneeded
-
-    def reorder(self, positions: Positions) -> None:
-        """Take the target rows at these positions only, in this order."""
-        self.rows[self._target] = self.rows[self._target].at(positions, self._unneeded)
 
 
 def _has_instants(side: SideRows) -> bool:

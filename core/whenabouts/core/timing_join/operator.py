@@ -169,10 +169,9 @@ class TimingJoinOperator:
         left, right = rows
         matches = None if self._finalizer is None else self._finalizer.begin(state, rows)
         growing = Growing.after(step.output, "pairs")
-        found = self.matching.pairs(rows, arrivals, step.metrics, reorder=matches is None)
-        for rows_of_pairs, pairs in found:
+        for pairs in self.matching.pairs(rows, arrivals, step.metrics):
             if matches is None:
-                step.output += growing.counted(self._output(rows_of_pairs, pairs, None, step))
+                step.output += growing.counted(self._output(rows, pairs, None, step))
                 continue
             needed = self._needs_probability
             probability = self.matching.probabilities(left.table, right.table, *pairs) if needed else None
@@ -243,7 +242,7 @@ class TimingJoinOperator:
         ) + hi + longest
 
     def _output(
-        self, rows: Sequence[SideRows], pairs: Pairs, probability: FloatArray | None, step: Step
+        self, rows: list[SideRows], pairs: Pairs, probability: FloatArray | None, step: Step
     ) -> Iterator[pa.RecordBatch]:
         """The pairs' rows with their computed columns; `probability`: if it is needed for other rows, too."""
         (left, right), (l_at, r_at) = rows, pairs

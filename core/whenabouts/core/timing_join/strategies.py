@@ -14,7 +14,7 @@ Such rows of `auto` are mostly searched and filled in one go, again with the sam
 | `eager` (ITC Alg. 2, PTJoin) | as they arrive | by t_max | LH, LL, RL, RH, each by binary search |
 | `lazy` (ITC Alg. 4-5) | by t_max | by t_max | the same, by pointers that move with the base block |
 | `lazy_lookup` (ITC Alg. 6-7) | by t_max | by t_max | as lazy; the fill reuses probe results (Corollary 2) |
-| `auto` | as they arrive, or by first candidate | by midpoint | quantile ranges, by moving pointers |
+| `auto` | as they arrive | by midpoint | quantile ranges, by moving pointers |
 
 With templates, the axis of `auto` is the anchor shifted to the template's mean, and the ranges of all strategies but
 `simple` and `ssort` are those of PTJoin Theorem 3.
@@ -82,11 +82,6 @@ Accepts = Callable[[Positions, Positions], BoolArray]
 
 _NO_TABLE = np.empty(0, np.int64)
 
-MANY_A_ROW = 8
-MANY_TARGETS = 1 << 17
-"""With so many candidates for each row of both sides, and so many targets that a column of theirs does not stay in a
-second-level cache, the targets are put in order before their columns are gathered."""
-
 FIRST_CANDIDATES = 8
 """How many candidates of a row are tried first when one accepted partner is enough."""
 
@@ -126,7 +121,6 @@ def correlate(
     chunk_pairs: int = 1 << 24,
     expect: Callable[[int, int], None] | None = None,
     accepts: Accepts | None = None,
-    reorder: Callable[[Positions], None] | None = None,
 ) -> Iterator[Pairs]:
     """The pairs of equal key with `P(lo <= X_target - X_base <= hi) >= confidence`, each exactly once.
 
@@ -147,10 +141,6 @@ def correlate(
     none. With `first_only` the pairs of a row are tried until one is accepted.
 
     `expect` is called before any pair is given, with the least (the sure ones) and the greatest possible number.
-
-    `reorder` is called before any pair is given if there are so many candidates that it pays to put the targets in
-    order first, with their positions in that order; the target positions of all pairs are then positions in the order.
-    It is not called if there is an `accepts`, which may leave few pairs.
 
     Cost for n base rows and m targets: `simple` and `ssort` O(n m) kernel calls; the others O(n + m) for rows nearly in
     time order (`eager`: n log m), plus a copy per sure pair and a kernel call per probed pair. Memory: 60 bytes per row
@@ -173,7 +163,7 @@ def correlate(
     )  # fmt: skip
     if accepts is not None:
         chunk_pairs = min(chunk_pairs, PAIRS_AT_ONCE)
-    return _pairs(_Join(sides, first_only, accepts), counters, chunk_pairs, expect, reorder)
+    return _pairs(_Join(sides, first_only, accepts), counters, chunk_pairs, expect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +174,7 @@ class _Join:
 
 
 def _pairs(
-    join: _Join,
-    counters: CorrelationCounters,
-    chunk_pairs: int,
-    expect: Callable[[int, int], None] | None,
-    reorder: Callable[[Positions], None] | None,
+    join: _Join, counters: CorrelationCounters, chunk_pairs: int, expect: Callable[[int, int], None] | None
 ) -> Iterator[Pairs]:
     counters.correlations += 1
     sides = join.sides
@@ -207,15 +193,9 @@ def _pairs(
         search = _first_partners if join.accepts is None else _first_accepted
         yield from search(join, found, counters)
         return
-    counts = each(lambda at: candidate_counts(found.ranges[at]), cuts(len(found.ranges)))
-    least, most = (sum(numbers) for numbers in zip(*counts, strict=True))
     if expect is not None:
-        expect(least, most)
-    if reorder is not None and join.accepts is None and sides.strategy == "auto" and _are_many(most, sides):
-        found = found.by_first_candidate()
-        if not found.targets_as_given:
-            reorder(found.target.position)
-            found = found.of_ordered_targets()
+        counts = each(lambda at: candidate_counts(found.ranges[at]), cuts(len(found.ranges)))
+        expect(sum(sure for sure, _ in counts), sum(candidates for _, candidates in counts))
     parts: tuple[int, ...] = (EVERYTHING,)
     lengths = sides.base_lengths[1] + sides.target_lengths[1]
     # Corollary 2 compares one tail of D. In a narrow window both tails matter, and dominance proves nothing.
@@ -223,11 +203,6 @@ def _pairs(
         parts = (SURE, LEFT_PROBE, RIGHT_PROBE)
     for part in parts:
         yield from _fill(join, found, part, counters, chunk_pairs)
-
-
-def _are_many(candidates: int, sides: Sides) -> bool:
-    targets = len(sides.target)
-    return targets >= MANY_TARGETS and candidates >= MANY_A_ROW * max(targets, len(sides.base))
 
 
 def _first_partners(join: _Join, found: CandidateRanges, counters: CorrelationCounters) -> Iterator[Pairs]:
