@@ -29,7 +29,7 @@ _PAIRS = 2048  # their indices stay in the first-level cache
 def is_possible(base_min: int, base_max: int, target_min: int, target_max: int, lo: int, hi: int) -> bool:
     """Whether `pair_probability` is above 0.
 
-    An instant counts where it touches the end of the window, an interval only where it reaches beyond it.
+    Two instants may be apart by exactly an end of the window; an interval has to reach into it.
 
     >>> is_possible(0, 10, 15, 20, 0, 5), is_possible(0, 10, 14, 20, 0, 5), is_possible(0, 0, 5, 5, 0, 5)
     (False, True, True)
