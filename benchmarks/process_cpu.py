@@ -82,14 +82,15 @@ def _compiling(java: int) -> float:
     spent = 0.0
     for thread in _threads(java):
         try:
-            name, _, seconds = _read(thread / "stat")
+            name, _, seconds = _read(thread / "stat", ended_children=False)
         except OSError:
             continue
         spent += seconds if name.startswith(("C1 Compiler", "C2 Compiler")) else 0.0
     return spent
 
 
-def _read(stat: Path) -> tuple[str, int, float]:
+def _read(stat: Path, *, ended_children: bool = True) -> tuple[str, int, float]:
+    """Name, parent and CPU-seconds. A thread's file has those of the ended children of its whole process."""
     head, _, tail = stat.read_text().rpartition(")")
     fields = tail.split()
-    return head.partition("(")[2], int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+    return head.partition("(")[2], int(fields[1]), sum(map(int, fields[11 : 15 if ended_children else 13])) / TICKS
