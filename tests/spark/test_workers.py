@@ -12,12 +12,14 @@ from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.util import handle_worker_exception
 
 from whenabouts.core.errors import Code, EngineError
 from whenabouts.spark_plugin import workers
+from whenabouts.spark_plugin.pyspark_archive import without_archive
 from whenabouts.spark_plugin.sessions import WORKER_DAEMON
 
 
@@ -90,6 +92,18 @@ def test_an_error_is_reported_with_its_code_first(simplified: str, monkeypatch: 
     assert lacking == "whenabouts.core.errors.EngineError: WA-3006: rows are gone\n"
 
 
+def test_an_archive_of_pyspark_is_left_out_where_its_package_is_on_the_path(tmp_path: Path) -> None:
+    package = tmp_path / "site-packages" / "pyspark"
+    package.mkdir(parents=True)
+    archives = [str(home / "python" / "lib" / "pyspark.zip") for home in (package, tmp_path / "spark")]
+    path = [*archives, "py4j.zip", "", str(package.parent)]
+    assert without_archive(path) == path, "no package"
+    (package / "__init__.py").touch()
+    assert without_archive(path) == path[1:]
+    assert without_archive(path[:-1]) == path[:-1], "not on the path"
+    assert without_archive(["pyspark.zip", "/pyspark.zip"]) == ["pyspark.zip", "/pyspark.zip"]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at threads in /proc")
 def test_workers_are_forked_with_all_kernels_in_memory(spark: SparkSession) -> None:
@@ -99,10 +113,11 @@ def test_workers_are_forked_with_all_kernels_in_memory(spark: SparkSession) -> N
         spec = sys.modules["__main__"].__spec__
         threads = [file.read_text().strip() for file in Path(f"/proc/{os.getppid()}/task").glob("*/comm")]
         told = {"main": [spec.name if spec else ""], "aside": [gc.get_freeze_count()], "threads": [threads]}
-        yield pa.record_batch(told)
+        yield pa.record_batch(told | {"pyspark": [sys.modules["pyspark"].__file__]})
 
-    told = spark.range(1, numPartitions=1).mapInArrow(origin, "main string, aside bigint, threads array<string>")
-    (row,) = told.collect()
+    schema = "main string, aside bigint, threads array<string>, pyspark string"
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(origin, schema).collect()
     assert row.main == WORKER_DAEMON
     assert row.aside > 100_000
+    assert Path(row.pyspark) == Path(pyspark.__file__), "from the package with its bytecode, not from Spark's archive"
     assert len([name for name in row.threads if name != "jemalloc_bg_thd"]) == 1, row.threads

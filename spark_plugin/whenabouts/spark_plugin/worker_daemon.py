@@ -9,12 +9,17 @@ the workers' machines; `local_session` does.
 from __future__ import annotations
 
 import gc
+import sys
 
-import pandas  # noqa: F401  # loaded for the workers, like the next
-from pyspark import daemon
+from whenabouts.spark_plugin.pyspark_archive import without_archive
 
-import whenabouts.spark_plugin.api  # noqa: F401
-from whenabouts.core.hosting.warm_up import load_kernels
+sys.path[:] = without_archive(sys.path)
+
+import pandas  # noqa: E402, F401  # loaded for the workers, like the next but one
+from pyspark import daemon  # noqa: E402
+
+import whenabouts.spark_plugin.api  # noqa: E402, F401
+from whenabouts.core.hosting.warm_up import load_kernels  # noqa: E402
 
 if __name__ == "__main__":
     load_kernels()
