@@ -14,7 +14,8 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 # Tests run many plans once each, too briefly for the JVM's second compiler and its concurrent collector to pay off, and
 # start a hundred JVMs, whose classes .ci/class_archive.py has kept. Spark's and Flink's starters read these.
-BRIEF := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+# With the first compiler only, the JVM would keep 48 MB of compiled code, less than an hour of tests needs.
+BRIEF := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m
 # (Options end at blanks: a folder with one in its name does without.)
 kept = $(if $(word 2,$(CURDIR)),,-Xlog:cds=off -Xlog:cds+dynamic=off -XX:SharedArchiveFile=$(CURDIR)/$(1))
 test test-main test-rest test-full test-exhaustive: export SPARK_SUBMIT_OPTS = $(BRIEF) $(call kept,.venv/spark.jsa)
@@ -44,8 +45,8 @@ test-fast: .venv/ready ## What needs no engine and no JVM: two to three minutes
 
 test-full: test test-rest ## All laws on all engines, longer kills, more random schedules: an hour
 
-test-rest: .venv/ready .venv/spark.jsa .venv/flink.jsa ## What `make test-full` adds to `make test`; LAWS=--laws-take-turns: laws of the core on Spark or on Flink
-	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(LAWS) -m "full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
+test-rest: .venv/ready .venv/spark.jsa .venv/flink.jsa ## What `make test-full` adds to `make test`; OPTIONS=--laws-take-turns: laws of the core on Spark or on Flink
+	@$(WITH_JAVA) $(BIN)/pytest $(ENGINES) $(OPTIONS) -m "full and not exhaustive and not cluster" $(TWO_AT_ONCE) --durations=30
 
 test-exhaustive: lint .venv/spark.jsa .venv/flink.jsa ## Every case of every law on every engine, and many more random ones: hours
 	@$(WITH_JAVA) WHENABOUTS_FULL=1 $(BIN)/pytest $(ENGINES) -m "not cluster" -o faulthandler_timeout=7200 $(TWO_AT_ONCE) --durations=30
@@ -136,5 +137,5 @@ clean: ## Remove the environments, caches and build output
 
 .venv-docs/ready .venv-peers/ready .venv-release/ready: .venv-%/ready: .venv/ready requirements/%.lock
 	@$(BIN)/python -m venv --clear .venv-$*
-	@.venv-$*/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/$*.lock
+	@.venv-$*/bin/python -m pip --disable-pip-version-check install --quiet --no-compile --require-hashes --no-deps -r requirements/$*.lock
 	@touch $@

@@ -38,14 +38,17 @@ if [ "$lock" = main ] && "$python" -c 'import sys; sys.exit(sys.version_info < (
     lock=newest
 fi
 
-install() { # pip, and a line for each thing that takes time
-    "$python" -m pip --disable-pip-version-check install --progress-bar off "$@" |
+install() { # pip, and a line for each thing that takes time; bytecode comes later, by two processes
+    "$python" -m pip --disable-pip-version-check install --no-compile --progress-bar off "$@" |
         sed -nu -e 's/^ *\(Downloading [^ ]* ([0-9.]* MB)\).*/  \1/p' -e 's/^Installing collected packages.*/  Unpacking .../p'
 }
 echo "[1/4] What builds packages"
 install --require-hashes -r requirements/build.lock
 echo "[2/4] What requirements/$lock.lock names: a minute or two, pyspark alone is 450 MB"
 install --require-hashes --no-build-isolation -r "requirements/$lock.lock"
+echo "  Compiling to bytecode ..."
+"$python" -m compileall -qq -j 2 -x '[/\\](tests?|lib2to3)[/\\]' "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" || true
+"$python" .ci/archive_bytecode.py
 echo "[3/4] This checkout, editable"
 install --no-deps --no-build-isolation --editable .
 echo "[4/4] Compiling the kernels, once for each Python, from both ends: a minute or two"
