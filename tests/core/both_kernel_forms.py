@@ -1,6 +1,6 @@
 """A pytest plugin: calls of kernels are interpreted and compiled, and must do the same to the last bit.
 
-Of each kernel the first calls, then one in ten: some are called ten thousand times.
+Of each kernel the first calls, then one in twenty: some are called ten thousand times.
 `pytest -p both_kernel_forms` with this folder on the path; it fails the run at its end, with what differed.
 """
 
@@ -18,10 +18,10 @@ from numba.core import sigutils
 from whenabouts.core.arrays.interpreted_kernel import Budget, Interpreted
 from whenabouts.core.arrays.kernel import Kernel
 
-FIRST, SHARE = 200, 0.1
+FIRST, SHARE = 100, 0.05
 
 SEEN: Counter[str] = Counter()
-CHOICE = Random(1)  # not every tenth call: calls come in periods
+CHOICE = Random(1)  # not every twentieth call: calls come in periods
 CALLS: Counter[str] = Counter()
 DIFFERENCES: Counter[str] = Counter()
 _TWINS: dict[Kernel, tuple[Interpreted, Kernel]] = {}

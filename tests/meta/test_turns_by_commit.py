@@ -1,0 +1,67 @@
+"""Runs of two commits have all cases that only full runs have, each of them half; what has one case runs always."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import pytest
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", range(5))
+def test_full(case):
+    pass
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", range(4))
+@pytest.mark.parametrize("engine", ["spark", "flink"])
+def test_engines(engine, case):
+    pass
+
+@pytest.mark.full
+def test_alone():
+    pass
+
+@pytest.mark.parametrize("case", range(5))
+def test_always(case):
+    pass
+"""
+HALF = """
+import turns_by_commit
+turns_by_commit.half_of = lambda commit: {half}
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def chosen(folder: Path, half: int) -> set[str]:
+    """The tests of a run."""
+    (folder / "test_some.py").write_text(TESTS)
+    (folder / "conftest.py").write_text(HALF.format(half=half))
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = full\n")
+    collect = ["pytest", "--collect-only", "-q", "-p", "turns_by_commit", "-p", "no:cacheprovider", "test_some.py"]
+    path = os.pathsep.join([str(ROOT / ".ci"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", *collect], capture_output=True, text=True, cwd=folder, check=True, timeout=120,
+        env=os.environ | {"PYTHONPATH": path},
+    )  # fmt: skip
+    return {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
+
+
+def test_two_halves_are_all(tmp_path: Path) -> None:
+    halves = [chosen(tmp_path, half) for half in (0, 1)]
+    always = {"test_alone", *(f"test_always[{case}]" for case in range(5))}
+    assert halves[0] & halves[1] == always
+    full = {f"test_full[{case}]" for case in range(5)}
+    on_engines = {f"test_engines[{engine}-{case}]" for engine in ("spark", "flink") for case in range(4)}
+    assert halves[0] | halves[1] == always | full | on_engines
+    for half in halves:
+        assert len(half & full) in (2, 3)
+        for engine in ("spark", "flink"):
+            assert len({name for name in half & on_engines if engine in name}) == 2
