@@ -15,7 +15,8 @@ that sorting gives.
 The CPU-seconds of JVM, compiler and Python are read twice a second, with their resident memory, and divided by the rows
 that arrived: filling from the first output to the 28th day, then the 7 days of eviction. Whatever a process does before
 its first output is not in them. Outcomes are kept in `--folder`: a run that was interrupted continues with the
-contenders that are left. The newest Spark is taken from the environment `.venv-newest`.
+contenders that are left. Contenders that were measured elsewhere keep their lines in the table. The newest Spark is
+taken from the environment `.venv-newest`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from pathlib import Path
 import click
 from clicks import Clicks, total
 from curves import draw
-from measuring import SEPARATOR, DisagreementError, Suite
+from measuring import RESULTS, SEPARATOR, DisagreementError, Suite
 from process_cpu import cpu_of_tree, memory_of_tree
 from tabulate import tabulate
 
@@ -284,13 +285,21 @@ HEADS = [
 TITLE = "State: clicks and conversions within 28 days"
 
 
-def report(suite: Suite, stream: Clicks, outcomes: dict[str, Outcome]) -> None:
-    """Series, the table and the picture of memory."""
-    rows = [record(suite, name, outcome, stream) for name, outcome in outcomes.items()]
-    table = tabulate(rows, HEADS, tablefmt="github", disable_numparse=True)
-    a_day = stream.first(1) - stream.first(0)
-    lines = {CONTENDERS[name]: _memory(outcome, a_day) for name, outcome in outcomes.items()}
-    lines = {who: points for who, points in lines.items() if points}
+LINES = RESULTS / "state_heavy" / "lines.json"
+"""By rows held and contender: its line of the table, and its memory by day. Hours may lie between two contenders."""
+
+
+def report(suite: Suite, stream: Clicks, outcomes: dict[str, Outcome], kept: Path = LINES) -> None:
+    """Series, the table and the picture of memory, with the contenders that were measured before."""
+    a_day, everything = stream.first(1) - stream.first(0), json.loads(kept.read_text()) if kept.exists() else {}
+    told = everything.setdefault(str(stream.held), {})
+    for name, outcome in outcomes.items():
+        told[name] = {"line": record(suite, name, outcome, stream), "memory": _memory(outcome, a_day)}
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps(everything, indent=1) + "\n")
+    known = {name: told[name] for name in CONTENDERS if name in told}
+    table = tabulate([each["line"] for each in known.values()], HEADS, tablefmt="github", disable_numparse=True)
+    lines = {CONTENDERS[name]: each["memory"] for name, each in known.items() if each["memory"]}
     axes = {"xscale": "linear", "yscale": "linear", "ylim": (0, None)}
     plot = draw(f"state_heavy_{stream.held}", lines, "days of the stream", "resident memory (MiB)", **axes)
     why = (

@@ -92,3 +92,39 @@ def test_costs_are_those_between_two_numbers_of_rows(heavy: ModuleType, clicks: 
     assert outcome.micros(1, 4 * day) is None
     outcome.write(tmp_path / "kept.json")
     assert heavy.Outcome.read(tmp_path / "kept.json") == outcome
+
+
+def test_a_contender_that_was_measured_before_keeps_its_line(
+    heavy: ModuleType, clicks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the folder of its rows is gone; one that is measured again has a new line."""
+    stream, kept = clicks.Clicks(10_000, heavy.DAYS), tmp_path / "new" / "lines.json"
+    day = stream.first(1) - stream.first(0)
+    found: list[tuple[list[str], list[str]]] = []
+
+    class Told(heavy.Suite):
+        def finding(self, title: str, text: str, *, plots: object = ()) -> None:
+            assert title.endswith("10,000 held")
+            found[-1][1].extend(line.split("|")[1].strip() for line in text.splitlines()[4:])
+
+        def save(self, folder: Path = tmp_path) -> None:
+            pass
+
+    def draw(name: str, lines: dict[str, object], *labels: str, **axes: object) -> str:
+        found.append((list(lines), []))
+        return name
+
+    monkeypatch.setattr(heavy, "draw", draw)
+
+    def measured(name: str, megabytes: int) -> None:
+        samples = [heavy.Sample(at, at * day, at, {"JVM": megabytes << 20}) for at in range(4)]
+        heavy.report(Told("some", 1), stream, {name: heavy.Outcome(samples, answer=(megabytes, 1))}, kept)
+
+    measured("flink-own", 3)
+    measured("spark-ours", 5)
+    measured("flink-own", 7)
+    ours, own = heavy.CONTENDERS["spark-ours"], heavy.CONTENDERS["flink-own"]
+    assert found == [([own], [own]), ([ours, own], [ours, own]), ([ours, own], [ours, own])]
+    lines = json.loads(kept.read_text())["10000"]
+    assert lines["flink-own"]["line"][-1] == "7 pairs"
+    assert lines["flink-own"]["memory"] == [[1, 7.0], [2, 7.0], [3, 7.0]]
