@@ -6,25 +6,33 @@
 bucketed by time so that the range predicate becomes an equality, and the probability as a SQL expression. One thread
 each, alternately in one process; it fails unless both give the same pairs with the same probabilities. Beside them
 Arrow's `take` of the same rows, whose positions are known: less no join can cost. Then the same call with one thread
-and with two, by the clock.
+and with two, by the clock; and what this machine allows two threads: writing the bytes of the output in order, and
+arithmetic.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from statistics import median
 
 import click
 import duckdb
 import numpy as np
 import pyarrow as pa
-from measuring import Suite, digest_of_table
+from measuring import SEPARATOR, Suite, digest_of_table
 
 from whenabouts.core import Interval, within
 from whenabouts.core.local import timing_join
 
 WORKLOAD = "the whole call, 1,000 keys"
 BY_THREADS = "the whole call by threads, wall clock"
+WRITING = "writing as many bytes by threads, wall clock"
+COUNTING = "arithmetic by threads, wall clock"
+ADDITIONS = 1 << 16
+"""In a loop that stays in the first cache."""
 WITHIN_US, CONFIDENCE, KEYS = 500_000, 0.8, 1_000
 BUCKET_US = WITHIN_US + 200_000
 FIRST_US = 1_700_000_000_000_000
@@ -97,6 +105,37 @@ def check_close(one: pa.Table, other: pa.Table) -> None:
         raise click.ClickException(f"the probabilities differ by {gap:.1e}")
 
 
+def by_threads(work: Callable[[int], object], parts: int, threads: int) -> None:
+    """Do all parts."""
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(parts)))
+
+
+def limits(suite: Suite, size: int) -> dict[str, float]:
+    """Record, and return by series, how many times as fast two threads are as one where memory, and where nothing but
+    the cores, is the limit; `size`: bytes of the output."""
+    memory, small = np.ones((2, size // 16), np.int64), np.ones((2, ADDITIONS // 16), np.int64)
+
+    def write(part: int) -> None:
+        memory[part].fill(part)
+
+    def count(part: int) -> None:
+        for _ in range(20_000):
+            np.bitwise_xor(small[part], part, out=small[part])
+
+    ratios = {}
+    for series, work in ((WRITING, write), (COUNTING, count)):
+        seconds: dict[int, list[float]] = {1: [], 2: []}
+        for turn in range(2 * suite.rounds):
+            begun = time.perf_counter()
+            by_threads(work, 2, 1 + turn % 2)
+            seconds[1 + turn % 2].append(time.perf_counter() - begun)
+        for threads, taken in seconds.items():
+            suite.record(f"{series}{SEPARATOR}{threads} thread{'s'[: threads - 1]}", taken, clock="wall")
+        ratios[series] = median(seconds[1]) / median(seconds[2])
+    return ratios
+
+
 def digest(pairs: pa.Table) -> tuple[int, int]:
     """Digest of all columns except the probability."""
     return digest_of_table(pairs.drop_columns(["probability"]))
@@ -120,7 +159,15 @@ def main(rows: int, rounds: int) -> None:
     suite.save()
     by_clock = Suite("local_join", 2 * rounds, clock=time.perf_counter)
     numbers = {f"{n} thread{'s'[: n - 1]}": partial(ours, left, right, n) for n in (1, 2)}
-    by_clock.compare(BY_THREADS, numbers, digest, rows_in=2 * rows)
+    one, two = by_clock.compare(BY_THREADS, numbers, digest, rows_in=2 * rows).values()
+    size = ours(left, right).nbytes
+    allowed = limits(by_clock, size)
+    by_clock.finding(
+        "Two threads, and what the machine allows",
+        f"The whole local call is {one / two:.2f} times as fast by two threads as by one. Here two threads write the "
+        f"{size / 2**20:,.0f} MiB of its output {allowed[WRITING]:.2f} times as fast as one, in order and without "
+        f"reading anything, and arithmetic in the caches is {allowed[COUNTING]:.2f} times as fast.",
+    )
     by_clock.save()
 
 
