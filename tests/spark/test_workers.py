@@ -92,16 +92,18 @@ def test_an_error_is_reported_with_its_code_first(simplified: str, monkeypatch: 
     assert lacking == "whenabouts.core.errors.EngineError: WA-3006: rows are gone\n"
 
 
-def test_an_archive_of_pyspark_is_left_out_where_its_package_is_on_the_path(tmp_path: Path) -> None:
-    package = tmp_path / "site-packages" / "pyspark"
-    package.mkdir(parents=True)
-    archives = [str(home / "python" / "lib" / "pyspark.zip") for home in (package, tmp_path / "spark")]
-    path = [*archives, "py4j.zip", "", str(package.parent)]
-    assert without_archive(path) == path, "no package"
-    (package / "__init__.py").touch()
+def test_an_archive_of_pyspark_is_left_out_where_its_package_would_be_imported(tmp_path: Path) -> None:
+    installed, other = (tmp_path / name / "pyspark" for name in ("site-packages", "other"))
+    archive = str(installed / "python" / "lib" / "pyspark.zip")
+    path = [archive, "py4j.zip", str(tmp_path / "spark/python/lib/pyspark.zip"), str(installed.parent)]
+    assert without_archive(path) == path, "there is no package"
+    for package in (installed, other):
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
     assert without_archive(path) == path[1:]
-    assert without_archive(path[:-1]) == path[:-1], "not on the path"
-    assert without_archive(["pyspark.zip", "/pyspark.zip"]) == ["pyspark.zip", "/pyspark.zip"]
+    assert without_archive(path[:-1]) == path[:-1], "it is not on the path"
+    before = [archive, str(other.parent), str(installed.parent)]
+    assert without_archive(before) == before, "another one comes before it"
 
 
 @pytest.mark.slow
