@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -343,13 +344,24 @@ def test_an_empty_table_is_told_of() -> None:
         assert window_join(tables, windows={("a", "b"): 1}, time=POINT).num_rows == 0
 
 
-def test_blocks_do_not_change_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+RING: dict[tuple[str, str], Any] = {("a", "b"): 6, ("b", "c"): (-2, 9), ("c", "d"): 5, ("d", "a"): 9}
+CLIQUE: dict[tuple[str, str], Any] = dict.fromkeys(itertools.combinations("abcd", 2), 6)
+
+
+@pytest.mark.parametrize(
+    ("windows", "strategy", "conservative"),
+    [(RING, "backward", "lca"), (RING, "forward", "gca"), (CLIQUE, "backward", "none"), (CLIQUE, "forward", "none")],
+)
+def test_blocks_do_not_change_the_rows(
+    monkeypatch: pytest.MonkeyPatch, windows: dict[tuple[str, str], Any], strategy: Any, conservative: Any
+) -> None:
     from whenabouts.core.window_join import expansion as combinations
 
     random = np.random.default_rng(5)
     tables = {name: pa.table({"t": random.integers(0, 300, 140), "id": np.arange(140)}) for name in "abcd"}
-    windows = {("a", "b"): 6, ("b", "c"): (-2, 9), ("c", "d"): 5, ("d", "a"): 9}
-    query = WindowJoin(times=dict.fromkeys("abcd", POINT), windows=windows, strategy="backward", conservative="lca")
+    query = WindowJoin(
+        times=dict.fromkeys("abcd", POINT), windows=windows, strategy=strategy, conservative=conservative
+    )
     whole = run(query, list(tables.values()))
     monkeypatch.setattr(combinations, "CANDIDATES_AT_ONCE", 50)
     pieces = run(query, list(tables.values()))
@@ -358,6 +370,20 @@ def test_blocks_do_not_change_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         [(f"id_{n}", "ascending") for n in "abcd"]
     )
     assert pieces.metrics == whole.metrics
+
+
+def test_products_of_long_chains_do_not_overflow() -> None:
+    from whenabouts.core.window_join.expansion import Expansion, StreamRows
+    from whenabouts.core.window_join.join_orders import ANY, JoinOrder
+
+    n = 1 << 16  # of four chains, 2**64 combinations: none at all in 64 bits
+    rows = [StreamRows(np.arange(m), np.arange(m, dtype=np.int32), np.array([0, m]), np.empty(0, int)) for m in (1, n)]
+    bounds = tuple((ANY,) * level for level in range(5))
+    expansion = Expansion(
+        JoinOrder((0, 1, 2, 3, 4), bounds, ((),) * 5), [rows[0], *[rows[1]] * 4], lambda *_: np.empty(0, bool), []
+    )
+    first = next(expansion.of_chains(np.array([[0, 1, *[0, n] * 4]], np.int32), np.array([0])))
+    assert [positions[:2].tolist() for positions in first] == [[0, 0]] * 4 + [[0, 1]]
 
 
 def test_a_stream_that_runs_far_ahead_changes_nothing() -> None:

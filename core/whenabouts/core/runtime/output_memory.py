@@ -13,6 +13,7 @@ mere upper bound, which the output may never reach, does not stop a step. `WHENA
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ CHECKED_BYTES = 64 << 20
 
 FEW_ROWS = 1 << 12
 """For fewer rows than this, measuring their width is not worth while."""
+
+_NO_LIMIT = 1 << 62
+"""The first version of control groups says that there is no limit by one of nearly 2**63 bytes."""
 
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _HINT = (
@@ -152,9 +156,10 @@ def _setting() -> int | None:
 
 
 def _of_machine() -> int | None:
-    figures = _figures(_PROC / "meminfo")
-    if "MemAvailable" in figures:
-        return (figures["MemAvailable"] + figures.get("SwapFree", 0)) << 10
+    figures = _read(_PROC / "meminfo")
+    available = _figure(figures, "MemAvailable")
+    if available is not None:
+        return (available + (_figure(figures, "SwapFree") or 0)) << 10
     for name in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"):
         try:
             return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
@@ -174,13 +179,16 @@ def _of_control_groups() -> Iterator[int]:
 
 
 def _left(root: Path, path: str, limit: str, usage: str, prefix: str) -> Iterator[int]:
-    parts = [part for part in path.split("/") if part not in ("", "..")]
-    for depth in range(len(parts) + 1):
-        group = root.joinpath(*parts[:depth])
-        most, used = _read(group / limit).strip(), _read(group / usage).strip()
-        if most.isdigit() and used.isdigit():
-            figures = _figures(group / "memory.stat")
-            cached = sum(figures.get(f"{prefix}{kind}_file", 0) for kind in ("active", "inactive"))
+    group = root
+    for part in ("", *(part for part in path.split("/") if part not in ("", ".."))):
+        group = group / part
+        most = _read(group / limit).strip()
+        if not most.isdigit() or int(most) >= _NO_LIMIT:
+            continue
+        used = _read(group / usage).strip()
+        if used.isdigit():
+            stat = _read(group / "memory.stat")
+            cached = sum(_figure(stat, f"{prefix}{kind}_file") or 0 for kind in ("active", "inactive"))
             yield int(most) - int(used) + cached
 
 
@@ -197,10 +205,10 @@ def _of_address_space() -> int | None:
         return None
 
 
-def _figures(path: Path) -> dict[str, int]:
-    """The numbers of lines "name number" or "name: number kB", by name."""
-    words = (line.replace(":", " ").split() for line in _read(path).splitlines())
-    return {word[0]: int(word[1]) for word in words if len(word) > 1 and word[1].isdigit()}
+def _figure(text: str, name: str) -> int | None:
+    """The number of a line "name number" or "name: number kB"; None if there is no such line."""
+    found = re.search(rf"^{name}:?\s+(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def _read(path: Path) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +21,6 @@ from whenabouts.core.arrays.jit import (
     READ_INT32,
     READ_INT32_2D,
     READ_INT64,
-    READ_INT64_2D,
     WRITE_INT32_2D,
     WRITE_INT64,
     compiled,
@@ -190,41 +190,65 @@ def _fill_positions(
         written += n
 
 
-@compiled((READ_INT64_2D, READ_INT64_2D, READ_INT32, READ_INT32, WRITE_INT32_2D))
+@compiled(INT64(READ_INT32_2D, READ_INT64, READ_INT64, INT64, WRITE_INT64))
+def _count_products(chains: NDArray[np.int32], at: IntArray, column: IntArray, most: int, total: IntArray) -> int:
+    # How many combinations each base row has with one row of each of its chains, `most` + 1 if they are more. Returns
+    # how many partial combinations those bases try that have no more. In floats, which do not overflow.
+    tried = 0.0
+    for n in range(at.size):
+        product = 1.0
+        partial = 0.0
+        for level in range(column.size):
+            first = column[level]
+            product *= float(chains[at[n], first + 1] - chains[at[n], first])
+            partial += product
+        total[n] = int(min(product, float(most + 1)))
+        if product <= most:
+            tried += partial
+    return int(tried)
+
+
+@compiled((
+    READ_INT32_2D, READ_INT64, INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, WRITE_INT32_2D
+))  # fmt: skip
 def _fill_products(
-    first: IntArray,
-    length: IntArray,
-    base: Positions,
+    chains: NDArray[np.int32],
+    at: IntArray,
+    begin: int,
+    column: IntArray,
+    offset: IntArray,
+    total: IntArray,
     position: Positions,
     out: NDArray[np.int32],
 ) -> None:
-    # All combinations of each base row and one row of each of its chains; indices, or positions if they are given.
-    levels = first.shape[0]
+    # All combinations of each base row, from number `begin` on, and one row of each of its chains; indices, or
+    # positions if they are given. From the last level on, whose rows alternate fastest: the first rows of a level are
+    # repeated to the end. (Indices are unsigned: numba omits the test for negative ones.)
     written = 0
-    for n in range(base.size):
-        total = 1
-        for level in range(levels):
-            total *= length[level, n]
-        row = position[np.uint32(base[n])] if position.size else base[n]
-        for i in range(written, written + total):
-            out[0, i] = row
-        run = total
-        for level in range(levels):
-            if not run:
-                break
-            run //= length[level, n]
+    for n in range(begin, begin + total.size):
+        end = written + total[n - begin]
+        if end == written:
+            continue
+        row = position[np.uint64(n)] if position.size else n
+        for i in range(written, end):
+            out[0, np.uint64(i)] = row
+        run = 1
+        for level in range(column.size, 0, -1):
+            first = chains[at[n], column[level - 1]] + offset[level - 1]
+            stop = chains[at[n], column[level - 1] + 1] + offset[level - 1]
             i = written
-            while i < written + total:
-                for j in range(length[level, n]):
-                    member = first[level, n] + j
-                    row = position[np.uint64(member)] if position.size else member
-                    for _ in range(run):
-                        out[level + 1, i] = row
-                        i += 1
-        written += total
+            for member in range(first, stop):
+                row = position[np.uint64(member)] if position.size else member
+                for _ in range(run):
+                    out[np.uint64(level), np.uint64(i)] = row
+                    i += 1
+            run *= stop - first
+            for i in range(written + run, end):
+                out[np.uint64(level), np.uint64(i)] = out[np.uint64(level), np.uint64(i - run)]
+        written = end
 
 
-@dataclass(slots=True)
+@dataclass
 class Expansion:
     """The combinations of one join order; `rows[l]` are the rows of the stream at level l.
 
@@ -239,17 +263,22 @@ class Expansion:
     pair_tests: Sequence[Sequence[PairTest]] = ()
     counters: ExpansionCounters = field(default_factory=ExpansionCounters)
     expect: Callable[[int], None] | None = None
-    _anchor: IntArray = field(init=False)
     _position: Positions = field(init=False)
     _offset: IntArray = field(init=False)
-    _base_key: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
         self._offset = np.cumsum([0, *(len(rows.anchor) for rows in self.rows)])
-        n = int(self._offset[-1])
-        self._anchor = np.concatenate([rows.anchor for rows in self.rows], out=large_array(n, np.int64))
-        self._position = np.concatenate([rows.position for rows in self.rows], out=large_array(n, np.int32))
-        self._base_key = np.repeat(np.arange(len(self.rows[0].starts) - 1), np.diff(self.rows[0].starts))
+        out = large_array(int(self._offset[-1]), np.int32)
+        self._position = np.concatenate([rows.position for rows in self.rows], out=out)
+
+    @cached_property
+    def _anchor(self) -> IntArray:
+        out = large_array(int(self._offset[-1]), np.int64)
+        return np.concatenate([rows.anchor for rows in self.rows], out=out)
+
+    @cached_property
+    def _base_key(self) -> IntArray:
+        return np.repeat(np.arange(len(self.rows[0].starts) - 1), np.diff(self.rows[0].starts))
 
     def combinations(self) -> Iterator[list[Positions]]:
         """Positions in each stream's table, by level, block by block.
@@ -260,46 +289,46 @@ class Expansion:
             return
         yield from self._grow(1, row_numbers(len(self.rows[0].anchor))[None, :], None)
 
-    def of_chains(self, chains: Chains) -> Iterator[list[Positions]]:
-        """As `combinations`, where each base row is joined with all rows of one chain of every other stream.
+    def of_chains(self, chains: NDArray[np.int32], at: IntArray) -> Iterator[list[Positions]]:
+        """As `combinations`, where base row n is joined with all rows of the chains `chains[at[n]]`, one of each other
+        stream (`forward_evaluation.Admitted.chains`).
 
         The base rows need no order. Chains between which nothing is tested are multiplied as they are: the nested
         iteration is counted, and costs nothing where a chain is empty. O(base rows + combinations), and O(candidates)
         where there are tests between.
         """
-        n = len(self.rows[0].anchor)
-        base = row_numbers(n)
-        found = [
-            (np.add(first, self._offset[level], out=large_array(n, np.int64)), length)
-            for level, (first, length) in enumerate(chains, 1)
-        ]
-        products = large_array(len(found) * n, np.int64).reshape(len(found), n)
-        products[:1] = found[0][1]
-        for level in range(1, len(found)):
-            np.multiply(products[level - 1], found[level][1], out=products[level])
-        if any(self._tests_at(level) for level in range(1, len(found))):
-            yield from self._grow(1, base[None, :], found)
+        column = 2 * np.array(self.join_order.streams[1:])
+        base = row_numbers(len(at))[None, :]
+        if any(self._tests_at(level) for level in range(1, len(column))):
+            yield from self._grow(1, base, self._chains(chains, at, column))
             return
-        long = products[-1] > CANDIDATES_AT_ONCE
+        total = large_array(len(at), np.int64)
+        self.counters.tuple_tests += _count_products(chains, at, column, CANDIDATES_AT_ONCE, total)
+        long = total > CANDIDATES_AT_ONCE
         if long.any():  # level by level, which splits them
-            yield from self._grow(1, base[None, long], found)
-            base = base[~long]
-        base = base[products[-1][base] > 0]
-        self.counters.tuple_tests += int(products[:, ~long].sum())
-        yield from self._multiplied(base, products[-1][base], found)
+            yield from self._grow(1, np.ascontiguousarray(base[:, long]), self._chains(chains, at, column))
+            total[long] = 0
+        yield from self._multiplied(chains, at, column, total)
 
-    def _multiplied(self, base: Positions, total: IntArray, chains: Chains) -> Iterator[list[Positions]]:
-        last = len(self.rows) - 1
+    def _chains(self, chains: NDArray[np.int32], at: IntArray, column: IntArray) -> Chains:
+        found = []
+        for level, first in enumerate(column.tolist(), 1):
+            begin, stop = (chains[at, end].astype(np.int64) for end in (first, first + 1))
+            found.append((begin + self._offset[level], stop - begin))
+        return found
+
+    def _multiplied(
+        self, chains: NDArray[np.int32], at: IntArray, column: IntArray, total: IntArray
+    ) -> Iterator[list[Positions]]:
+        last = len(column)
         tested = self._tests_at(last)
         if self.expect is not None and not tested:
             self.expect(int(total.sum()))
-        first, length = (np.array([of[part][base] for of in chains]) for part in (0, 1))
+        positions = self._position[:0] if tested else self._position
         for piece in _pieces(total):
             count = int(total[piece].sum())
             out = large_array((last + 1) * count, np.int32).reshape(last + 1, count)
-            positions = self._position[:0] if tested else self._position
-            firsts, lengths = (np.ascontiguousarray(of[:, piece]) for of in (first, length))
-            _fill_products(firsts, lengths, base[piece], positions, out)
+            _fill_products(chains, at, piece.start, column, self._offset[1:], total[piece], positions, out)
             if tested:
                 out = np.array(self._positions(self._tested(last, out)))
             if out.shape[1]:

@@ -24,18 +24,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import (
     INT64,
     READ_INT64,
     WRITE_INT32,
+    WRITE_INT32_2D,
     WRITE_INT64,
-    WRITE_INT64_2D,
     compiled,
 )
 from whenabouts.core.arrays.large_arrays import large_array
 from whenabouts.core.arrays.typing import IntArray, Positions
-from whenabouts.core.runtime.protocol import NO_WATERMARK
+from whenabouts.core.runtime.protocol import END_OF_TIME, NO_WATERMARK
 
 MODE, TURN, TAKEN, NEWEST, END, ADMITTED = range(6)
 """Where a sweep is: 1 or 2; the stream whose turn it is; how many tuples the period has taken, the newest of them, and
@@ -49,21 +50,20 @@ that were tested against a period."""
 class Admitted(NamedTuple):
     """Tuples that were admitted, and the chain of each other stream that each of them joins.
 
-    `base[n]`: the tuple's index in the rows of its stream `of[n]`, by key and time. `first[s, n]`, `length[s, n]`: the
-    chain in the rows of stream s. Tuples that find the chain of their first partner empty are left out.
+    `base[n]`: the tuple's index in the rows of its stream `of[n]`, by key and time. `chains[n, 2 * s]`: the index of
+    the chain's first row in the rows of stream s, and next to it the index behind its last row. Tuples that find the
+    chain of their first partner empty are left out.
     """
 
     of: Positions
     base: Positions
-    first: IntArray
-    length: IntArray
+    chains: NDArray[np.int32]
 
 
 @compiled(
     INT64(
         READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT64, INT64, WRITE_INT64, WRITE_INT64, WRITE_INT64,
-        WRITE_INT64, WRITE_INT64_2D, WRITE_INT64_2D, WRITE_INT32, WRITE_INT32, WRITE_INT64_2D, WRITE_INT64_2D,
-        WRITE_INT64,
+        WRITE_INT64, WRITE_INT64, WRITE_INT32_2D, WRITE_INT32, WRITE_INT32, WRITE_INT32_2D, WRITE_INT64,
     )
 )  # fmt: skip
 def _sweep(
@@ -76,82 +76,95 @@ def _sweep(
     place: IntArray,
     head: IntArray,
     next_: IntArray,
+    coming: IntArray,
     pending: IntArray,
-    chain: IntArray,
-    chain_end: IntArray,
+    ends: NDArray[np.int32],
     of: Positions,
     base: Positions,
-    first: IntArray,
-    length: IntArray,
+    chains: NDArray[np.int32],
     counts: IntArray,
 ) -> int:
-    # Tuples of stream s are head[s]..stop[s]-1 in time order; those before next_[s] have been admitted.
+    # Tuples of stream s are head[s]..stop[s]-1 in time order; those before next_[s] have been admitted, and
+    # coming[s] is the time of that one. The chain of a key in stream s is ends[key, 2 * s]..ends[key, 2 * s + 1]-1: all
+    # chains of a key are next to each other. Places and counts are variables: what is in an array is read again
+    # whenever another array has been written.
     streams = stop.size
+    mode, turn, taken = place[MODE], place[TURN], place[TAKEN]
+    newest, last, admitted = place[NEWEST], place[END], place[ADMITTED]
+    formed = shrunk = dropped = admissions = tests = 0
     found = 0
+    for s in range(streams):
+        coming[s] = anchor[next_[s]] if next_[s] < stop[s] else END_OF_TIME
     while True:
-        if place[MODE] == 1:
-            if place[TAKEN] == streams:
-                place[MODE] = 2
+        if mode == 1:
+            if taken == streams:
+                mode = 2
                 continue
-            s = place[TURN]
+            s = turn
             if pending[s]:  # tuples that the watermark dropped before mode 1 could: older than any period of now
-                counts[TESTS] += pending[s]
-                counts[DROPPED] += pending[s]
+                tests += pending[s]
+                dropped += pending[s]
                 pending[s] = 0
-            if head[s] == stop[s]:
-                return found
-            t = anchor[head[s]]
-            if place[TAKEN]:
-                counts[TESTS] += 1
-                if t + window[s] < place[NEWEST]:
-                    counts[DROPPED] += 1
-                    key = code[head[s]]
-                    chain[s, key] += 1
-                    head[s] += 1
-                    if next_[s] < head[s]:
-                        next_[s] = head[s]
-                        chain_end[s, key] += 1
+            n = head[s]
+            if n == stop[s]:
+                break
+            t = anchor[n]
+            if taken:
+                tests += 1
+                if t + window[s] < newest:
+                    dropped += 1
+                    key = code[n]
+                    ends[key, 2 * s] += 1
+                    head[s] = n + 1
+                    if next_[s] == n:
+                        next_[s] = n + 1
+                        coming[s] = anchor[n + 1] if n + 1 < stop[s] else END_OF_TIME
+                        ends[key, 2 * s + 1] += 1
                     continue
-            if place[TAKEN] == 0 or t > place[END]:
-                counts[FORMED] += 1
-                place[TAKEN], place[NEWEST], place[END] = 1, t, t + window[s]
+            if taken == 0 or t > last:
+                formed += 1
+                taken, newest, last = 1, t, t + window[s]
             else:
-                counts[SHRUNK] += 1
-                place[TAKEN] += 1
-                place[NEWEST] = max(place[NEWEST], t)
-                place[END] = min(place[END], t + window[s])
-            place[TURN] = (s + 1) % streams
+                shrunk += 1
+                taken, newest, last = taken + 1, max(newest, t), min(last, t + window[s])
+            turn = s + 1 if s + 1 < streams else 0  # a division would take longer than the rest
             continue
-        s = -1
-        for other in range(streams):
-            if next_[other] < stop[other] and (s < 0 or anchor[next_[other]] < anchor[next_[s]]):
-                s = other
-        if s >= 0 and anchor[next_[s]] <= place[END]:
-            counts[TESTS] += 1
-            counts[ADMISSIONS] += 1
-            key = code[next_[s]]
-            if chain_end[partner[s], key] > chain[partner[s], key]:
+        s, t = 0, coming[0]
+        for other in range(1, streams):
+            if coming[other] < t:
+                s, t = other, coming[other]
+        if t <= last and t != END_OF_TIME:
+            tests += 1
+            admissions += 1
+            n = next_[s]
+            key = code[n]
+            if ends[key, 2 * partner[s] + 1] > ends[key, 2 * partner[s]]:
                 of[found] = s
-                base[found] = chain_end[s, key]
-                for other in range(streams):
-                    first[other, found] = chain[other, key]
-                    length[other, found] = chain_end[other, key] - chain[other, key]
+                base[found] = ends[key, 2 * s + 1]
+                for end in range(2 * streams):
+                    chains[found, end] = ends[key, end]
                 found += 1
-            chain_end[s, key] += 1
-            next_[s] += 1
+            ends[key, 2 * s + 1] += 1
+            next_[s] = n + 1
+            coming[s] = anchor[n + 1] if n + 1 < stop[s] else END_OF_TIME
             continue
-        if until <= place[END]:
-            place[ADMITTED] = until - 1
-            return found
-        counts[TESTS] += 1  # of the tuple that ends the mode, or of the end of the streams
-        place[ADMITTED] = place[END]
+        if until <= last:
+            admitted = until - 1
+            break
+        tests += 1  # of the tuple that ends the mode, or of the end of the streams
+        admitted = last
         s = 0
         for other in range(1, streams):
             if anchor[head[other]] + window[other] < anchor[head[s]] + window[s]:
                 s = other
-        chain[s, code[head[s]]] += 1
+        ends[code[head[s]], 2 * s] += 1
         head[s] += 1
-        place[MODE], place[TURN], place[TAKEN] = 1, 0, 0
+        mode, turn, taken = 1, 0, 0
+    place[MODE], place[TURN], place[TAKEN] = mode, turn, taken
+    place[NEWEST], place[END], place[ADMITTED] = newest, last, admitted
+    counts[FORMED], counts[SHRUNK], counts[DROPPED] = formed, shrunk, dropped
+    counts[ADMISSIONS], counts[TESTS] = admissions, tests
+    return found
 
 
 @dataclass(slots=True)
@@ -214,27 +227,25 @@ class ForwardSweep:
         ])  # fmt: skip
         joined = np.array([np.searchsorted(anchor, self.place[ADMITTED], side="right") for anchor in anchors])
         next_ = np.clip(joined, head, None)
-        chain, chain_end = (
-            np.array([
-                of[:-1] + np.bincount(code[:n], minlength=len(of) - 1)
-                for of, code, n in zip(starts, codes, at, strict=True)
-            ])
-            for at in (head, next_)
-        )  # fmt: skip
+        ends = np.empty((len(starts[0]) - 1, k, 2), np.int32)
+        for stream, (begin, code) in enumerate(zip(starts, codes, strict=True)):
+            for end, at in enumerate((head[stream], next_[stream])):
+                ends[:, stream, end] = begin[:-1] + np.bincount(code[:at], minlength=len(ends))
         n = int(sum(max(last - begun, 0) for last, begun in zip(known, next_.tolist(), strict=True)))
         of, base = large_array(n, np.int32), large_array(n, np.int32)
-        first, length = (large_array(k * n, np.int64).reshape(k, n) for _ in range(2))
-        place, pending, counts = np.array(self.place), np.array(self.pending), np.zeros(TESTS + 1, np.int64)
+        chains = large_array(2 * k * n, np.int32).reshape(n, 2 * k)
+        place, pending, counts = np.array(self.place), np.array(self.pending), np.empty(TESTS + 1, np.int64)
         stop = offset[:-1] + np.array(known)
-        at = head + offset[:-1]
+        heads = head + offset[:-1]
         found = _sweep(
             np.concatenate(anchors), np.concatenate(codes), stop, np.array(self.windows_us), np.array(partners),
-            until_us, place, at, next_ + offset[:-1], pending, chain, chain_end, of, base, first, length, counts,
+            until_us, place, heads, next_ + offset[:-1], np.empty(k, np.int64), pending, ends.reshape(-1, 2 * k), of,
+            base, chains, counts,
         )  # fmt: skip
         self.place, self.pending = place.tolist(), pending.tolist()
         for stream, anchor in enumerate(anchors):
-            self._cut(stream, anchor, int(at[stream] - offset[stream]), known[stream], until_us, dropped_us)
-        return Admitted(of[:found], base[:found], first[:, :found], length[:, :found]), counts
+            self._cut(stream, anchor, int(heads[stream] - offset[stream]), known[stream], until_us, dropped_us)
+        return Admitted(of[:found], base[:found], chains[:found]), counts
 
     def _cut(self, stream: int, anchor: IntArray, head: int, known: int, until_us: int, dropped_us: int) -> None:
         """Note where the buffer of a stream begins, once the watermark has dropped its part."""

@@ -34,7 +34,7 @@ from whenabouts.core.window_join.cost import cheapest_algorithm, choose
 from whenabouts.core.window_join.edge_probabilities import edge_probabilities, probabilities_of_all
 from whenabouts.core.window_join.graph import OPEN_US, Edge, WindowGraph
 from whenabouts.core.window_join.join_orders import JoinOrder, forward_windows, order_from
-from whenabouts.core.window_join.output import JOINT, T_LAST, CombinationColumns, first_of, last_of
+from whenabouts.core.window_join.output import JOINT, T_LAST, CombinationColumns, Span
 from whenabouts.core.window_join.stream_index import StreamViews, pair_test
 
 if TYPE_CHECKING:
@@ -213,8 +213,7 @@ class WindowJoinOperator:
             if mine.size:
                 new = visible[stream].at(admitted.base[mine])
                 expansion = self._expansion(join_order, [*visible[:stream], new, *visible[stream + 1 :]], rows)
-                chains = [(admitted.first[s][mine], admitted.length[s][mine]) for s in join_order.streams[1:]]
-                self._emit(expansion, expansion.of_chains(chains), rows, step)
+                self._emit(expansion, expansion.of_chains(admitted.chains, mine), rows, step)
 
     def _expand(self, join_order: JoinOrder, visible: list[StreamRows], rows: list[SideRows], step: Step) -> None:
         """Emit the combinations that start at the base stream's visible rows."""
@@ -304,7 +303,8 @@ class WindowJoinOperator:
 
     def _output(self, rows: list[SideRows], at: list[Positions], step: Step) -> Iterator[pa.RecordBatch]:
         """Combinations with their computed columns."""
-        extra: list[Column | OfRows | None] = [first_of, last_of]
+        span = Span()
+        extra: list[Column | OfRows | None] = [span.first, span.last]
         for edge in self._uncertain():
             one, other = (self.query.inputs.index(name) for name in (edge.first, edge.second))
             extra.append(edge_probabilities(self.query, edge, rows[one], rows[other], at[one], at[other]))

@@ -54,29 +54,37 @@ class CombinationColumns:
         """The rows of combinations; `at[s]` are their positions in the table of stream s. O(rows)."""
         for piece in pieces(len(at[0]), self._rows_per_batch):
             rows = [RowsAt(table, positions[piece]) for table, positions in zip(tables, at, strict=True)]
-            columns = [of[name] for of, names in zip(rows, self._columns, strict=True) for name in names]
+            columns = [column for of, names in zip(rows, self._columns, strict=True) for column in of.columns(names)]
             yield batch_of(self.schema, columns, extra, piece, rows)
 
 
-def first_of(*rows: RowsAt) -> IntArray:
-    """The least `t_min` of each combination."""
-    return _folded(np.minimum, [np.asarray(of[T_MIN]) for of in rows])
+class Span:
+    """The columns `t_first` and `t_last` of a batch, in this order: both are found when the first is asked for, so that
+    the times are read once."""
 
+    def __init__(self) -> None:
+        self._last = np.empty(0, np.int64)
 
-def last_of(*rows: RowsAt) -> IntArray:
-    """The greatest `t_max` of each combination."""
-    return _folded(np.maximum, [np.asarray(of[T_MAX]) for of in rows])
+    def first(self, *rows: RowsAt) -> IntArray:
+        """The least `t_min` of each combination."""
+        begins, ends = ([np.asarray(of[name]) for of in rows] for name in (T_MIN, T_MAX))
+        first, self._last = (large_array(len(begins[0]), np.int64) for _ in range(2))
+        for start in range(0, len(first), _IN_CACHE):
+            part = slice(start, start + _IN_CACHE)
+            _fold(np.minimum, [column[part] for column in begins], first[part])
+            _fold(np.maximum, [column[part] for column in ends], self._last[part])
+        return first
+
+    def last(self, *_: RowsAt) -> IntArray:
+        """The greatest `t_max` of each combination."""
+        return self._last
 
 
 _IN_CACHE = 1 << 14
 """So many rows of all columns stay in a cache until they are folded."""
 
 
-def _folded(fold: np.ufunc, columns: Sequence[IntArray]) -> IntArray:
-    found = large_array(len(columns[0]), np.int64)
-    for start in range(0, len(found), _IN_CACHE):
-        part = slice(start, start + _IN_CACHE)
-        out = fold(columns[0][part], columns[1][part], out=found[part])
-        for column in columns[2:]:
-            fold(out, column[part], out=out)
-    return found
+def _fold(fold: np.ufunc, columns: Sequence[IntArray], out: IntArray) -> None:
+    fold(columns[0], columns[1], out=out)
+    for column in columns[2:]:
+        fold(out, column, out=out)
