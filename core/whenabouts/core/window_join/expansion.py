@@ -158,18 +158,19 @@ def _fill_periods(
 
 @compiled((READ_INT32_2D, INT64, READ_INT64, READ_INT64, WRITE_INT32_2D))
 def _fill_level(at: NDArray[np.int32], begin: int, first: IntArray, count: IntArray, out: NDArray[np.int32]) -> None:
-    # The partial combinations from `begin` on.
+    # The partial combinations from `begin` on. (Indices are unsigned: numba omits the test for negative ones.)
     levels = at.shape[0]
     written = 0
     for p in range(first.size):
-        n = count[p]
+        end = written + count[p]
         for m in range(levels):
             member = at[m, begin + p]
-            for i in range(written, written + n):
-                out[m, i] = member
-        for i in range(n):
-            out[levels, written + i] = first[p] + i
-        written += n
+            for i in range(written, end):
+                out[np.uint64(m), np.uint64(i)] = member
+        here = first[p] - written
+        for i in range(written, end):
+            out[np.uint64(levels), np.uint64(i)] = here + i
+        written = end
 
 
 @compiled((READ_INT32_2D, INT64, READ_INT64, READ_INT64, READ_INT32, WRITE_INT32_2D))
@@ -180,14 +181,15 @@ def _fill_positions(
     levels = at.shape[0]
     written = 0
     for p in range(first.size):
-        n = count[p]
+        end = written + count[p]
         for m in range(levels):
             member = position[np.uint32(at[m, begin + p])]
-            for i in range(written, written + n):
-                out[m, i] = member
-        for i in range(n):
-            out[levels, written + i] = position[np.uint64(first[p] + i)]
-        written += n
+            for i in range(written, end):
+                out[np.uint64(m), np.uint64(i)] = member
+        here = first[p] - written
+        for i in range(written, end):
+            out[np.uint64(levels), np.uint64(i)] = position[np.uint64(here + i)]
+        written = end
 
 
 @compiled(INT64(READ_INT32_2D, READ_INT64, READ_INT64, INT64, WRITE_INT64))
@@ -223,7 +225,7 @@ def _fill_products(
 ) -> None:
     # All combinations of each base row, from number `begin` on, and one row of each of its chains; indices, or
     # positions if they are given. From the last level on, whose rows alternate fastest: the first rows of a level are
-    # repeated to the end. (Indices are unsigned: numba omits the test for negative ones.)
+    # repeated to the end.
     written = 0
     for n in range(begin, begin + total.size):
         end = written + total[n - begin]
