@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from whenabouts.core.arrays.jit import INT64, READ_BOOL, READ_INT32, READ_INT64, WRITE_INT32, WRITE_INT64, compiled
 from whenabouts.core.arrays.large_arrays import large_array
+from whenabouts.core.arrays.past_caches import put
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
 
 
@@ -23,6 +24,19 @@ def gather(values: IntArray, at: NDArray[np.int32], out: IntArray) -> None:
     """
     for i in range(at.size):
         out[i] = values[np.uint32(at[i])]  # unsigned: numba omits the test for negative indices
+
+
+@compiled((READ_INT64, READ_INT32, WRITE_INT64))
+def gather_output(values: IntArray, at: NDArray[np.int32], out: IntArray) -> None:
+    """As `gather`, for output of a megabyte or more, which goes past the caches: a fifth to a third faster.
+
+    >>> out = np.empty(3, np.int64)
+    >>> gather_output(np.array([7, 8]), np.array([1, 0, 1], np.int32), out)
+    >>> out.tolist()
+    [8, 7, 8]
+    """
+    for i in range(at.size):
+        put(out, np.uint64(i), values[np.uint32(at[i])])
 
 
 def gathered(values: IntArray, at: Positions) -> IntArray:
