@@ -32,7 +32,7 @@ KEYS, ROWS, WINDOW_S, STEPS, ROUNDS = 200, 20_000, 10, 10, 5
 def measured() -> None:
     """Print a line for each clique."""
     spent: Counter[str] = Counter()
-    for name in ("_fill_periods", "_fill_level", "_fill_positions", "_fill_products"):
+    for name in ("fill_periods", "fill_level", "fill_positions", "fill_products"):
         _timed(expansion, name, spent)
     _timed(forward_evaluation.ForwardSweep, "run", spent)
     _timed(WindowJoinOperator, "_load", spent)
@@ -43,9 +43,9 @@ def measured() -> None:
         (bew, of_bew), (few, of_few) = (_least(streams, how, files, spent) for how in ("backward", "forward"))
         found, rows = bew["matched"], streams * ROWS
         print(
-            f"{streams:7} {held:11} {of_bew['_fill_periods'] / bew['periods']:7.1f}"
-            f" {of_bew['_fill_level'] / (bew['tuple_tests'] - found):10.1f}"
-            f" {of_bew['_fill_positions'] / found:12.1f} {of_few['_fill_products'] / found:10.1f}"
+            f"{streams:7} {held:11} {of_bew['fill_periods'] / bew['periods']:7.1f}"
+            f" {of_bew['fill_level'] / (bew['tuple_tests'] - found):10.1f}"
+            f" {of_bew['fill_positions'] / found:12.1f} {of_few['fill_products'] / found:10.1f}"
             f" {of_few['run'] / few['period_tests']:12.1f} {(of_few['_load'] - of_bew['_load']) / rows:8.1f}"
             f" {of_few['step'] / of_bew['step']:4.2f} {_modelled(streams, held):6.2f}"
         )

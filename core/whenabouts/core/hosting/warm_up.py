@@ -55,7 +55,7 @@ KERNELS = (
     "timing_join.probed_rows",
     "timing_join.range_search",
     "timing_join.short_fill",
-    "window_join.expansion",
+    "window_join.expansion_kernels",
     "window_join.forward_evaluation",
 )
 """The modules of `whenabouts.core` with compiled code."""

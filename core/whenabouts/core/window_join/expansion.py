@@ -16,18 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whenabouts.core.arrays.gather import gathered
-from whenabouts.core.arrays.jit import (
-    INT64,
-    READ_INT32,
-    READ_INT32_2D,
-    READ_INT64,
-    WRITE_INT32_2D,
-    WRITE_INT64,
-    compiled,
-)
 from whenabouts.core.arrays.key_time_order import OrderedRows
 from whenabouts.core.arrays.large_arrays import large_array, row_numbers
 from whenabouts.core.arrays.typing import BoolArray, IntArray, Positions
+from whenabouts.core.window_join.expansion_kernels import (
+    count_products,
+    fill_level,
+    fill_periods,
+    fill_positions,
+    fill_products,
+)
 from whenabouts.core.window_join.join_orders import ANY, JoinOrder
 
 CANDIDATES_AT_ONCE = 1 << 19
@@ -90,166 +88,6 @@ PairTest = Callable[[Sequence[Positions]], BoolArray]
 """Whether a predicate holds, for row positions by level."""
 
 
-@compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
-def _first_at_least(values: IntArray, start: int, stop: int, hint: int, value: int) -> int:
-    """The least index in [start, stop] from which on values are >= `value`, searched by galloping from `hint`."""
-    step = 1
-    if hint > start and values[hint - 1] >= value:
-        high = hint - 1
-        low = high - step
-        while low >= start and values[low] >= value:
-            high = low
-            step *= 2
-            low -= step
-        low = max(low + 1, start)
-    else:
-        low = hint
-        high = hint
-        while high < stop and values[high] < value:
-            low = high + 1
-            high += step
-            step *= 2
-        high = min(high, stop)
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled((
-    READ_INT64, READ_INT32_2D, READ_INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, WRITE_INT64, WRITE_INT64
-))  # fmt: skip
-def _fill_periods(
-    anchor: IntArray,
-    at: NDArray[np.int32],
-    key: IntArray,
-    starts: IntArray,
-    lo: IntArray,
-    hi: IntArray,
-    members: Positions,
-    first: IntArray,
-    count: IntArray,
-) -> None:
-    # The index range in the next stream that all bounding members of each partial combination allow.
-    current = -1
-    begin = end = stop = 0
-    for p in range(first.size):
-        low, high = anchor[at[members[0], p]] + lo[0], anchor[at[members[0], p]] + hi[0]
-        for m in range(1, members.size):
-            other = anchor[at[members[m], p]]
-            low, high = max(low, other + lo[m]), min(high, other + hi[m])
-        if key[p] != current:
-            current = key[p]
-            begin = stop = starts[current]
-            end = starts[current + 1]
-            first[p] = begin
-        else:
-            first[p] = first[p - 1]
-        if low > high:
-            count[p] = 0
-            continue
-        first[p] = _first_at_least(anchor, starts[current], end, first[p], low)
-        stop = _first_at_least(anchor, starts[current], end, max(stop, first[p]), high + 1)
-        count[p] = stop - first[p]
-
-
-@compiled((READ_INT32_2D, INT64, READ_INT64, READ_INT64, WRITE_INT32_2D))
-def _fill_level(at: NDArray[np.int32], begin: int, first: IntArray, count: IntArray, out: NDArray[np.int32]) -> None:
-    # The partial combinations from `begin` on. (Indices are unsigned: numba omits the test for negative ones.)
-    levels = at.shape[0]
-    written = 0
-    for p in range(first.size):
-        end = written + count[p]
-        for m in range(levels):
-            member = at[m, begin + p]
-            for i in range(written, end):
-                out[np.uint64(m), np.uint64(i)] = member
-        here = first[p] - written
-        for i in range(written, end):
-            out[np.uint64(levels), np.uint64(i)] = here + i
-        written = end
-
-
-@compiled((READ_INT32_2D, INT64, READ_INT64, READ_INT64, READ_INT32, WRITE_INT32_2D))
-def _fill_positions(
-    at: NDArray[np.int32], begin: int, first: IntArray, count: IntArray, position: Positions, out: NDArray[np.int32]
-) -> None:
-    # For a last level without tests: also translates indices into positions.
-    levels = at.shape[0]
-    written = 0
-    for p in range(first.size):
-        end = written + count[p]
-        for m in range(levels):
-            member = position[np.uint32(at[m, begin + p])]
-            for i in range(written, end):
-                out[np.uint64(m), np.uint64(i)] = member
-        here = first[p] - written
-        for i in range(written, end):
-            out[np.uint64(levels), np.uint64(i)] = position[np.uint64(here + i)]
-        written = end
-
-
-@compiled(INT64(READ_INT32_2D, READ_INT64, READ_INT64, INT64, WRITE_INT64))
-def _count_products(chains: NDArray[np.int32], at: IntArray, column: IntArray, most: int, total: IntArray) -> int:
-    # How many combinations each base row has with one row of each of its chains, `most` + 1 if they are more. Returns
-    # how many partial combinations those bases try that have no more. In floats, which do not overflow.
-    tried = 0.0
-    for n in range(at.size):
-        product = 1.0
-        partial = 0.0
-        for level in range(column.size):
-            first = column[level]
-            product *= float(chains[at[n], first + 1] - chains[at[n], first])
-            partial += product
-        total[n] = int(min(product, float(most + 1)))
-        if product <= most:
-            tried += partial
-    return int(tried)
-
-
-@compiled((
-    READ_INT32_2D, READ_INT64, INT64, READ_INT64, READ_INT64, READ_INT64, READ_INT32, WRITE_INT32_2D
-))  # fmt: skip
-def _fill_products(
-    chains: NDArray[np.int32],
-    at: IntArray,
-    begin: int,
-    column: IntArray,
-    offset: IntArray,
-    total: IntArray,
-    position: Positions,
-    out: NDArray[np.int32],
-) -> None:
-    # All combinations of each base row, from number `begin` on, and one row of each of its chains; indices, or
-    # positions if they are given. From the last level on, whose rows alternate fastest: the first rows of a level are
-    # repeated to the end.
-    written = 0
-    for n in range(begin, begin + total.size):
-        end = written + total[n - begin]
-        if end == written:
-            continue
-        row = position[np.uint64(n)] if position.size else n
-        for i in range(written, end):
-            out[0, np.uint64(i)] = row
-        run = 1
-        for level in range(column.size, 0, -1):
-            first = chains[at[n], column[level - 1]] + offset[level - 1]
-            stop = chains[at[n], column[level - 1] + 1] + offset[level - 1]
-            i = written
-            for member in range(first, stop):
-                row = position[np.uint64(member)] if position.size else member
-                for _ in range(run):
-                    out[np.uint64(level), np.uint64(i)] = row
-                    i += 1
-            run *= stop - first
-            for i in range(written + run, end):
-                out[np.uint64(level), np.uint64(i)] = out[np.uint64(level), np.uint64(i - run)]
-        written = end
-
-
 @dataclass
 class Expansion:
     """The combinations of one join order; `rows[l]` are the rows of the stream at level l.
@@ -305,7 +143,7 @@ class Expansion:
             yield from self._grow(1, base, self._chains(chains, at, column))
             return
         total = large_array(len(at), np.int64)
-        self.counters.tuple_tests += _count_products(chains, at, column, CANDIDATES_AT_ONCE, total)
+        self.counters.tuple_tests += count_products(chains, at, column, CANDIDATES_AT_ONCE, total)
         long = total > CANDIDATES_AT_ONCE
         if long.any():  # level by level, which splits them
             yield from self._grow(1, np.ascontiguousarray(base[:, long]), self._chains(chains, at, column))
@@ -330,7 +168,7 @@ class Expansion:
         for piece in _pieces(total):
             count = int(total[piece].sum())
             out = large_array((last + 1) * count, np.int32).reshape(last + 1, count)
-            _fill_products(chains, at, piece.start, column, self._offset[1:], total[piece], positions, out)
+            fill_products(chains, at, piece.start, column, self._offset[1:], total[piece], positions, out)
             if tested:
                 out = np.array(self._positions(self._tested(last, out)))
             if out.shape[1]:
@@ -353,10 +191,10 @@ class Expansion:
             self.counters.tuple_tests += total
             longer = large_array((level + 1) * total, np.int32).reshape(level + 1, total)
             if level == len(self.rows) - 1 and not self._tests_at(level):
-                _fill_positions(at, piece.start, first[piece], count[piece], self._position, longer)
+                fill_positions(at, piece.start, first[piece], count[piece], self._position, longer)
                 yield list(longer)
                 continue
-            _fill_level(at, piece.start, first[piece], count[piece], longer)
+            fill_level(at, piece.start, first[piece], count[piece], longer)
             longer = self._tested(level, longer)
             if longer.shape[1]:
                 yield from self._grow(level + 1, longer, chains)
@@ -373,7 +211,7 @@ class Expansion:
         lo, hi = (np.array([bounds[m][end] for m in bounding], np.int64) for end in (0, 1))
         starts = self.rows[level].starts + self._offset[level]
         key = gathered(self._base_key, at[0])
-        _fill_periods(self._anchor, at, key, starts, lo, hi, np.array(bounding, np.int32), first, count)
+        fill_periods(self._anchor, at, key, starts, lo, hi, np.array(bounding, np.int32), first, count)
         return first, count
 
     def _tests_at(self, level: int) -> bool:
