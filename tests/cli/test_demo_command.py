@@ -68,7 +68,7 @@ def test_ctrl_c_ends_the_demo_in_one_line(tmp_path: Path, engine: str, stage: st
                 break
         time.sleep(2)
         os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
     assert (process.returncode, STAGES.sub("", errors)) == (130, "interrupted\n")
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from infra.process_tree import descendants
+
 WORDS = "join x.csv x.csv --left-time t --right-time t --within 1s --confidence 1 -o out.parquet --rejects bad.csv"
 
 READING = """
@@ -52,7 +54,7 @@ def test_a_signal_leaves_nothing_half_done(tmp_path: Path, number: int, code: in
         assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == code
     assert errors == said
     left = {path.name for path in tmp_path.iterdir()}
@@ -71,7 +73,7 @@ def test_cleaning_up_is_not_stopped_by_a_second_signal(tmp_path: Path) -> None:
         assert process.stdout.readline() == "cleaning\n"
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 143
     assert (tmp_path / "clean").exists()
 
@@ -93,7 +95,7 @@ main()
 """
     (tmp_path / "x.csv").write_text("t\n1\n")
     with _started(program, tmp_path) as process:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert errors.endswith("interrupted\n")
 
@@ -111,7 +113,7 @@ def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
         process.send_signal(signal.SIGHUP)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 7
 
 
@@ -135,10 +137,10 @@ def test_a_terminated_run_leaves_no_engine(tmp_path: Path, request: pytest.Fixtu
     with _started(program, tmp_path, "--engine", engine, TMPDIR=str(folder)) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "there\n", process.communicate()[1]
-        children = _descendants(process.pid)
+        children = descendants(process.pid)
         assert children, "the engine is a process of its own"
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     assert process.returncode == 143
     for _ in range(600):
         left = [child for child in children if Path(f"/proc/{child}").exists()]
@@ -157,10 +159,3 @@ def _started(program: str, folder: Path, *more: str, **environment: str) -> subp
     )  # fmt: skip
 
 
-def _descendants(pid: int) -> list[int]:
-    """Descendants of a process, from Linux's /proc."""
-    found: list[int] = []
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            found += [child, *_descendants(child)]
-    return found

@@ -107,7 +107,7 @@ def test_the_manifests_job_runs_and_the_sql_gateway_answers_over_a_view_of_its_p
         gateway = cluster.sql_gateway(gateway_jar, port)
         gateway.start()
         try:
-            wait_for(lambda: listens(port), seconds=60, told=cluster.told)
+            wait_for(lambda: listens(port), seconds=300, told=cluster.told)
             session = Session(port, {"execution.runtime-mode": "batch"})
             session.sql(runpy.run_path(str(EXAMPLE / "job.py"))["SINK"].format(output=data / "pairs"))
             session.sql("CREATE VIEW probable AS SELECT * FROM found WHERE probability >= 0.8")

@@ -84,7 +84,7 @@ def _watched(folder: Path) -> pa.Table:
 
 def _rest(port: int, path: str) -> Any:
     """The answer of Flink's REST interface."""
-    with urllib.request.urlopen(f"http://localhost:{port}/jobs{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://localhost:{port}/jobs{path}", timeout=60) as answer:
         return json.load(answer)
 
 
@@ -105,15 +105,22 @@ def _metrics(port: int, job: str, operator: str = "timing-join") -> dict[str, in
 
 
 def _wait_for(port: int, job: str, expected: dict[str, int], operator: str = "timing-join") -> dict[str, int]:
-    """The operator's counts, once they are at least the expected ones and stay as they are. (Flink fetches one count
-    after another, so that one answer may have some of before a step and some of after it.)"""
+    """The operator's counts, once they are at least the expected ones and have been the same for a second.
+
+    Flink fetches one count after another, now and then: an answer may have some of before a step, some of after it.
+    """
     deadline = time.monotonic() + 180
-    before: dict[str, int] = {}
     found: dict[str, int] = {}
-    while any(found.get(name, 0) < count for name, count in expected.items()) or found != before:
+    since = time.monotonic()
+    while any(found.get(name, 0) < count for name, count in expected.items()) or time.monotonic() < since + 1:
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
-        before, found = found, _metrics(port, job, operator)
+        try:
+            last, found = found, _metrics(port, job, operator)
+        except OSError:  # no answer in time
+            continue
+        if found != last:
+            since = time.monotonic()
     return found
 
 

@@ -42,7 +42,7 @@ SECOND = 1_000_000
 STEP_S = 100
 """Event time between two steps."""
 KEYS = 24
-PATIENCE_S = 60
+PATIENCE_S = 300
 PAUSE_MS = 150
 """Time between two checkpoints: rows that are released by the first leave the source before the second, which ends
 their bundle. No bundle gets so old that it ends by itself."""

@@ -246,13 +246,16 @@ def test_no_more_rows_are_packed_together_than_the_job_says() -> None:
 
 def test_a_query_over_tables_is_made_while_another_thread_calls_the_jvm() -> None:
     tables = StreamTableEnvironment.create(local_environment(1))
-    rows, sleep = _endless(tables), get_gateway().jvm.java.lang.Thread.sleep
+    concurrent = get_gateway().jvm.java.util.concurrent
+    rows, latch = _endless(tables), concurrent.CountDownLatch(1)
     with ThreadPoolExecutor(2) as threads:
-        busy = threads.submit(sleep, 4000)  # on the connection that made the tables
+        # On the connection that made the tables.
+        busy = threads.submit(getattr(latch, "await"), 300, concurrent.TimeUnit.SECONDS)
         time.sleep(0.2)
         pairs = threads.submit(timing_join, rows, rows, **JOIN, name="elsewhere").result()
         assert not busy.done()  # it was another one
-        busy.result()
+        latch.countDown()
+        assert busy.result()
     assert "t_left" in pairs.get_schema().get_field_names()
 
 

@@ -43,8 +43,10 @@ def _failures(monkeypatch: pytest.MonkeyPatch, code: grpc.StatusCode, details: s
     monkeypatch.setattr(threading, "excepthook", lambda args: failed.append(args.exc_value))
     let_workers_end()
     ends = threading.Event()  # not before its reader is found: a reader that has ended is no longer listed
+    before = set(threading.enumerate())  # readers of earlier jobs may still be there
     with _served(code, details, ends) as channel:
-        (reader,) = (thread for thread in threading.enumerate() if thread.name == "read_grpc_client_inputs")
+        started = set(threading.enumerate()) - before
+        (reader,) = (thread for thread in started if thread.name == "read_grpc_client_inputs")
         ends.set()
         reader.join(30)
         assert not reader.is_alive()

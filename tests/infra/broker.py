@@ -68,7 +68,7 @@ class LocalBroker:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._server.start()
-        wait_for(lambda: listens(self._port), seconds=90, told=self._server.tail)
+        wait_for(lambda: listens(self._port), seconds=300, told=self._server.tail)
 
     def kill(self) -> None:
         """kill -9."""

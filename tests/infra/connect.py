@@ -14,6 +14,8 @@ from time import monotonic, sleep
 
 import pytest
 
+from infra.processes import free_port
+
 PATIENCE_S = 300
 
 needs_connect = pytest.mark.skipif(
@@ -26,9 +28,7 @@ def connect_server(folder: Path) -> Iterator[str]:
     """The address of a server that works in `folder` and leaves its log there."""
     import pyspark
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     options = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,

@@ -72,7 +72,7 @@ class FlinkCluster:
         for server in (self.job_manager, *self.task_managers):
             if not server.alive:
                 server.start()
-        wait_for(lambda: self._slots() >= self._task_managers, seconds=120, told=self.told)
+        wait_for(lambda: self._slots() >= self._task_managers, seconds=300, told=self.told)
 
     def keep_up(self) -> None:
         """Restart task managers that have ended by themselves, as a supervisor would."""
@@ -92,7 +92,7 @@ class FlinkCluster:
 
     def rest(self, path: str) -> Any:
         """The answer of Flink's REST interface."""
-        with urllib.request.urlopen(f"http://localhost:{self.rest_port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://localhost:{self.rest_port}{path}", timeout=60) as answer:
             return json.load(answer)
 
     def run(self, job: Path, *arguments: str, shipped: str | None = None, more: Sequence[str] = (), **conf: str) -> str:
@@ -111,6 +111,13 @@ class FlinkCluster:
         )
         assert done.returncode == 0, done.stdout + done.stderr[-1000:]
         return done.stdout
+
+    def has_a_job(self) -> bool:
+        """Whether a job has come; False if there is no answer yet."""
+        try:
+            return bool(self.rest("/jobs")["jobs"])
+        except OSError:
+            return False
 
     def _slots(self) -> int:
         try:

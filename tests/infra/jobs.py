@@ -184,7 +184,7 @@ def running_job(engine: str, folder: Path, brokers: str) -> Iterator[Job]:
         with running_flink(folder / "flink", options=OFTEN) as flink:
             flink_job = FlinkJob(folder, flink, brokers)
             flink_job.start()
-            wait_for(lambda: bool(flink.rest("/jobs")["jobs"]), seconds=60, told=flink.told)
+            wait_for(flink.has_a_job, seconds=300, told=flink.told)
             yield flink_job
 
 

@@ -55,7 +55,7 @@ class SparkCluster:
         for worker in self.workers:
             if not worker.alive:
                 worker.start()
-        wait_for(lambda: self._alive() >= len(self.workers), seconds=120, told=self.told)
+        wait_for(lambda: self._alive() >= len(self.workers), seconds=300, told=self.told)
 
     def stop(self) -> None:
         """End all of it."""

@@ -22,7 +22,7 @@ def create_topics(address: str, *names: str, partitions: int = 2, **config: str)
     topics = [NewTopic(name, num_partitions=partitions, replication_factor=1, config=chosen) for name in names]
     made = admin.create_topics(topics)
     for done in made.values():
-        done.result(30)
+        done.result(300)
 
 
 class Written(NamedTuple):
