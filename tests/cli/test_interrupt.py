@@ -157,5 +157,3 @@ def _started(program: str, folder: Path, *more: str, **environment: str) -> subp
         [sys.executable, "-c", program, *WORDS.split(), *more], env=known, cwd=folder, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-
-
