@@ -7,6 +7,7 @@ from importlib import import_module
 
 KERNELS = (
     "arrays.digests",
+    "arrays.galloping",
     "arrays.gather",
     "arrays.grouped_sort",
     "arrays.grouped_words",

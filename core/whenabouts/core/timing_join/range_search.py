@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from whenabouts.core.arrays.galloping import NEAR, first_at_least, first_at_least_near
 from whenabouts.core.arrays.jit import (
     BOOL,
     FOUR_INT64,
-    INT64,
     READ_INT32,
     READ_INT32_2D,
     READ_INT64,
@@ -20,7 +20,6 @@ from whenabouts.core.arrays.jit import (
 from whenabouts.core.arrays.typing import IntArray
 from whenabouts.core.times.limits import ALWAYS_US
 
-_NEAR = 8  # how many values a search counts at once before it gallops
 _WINDOW = 16  # how many values all four searches of a row look at together
 
 
@@ -33,46 +32,6 @@ def time_extremes(t_min: IntArray, t_max: IntArray) -> tuple[int, int, int, int]
         first, last = min(first, start), max(last, end)
         shortest, longest = min(shortest, end - start), max(longest, end - start)
     return first, last, shortest, longest
-
-
-@compiled(INT64(READ_INT64, INT64, INT64, INT64), inline=True)
-def _bisect(axis: IntArray, first: int, last: int, value: int) -> int:
-    """The first index in `[first, last]` from which on `axis >= value`."""
-    while first < last:
-        middle = (first + last) >> 1
-        if axis[middle] < value:
-            first = middle + 1
-        else:
-            last = middle
-    return first
-
-
-@compiled(INT64(READ_INT64, INT64, INT64, INT64, INT64), inline=True)
-def _gallop(axis: IntArray, first: int, last: int, start: int, value: int) -> int:
-    """As `_bisect`, in doubling steps from `start`: cheap if the result is near.
-
-    It searches in both directions: if lengths vary, the bounds of successive rows are not monotone, even for sorted
-    rows.
-    """
-    # The usual case has no branch that depends on the data: count the smaller ones of a few values around the start.
-    low = max(start - _NEAR // 2, first)
-    if low + _NEAR < last and axis[low] < value and axis[low + _NEAR] >= value:
-        smaller = 0
-        for k in range(_NEAR):  # a constant number, so that it unrolls
-            smaller += axis[np.uint64(low + k)] < value
-        return low + smaller
-    step = 1
-    if start < last and axis[start] < value:
-        first = start + 1
-        while start + step < last and axis[start + step] < value:
-            first = start + step + 1
-            step *= 2
-        return _bisect(axis, first, min(last, start + step), value)
-    last = start
-    while start - step >= first and axis[start - step] >= value:
-        last = start - step
-        step *= 2
-    return _bisect(axis, max(first, start - step), last, value)
 
 
 @compiled((READ_INT64_2D, READ_INT64, READ_INT64, READ_INT64, BOOL, WRITE_INT64_2D, WRITE_INT32_2D))
@@ -100,7 +59,7 @@ def locate(
         outer, sure, after_sure, after_outer = bounds[i, 0], bounds[i, 1], bounds[i, 2], bounds[i, 3]
         after_sure += after_sure < ALWAYS_US
         after_outer += after_outer < ALWAYS_US
-        low = max(lower[k] - _NEAR // 2, first)
+        low = max(lower[k] - NEAR // 2, first)
         # Rows with few partners find all four ends in one look at a few values, without a branch that depends on them.
         if (
             gallop
@@ -124,19 +83,19 @@ def locate(
             out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
             continue
         if gallop:
-            lower[k] = i0 = _gallop(axis, first, last, lower[k], outer)
-            upper[k] = i3 = _gallop(axis, first, last, upper[k], after_outer)
+            lower[k] = i0 = first_at_least_near(axis, first, last, lower[k], outer)
+            upper[k] = i3 = first_at_least_near(axis, first, last, upper[k], after_outer)
         else:
-            i0 = _bisect(axis, first, last, outer)
-            i3 = _bisect(axis, first, last, after_outer)
+            i0 = first_at_least(axis, first, last, outer)
+            i3 = first_at_least(axis, first, last, after_outer)
         outer_hi = max(i0, i3)
         # The sure range is inside the outer one, and close to its ends.
         if gallop:
-            sure_lo = _gallop(axis, i0, outer_hi, i0, sure)
-            sure_hi = _gallop(axis, sure_lo, outer_hi, outer_hi, after_sure)
+            sure_lo = first_at_least_near(axis, i0, outer_hi, i0, sure)
+            sure_hi = first_at_least_near(axis, sure_lo, outer_hi, outer_hi, after_sure)
         else:
-            sure_lo = _bisect(axis, i0, outer_hi, sure)
-            sure_hi = _bisect(axis, sure_lo, outer_hi, after_sure)
+            sure_lo = first_at_least(axis, i0, outer_hi, sure)
+            sure_hi = first_at_least(axis, sure_lo, outer_hi, after_sure)
         out[i, 0], out[i, 1], out[i, 2], out[i, 3] = i0, sure_lo, sure_hi, outer_hi
 
 
