@@ -45,6 +45,7 @@ WRITE_INT64_2D = types.Array(types.int64, 2, "C")
 WRITE_INT32 = types.Array(types.int32, 1, "C")
 WRITE_INT32_2D = types.Array(types.int32, 2, "C")
 WRITE_FLOAT64 = types.Array(types.float64, 1, "C")
+TWO_FLOAT64 = types.Tuple((types.float64,) * 2)  # type: ignore[no-untyped-call]  # numba ships no types
 TWO_INT64 = types.Tuple((types.int64,) * 2)  # type: ignore[no-untyped-call]  # numba ships no types
 THREE_INT64 = types.Tuple((types.int64,) * 3)  # type: ignore[no-untyped-call]  # as above
 FOUR_INT64 = types.Tuple((types.int64,) * 4)  # type: ignore[no-untyped-call]  # as above

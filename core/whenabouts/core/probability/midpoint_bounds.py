@@ -23,25 +23,36 @@ import math
 
 import numpy as np
 
-from whenabouts.core.arrays.jit import FLOAT64, INT64, READ_INT64, TWO_INT64, WRITE_INT64_2D, compiled
+from whenabouts.core.arrays.jit import FLOAT64, INT64, READ_INT64, TWO_FLOAT64, WRITE_INT64_2D, compiled
 from whenabouts.core.arrays.typing import IntArray
-from whenabouts.core.probability.confidence_bounds import SPAN_US, opens_left, opens_right, sum_quantile
+from whenabouts.core.probability.confidence_bounds import SPAN_US, opens_left, opens_right
 from whenabouts.core.probability.satisfaction_probability import KERNEL_ERROR
 from whenabouts.core.times.limits import ALWAYS_US, NEVER_US
 
+_ROUNDING = 2.0**-48
+"""Of a support: more than the error of its quantiles, a few 2^-53."""
 
-@compiled(TWO_INT64(INT64, INT64, FLOAT64), inline=True)
-def _quantile_bracket(length1: int, length2: int, confidence: float) -> tuple[int, int]:
-    """Twice the centred quantiles of `c - e`, rounded down, and of `c + e`, rounded up, with safe margins.
 
-    Exact where certainty is required."""
-    support = length1 + length2
-    margin = 1 + (support >> 48)
-    outer = math.floor(2.0 * sum_quantile(length1, length2, confidence - KERNEL_ERROR)) - support - margin
-    sure = math.ceil(2.0 * sum_quantile(length1, length2, confidence + KERNEL_ERROR)) - support + margin
+@compiled(FLOAT64(FLOAT64, FLOAT64, FLOAT64, FLOAT64), inline=True)
+def _centred_quantile(short: float, long: float, root: float, p: float) -> float:
+    """Twice the centred p-quantile of the sum of two uniforms: `confidence_bounds.sum_quantile` less half the support.
+
+    `root` is the square root of `short * long`, which all p share.
+    """
+    tail = min(max(min(p, 1.0 - p), 0.0), 0.5)
+    reach = math.sqrt(2.0 * tail) * root if 2.0 * tail * long <= short else tail * long + 0.5 * short
+    centred = 2.0 * reach - (short + long)
+    return centred if p <= 0.5 else -centred
+
+
+@compiled(TWO_FLOAT64(FLOAT64, FLOAT64, FLOAT64), inline=True)
+def _quantile_bracket(length1: float, length2: float, confidence: float) -> tuple[float, float]:
+    """At most twice the centred quantile of `c - e`, and at least that of `c + e`."""
+    short, long = min(length1, length2), max(length1, length2)
+    root, margin = math.sqrt(short * long), 1.0 + _ROUNDING * (short + long)
     return (
-        max(outer, -support) if confidence > KERNEL_ERROR else -support,
-        min(sure, support) if confidence + KERNEL_ERROR <= 1.0 else support,
+        _centred_quantile(short, long, root, confidence - KERNEL_ERROR) - margin,
+        _centred_quantile(short, long, root, confidence + KERNEL_ERROR) + margin,
     )
 
 
@@ -62,14 +73,18 @@ def fill_anchored_ranges(
     # In a window narrower than the supports both tails count: each alone still bounds P from above, and nothing is
     # sure.
     widest = ALWAYS_US if left_open or right_open else hi - lo - longest
+    all_possible, certain = confidence <= KERNEL_ERROR, confidence + KERNEL_ERROR > 1.0
+    least, greatest = float(shortest), float(longest)
     # No branch depends on the data, and indices are unsigned (no check for negative ones), so that LLVM vectorises the
-    # loop: a third of the time.
+    # loop: a third of the time. Few values become integers, since there is no vector instruction for that.
     flat = out.reshape(out.size)
     for i in range(base_min.size):
         length = base_max[i] - base_min[i]
-        outer_1, sure_1 = _quantile_bracket(length, shortest, confidence)
-        outer_2, sure_2 = _quantile_bracket(length, longest, confidence)
-        outer_q, sure_q = min(outer_1, outer_2), max(sure_1, sure_2)
+        outer_1, sure_1 = _quantile_bracket(float(length), least, confidence)
+        outer_2, sure_2 = _quantile_bracket(float(length), greatest, confidence)
+        support = length + longest
+        outer_q = -support if all_possible else max(math.floor(min(outer_1, outer_2)), -support)
+        sure_q = support if certain else min(math.ceil(max(sure_1, sure_2)), support)
         anchor = base_min[i] + base_max[i]
         outer_lo = NEVER_US if left_open else anchor + 2 * left + outer_q
         sure_lo = NEVER_US if left_open else anchor + 2 * left + sure_q
