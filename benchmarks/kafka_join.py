@@ -1,6 +1,6 @@
 """Kafka to Kafka: our timing join against the engine's own interval join, on the same topics.
 
-    python benchmarks/kafka_join.py [--engine spark] [--engine flink] [--rows 200000] [--more 1200000] [--rounds 3]
+    python benchmarks/kafka_join.py [--engine spark] [--engine flink] [--rows 200000] [--more 2000000] [--rounds 3]
                                     [--no-latency]
     python benchmarks/kafka_join.py --latency [--seconds 30]
 
@@ -10,8 +10,9 @@ from beginning to end, in one JVM per engine, with two tasks on two cores. The f
 in its topic are counted and hashed, and must agree with the others and with the local engine. Ours write dead letters
 too, as the examples do. Spark reads 60,000 records of a topic per micro-batch. Both joins on Flink write in
 transactions that end with a checkpoint each second. Reported are CPU-seconds of JVM and Python per run, including its
-start, without those of the broker. Contenders also read topics of `--more` records a side in each round: the
-difference of the two runs is what each further row costs, without a job's start and most of the JVM's compiling. In
+start, without those of the broker. Contenders also read topics of `--more` records a side in each round, a job of a
+minute or so: the difference of the two runs is what each further row costs, without a job's start and most of the JVM's
+compiling. In
 the environment with the newest Spark, its own join also runs with state format 4; the connector is then of an earlier
 Spark, for all alike. With its default format Spark's own does not take part in the longer runs, which would take it
 minutes each, and without a peer ours does not.
@@ -367,6 +368,8 @@ def throughput(suite: Suite, engine: Engine, broker: LocalBroker, sizes: Sequenc
     for name, rounds in spent.items():
         report(suite, f"{engine.name}, {rows:,} rows a side{SEPARATOR}{name}", rows, [costs[0] for costs in rounds])
         for more in sizes[1:] if name in engine.further else ():
+            job = f"{engine.name}, {more:,} rows a side"
+            report(suite, f"{job}{SEPARATOR}{name}", more, [costs[-1] for costs in rounds])
             per_million = 1e6 / (2 * (more - rows))
             slopes = [{part: (large.get(part, 0.0) - small.get(part, 0.0)) * per_million for part in large}
                       for small, large in rounds]  # fmt: skip
@@ -471,7 +474,7 @@ def latency(suite: Suite, engine: Engine, brokers: str, seconds: int) -> None:
 @click.command(help=__doc__)
 @click.option("--engine", "engines", multiple=True, type=click.Choice(list(ENGINES)), help="Both unless given.")
 @click.option("--rows", default=200_000, show_default=True, help="Of each side.")
-@click.option("--more", default=1_200_000, show_default=True, help="Of each side, in the longer runs.")
+@click.option("--more", default=2_000_000, show_default=True, help="Of each side, in the longer runs.")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--latency/--no-latency", "waits_", default=None, help="Measure latencies alone, or none.")
 @click.option("--seconds", default=30, show_default=True, help="How long each latency is measured.")

@@ -57,6 +57,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
     "growth": ("--most 1000000 --rounds 1", ""),
     "scale": (None, ""),
     "spark_join": (None, "--out benchmarks/results/spark_join.md"),
+    "small_steps": (None, ""),
     "crossing_points": (None, ""),
     "spark_window_join": (None, ""),
     "join_aggregate_engines": (None, ""),
@@ -69,7 +70,7 @@ RUNS: dict[str, tuple[str | None, str]] = {
 }
 """Arguments of the quick and of the full run by script (before a slash); None: only in the full one."""
 
-NEWEST_SPARK = frozenset({"crossing_points", "kafka_join/newest", "spark_join"})
+NEWEST_SPARK = frozenset({"crossing_points", "kafka_join/newest", "small_steps", "spark_join"})
 """What is measured beside the newest Spark, which has an environment of its own."""
 
 

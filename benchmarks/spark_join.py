@@ -304,11 +304,15 @@ class Stream:
             self._folders.append(target)
             schema = spark.read.parquet(files[0].as_uri()).schema
             frames.append(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(target.as_uri()))
-        rows = BUILDERS[name](case, *frames)
+        rows = self.build(*frames)
         writer = (rows if name == OURS else observe_pairs(case, rows)).writeStream.format("noop")
         self._writer = writer.option("checkpointLocation", (work / "checkpoint").as_uri())
         self.query: StreamingQuery | None = None
         self._seen, self.answer = -1, (0, 0)
+
+    def build(self, *sides: DataFrame) -> DataFrame:
+        """The rows that the query writes."""
+        return BUILDERS[self._name](self._case, *sides)
 
     def step(self) -> Cost:
         """Process the next file of each side, and the micro-batches that follow from it."""
@@ -402,6 +406,12 @@ class Batch:
         with cost_of(2 * self._case.rows) as cost:
             self._rows.write.format("noop").mode("overwrite").save()
         return cost
+
+    def found(self) -> tuple[int, int]:
+        """Number of pairs, and the sum of their hashes."""
+        hashed = self._rows.select(shiftrightunsigned(xxhash64(*HASHED), 24).alias(HASH))
+        pairs, total = hashed.agg(count(HASH), coalesce(sum_of(HASH), lit(0))).collect()[0]
+        return pairs, total
 
     def stop(self) -> None:
         """Nothing runs."""
